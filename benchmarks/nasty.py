@@ -136,7 +136,7 @@ QUIET: Mapping[str, Quiet] = {
 }
 
 
-# ---------------------------------------------------------------- leaks; `rate` in KiB a step
+# ---------------------------------------------------------------- leaks; `rate` in KiB/step
 
 
 def large_chunks(rng: Generator, count: int, rate: float) -> Floats:

@@ -138,7 +138,7 @@ def count(amount: int, noun: str) -> str:
 
 
 def without_unit(text: str, other: str) -> str:
-    """Return a figure without its unit if `other`, which follows it, has the same unit: `7.3` for `7.3 KiB a step`."""
+    """Return a figure without its unit if `other`, which follows it, has the same unit: `7.3` for `7.3 KiB/step`."""
     parts, others = text.split(), other.split()
     while min(len(parts), len(others)) > 1 and parts[-1] == others[-1]:
         parts, others = parts[:-1], others[:-1]

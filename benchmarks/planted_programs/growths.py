@@ -1,5 +1,4 @@
-"""Programs whose bad versions leave something behind: memory, files, threads, processes. `amount` is a count or KiB a
-step.
+"""Programs whose bad versions leave something behind: memory, files, threads, processes. `amount` is a count or KiB/step.
 
 Good versions do the same and give it back immediately, so that versions differ only in the loss.
 """

@@ -38,7 +38,7 @@ class LaunchReason(Reason):
     """Says why versions are launched next, or why no more are."""
 
     ROUND = "round {number} of {least}"
-    WAITING_FOR_IMAGE = "trial {number}, while waiting for an image"
+    WAITING_FOR_IMAGE = "launch {number}, while waiting for an image"
     WAITING_UNKNOWN = "in its turn, to measure the effect of waiting for images"
     STEP_TIMES_DIFFER = "step times differ, so all versions run side by side"
     AA_NOISE_UNKNOWN = "the same image again, to measure the A/A noise, which is how far two equal images differ"
@@ -46,7 +46,7 @@ class LaunchReason(Reason):
     CHANGE_UNCONFIRMED = "{versions} again, to confirm the change"
     FAILED_ALONGSIDE = "it failed alongside other launches, so it is launched alone"
 
-    ENOUGH = "{trials:trial} per version; more would not change the result"
+    ENOUGH = "{trials:launch} per version; more would not change the result"
 
 
 @unique

@@ -26,7 +26,7 @@ _MOST_OBSERVATIONS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section:
+class ReportSection:
     """A list of lines under a title. `name` identifies it for renderers; `doubt` marks what limits the answer."""
 
     name: Literal["narrowed", "undecided", "slow", "observed", "warnings", "quiet"]
@@ -46,7 +46,7 @@ class Document:
     findings: tuple[FindingBox, ...]
     tables: tuple[ReportTable, ...]
     legend: tuple[str, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
 
     def lines_of(self, name: str) -> tuple[str, ...]:
         """Return the lines of one section; () if it has none."""
@@ -57,17 +57,17 @@ def document(result: RunResult) -> Document:
     """Return the document of a run; all its texts are cleaned by `plain`."""
     tables = version_table.tables(result)
     sections = (
-        Section(name="narrowed", title="Which component", lines=tuple(narrowed_text.lines(result.narrowed))),
-        Section(
+        ReportSection(name="narrowed", title="Which component", lines=tuple(narrowed_text.lines(result.narrowed))),
+        ReportSection(
             name="undecided", title="Not measured or not decided", lines=tuple(not_decided.lines(result)), doubt=True
         ),
-        Section(
+        ReportSection(
             name="slow", title="Grows, but more slowly than the limit", lines=tuple(not_decided.slow_growth(result)),
             doubt=True,
         ),
-        Section(name="observed", title="Observed, not judged", lines=tuple(_observed(result))),
-        Section(name="warnings", title="Warnings", lines=tuple(warnings(result)), doubt=True),
-        Section(name="quiet", title="What a good verdict does not cover", lines=tuple(not_decided.quiet(result))),
+        ReportSection(name="observed", title="Observed, not judged", lines=tuple(_observed(result))),
+        ReportSection(name="warnings", title="Warnings", lines=tuple(warnings(result)), doubt=True),
+        ReportSection(name="quiet", title="What a good verdict does not cover", lines=tuple(not_decided.quiet(result))),
     )  # fmt: skip
     return Document(
         headline=sentence(result),

@@ -152,7 +152,7 @@ def test_too_few_trials_are_not_good(tmp_path: Path) -> None:
     assert cell.verdict.verdict == "inconclusive"
     assert "no space left" in cell.problem
     assert re.match(
-        "not measured as planned: .*no space left.*; only 2 of 3 trials could run; so far", cell_words.why(cell)
+        "not measured as planned: .*no space left.*; only 2 of 3 launches could run; so far", cell_words.why(cell)
     )
     assert result.exit_code == 3
 

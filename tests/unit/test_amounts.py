@@ -45,16 +45,16 @@ def test_a_sentence_has_two_digits(value: float, text: str) -> None:
 
 
 def test_durations_of_steps_keep_their_digits_so_that_neighbours_compare() -> None:
-    assert [amounts.milliseconds(value) for value in (0.0143, 0.41, 2.303, 849, 107486)] == [
+    assert [amounts.in_unit(value, "ms") for value in (0.0143, 0.41, 2.303, 849, 107486)] == [
         "14.3 µs", "0.410 ms", "2.30 ms", "849 ms", "107 s",
     ]  # fmt: skip
 
 
 def test_large_amounts_change_their_unit() -> None:
-    assert amounts.rate(7.838) == "7.84 KiB/step"
-    assert amounts.rate(2048) == "2 MiB/step"
-    assert amounts.mebibytes(512) == "512 MiB"
-    assert amounts.mebibytes(2048) == "2 GiB"
+    assert amounts.in_unit(7.838, "KiB/step") == "7.84 KiB/step"
+    assert amounts.in_unit(2048, "KiB/step") == "2 MiB/step"
+    assert amounts.in_unit(512, "MiB") == "512 MiB"
+    assert amounts.in_unit(2048, "MiB") == "2 GiB"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_effects_carry_their_unit_and_interval() -> None:
     assert amounts.effect(Effect(value=0.00001, unit="ratio")) == "0.00001×"
     assert amounts.effect(Effect(value=5.62, unit="ratio", ci=(5.5, 5.7))) == "5.62× (5.5 to 5.7)"
     assert amounts.effect(Effect(value=0.375, unit="failures", ci=(0.0852, 0.755))) == (
-        "fails in 37.5 % of trials (8.52 to 75.5)"
+        "fails in 37.5 % of launches (8.52 to 75.5)"
     )
     assert amounts.effect(Effect(value=3, unit="threads")) == "3 threads"
 

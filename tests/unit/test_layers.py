@@ -69,8 +69,8 @@ ROOMS = {
         ("changed_signals", "signal_verdicts", "unpaired"),
     ),
     "report": (
-        ("text", "bad_ranges"),
-        ("content",),
+        ("text", "places"),
+        ("content", "document"),
         ("charts",),
         ("exports",),
         ("issue", "page", "terminal"),

@@ -18,7 +18,7 @@ FEWEST, MOST = 3, 4
 
 
 def with_children(verdict: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
-    """Return the verdict, or `suspect` if it is good and the children grow by `limit` KiB per step or more."""
+    """Return the verdict, or `suspect` if it is good and the children grow by `limit` KiB/step or more."""
     paces = paces_at(trace.looks, "children_kib", fewest=FEWEST, most=MOST)
     if not GOOD & set(verdict.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
         return verdict

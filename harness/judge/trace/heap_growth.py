@@ -29,7 +29,7 @@ power 0.9 of time has a ratio of 0.93.
 
 
 def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
-    """Judge the samples of the C heap in use; `limit` is in KiB per step. Return None if the samples are too few, or if
+    """Judge the samples of the C heap in use; `limit` is in KiB/step. Return None if the samples are too few, or if
     more memory is in use than resident, because part of it was never touched.
     """
     values, steps_per_row = thinned_rows(*even_rows(trace.step, trace.column("heap_kib")))

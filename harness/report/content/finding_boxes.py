@@ -178,7 +178,8 @@ class _Maker:
             agreed = ", which agree" if agreeing == launches else f", {agreeing:,} of which agree"
         text += agreed
         if good:
-            text += f"{',' if agreed else ''} against {sum(entry.verdict.trials for entry in self._entries(good)):,} of {_named(good)}"
+            others = sum(entry.verdict.trials for entry in self._entries(good))
+            text += f"{',' if agreed else ''} against {others:,} of {_named(good)}"
         return f"{text}{chance}"
 
     def _failures(self, side: Sequence[tuple[Episode, str]]) -> str:
@@ -305,7 +306,7 @@ def _change(figure: Figure, old: str | None, new: str, episode: Episode) -> str:
         "" if value is None else amounts.in_unit(scale * value, unit, like=like, digits=digits)
         for value in (after.value, side, after.low, after.high)
     )
-    older, low, high = (amounts.without_unit(other, text) for other in rest)
+    older, low, high = (other.partition(" ")[0] for other in rest)
     told = f"{text} %" if figure.unit == "rise" else text
     begin = f"{'at most ' if is_bound else ''}{older or 'unknown'} → " if before is not None else ""
     interval = f" ({low} to {high})" if low and high else ""

@@ -115,7 +115,7 @@ def legend(shown: Sequence[ReportTable], *, strips: bool = True) -> list[str]:
     coarse = next((cell.figure for cell in cells if cell.shows == "coarse"), "")
     lines = [
         "  ".join(f"{sign} {meaning}" for sign, meaning in _SIGNS.items() if sign in signs),
-        "; ".join(f"{word}: {meaning}" for word, meaning in _ABSENT.items() if word in absent),
+        "".join(f"– {word}: {meaning}  " for word, meaning in _ABSENT.items() if word in absent).rstrip(),
         signal_words.strip_legend(tone for strip in {cell.strip for cell in cells if strips} for tone in strip),
         units(cell.result.verdict for cell in cells if cell.shows == "verdict"),
         ONLY.format(coarse) if coarse else "",
@@ -310,32 +310,36 @@ def _median_cell(
 
 # ---------------------------------------------------------------- all signals of a row
 
-SIGNAL_COLUMNS = ("signal", "state", "oldest", "newest", "limit", "would have shown", "why")
+SIGNAL_COLUMNS = ("signal", "state", "oldest", "newest", "worst bad", "limit", "would have shown", "why")
 _WORST_FIRST: tuple[SignalState, ...] = ("bad", "suspect", "blind", "good", "none")
 
 
 def signal_rows(row: Row) -> list[tuple[Tone, tuple[str, ...]]]:
     """Return the tone and the texts of each signal of a row, in the order of SIGNAL_COLUMNS: its worst state over the
-    versions with the reason, the figures of the oldest and the newest version that have one, and the largest minimum
-    detectable effect.
+    versions with the reason, the figures of the oldest and the newest version that have one, the worst bad figure, and
+    the largest minimum detectable effect.
     """
     verdicts = [cell.result.verdict for cell in row.cells if cell is not None and cell.result.verdict.trials]
     told = []
     for name in signal_words.in_order(name for verdict in verdicts for name in verdict.signals):
         seen = [verdict.signals[name] for verdict in verdicts if name in verdict.signals]
         worst = min(seen, key=lambda signal: _WORST_FIRST.index(signal.seen))
-        known = [value for one in verdicts if (value := signal_words.figure_of(name, one)[0]) is not None]
-        ends = known[:1] + known[1:][-1:]
-        figures = [signal_words.value_text(name, value, like=amounts.middle(ends)) for value in ends]
+        figures = [(signal_words.figure_of(name, one)[0], one.signals.get(name)) for one in verdicts]
+        known = [value for value, _ in figures if value is not None]
+        bad = [value for value, signal in figures if value is not None and signal is not None and signal.seen == "bad"]
+        ends = [known[0] if known else None, known[-1] if len(known) > 1 else None]
+        worst_of = min if signal_words.shown_signal(name).falls else max
+        ends.append(worst_of(bad) if bad else None)
+        like = amounts.middle(ends[:2])
         visible = [value for one in verdicts if (value := signal_words.visible_of(name, one)) is not None]
         tone = signal_words.TONES[worst.seen]
         texts = (
             signal_words.shown_signal(name).title,
             f"{signal_words.MARKS[tone]} {signal_words.state_word(worst.seen)}",
-            *(*figures, "", "")[:2],
+            *(signal_words.value_text(name, value, like=like) for value in ends),
             signal_words.limit_text(name, next((signal.limit for signal in seen if signal.limit is not None), None)),
             signal_words.visible_text(name, max(visible, default=None)),
-            plain("; ".join(filter(None, (worst.why, worst.remedy)))),
+            signal_words.reason(worst),
         )
         told.append((tone, texts))
     return told

@@ -12,7 +12,7 @@ from harness import amounts
 from harness.model import RunResult
 from harness.report.content.finding_boxes import FindingBox
 from harness.report.content.version_table import ReportTable, Shown
-from harness.report.document import Section, document
+from harness.report.document import document
 from harness.report.exports import probe_tables
 from harness.report.exports.probe_tables import ProbeSection
 from harness.report.text import signal_words
@@ -75,7 +75,7 @@ def _short(text: str) -> str:
     return escaped(text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… (cut: see report.html)")
 
 
-def _section(section: Section) -> list[str]:
+def _section(section: ReportSection) -> list[str]:
     return _items(section.title, [f"- {escaped(line)}" for line in section.lines])
 
 

@@ -196,7 +196,7 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
     if growing:
         yield ProbeTable(
             title="lost per step, by stack",
-            columns=("kind", "blocks per step", "bytes per step", "stack"),
+            columns=("kind", "blocks per step", "B/step", "stack"),
             rows=tuple((plain(leak.kind), _a_step(leak.blocks_a_step), _a_step(leak.bytes_a_step), _stack(leak.stack))
                        for leak in growing[:MOST_ROWS]),
             ends_in_text=True,

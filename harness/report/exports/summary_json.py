@@ -117,7 +117,7 @@ def _signal(name: str, signal: SignalVerdict) -> dict[str, Any]:
     return {
         **_fields_of(signal, ("seen", "value", "ci", "limit")),
         "visible": json_ready(known_effect(name, signal.visible)),
-        "why": signal_words.reason(name, signal),
+        "why": signal_words.reason(signal),
         "unit": signal_words.shown_signal(name).unit,
     }
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from harness.model import RunResult
 from harness.report.content import version_table
 from harness.report.content.version_table import SIGNAL_COLUMNS, ReportTable, Row, Shown, signal_rows
-from harness.report.document import Section, document
+from harness.report.document import ReportSection, document
 from harness.report.terminal.console_text import console_text
 from harness.report.text import signal_words
 from harness.report.text.signal_words import Strip, Tone
@@ -55,7 +55,7 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     pen.line(f"Report: {result.directory / 'report.html'}", before=1, whole=True)
 
 
-def _write_section(section: Section, pen: _Pen) -> None:
+def _write_section(section: ReportSection, pen: _Pen) -> None:
     pen.line(section.title, style="bold", before=1)
     for line in section.lines:
         pen.item(pen.text(line, "yellow" if section.doubt else ""))

@@ -81,7 +81,7 @@ def fault_text(attribution: Attribution, result: RunResult) -> FaultText:
         again=again(found[0], size),
         since=since,
         where=where,
-        params=_params(attribution),
+        params=params_clause(attribution),
         cause=cause_text(attribution, result),
     )
 
@@ -257,7 +257,11 @@ def size(effect: Effect) -> str:
     if effect.unit == "failures" and effect.value >= 1:
         return ""
     is_rough = effect.unit == "failures" or effect.unit.endswith("/step")
-    return amounts.in_unit(effect.value, effect.unit, form=amounts.rough if is_rough else amounts.number)
+    return amounts.in_unit(effect.value, effect.unit, form=_rough if is_rough else amounts.number)
+
+
+def _rough(value: float) -> str:
+    return amounts.rough(value).removesuffix(".0")
 
 
 def is_share(effects: Sequence[Effect]) -> bool:
@@ -336,7 +340,7 @@ def _fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
 # ---------------------------------------------------------------- with which params
 
 
-def _params(attribution: Attribution) -> str:
+def params_clause(attribution: Attribution) -> str:
     """Return the rule as part of a sentence: `when input is random or variable`; "" if there is no rule."""
     rule, many = attribution.rule, len(attribution.variants)
     if attribution.unruly:

@@ -8,11 +8,10 @@ from functools import partial
 from harness import amounts
 from harness.model import BAD, GOOD, UNSURE, CellResult, RunResult
 from harness.reasons import Remedy
-from harness.report.text import fault_sentences
+from harness.report.text import fault_sentences, signal_words
 from harness.report.text.cell_words import is_needless, looks_bad_because, tone
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import at_most, lane_text, some_of, together, variant_text
-from harness.report.text.signal_words import shown_signal
 
 _MOST = 3
 
@@ -96,7 +95,7 @@ def _unconfirmed(seen: Sequence[str], rest: str, *, why: str = "") -> str:
 
 def _blind(result: RunResult) -> str:
     good = [entry.verdict for entry in result.cells if entry.verdict.verdict in GOOD and entry.verdict.blind]
-    titles = dict.fromkeys(shown_signal(name).title for verdict in good for name in verdict.blind)
+    titles = dict.fromkeys(signal_words.shown_signal(name).title for verdict in good for name in verdict.blind)
     some = f"could not be measured as finely as the limit requires in {amounts.count(len(good), 'cell')}"
     return f"{some_of(list(titles), _MOST)} {some}" if good else ""
 
@@ -152,7 +151,8 @@ def seems_bad(result: RunResult) -> list[str]:
         rows.setdefault(place, []).append(entry)
     same: dict[tuple[str, str], list[str]] = {}
     for place, cells in rows.items():
-        number = next((number for number, entry in enumerate(cells) if _looks_bad(entry)), None)
+        bad = [number for number, entry in enumerate(cells) if _looks_bad(entry)]
+        number = next((number for number in bad if not _may_be_none(cells[number])), next(iter(bad), None))
         if place not in found and number is not None:
             image = cells[number].cell.image
             same.setdefault((image.series, image.version), []).append(_seems_bad(cells[number], cells[:number]))
@@ -168,14 +168,22 @@ def _looks_bad(entry: CellResult) -> bool:
     if BAD & set(verdict.verdicts) or verdict.failed:
         return True
     if verdict.verdict == "suspect" and verdict.trials:
-        return verdict.rate_ci is None or verdict.rate_ci[0] > 0  # otherwise the growth may be zero
+        return True
     return verdict.verdict in GOOD and any(signal.seen in ("suspect", "bad") for signal in verdict.signals.values())
+
+
+def _may_be_none(entry: CellResult) -> bool:
+    """Return whether all that is suspected is a growth that may be zero."""
+    _, interval = signal_words.figure_of("memory", entry.verdict)
+    return entry.verdict.verdict == "suspect" and interval is not None and interval[0] <= 0
 
 
 def _seems_bad(entry: CellResult, older: Sequence[CellResult]) -> str:
     before = next((other for other in reversed(older) if other.cell.excluded is None), None)
-    first = " first" if before is not None and before.verdict.verdict in GOOD else ""
-    cell, launches = entry.cell, amounts.count(entry.verdict.trials, "launch")
-    where = f"provisional; {variant_text(cell.variant)}, {lane_text(cell.lane)}; {launches}"
+    seems = f"seems bad{' first' if before is not None and before.verdict.verdict in GOOD else ''}"
+    seems = "may be bad" if _may_be_none(entry) else seems
+    cell, launches = entry.cell, f"; {amounts.count(entry.verdict.trials, 'launch')}"
+    by = "" if entry.verdict.verdict in GOOD else launches
+    where = f"provisional; {variant_text(cell.variant)}, {lane_text(cell.lane)}{by}"
     name = f"{plain(cell.image.series)} {version(cell.image.version)}"
-    return f"{name} seems bad{first} ({where}): {looks_bad_because(entry)}"
+    return f"{name} {seems} ({where}): {looks_bad_because(entry)}"

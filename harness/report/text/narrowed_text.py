@@ -213,7 +213,7 @@ def _own(version: str, cell: ProofCell, narrowed: Narrowed) -> str:
 
 
 def result_text(result: HybridResult) -> str:
-    """Return a hybrid's result: `bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`."""
+    """Return a hybrid's result: `bad in 2 of 2 launches (RSS grows 2.8 KiB/step)`, `good in 3 launches`."""
     if result.share is not None and result.share_ci is not None:
         share = f"{amounts.number(100 * result.share)} % of the effect, {_percents(result.share_ci)}"
         return f"{result.state} in {amounts.count(result.launches, 'launch')} ({share})"

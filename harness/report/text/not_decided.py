@@ -25,10 +25,9 @@ def lines(result: RunResult) -> list[str]:
     not gaps.
     """
     told: dict[tuple[str, str, str], list[CellResult]] = {}
-    for what, reason, entry in [*_undecided(result), *_provisional(result), *_open_signals(result)]:
-        place = f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
-        told.setdefault((what, place, shortened(reason, most=WHY_LENGTH)), []).append(entry)
-    return [*(_line(*key, some) for key, some in told.items()), *_unprinted(result)]
+    for what, reason, entry in [*_undecided(result), *_provisional(result)]:
+        told.setdefault((what, _place(entry), shortened(reason, most=WHY_LENGTH)), []).append(entry)
+    return [*(_line(*key, some) for key, some in told.items()), *_open_signals(result), *_unprinted(result)]
 
 
 def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
@@ -41,21 +40,17 @@ def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
         if (known and not reason) or reason in host_problems or is_needless(entry):
             continue
         name = f"{verdict}{', launched once' if is_seen_once(entry) else ''}"
-        remedy = _SETUP_BAD if entry.cell in fail_alone else _MORE_STEPS if _can_step_more(entry) else ""
+        more = _MORE_STEPS if tone(verdict) == "unsure" and _can_step_more(entry) else ""
+        remedy = _SETUP_BAD if entry.cell in fail_alone else more
         reason = shortened(reason, most=WHY_LENGTH - len(remedy)) + remedy
         yield f"{name}, {HINDERED}" if known else name, reason, entry
 
 
 def _can_step_more(entry: CellResult) -> bool:
-    """Return whether more steps can settle an undecided verdict: a command alone decides on its steps, and launches
-    that failed would fail again.
+    """Return whether its launches can make more steps: a command alone decides on its steps, and launches that failed
+    would fail again.
     """
-    verdict = entry.verdict
-    return (
-        tone(verdict.verdict) == "unsure"
-        and verdict.steps > 0
-        and not (verdict.failed or entry.cell.variant.scenario.command)
-    )
+    return entry.verdict.steps > 0 and not (entry.verdict.failed or entry.cell.variant.scenario.command)
 
 
 def _fails_alone(result: RunResult) -> Iterator[Cell]:
@@ -83,21 +78,29 @@ def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
             yield f"{entry.verdict.verdict} so far", reason, entry
 
 
-def _open_signals(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
-    """Yield the blind and suspect signals of cells that the lines above do not cover: those tell the memory and outcome
-    of an undecided cell, and all signals of a provisional one.
+def _open_signals(result: RunResult) -> Iterator[str]:
+    """Yield lines on the blind and suspect signals of cells that the lines above do not cover: those tell the memory
+    and outcome of an undecided cell, and all signals of a provisional one. Of blind cells, the blindest is told.
     """
+    told: dict[tuple[str, str, str, str], list[CellResult]] = {}
     for entry in result.cells:
         own = tone(entry.verdict.verdict)
-        told = ("memory", "outcome") if own != "good" else ()
-        if own == "none" or entry.verdict.provisional:
-            continue
+        above = ("memory", "outcome") if own != "good" else ()
         for name in signal_words.in_order(entry.verdict.signals):
             signal = entry.verdict.signals[name]
-            if signal.seen in ("blind", "suspect") and name not in told:
-                limit = signal_words.limit_text(name, signal.limit)
-                title = f"{shown_signal(name).title}: {signal.seen}{f' (limit {limit})' if limit else ''}"
-                yield title, signal_words.reason(name, signal), entry
+            is_open = signal.seen in ("blind", "suspect") and own != "none" and not entry.verdict.provisional
+            if is_open and name not in above:
+                grows = signal.seen == "suspect" and shown_signal(name).kind == "growth"
+                reason = signal_words.reason(signal) + (_MORE_STEPS if grows and _can_step_more(entry) else "")
+                told.setdefault((name, signal.seen, _place(entry), reason), []).append(entry)
+    for (name, seen, place, reason), entries in told.items():
+        blindest = max((entry.verdict.signals[name] for entry in entries), key=lambda signal: signal.visible or 0.0)
+        state = f"{shown_signal(name).title}: {seen}" if seen == "suspect" else signal_words.state_text(name, blindest)
+        yield _line(state, place, reason, entries)
+
+
+def _place(entry: CellResult) -> str:
+    return f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
 
 
 def _line(what: str, place: str, reason: str, entries: Sequence[CellResult]) -> str:
@@ -144,7 +147,7 @@ def slow_growth(result: RunResult) -> list[str]:
             of = f"{plain(entry.cell.image.series)} on {place}", limit
             rows.setdefault(of, []).append((version(entry.cell.image.version), rate))
     return [
-        f"{place}: {some_of([name for name, _ in some], 8)} grows up to {amounts.rough(max(rate for _, rate in some))} "
+        f"{place}: {some_of([name for name, _ in some], 8)} grow up to {amounts.rough(max(rate for _, rate in some))} "
         f'KiB/step, below the limit of {limit:g}: "leak: {limit / 2:g}KiB" would report it'
         for (place, limit), some in rows.items()
     ]
@@ -171,16 +174,18 @@ def _ruled_out(result: RunResult) -> str:
 
 def _needless(result: RunResult) -> str:
     """Return a line on the cells that were not needed, by row; "" if all were needed."""
-    rows: dict[str, list[str]] = {}
+    rows: dict[tuple[str, str], list[str]] = {}
     reasons: list[str] = []
     for entry in filter(is_needless, result.cells):
-        place = f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}, {variant_text(entry.cell.variant)}"
-        rows.setdefault(place, []).append(version(entry.cell.image.version))
+        rows.setdefault((_place(entry), variant_text(entry.cell.variant)), []).append(version(entry.cell.image.version))
         if entry.skipped is not None:
             reasons.append("not needed by the search" if entry.skipped.by == "search" else plain(entry.skipped.why))
     if not rows:
         return ""
-    told = [f"{place}: {some_of(names, 8)}" for place, names in rows.items()]
+    variants: dict[tuple[str, str], list[str]] = {}
+    for (place, variant), names in rows.items():
+        variants.setdefault((place, some_of(names, 8)), []).append(variant)
+    told = [f"{place}, {some_of(which, 2)}: {names}" for (place, names), which in variants.items()]
     more = ["…"] if len(told) > _MOST_PLACES else []
     cells = f"{len(reasons):,} of {amounts.count(len(result.cells), 'cell')}"
     return f"{reasons[0]}: {cells} ({'; '.join([*told[:_MOST_PLACES], *more])})"
@@ -220,12 +225,13 @@ def _with_reasons(unseen: Iterable[tuple[str, str]]) -> str:
 def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
     """Return the signals and groups that none of these cells of one scenario checked, each with the reason."""
     scenario, reasons = cells[0].cell.variant.scenario, {}
+    is_recorded = any(entry.verdict.signals for entry in cells)
     judged = [signal for signal in SIGNALS.values() if signal.kind != "observation"]
     for signal in judged:
         seen = [entry.verdict.signals[signal.name] for entry in cells if signal.name in entry.verdict.signals]
         if signal.limit is not None and scenario.limits.of(signal.name) is None:
             reasons[signal.name] = SignalReason.LIMIT_IS_NONE()
-        elif all(one.seen == "none" for one in seen):
+        elif is_recorded and all(one.seen == "none" for one in seen):
             reasons[signal.name] = next((plain(one.why) for one in seen if one.why), SignalReason.NOT_MEASURED())
     found: list[tuple[str, str]] = []
     for group in GROUPS:
@@ -235,7 +241,7 @@ def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
             found.append((signal_words.GROUP_NAMES[group], next(iter(why_not.values()))))
         else:
             found += [(shown_signal(name).title, reason) for name, reason in why_not.items()]
-    if not any(name.startswith(METRIC_PREFIX) for entry in cells for name in entry.verdict.signals):
+    if is_recorded and not any(name.startswith(METRIC_PREFIX) for entry in cells for name in entry.verdict.signals):
         none = "the scenario returns none" if scenario.program is None else "the program logs none"
         found.append((signal_words.GROUP_NAMES["values"], none))
     return found

@@ -186,7 +186,8 @@ def short(name: str, signal: SignalVerdict) -> tuple[str, str]:
     title = _SHORT.get(name, shown_signal(name).title)
     if signal.seen != "blind":
         return title, value_text(name, signal.value)
-    return title, f"only {visible_text(name, signal.visible)}" if is_coarse(signal) else "cannot be judged"
+    visible = visible_text(name, signal.visible).replace("more than tenfold", ">10×").replace(" times", "×")
+    return title, f"only {visible}" if is_coarse(signal) else "cannot be judged"
 
 
 def is_uncompared(name: str, verdict: CellVerdict) -> bool:
@@ -197,18 +198,26 @@ def is_uncompared(name: str, verdict: CellVerdict) -> bool:
     return known is not None and known.is_uncompared and shown_signal(name).kind == "level"
 
 
-def reason(name: str, signal: SignalVerdict) -> str:
-    """Return the minimum detectable effect of a blind signal, the reason for a signal's state, and the remedy."""
-    resolution = f"only {visible_text(name, signal.visible)} would have shown" if is_coarse(signal) else ""
-    return plain("; ".join(filter(None, (resolution, signal.why, signal.remedy))))
+def state_text(name: str, signal: SignalVerdict) -> str:
+    """Return `open files: bad, 1 file/step (limit 0.01 files/step)`, or for a blind signal the smallest change that
+    would have shown, `step time: only ±35 % would have shown (limit 10 %)`.
+    """
+    limit = limit_text(name, signal.limit)
+    told = ", ".join(filter(None, (state_word(signal.seen), value_text(name, signal.value))))
+    if signal.seen == "blind":
+        shown = f"only {visible_text(name, signal.visible)} would have shown"
+        told = shown if is_coarse(signal) else "cannot be judged"
+    return f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
+
+
+def reason(signal: SignalVerdict) -> str:
+    """Return the reason for a signal's state, and the remedy."""
+    return plain("; ".join(filter(None, (signal.why, signal.remedy))))
 
 
 def sentence(name: str, signal: SignalVerdict) -> str:
-    """Return a sentence on a signal that is not good: its state and value, the limit, the reason and the remedy."""
-    limit = limit_text(name, signal.limit)
-    told = ", ".join(filter(None, (state_word(signal.seen), value_text(name, signal.value))))
-    said = f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
-    return "; ".join(filter(None, (said, reason(name, signal))))
+    """Return a sentence on a signal that is not good: its state, the limit, the reason and the remedy."""
+    return "; ".join(filter(None, (state_text(name, signal), reason(signal))))
 
 
 def doubts(verdict: CellVerdict) -> list[str]:

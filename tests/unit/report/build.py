@@ -72,7 +72,7 @@ def variant(name: str, **params: Scalar) -> Variant:
 def flat(excluded: float = 0.017, *, step_ms: float = 0.0143) -> CellVerdict:
     return CellVerdict(
         verdict="flat", verdicts=("flat",), trials=3, steps=4000,
-        why=f"3 of 3 trials: RSS is flat: a leak of more than {excluded} KiB/step is ruled out; up to step 4000",
+        why=f"3 of 3 launches: RSS is flat: a leak of more than {excluded} KiB/step is ruled out; up to step 4000",
         excluded_kib_per_step=excluded, rate_kib_per_step=0.0002, rate_ci=(-0.0005, 0.0009),
         step_ms=step_ms, step_ms_ci=(step_ms * 0.98, step_ms * 1.02), step_drift=0.001, peak_rss_mib=31.2,
         smallest_visible={"step_time": 0.03, "peak_memory": 0.02},
@@ -82,7 +82,7 @@ def flat(excluded: float = 0.017, *, step_ms: float = 0.0143) -> CellVerdict:
 def leak(rate: float, *, layer: str | None = "native heap", also: Sequence[VerdictName] = ()) -> CellVerdict:
     return CellVerdict(
         verdict="leak", verdicts=("leak", *also), trials=3, agreeing=3, steps=4000,
-        why=f"3 of 3 trials: RSS grows {rate} KiB/step, at the same rate throughout; up to step 4000",
+        why=f"3 of 3 launches: RSS grows {rate} KiB/step, at the same rate throughout; up to step 4000",
         rate_kib_per_step=rate, rate_ci=(rate * 0.998, rate * 1.002), layer=layer,
         step_ms=0.0181, step_ms_ci=(0.0179, 0.0184), step_drift=0.02, peak_rss_mib=30 + rate * 4000 / 1024,
     )  # fmt: skip
@@ -91,7 +91,7 @@ def leak(rate: float, *, layer: str | None = "native heap", also: Sequence[Verdi
 def crash(signal: int | None = 11) -> CellVerdict:
     return CellVerdict(
         verdict="crash", verdicts=("crash",), trials=3, failed=3, signal=signal,
-        why="crash in 3 of 3 trials: signal 11, died by SIGSEGV after step 1",
+        why="crash in 3 of 3 launches: signal 11, died by SIGSEGV after step 1",
     )  # fmt: skip
 
 
@@ -334,7 +334,7 @@ def _judge_varied(version: str, lane: Lane, of: Variant) -> CellVerdict:
         return unknown("untested", "manifest unknown; push it or take it out")
     if version.startswith("21.08") and dict(of.params) == {"op": "fft", "input": "constant"}:
         return replace(
-            unknown("inconclusive", "8 of 8 trials: RSS is too noisy to tell; up to step 4000"), trials=8, steps=4000
+            unknown("inconclusive", "8 of 8 launches: RSS is too noisy to tell; up to step 4000"), trials=8, steps=4000
         )
     leaks = version.startswith("22.12") and dict(of.params)["input"] == "random"
     return leak(24.1, also=["slowdown"]) if leaks else flat()

@@ -16,14 +16,14 @@ VERSIONS = ["1", "2", "3", "4", "5"]
     ("value", "unit", "text"),
     [
         (7.838, "KiB/step", "7.8 KiB/step"),
-        (3072, "KiB/step", "3.0 MiB/step"),
+        (3072, "KiB/step", "3 MiB/step"),
         (1.0, "files/step", "1 file/step"),
         (0.5, "files/step", "0.50 files/step"),
         (1.01, "processes/step", "1 process/step"),
         (2.0, "zombies/step", "2 zombies/step"),
-        (0.02, "s/step", "0.020 s a step"),
-        (1.0, "s/step", "1 s a step"),
-        (100, "B/step", "100 bytes/step"),
+        (0.02, "s/step", "20 ms/step"),
+        (1.0, "s/step", "1 s/step"),
+        (100, "B/step", "100 B/step"),
         (5000, "B/step", "4.9 KiB/step"),
         (2.1, "ratio", "2.1 times"),
         (1.5, "ratio", "50 % more"),
@@ -42,8 +42,8 @@ def test_a_size_is_told_in_plain_words(value: float, unit: str, text: str) -> No
     [
         ((0.2, 0.4), "failures", "20 to 40 % of launches"),
         ((0.2, 1.0), "failures", "20 % of launches to all launches"),
-        ((1.0, 2.0), "files/step", "1 file to 2 files/step"),
-        ((2.8, 24 * 1024), "KiB/step", "2.8 KiB to 24 MiB/step"),
+        ((1.0, 2.0), "files/step", "1 file/step to 2 files/step"),
+        ((2.8, 24 * 1024), "KiB/step", "2.8 KiB/step to 24 MiB/step"),
         ((1.2, 1.4), "ratio", "20 to 40 % more"),
         ((1.5, 3.0), "ratio", "50 % more to 3 times"),
     ],
@@ -88,9 +88,3 @@ def test_an_end_is_no_more_exact_than_it_is_known(
     begins: tuple[int, int] | None, ends: tuple[int, int] | None, text: str
 ) -> None:
     assert fault_sentences.since(EpisodeBounds(begins=begins, ends=ends, seen=2), VERSIONS) == text
-
-
-def test_what_got_worse_is_told_beside_what_it_was() -> None:
-    assert fault_sentences.more("0.68 KiB/step", "0.12 KiB/step") == "0.68 KiB/step instead of 0.12"
-    assert fault_sentences.more("1.2 MiB/step", "12 KiB/step") == "1.2 MiB/step instead of 12 KiB"
-    assert fault_sentences.more("30 % more", "") == "a further 30 % more"

@@ -172,7 +172,7 @@ def _on_a_terminal(result: RunResult) -> str:
 @pytest.mark.parametrize("render", [_on_a_terminal, html_page.render, markdown.render])
 def test_what_a_search_did_not_need_is_no_gap(render: Callable[[RunResult], str]) -> None:
     page = render(searched())
-    assert "not needed by the search: 2 of 10 cells (multidict on local, multidict_pop: 6.1.0, 6.2.0)" in (
+    assert "not needed by the search: 2 of 10 cells (multidict on local, multidict_pop: 6.1.0 and 6.2.0)" in (
         page.replace("\\", "").replace("\n", " ")
     )
     assert page.count("not run") >= 2

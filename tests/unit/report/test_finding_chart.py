@@ -1,4 +1,4 @@
-"""The cards at the top of the page: a reader who stops there must have seen the figure, and what to do next."""
+"""The findings at the top of the page: a reader who stops there must have seen the figure, and what to do next."""
 
 from __future__ import annotations
 
@@ -94,16 +94,16 @@ def test_seconds_and_bytes_have_short_labels() -> None:
         assert drawn.title == title
 
 
-def test_the_page_opens_with_a_card_for_each_finding() -> None:
+def test_the_page_opens_with_a_box_for_each_finding() -> None:
     page = html_page.render(build.quickstart())
     found = Elements(page).found
-    cards = [attributes["id"] for tag, attributes in found if attributes.get("class") == "card"]
-    assert len(cards) == 2, "a leak, its repair, and another one"
-    assert page.index('class="cards"') < page.index('id="overview"')
+    boxes = [attributes["id"] for tag, attributes in found if attributes.get("class") == "finding"]
+    assert len(boxes) == 2, "a leak, its repair, and another one"
+    assert page.index('class="findings"') < page.index('id="overview"')
     assert "harness issue reports/quickstart/20250301T120000Z-1a2b 1</code>" in page
-    assert page.count('class="card-chart" role="img" aria-label="memory, KiB/step, over the versions') == 2
+    assert page.count('class="finding-chart" role="img" aria-label="memory, KiB/step, over the versions') == 2
     assert "Whose fault</h2>" not in page
-    assert 'class="cards"' not in html_page.render(build.quiet())
+    assert 'class="findings"' not in html_page.render(build.quiet())
 
 
 def test_names_of_metrics_are_code_in_the_title_of_a_card() -> None:
@@ -121,7 +121,7 @@ def test_what_is_bad_by_another_finding_is_pale() -> None:
     assert (page.count('<g class="bad">'), page.count('<g class="bad other">')) == (4, 4)
 
 
-def test_what_else_is_new_there_stands_on_the_card() -> None:
+def test_what_else_is_new_there_stands_in_the_box() -> None:
     result = build.quickstart()
     first = result.findings[0]
 
@@ -138,6 +138,5 @@ def test_what_else_is_new_there_stands_on_the_card() -> None:
     page = html_page.render(told)
     assert "also new</dt><dd>log: &lt;b&gt;Could not load; log: line 0" in page
     assert "and 3 more" in page
-    assert "log: else" not in page.partition('id="noticed"')[0]  # it is not new information about the finding
-    assert observed.new_there(result.findings, result) == []
+    assert "log: else" not in page.partition('id="observed"')[0]  # it is not new information about the finding
     assert re.search("also new</dt>", html_page.render(result)) is None
