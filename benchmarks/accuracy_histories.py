@@ -159,7 +159,7 @@ def by_judge(rng: Generator, launches: Floats, history: History, positions: Sequ
         "step_time", _table(launches[:rounds], positions), limit=history.limit, most=MOST_ROUNDS
     ):
         rounds += 1
-    rule = LevelRule(least=math.log1p(history.limit), seed=int(rng.integers(1 << 31)))
+    rule = LevelRule(least=math.log1p(history.limit))
     found = step_time_changes(_table(launches[:rounds], positions), _table(best[:rounds], positions), rule)
     return [(-1 if one.before is None else one.before, one.after) for one in found], rounds * len(positions)
 

@@ -125,7 +125,7 @@ def _verdict(rss_kib: Floats) -> TraceVerdict:
 
 
 def _detectable(rss_kib: Floats) -> float:
-    """Return the minimum detectable leak of the trace, in KiB/step."""
+    """Return the minimum detectable leak of the trace, in KiB a step."""
     trace = Trace(step=STEP, columns={"rss_kib": rss_kib})
     growth = judge_memory(trace, limit=LIMITS.leak_kib_per_step, steps=STEPS)
     return np.inf if growth is None or growth.detectable is None else growth.detectable

@@ -25,7 +25,7 @@ import psutil
 
 from benchmarks.pool import rows_wrong
 from harness.run.process import leftovers
-from harness.run.slurm.node.container_commands import NODE_FOLDER
+from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.pools import start, write
 from tests.slurm.cluster import Cluster
 from tests.waiting import until

@@ -45,11 +45,9 @@ from harness.cli import cli
 from harness.errors import HarnessError
 from harness.exit_codes import OUR_BUG
 from harness.package_index import PackageIndex, in_range
-from harness.registry.authorization import Access
+from harness.registry.authorization import Access, Logins
 from harness.registry.bounded_http import Exchange, ExchangeLimits
-from harness.registry.credentials import Logins
-from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES
-from harness.registry.registry_client import Registry
+from harness.registry.registry_client import INDEX_TYPES, MANIFEST_TYPES, Registry
 from harness.report.issue import bug_report
 from tests.unit import stored_run
 from tests.unit.registry.conftest import Reply, Request, Server, started

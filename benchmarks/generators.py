@@ -1,6 +1,6 @@
 """Generated traces with a known truth: quiet traces, which must never be called bad, and leaks, which should be found.
 
-Each generator takes a random generator and the number of steps n (leaks also their true rate in KiB/step), and
+Each generator takes a random generator and the number of steps n (leaks also their true rate in KiB a step), and
 returns memory in KiB, shape (n,). Depths, rates, times and noise are drawn independently for every trace, so that a
 rule that is tuned to one figure fails.
 """
@@ -198,7 +198,7 @@ QUIET: Mapping[str, Quiet] = {
 }
 
 
-# ---------------------------------------------------------------- leaks; `rate` in KiB/step
+# ---------------------------------------------------------------- leaks; `rate` in KiB a step
 
 
 def constant(rng: Generator, count: int, rate: float) -> Floats:

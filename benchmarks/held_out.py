@@ -70,7 +70,7 @@ QUIET: Mapping[str, Quiet] = {
 }
 
 
-# ---------------------------------------------------------------- leaks; `rate` in KiB/step
+# ---------------------------------------------------------------- leaks; `rate` in KiB a step
 
 
 def per_epoch(rng: Generator, count: int, rate: float) -> Floats:

@@ -136,7 +136,7 @@ QUIET: Mapping[str, Quiet] = {
 }
 
 
-# ---------------------------------------------------------------- leaks; `rate` in KiB/step
+# ---------------------------------------------------------------- leaks; `rate` in KiB a step
 
 
 def large_chunks(rng: Generator, count: int, rate: float) -> Floats:

@@ -75,7 +75,7 @@ def made_sweep(plan: Plan, pools: Mapping[str, Pool], rng: random.Random) -> str
     for row in plan.rows:
         scheduler = made_row(row, plan, Draws(pool=pools[_program(row.variant)], rng=rng), measures_noise=not rows)
         noise = scheduler.noise() or noise
-        rows.append(judge_row(row, scheduler.runs, least=plan.trials.least, seed=plan.seed, noise=noise))
+        rows.append(judge_row(row, scheduler.runs, least=plan.trials.least, noise=noise))
     found = [f"{one.metric} {_program(one.variant)}" for one in find(rows).findings]
     cells = [cell for row in rows for cell in row.cells if cell.verdict.verdict in BAD]
     return ", ".join([*found, *(f"{cell.verdict.verdict} {cell.cell.variant}" for cell in cells)])

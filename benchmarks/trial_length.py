@@ -3,7 +3,7 @@
 Runs real sweeps of `scenarios/planted.py` on the process engine and prints
 
         the median steps of quiet trials after the first of a cell (the first runs the whole budget)
-    for a leak of 24 KiB/step: the trials that call it a leak within the budget of 4,000, and the error of its rate
+    for a leak of 24 KiB a step: the trials that call it a leak within the budget of 4,000, and the error of its rate
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def main() -> None:
         trials = [json.loads(path.read_text()) for path in (run / "trials").glob("*.json")]
     print_quiet([trial for trial in trials if trial["cell"]["scenario"] == "quiet"])
     (leak,) = [cell for cell in summary["cells"] if cell["scenario"] == "leak"]
-    print(f"leak of {LEAK_KIB} KiB/step: verdict {leak['verdict']} in {leak['trials']} trials, ", end="")
-    print(f"rate {leak['rate_kib_per_step']:.3f} KiB/step, {leak['rate_kib_per_step'] / LEAK_KIB:.4f} of the truth")
+    print(f"leak of {LEAK_KIB} KiB a step: verdict {leak['verdict']} in {leak['trials']} trials, ", end="")
+    print(f"rate {leak['rate_kib_per_step']:.3f} KiB a step, {leak['rate_kib_per_step'] / LEAK_KIB:.4f} of the truth")
 
 
 def print_quiet(trials: list[dict[str, object]]) -> None:

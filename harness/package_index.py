@@ -24,8 +24,15 @@ from packaging.version import Version
 from pydantic import BaseModel, Field, ValidationError
 
 from harness.errors import InfrastructureError
-from harness.registry.bounded_http import Exchange, ExchangeLimits, Question, Response, host_of
-from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
+from harness.registry.bounded_http import (
+    Exchange,
+    ExchangeLimits,
+    Question,
+    RegistrySilent,
+    RegistryTrouble,
+    Response,
+    host_of,
+)
 
 PUBLIC_INDEX = "https://pypi.org/simple/"
 

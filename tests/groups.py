@@ -9,10 +9,12 @@ GROUPS = {
     "lab sweeps": ("lab", ("tests/integration/test_lab_faults.py", "tests/integration/test_story.py")),
     "registry": ("public", ("tests/registry/",)),
     "cluster": ("cluster", ("tests/slurm/",)),
+    "leftovers": ("", ("tests/contract/test_trials.py::test_nothing_outlives",)),
 }
 """Groups by name: a fixture that is kept until a pytest process ends, and the tests that may use it. There are two labs
 (tests/lab/running.py), so that two processes may have one; their groups take about as long as each other. Of the other
-fixtures, a second process would wait for the first, or start its own.
+fixtures, a second process would wait for the first, or start its own. The last group has no fixture: its tests count
+what they leave on this machine.
 """
 LONG_FIRST = ("tests/integration/test_examples.py", "tests/integration/", "tests/slurm/", "tests/contract/", "")
 """A long test that begins last keeps one processor busy and leaves the others idle."""

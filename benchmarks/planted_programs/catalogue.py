@@ -48,7 +48,7 @@ class Planted:
         return (None,) if self.fixed else SIZES
 
     def amount(self, size: float | None) -> float:
-        """Return the script's `amount`: a share, seconds, a count or KiB/step."""
+        """Return the script's `amount`: a share, seconds, a count or KiB a step."""
         signal = SIGNALS.get(self.signal)
         own = signal.limit if signal is not None else None
         return (size or 1.0) * (self.limit or own or 1.0)

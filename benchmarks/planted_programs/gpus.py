@@ -1,4 +1,4 @@
-"""Faults on a GPU, with PyTorch. `amount` is KiB/step for leaks, else a share."""
+"""Faults on a GPU, with PyTorch. `amount` is KiB a step for leaks, else a share."""
 
 import ctypes
 

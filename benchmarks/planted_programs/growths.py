@@ -1,4 +1,5 @@
-"""Programs whose bad versions leave something behind: memory, files, threads, processes. `amount` is a count or KiB/step.
+"""Programs whose bad versions leave something behind: memory, files, threads, processes. `amount` is a count or KiB a
+step.
 
 Good versions do the same and give it back immediately, so that versions differ only in the loss.
 """

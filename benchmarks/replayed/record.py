@@ -41,7 +41,7 @@ def main() -> None:
     versions = tuple(replace(version, noise=noise) for version in versions)
     made = History(
         name=name, kind=kind, signal=signal.strip("-"), first_bad=first_bad.strip("-"), versions=versions,
-        budget=asked["settings"]["steps"]["budget"], leak=f"{asked['settings']['limits']['leak_kib_per_step']:g}KiB",
+        budget=asked["settings"]["steps"]["budget"], leak=f"{asked['settings']['limits']['signals']['memory']:g}KiB",
     )  # fmt: skip
     kept = [each for each in (read() if FIGURES.exists() else ()) if each.name != name]
     write([*kept, made])

@@ -130,9 +130,7 @@ def _known(
         if others:
             scheduler.replicate.run = CellRun(cell=replace(run.cell, twin=True), trials=others)
     searched = BisectScheduler(runs=runs, asked=asked, baseline=baseline_of(row)) if search == "bisect" else None
-    judged = judge_row(
-        row, runs, least=1 if searched else asked.least, seed=plan.seed, noise=scheduler.noise(), searched=searched
-    )
+    judged = judge_row(row, runs, least=1 if searched else asked.least, noise=scheduler.noise(), searched=searched)
     found = findings.find([judged])
     signals = [(cell.cell.image.version, cell.verdict.signals.get(history.signal)) for cell in found.rows[0].cells]
     bad = [version for version, signal in signals if signal is not None and signal.seen in LOOKS_BAD]

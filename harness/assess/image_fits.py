@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from harness import compat
 from harness.model import HostState, Image, Install, Pull
 from harness.model.answers.doctor import ImageFit
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.run.engine import Prepared
 from harness.run.images.disk_budget import ImageName, name_of
 from harness.run.images.needs import RegistryAnswers, architecture_of, reference_of

@@ -86,7 +86,6 @@ def judge_row(
     runs: Sequence[CellRun],
     *,
     least: int,
-    seed: int,
     noise: Noise | None = None,
     searched: BisectScheduler | None = None,
     trace_rows: int = SHOWN_ROWS,
@@ -104,12 +103,12 @@ def judge_row(
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
     values: Mapping[str, Values] = {}
     if not scenario.judge_exit:
-        values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps, seed=seed)
+        values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps)
     if not_finite := _not_finite(values):
         cells = [_without_medians(cell, not_finite.get(place, ())) for place, cell in enumerate(cells)]
         named = {place: ", ".join(names) for place, names in not_finite.items()}
         compared = replace(compared, cells=[cell.verdict for cell in cells], not_finite=named)
-    changes = _changes(row, compared, seed=seed, noise=noise, searched=searched)
+    changes = _changes(row, compared, noise=noise, searched=searched)
     seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, rows=rows)
     if not scenario.judge_exit:
         verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)
@@ -197,7 +196,7 @@ def _beside_others(row: VersionRow, changes: Sequence[Change]) -> Iterator[str]:
 
 
 def _changes(
-    row: VersionRow, compared: Compared, *, seed: int, noise: Noise | None, searched: BisectScheduler | None
+    row: VersionRow, compared: Compared, *, noise: Noise | None, searched: BisectScheduler | None
 ) -> tuple[Change, ...]:
     """Return the changes, judged on all launches. A bisection stops at its own error probability (`rules.alpha`), with
     too few launches for the stricter one of a full sweep (MISS).
@@ -206,7 +205,6 @@ def _changes(
     changes = find_changes(
         compared,
         limits=scenario.limits,
-        seed=seed,
         baseline=baseline_of(row),
         exit_only=scenario.judge_exit,
         noise=noise,
@@ -291,7 +289,7 @@ def _left_out(row: VersionRow, trials: Sequence[Sequence[Trial]], *, searched: b
     or against a baseline that was not measured.
     """
     series, lane, variant, scenario = row.series, row.lane, row.variant, row.variant.scenario
-    compared = not searched and scenario.limits.step_time is not None
+    compared = not searched and scenario.limits.of("step_time") is not None
     apart = never_side_by_side(trials, steps=scenario.steps) if compared else ()
     versions = ", ".join(row.cells[number].image.version for number in apart)
     usual = baseline_of(row)

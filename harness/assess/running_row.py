@@ -67,7 +67,7 @@ class RunningRow:
     def _blank(self) -> JudgedRow:
         """The verdict before the first launch; made when it is needed, because a plan may have thousands of rows."""
         fresh = [CellRun(cell=cell) for cell in self.planned.cells]
-        return judge_row(self.planned, fresh, least=self.plan.trials.least, seed=self.plan.seed)
+        return judge_row(self.planned, fresh, least=self.plan.trials.least)
 
     @property
     def noise_place(self) -> tuple[str, ...]:
@@ -103,7 +103,6 @@ class RunningRow:
             planned,
             runs,
             least=plan.least(planned),
-            seed=plan.seed,
             noise=noise,
             searched=self._bisection(runs) if plan.searched(planned) else None,
             trace_rows=shown_rows(len(plan.cells) * plan.trials.least),

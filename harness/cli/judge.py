@@ -56,7 +56,7 @@ def judge(
     from harness.model import Limits
 
     limits = Limits(
-        leak_kib_per_step=option("--leak", values.leak_kib, leak),
+        signals={"memory": option("--leak", values.leak_kib, leak)},
         slowdown=option("--slowdown", values.fraction, slowdown),
     )
     metrics = dict(_metric(text) for text in metric)

@@ -16,10 +16,10 @@ from harness.errors import Interrupted, UsageError
 if TYPE_CHECKING:
     import threading
 
-    from harness.flows.narrow.questions import NarrowQuestion
-    from harness.flows.narrow.sides import Contents
     from harness.model import Plan
     from harness.model.answers.narrowed import Narrowed
+    from harness.narrow.flow import Contents
+    from harness.narrow.question import NarrowQuestion
 
 FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 
@@ -87,13 +87,13 @@ def _exit_code(found: Narrowed) -> int:
 def _of_run(
     words: tuple[str, ...], *, out: Path, dry_run: bool, fresh: bool, stopped: threading.Event
 ) -> Narrowed | None:
-    from harness.flows.narrow import questions
+    from harness.narrow.question import of_run
     from harness.report.text import finding_words
     from harness.store import lookup
 
     stored = lookup.open_run(words[0], out=out)
     number, finding = lookup.find_finding(stored, words[1:], tell=finding_words.line)
-    with questions.of_run(stored, number, finding) as question:
+    with of_run(stored, number, finding) as question:
         if dry_run:
             _tell_differences(question.plan, question, stopped)
             return None
@@ -112,10 +112,10 @@ def _of_files(
     stopped: threading.Event,
 ) -> Narrowed | None:
     from harness.cli.shared.results import swept
-    from harness.flows.narrow import questions
-    from harness.flows.narrow import sides as narrow_sides
     from harness.flows.sweep import SweepOptions
     from harness.matrix.drafts.two_files import Files, matrix_of_files
+    from harness.narrow import flow
+    from harness.narrow.question import question_of
     from harness.plan.cells import make_plan, select
 
     is_script = len(words) == 1 and words[0].endswith(".py")
@@ -129,16 +129,16 @@ def _of_files(
         _tell_differences(plan, None, stopped)
         return None
     with shown_progress(stopped) as context:
-        contents = narrow_sides.checked(plan, context)
+        contents = flow.checked(plan, context)
     result = swept(selection, SweepOptions(out=out, fresh=fresh), stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; the results so far are in {result.directory}, and the same command resumes")
-    question = questions.question_of(result)
+    question = question_of(result)
     return _narrow(question, run=result.directory, out=out, fresh=fresh, stopped=stopped, known=contents)
 
 
 def _tell_differences(plan: Plan, question: NarrowQuestion | None, stopped: threading.Event) -> None:
-    from harness.flows.narrow import search as flow
+    from harness.narrow import flow
     from harness.report.terminal import narrow_output as report
 
     with shown_progress(stopped) as context:
@@ -158,7 +158,7 @@ def _narrow(
     stopped: threading.Event,
     known: Contents | None = None,
 ) -> Narrowed:
-    from harness.flows.narrow import search as flow
+    from harness.narrow import flow
     from harness.report.terminal import narrow_output as report
 
     with shown_progress(stopped) as context, flow.narrowing(question, context, known=known) as narrowing:

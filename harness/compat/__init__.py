@@ -5,8 +5,7 @@
 
 from harness.compat.image_on_gpu import Compatibility, can_run, compatibility, compatibility_on
 from harness.compat.image_requirements import DescribedImage
-from harness.compat.signatures import Signature, explain_failure, signature
-from harness.compat.throttle import throttled
+from harness.compat.signatures import Signature, explain_failure, signature, throttled
 
 __all__ = [
     "Compatibility",

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import operator
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.compat.gpu_classes import is_data_centre
-from harness.compat.image_requirements import DescribedImage, Needs, needs_of
-from harness.compat.ngc_table import shipped
-from harness.compat.requirements import is_met
-from harness.compat.versions import Numbers, major_minor, numbers, sm
+from harness.compat.image_requirements import (
+    DescribedImage,
+    Needs,
+    Numbers,
+    major_minor,
+    needs_of,
+    numbers,
+    shipped,
+    sm,
+)
 from harness.model import HostState
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 
 CompatibilityState = Literal["runs", "incompatible", "unknown"]
 
@@ -157,3 +165,74 @@ def _next_minor(version: Numbers) -> Numbers:
 def _host(gpu: Gpu) -> str:
     cuda = f", with CUDA {gpu.cuda}" if gpu.cuda else ""
     return f"the host's driver is {gpu.driver or 'of unknown version'}{cuda}"
+
+
+# ---------------------------------------------------------------- kinds of cards
+
+
+CONSUMER = re.compile(r"\b(?:GeForce|TITAN|GTX|RTX [2-5]0[5-9]0)\b", re.IGNORECASE)
+DATA_CENTRE = frozenset({
+    "TESLA", "K20", "K40", "K80", "M4", "M6", "M10", "M40", "M60", "P4", "P6", "P40", "P100", "V100", "T4",
+    "A2", "A10", "A10G", "A16", "A30", "A40", "A100", "A800", "L2", "L4", "L20", "L40", "L40S", "H20", "H100",
+    "H200", "H800", "GH200", "B100", "B200", "B300", "GB200", "GB300",
+})  # fmt: skip
+
+
+def is_data_centre(name: str) -> bool | None:
+    """Return whether the driver supports forward compatibility packages on the card. None for workstation cards and
+    unknown names: some of them are supported, and only the driver knows which.
+    """
+    if CONSUMER.search(name):
+        return False
+    return True if DATA_CENTRE & set(re.split(r"[\s-]+", name.upper())) else None
+
+
+# ---------------------------------------------------------------- requirements of the container runtime
+#
+# For example `cuda>=11.8 brand=tesla,driver>=470`: all conditions of a group (joined by commas) must hold, for at
+# least one of the groups (separated by spaces). A condition holds (True), does not hold (False), or cannot be evaluated
+# here (None).
+
+
+CONDITION = re.compile(r"(\w+)\s*(>=|<=|!=|==|=|>|<)\s*(\S+)")
+COMPARE: dict[str, Callable[[Numbers, Numbers], bool]] = {
+    ">=": operator.ge, "<=": operator.le, "!=": operator.ne, "==": operator.eq, "=": operator.eq, ">": operator.gt,
+    "<": operator.lt,
+}  # fmt: skip
+
+
+def is_met(requirement: str, gpu: Gpu) -> bool | None:
+    """Return whether `gpu` and its driver meet a requirement; None if that is unknown."""
+    text = re.sub(r"\s*(>=|<=|!=|==|=|>|<)\s*", r"\1", requirement)
+    return _any(_all(_condition(each, gpu) for each in group.split(",") if each) for group in text.split())
+
+
+def _condition(text: str, gpu: Gpu) -> bool | None:
+    match = CONDITION.fullmatch(text)
+    if match is None:
+        return None
+    name, sign, wanted = match.groups()
+    if name == "brand":
+        return _brand(wanted, gpu) if sign in ("=", "==") else None
+    left = numbers({"cuda": gpu.cuda, "driver": gpu.driver, "arch": gpu.compute_capability}.get(name))
+    right = numbers(wanted)
+    return None if left is None or right is None else COMPARE[sign](left, right)
+
+
+def _brand(wanted: str, gpu: Gpu) -> bool | None:
+    """Evaluate a brand. No driver reports a consumer card as `tesla`; older ones report data-centre cards as such."""
+    return False if wanted == "tesla" and is_data_centre(gpu.name) is False else None
+
+
+def _all(results: Iterable[bool | None]) -> bool | None:
+    values = list(results)
+    if False in values:
+        return False
+    return None if None in values else True
+
+
+def _any(results: Iterable[bool | None]) -> bool | None:
+    values = list(results)
+    if True in values or not values:
+        return True
+    return None if None in values else False

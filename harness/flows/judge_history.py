@@ -13,7 +13,7 @@ import numpy as np
 from harness.errors import UsageError
 from harness.judge import logs
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints.segmentation import Changepoint
+from harness.judge.history.changepoints import Changepoint
 from harness.judge.history.figure_history import FEWEST_ALONE, SeriesFound, judge_series
 from harness.model import Change, Effect, SeriesChange, SeriesVerdict
 from harness.model.answers.judged_figures import SeriesKind

@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 from harness.model import Image, Matrix, Pull
 from harness.model.answers.seen import ImageRef
 from harness.plan.cells import select
+from harness.registry.bounded_http import RegistryDenied
 from harness.registry.image_references import split_tag
 from harness.registry.registry_client import TagSource
-from harness.registry.registry_errors import RegistryDenied
 from harness.store.watch_state import Memory
 
 Digests = Literal["some", "all"]

@@ -18,7 +18,7 @@ from harness.matrix import load_hosts, load_matrix
 from harness.model import EXIT_CODES, Image, Matrix, RunResult
 from harness.model.answers.seen import ImageRef, RegistryLook
 from harness.plan.cells import Selection, select
-from harness.registry.registry_errors import RegistryTrouble
+from harness.registry.bounded_http import RegistryTrouble
 from harness.store.watch_state import Memory, only_one, read_memory, write_memory
 
 

@@ -11,8 +11,7 @@ from harness.index.lives import RunOfHistory, lives_of
 from harness.index.queries import OpenIndex
 from harness.judge.comparison.level_rules import RULES
 from harness.judge.history.drift import DriftFound, LevelPoint, drift_of
-from harness.judge.history.level_changes import log_of
-from harness.model import BAD, LEVELS, SIGNALS
+from harness.model import BAD, LEVELS, SIGNALS, log_of
 from harness.model.answers.indexed import FindingLife, IndexedHistory, Measurement, SeenFinding
 
 

@@ -18,7 +18,6 @@ from harness.judge.cell.trial_verdict import judge_launches, trace_verdicts
 from harness.judge.comparison import aa_noise
 from harness.judge.comparison.round_effects import NEGLIGIBLE
 from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
-from harness.judge.history.level_changes import log_of
 from harness.judge.intervals import CONFIDENCE, SEPARATED
 from harness.model import (
     BAD,
@@ -37,6 +36,7 @@ from harness.model import (
     Standing,
     Steps,
     Trial,
+    log_of,
 )
 
 MAIN = ("step_time", "peak_memory")

@@ -9,14 +9,12 @@ from pathlib import Path
 from harness import model, package_index
 from harness.matrix.complaints import check_shape
 from harness.matrix.include_exclude import read_exclude, read_include
-from harness.matrix.keys import MatrixFile
-from harness.matrix.keys.matrix_schema import schema
+from harness.matrix.problems import Context
 from harness.matrix.read_hosts import names_of, read_hosts
-from harness.matrix.reading_context import Context
-from harness.matrix.scenarios.read_scenarios import read_scenarios
-from harness.matrix.series.packages import PackageReader
-from harness.matrix.series.read_series import read_series
-from harness.matrix.text.read_yaml import read_yaml
+from harness.matrix.read_scenarios import read_scenarios
+from harness.matrix.read_series import SeriesReader
+from harness.matrix.read_yaml import read_yaml
+from harness.matrix.shape import MatrixFile, schema
 from harness.registry.registry_client import Registry, TagSource
 
 __all__ = ["load_hosts", "load_matrix", "schema"]
@@ -32,43 +30,17 @@ def load_matrix(
     answer a query for tags.
     """
     file, context = _open(path, environ)
-    packages = PackageReader(context=context, index=index or package_index.PackageIndex.from_environ(environ))
-    matrix = _matrix(file, context, packages, tags or Registry.from_environ(environ))
-    context.problems.raise_if_any()
-    return matrix
-
-
-def load_hosts(path: Path, *, environ: Mapping[str, str]) -> tuple[str, tuple[model.Host, ...]]:
-    """Return a matrix's name and hosts only, without querying an index or a registry. Raises MatrixError."""
-    file, context = _open(path, environ)
-    hosts = read_hosts(file, context)
-    context.problems.raise_if_any()
-    return _name(file, context), hosts
-
-
-def _open(path: Path, environ: Mapping[str, str]) -> tuple[MatrixFile, Context]:
-    data, problems = read_yaml(path, environ=environ)
-    file = check_shape(data, problems)
-    return file, Context(data=data, problems=problems, folder=path.parent, default_base=environ.get("HARNESS_BASE"))
-
-
-def _name(file: MatrixFile, context: Context) -> str:
-    """Return the matrix's name, changed so that it is valid for a folder on every system."""
-    name = file.name or Path(context.problems.file).stem
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64].strip(".-") or "matrix"
-
-
-def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: TagSource) -> model.Matrix:
-    series = read_series(file, context, packages, tags)
-    hosts = read_hosts(file, context)
+    reader = SeriesReader(
+        context=context,
+        index=index or package_index.PackageIndex.from_environ(environ),
+        tags=tags or Registry.from_environ(environ),
+    )
+    series, hosts = reader.read(file), read_hosts(file, context)
     scenarios_read = read_scenarios(file, context, hosts=names_of(file))
     scenarios = tuple(each.scenario for each in scenarios_read)
-    if file.trials.most < file.trials.least:
-        text = f"{file.trials.most} is less than least ({file.trials.least}); give at least as many"
-        context.problems.add(("trials", "most"), text)
-    return model.Matrix(
+    matrix = model.Matrix(
         name=_name(file, context),
-        path=Path(context.problems.file),
+        path=Path(context.file),
         series=series,
         hosts=hosts,
         scenarios=scenarios,
@@ -77,3 +49,24 @@ def _matrix(file: MatrixFile, context: Context, packages: PackageReader, tags: T
         trials=model.Trials(least=file.trials.least, most=file.trials.most),
         stop=model.Stop(first_bad=file.stop.until is not None, quick=file.stop.quick, time_s=file.stop.time),
     )
+    context.raise_if_any()
+    return matrix
+
+
+def load_hosts(path: Path, *, environ: Mapping[str, str]) -> tuple[str, tuple[model.Host, ...]]:
+    """Return a matrix's name and hosts only, without querying an index or a registry. Raises MatrixError."""
+    file, context = _open(path, environ)
+    hosts = read_hosts(file, context)
+    context.raise_if_any()
+    return _name(file, context), hosts
+
+
+def _open(path: Path, environ: Mapping[str, str]) -> tuple[MatrixFile, Context]:
+    context = read_yaml(path, environ=environ)
+    return check_shape(context), context
+
+
+def _name(file: MatrixFile, context: Context) -> str:
+    """Return the matrix's name, changed so that it is valid for a folder on every system."""
+    name = file.name or Path(context.file).stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64].strip(".-") or "matrix"

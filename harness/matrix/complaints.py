@@ -11,9 +11,8 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from harness.errors import did_you_mean
-from harness.matrix.keys import MatrixFile
-from harness.matrix.keys.series_keys import SERIES_KINDS
-from harness.matrix.problems import KeyPath, Problems, listed, shown
+from harness.matrix.problems import Context, KeyPath, listed, shown
+from harness.matrix.shape import SERIES_KINDS, MatrixFile
 from harness.matrix.values import kind
 
 MARK = re.compile(r"\[key\]|<.*>", re.DOTALL)
@@ -32,22 +31,23 @@ WORDS = {
 }
 
 
-def check_shape(data: Any, problems: Problems) -> MatrixFile:
+def check_shape(context: Context) -> MatrixFile:
     """Return a file's data as a MatrixFile. Raises MatrixError with everything that is wrong with its shape."""
+    data = context.data
     empty = list(_empty(data, ()))
     for path in empty:
-        problems.add(path, "has no value; give it one, or remove the key")
+        context.add(path, "has no value; give it one, or remove the key")
     try:
         file = MatrixFile.model_validate({} if data is None else data)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             path = _path(detail)
             if path and path[-1] == "":
-                problems.add(path[:-1], "has an empty key; give it a name")
+                context.add(path[:-1], "has an empty key; give it a name")
             elif path not in empty:
-                problems.add(path, _words(detail))
-        raise problems.error() from error
-    problems.raise_if_any()
+                context.add(path, _words(detail))
+        raise context.error() from error
+    context.raise_if_any()
     return file
 
 

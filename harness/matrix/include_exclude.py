@@ -12,11 +12,10 @@ from typing import Any
 
 from harness import model
 from harness.errors import did_you_mean
-from harness.matrix.keys import MatrixFile
-from harness.matrix.problems import KeyPath, listed, shown, unknown_name
-from harness.matrix.reading_context import Context
-from harness.matrix.scenarios.read_scenarios import AXES, ReadScenario, check_names, name_problem
-from harness.matrix.scenarios.scripts import among
+from harness.matrix.problems import Context, KeyPath, listed, shown, unknown_name
+from harness.matrix.programs import among
+from harness.matrix.read_scenarios import AXES, ReadScenario, check_names, name_problem
+from harness.matrix.shape import MatrixFile
 
 IncludeRule = Mapping[str, Any]
 
@@ -28,15 +27,15 @@ def read_include(file: MatrixFile, scenarios: Sequence[ReadScenario], context: C
     for position, rule in enumerate(file.include):
         key: KeyPath = ("include", position)
         if rule in file.include[:position]:
-            context.problems.add(key, "appears twice; keep one")
+            context.add(key, "appears twice; keep one")
         for axis in {"series", "image", "host"} & rule.keys():
             text = "include adds a variant to a scenario, for all its images and hosts; use exclude to leave cells out"
-            context.problems.add((*key, axis), text)
+            context.add((*key, axis), text)
         name = str(context.written(*key, "scenario")) if "scenario" in rule else None
         read = None if name is None else by_name.get(name)
         if read is None:
             text = "is missing" if name is None else unknown_name(name, by_name, what="scenario")
-            context.problems.add((*key, "scenario"), text)
+            context.add((*key, "scenario"), text)
         else:
             _check_variant(rule, read, key, context)
         result.append({**rule, "scenario": name})
@@ -47,14 +46,14 @@ def _check_variant(rule: IncludeRule, read: ReadScenario, key: KeyPath, context:
     params = {name: value for name, value in rule.items() if name not in ("scenario", "series", "image", "host")}
     for name, value in params.items():
         if problem := name_problem(name):
-            context.problems.add((*key, name), problem)
+            context.add((*key, name), problem)
         elif read.script and (wrong := read.script.wrong_value(name, value)):
-            context.problems.add((*key, name), wrong)
+            context.add((*key, name), wrong)
     if read.script:
         check_names(params, read.script, key, context)
     values = dict(read.scenario.params)
     if params.keys() == values.keys() and all(among(value, values[name]) for name, value in params.items()):
-        context.problems.add(key, f"scenario {read.scenario.name} has this variant already; remove it here")
+        context.add(key, f"scenario {read.scenario.name} has this variant already; remove it here")
 
 
 def read_exclude(file: MatrixFile, series: Sequence[model.Series], hosts: Sequence[model.Host],
@@ -65,7 +64,7 @@ def read_exclude(file: MatrixFile, series: Sequence[model.Series], hosts: Sequen
         key: KeyPath = ("exclude", position)
         axes = {name: value for name, value in rule.items() if name != "why"}
         if not axes:
-            context.problems.add(key, "names no axis, and would leave out everything; give series, image, host, …")
+            context.add(key, "names no axis, and would leave out everything; give series, image, host, …")
         within = [s for s in scenarios if axes.get("scenario") in (None, s.name)] or scenarios
         all_read = all(s.images for s in series)  # otherwise an image may only appear to be unknown
         images = [i for s in series if all_read and axes.get("series") in (None, s.name) for i in s.images]
@@ -81,7 +80,7 @@ def read_exclude(file: MatrixFile, series: Sequence[model.Series], hosts: Sequen
             _check_axis(name, value, possible, key, context)
         why = rule.get("why")
         if why is not None and not isinstance(why, str):
-            context.problems.add((*key, "why"), f"must be text, not {shown(why)}")
+            context.add((*key, "why"), f"must be text, not {shown(why)}")
         where = context.where(*key)
         result.append({**text, "why": why or f"left out by {where}"})
     return tuple(result)
@@ -106,8 +105,8 @@ def _check_axis(name: str, value: model.Scalar, possible: Mapping[str, Sequence[
                 context: Context) -> None:  # fmt: skip
     if name not in possible:
         text = f"unknown axis{did_you_mean(name, known=possible)} known: {listed(possible)}, why"
-        context.problems.add((*key, name), text)
+        context.add((*key, name), text)
     elif possible[name] and not among(value, possible[name]):
         values = list(dict.fromkeys(possible[name]))
         text = f"no cell has {name} {shown(value)}; known: {listed(values)}"
-        context.problems.add((*key, name), text)
+        context.add((*key, name), text)

@@ -1,26 +1,33 @@
-"""Collects the problems of a matrix file, so that one call reports all of them, in order of line."""
+"""Holds a matrix file while it is read, and collects its problems, so that one call reports all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 from harness.errors import MatrixError, MatrixErrors, did_you_mean
 from harness.model import Where
 
 KeyPath = tuple[str | int, ...]
+MOST_BYTES = 1 << 20
+"""Largest script or Dockerfile that is read."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problems:
-    """The problems found so far in `file` (the path as typed). `lines` holds the line of every key path in it."""
+@dataclass(kw_only=True)
+class Context:
+    """A matrix file while it is read: its path as typed, the line of every key path, its `data` as written, and the
+    problems found so far. Its paths are relative to `folder`; `default_base` is the default base image."""
 
     file: str
-    lines: Mapping[KeyPath, int]
+    folder: Path
+    lines: dict[KeyPath, int] = field(default_factory=lambda: {(): 1})
+    data: Any = None
+    default_base: str | None = None
     found: list[tuple[int, MatrixError]] = field(default_factory=list)
 
-    def where(self, path: KeyPath) -> Where:
+    def where(self, *path: str | int) -> Where:
         """Return the place of a key path; that of its nearest parent if it is not in the file (a missing key)."""
         while path and isinstance(path[-1], int) and path not in self.lines:
             path = path[:-1]  # `op: rfft` is read as a list of one, so op[0] is not in the file
@@ -29,9 +36,18 @@ class Problems:
             nearest = nearest[:-1]
         return Where(file=self.file, line=self.lines[nearest], key=key_text(path))
 
+    def written(self, *path: str | int) -> Any:
+        """Return the value at a key path as written. Use it for names: version 2.10 must not become 2.1."""
+        value = self.data
+        for step in path:
+            value = value[step]
+        return getattr(value, "written", value)
+
+    # ------------------------------------------------------------ problems
+
     def add(self, path: KeyPath, text: str, *, line: int | None = None) -> None:
         """Add a problem at a key path; give `line` if it is not the path's own."""
-        place = self.where(path)
+        place = self.where(*path)
         line = line or place.line
         key = f": {place.key}" if place.key else ""
         self.found.append((line, MatrixError(one_line(text), place=f"{place.file}:{line}{key}")))
@@ -48,6 +64,35 @@ class Problems:
     def raise_if_any(self) -> None:
         if self.found:
             raise self.error()
+
+    # ------------------------------------------------------------ files that the matrix names
+
+    def existing(self, text: str, key: KeyPath) -> Path | None:
+        """Return a path relative to the matrix file's folder; if it does not exist, add a problem and return None."""
+        path = self.folder / text
+        try:
+            path.stat()
+        except OSError as error:
+            reason = "does not exist" if isinstance(error, FileNotFoundError) else error.strerror
+            self.add(key, f"{shown(text)} {reason}; paths are relative to the matrix file's folder")
+            return None
+        return path
+
+    def text_of(self, text: str, key: KeyPath) -> bytes | None:
+        """Return a file's content; if it cannot be read or exceeds MOST_BYTES, add a problem and return None."""
+        path = self.existing(text, key)
+        if path is None:
+            return None
+        try:
+            with path.open("rb") as stream:
+                content = stream.read(MOST_BYTES + 1)
+        except OSError as error:
+            self.add(key, f"{path} cannot be read: {error.strerror}")
+            return None
+        if len(content) > MOST_BYTES:
+            self.add(key, f"{path} is larger than {MOST_BYTES >> 20} MiB")
+            return None
+        return content
 
 
 def key_text(path: KeyPath) -> str:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 from harness import model
-from harness.matrix.keys import MatrixFile
-from harness.matrix.keys import host_keys as keys
-from harness.matrix.problems import KeyPath, shown
-from harness.matrix.reading_context import Context
+from harness.matrix import shape
+from harness.matrix.problems import Context, KeyPath, shown
+from harness.matrix.shape import MatrixFile
 from harness.model import Where
 
-ENGINE = re.compile(
-    r"docker|process|slurm|context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+"
-)
-ALLOWED = "docker, process, slurm, context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
 UUIDS = ("GPU-", "MIG-")
 SLURM_KEYS = ("container", "select", "nodes", "hold", "images")
 NO_MACHINES = {
@@ -25,8 +18,6 @@ NO_MACHINES = {
     "slurm": "a cluster cannot be in a pool; write engine: slurm, and the number of `nodes`",
 }
 """The message for each engine that cannot be in a pool."""
-NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-OPTION = re.compile(r"[\w:.,=&|*()\[\]!+@/%-]{1,500}")
 DEFAULT_NAME = "local"
 """Name of the host in a matrix without `hosts:`. Stored runs contain it."""
 
@@ -34,7 +25,7 @@ DEFAULT_NAME = "local"
 def read_hosts(file: MatrixFile, context: Context) -> tuple[model.Host, ...]:
     """Return all hosts; without `hosts:`, this machine without containers."""
     if file.hosts is None:
-        where = Where(file=context.problems.file, line=1, key="hosts")
+        where = Where(file=context.file, line=1, key="hosts")
         return (model.Host(name=DEFAULT_NAME, engine="process", gpus="none", where=where),)
     return tuple(host for name, entry in file.hosts.items() for host in _hosts(name, entry, context))
 
@@ -47,46 +38,39 @@ def names_of(file: MatrixFile) -> dict[str, tuple[str, ...]]:
     return {**{host: (host,) for group in groups.values() for host in group}, **groups}
 
 
-def _nodes(entry: keys.HostEntry) -> list[str]:
+def _nodes(entry: shape.HostEntry) -> list[str]:
     return entry.nodes if isinstance(entry.nodes, list) else []
 
 
-def _hosts(name: str, entry: keys.HostEntry, context: Context) -> list[model.Host]:
+def _hosts(name: str, entry: shape.HostEntry, context: Context) -> list[model.Host]:
     """Return the host of an entry, or one for each of its named nodes."""
     host = _host(name, entry, context)
     if entry.engine != "slurm":
         for key in SLURM_KEYS:
             if getattr(entry, key) is not None:
-                context.problems.add(("hosts", name, key), f"is for engine: slurm, not {entry.engine}; remove it")
+                context.add(("hosts", name, key), f"is for engine: slurm, not {entry.engine}; remove it")
         return [host]
     asked = _request(name, entry, context)
     nodes = _nodes(entry)
     if isinstance(entry.nodes, int) and entry.nodes > 1:
         if not isinstance(host.gpus, str):
             _check_no_uuids(host.gpus, ("hosts", name, "gpus"), context)
-        return [replace(host, slurm=asked, pool=("slurm",) * entry.nodes)]
+        return [replace(host, request=asked, pool=("slurm",) * entry.nodes)]
     if not nodes:
-        return [replace(host, slurm=asked)]
-    return [replace(host, name=f"{name}.{node}", slurm=replace(asked, node=node)) for node in nodes]
+        return [replace(host, request=asked)]
+    return [replace(host, name=f"{name}.{node}", request=replace(asked, node=node)) for node in nodes]
 
 
-def _request(name: str, entry: keys.HostEntry, context: Context) -> model.SlurmRequest:
-    key, hold = ("hosts", name), entry.hold or keys.HoldEntry()
+def _request(name: str, entry: shape.HostEntry, context: Context) -> model.NodeRequest:
+    key, hold = ("hosts", name), entry.hold or shape.HoldEntry()
     for position, node in enumerate(_nodes(entry)):
-        if not NODE.fullmatch(node):
-            context.problems.add(
-                (*key, "nodes", position), f"{shown(node)} is not the name of a node; write one name, not a range"
-            )
-        elif _nodes(entry).index(node) < position:
-            context.problems.add((*key, "nodes", position), f"{node} is listed twice; keep one")
+        if _nodes(entry).index(node) < position:
+            context.add((*key, "nodes", position), f"{node} is listed twice; keep one")
     if entry.parallel not in ("auto", False):
-        context.problems.add((*key, "parallel"), "is not for engine: slurm; ask for several nodes instead")
+        context.add((*key, "parallel"), "is not for engine: slurm; ask for several nodes instead")
     chosen = {} if entry.select is None else entry.select.model_dump(by_alias=True, exclude_none=True)
-    for option, value in chosen.items():
-        if not OPTION.fullmatch(value):
-            context.problems.add((*key, "select", option), f"{shown(value)} has characters that salloc does not accept")
     images = None if entry.images is None else context.folder / entry.images
-    return model.SlurmRequest(
+    return model.NodeRequest(
         container=entry.container or "none",
         select=tuple(chosen.items()),
         time_s=hold.time,
@@ -96,22 +80,25 @@ def _request(name: str, entry: keys.HostEntry, context: Context) -> model.SlurmR
     )
 
 
-def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
+def _host(name: str, host: shape.HostEntry, context: Context) -> model.Host:
     key = ("hosts", name)
     pool = () if isinstance(host.engine, str) else tuple(host.engine)
-    if isinstance(host.engine, str):
-        if complaint := _complaint(host.engine):
-            context.problems.add((*key, "engine"), complaint)
-    else:
-        _check_pool(host.engine, (*key, "engine"), context)
+    first: dict[str, int] = {}
+    for number, engine in enumerate(pool):
+        earlier = first.setdefault(model.machine_name(engine), number)
+        complaint = NO_MACHINES.get(engine)
+        if earlier < number and not complaint:
+            complaint = f"{shown(engine)} is the same machine as engine[{earlier}]; keep one"
+        if complaint:
+            context.add((*key, "engine", number), complaint)
     gpus = host.gpus if isinstance(host.gpus, str) else tuple(host.gpus)
     if len(set(gpus)) < len(gpus) and not isinstance(gpus, str):
-        context.problems.add((*key, "gpus"), "a GPU is listed twice; keep one")
+        context.add((*key, "gpus"), "a GPU is listed twice; keep one")
     if pool and not isinstance(gpus, str):
         _check_no_uuids(gpus, (*key, "gpus"), context)
     if pool and host.parallel not in ("auto", False):
         text = "the machines of a pool run at the same time, and the cards of each run one after the other; remove it"
-        context.problems.add((*key, "parallel"), text)
+        context.add((*key, "parallel"), text)
     return model.Host(
         name=name,
         engine=", ".join(pool) or str(host.engine),
@@ -123,38 +110,8 @@ def _host(name: str, host: keys.HostEntry, context: Context) -> model.Host:
     )
 
 
-def _check_pool(engines: Sequence[str], key: KeyPath, context: Context) -> None:
-    """Add a problem for each machine of a pool that cannot be in it."""
-    first: dict[str, int] = {}
-    for number, engine in enumerate(engines):
-        earlier = first.setdefault(model.machine_name(engine), number)
-        complaint = NO_MACHINES.get(engine) or _complaint(engine)
-        if earlier < number and not complaint:
-            complaint = f"{shown(engine)} is the same machine as engine[{earlier}]; keep one"
-        if complaint:
-            context.problems.add((*key, number), complaint)
-
-
 def _check_no_uuids(gpus: Sequence[str], key: KeyPath, context: Context) -> None:
     for number, entry in enumerate(gpus):
         if entry.startswith(UUIDS):
             text = f"{shown(entry)} is in one machine, but this host is a pool; name the GPU by its index or its name"
-            context.problems.add((*key, number), text)
-
-
-def _complaint(engine: str) -> str | None:
-    """Return what is wrong with an engine's address; None if nothing is."""
-    if not ENGINE.fullmatch(engine):
-        return f"unknown engine {shown(engine)}; allowed: {ALLOWED}"
-    try:
-        address = urlsplit(engine)
-        port = address.port
-    except ValueError as error:  # "Port out of range 0-65535", "Invalid IPv6 URL"
-        return f"{shown(engine)} is not an address: {error}; allowed: {ALLOWED}"
-    if address.password is not None:  # do not show it: it is a secret
-        return "a password does not belong in an address; use a key, and ssh://USER@HOST"
-    if address.scheme == "tcp" and not (address.hostname and port):
-        return f"{shown(engine)} names no host or port; write tcp://HOST:PORT, such as tcp://gpu-1:2376"
-    if address.scheme == "ssh" and not address.hostname:
-        return f"{shown(engine)} names no host; write ssh://[USER@]HOST"
-    return None
+            context.add((*key, number), text)

@@ -31,21 +31,8 @@ from harness.model.answers.probed import (
     Setting,
     SizeTry,
 )
-from harness.model.asked import (
-    MOST_TRIALS,
-    ContainerKind,
-    Excluded,
-    Host,
-    Lane,
-    Matrix,
-    SlurmRequest,
-    Stop,
-    Trials,
-    machine_name,
-)
 from harness.model.attributed import Attribution, Cause, Doubt, ParamCondition, Rule
 from harness.model.episodes import Episode
-from harness.model.image import LIBRARIES, Build, Graft, Image, Install, Pull, Scalar, Series, Source, Where, written
 from harness.model.judged import (
     BAD,
     FAILURES,
@@ -66,6 +53,29 @@ from harness.model.judged import (
     TraceVerdict,
     VerdictName,
 )
+from harness.model.matrix import (
+    ENGINES,
+    LIBRARIES,
+    MOST_TRIALS,
+    Build,
+    ContainerKind,
+    EngineKind,
+    Excluded,
+    Graft,
+    Host,
+    Image,
+    Install,
+    Lane,
+    Matrix,
+    NodeRequest,
+    Pull,
+    Series,
+    Source,
+    Stop,
+    Trials,
+    engine_kind,
+    machine_name,
+)
 from harness.model.measured import LARGEST, End, Floats, Look, Remedy, Shortfall, Trace, Trial
 from harness.model.planned import Cell, Estimate, Explanation, HostCost, Plan, SearchMode, Skip, VersionRow
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
@@ -77,10 +87,13 @@ from harness.model.scenario import (
     Probe,
     ProbeName,
     Program,
+    Scalar,
     Scenario,
     Steps,
     StepsAre,
     Variant,
+    Where,
+    written,
 )
 from harness.model.signals import (
     GROUPS,
@@ -92,6 +105,7 @@ from harness.model.signals import (
     TIMES,
     Group,
     Signal,
+    log_of,
     signal_of,
     unit_after,
 )

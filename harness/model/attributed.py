@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.model.asked import Lane
 from harness.model.episodes import Episode, EpisodeBounds, Order, bounds_of, met
-from harness.model.image import Scalar
 from harness.model.judged import Metric
+from harness.model.matrix import Lane
 from harness.model.planned import Cell
-from harness.model.scenario import Variant
+from harness.model.scenario import Scalar, Variant
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.model.asked import Lane
+from harness.model.matrix import Lane
 from harness.model.scenario import Variant
 
 VerdictName = Literal[

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from harness.model.asked import Excluded, Lane, Matrix, Stop, Trials
-from harness.model.image import Image, Series
+from harness.model.matrix import Excluded, Image, Lane, Matrix, Series, Stop, Trials
 from harness.model.scenario import Variant
 
 

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.model.image import Scalar, Where
-from harness.model.signals import SIGNALS
+from harness.model.signals import LIMITED, SIGNALS, log_of
+
+Scalar = str | int | float | bool | None
+
+
+def written(value: Scalar) -> str:
+    """Return a param's value as the matrix file writes it: `true`, not `True`."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """A place in a matrix file, or a whole file if `key` is "". `str()` begins every message about it:
+    `matrix.yaml:14: hosts.new.gpus`."""
+
+    file: str
+    line: int
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.key}" if self.key else self.file
+
 
 MetricRule = Literal["equal", "change", "drop", "rise", "none"]
 
@@ -26,26 +48,39 @@ class MetricLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits beyond which a change counts as bad. `setup_bad`: a failure before the first step is a crash, not
-    `untested`.
+    """The limits beyond which a change counts as bad.
 
-    `step_time` and `peak_memory` are compared between versions; None: they are not compared, and no launches are made
-    for that. `others` are the limits of the other signals that the matrix file sets, by name; None: that signal is off.
+    `signals` maps each signal to its limit, in the signal's unit (None: it is off, and no launches are made for it); a
+    signal that is not given has the default of the table of signals. `slowdown` is the rise of the step time within a
+    launch, a share. `setup_bad`: a failure before the first step is a crash, not `untested`.
     """
 
-    leak_kib_per_step: float = 0.5
+    signals: Mapping[str, float | None] = field(default_factory=dict, hash=False)
     slowdown: float = 0.10
-    step_time: float | None = 0.10
-    peak_memory: float | None = 0.10
     setup_bad: bool = False
-    others: tuple[tuple[str, float | None], ...] = ()
     metrics: tuple[MetricLimit, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "signals", {name: self.signals.get(name, SIGNALS[name].limit) for name in LIMITED})
 
     def of(self, signal: str) -> float | None:
         """Return the limit of a signal in the signal's unit; None if the signal has none, or is off."""
-        own = {"memory": self.leak_kib_per_step, "step_time": self.step_time, "peak_memory": self.peak_memory}
-        defaults = {name: row.limit for name, row in SIGNALS.items()}
-        return {**defaults, **own, **dict(self.others)}[signal]
+        return self.signals.get(signal)
+
+    def log_of(self, signal: str) -> float | None:
+        """Return the limit of a level as the log of a ratio, which is what levels are compared by."""
+        limit = self.of(signal)
+        return None if limit is None else log_of(signal, limit)
+
+    @property
+    def leak_kib_per_step(self) -> float:
+        """Return the limit of the signal `memory`, which cannot be switched off."""
+        return self.of("memory") or SIGNALS["memory"].limit or 0.0
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Return the signals whose limits are not the default."""
+        return frozenset(name for name, limit in self.signals.items() if limit != SIGNALS[name].limit)
 
 
 FIRST_LOOK_S = 10.0

@@ -14,6 +14,7 @@ kinds, not single signals:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -219,6 +220,15 @@ def signal_of(name: str) -> Signal:
         name=name, kind="value", group="values", title=metric, noun=f"another {metric}",
         verb=f"returns another `{metric}`", unit="", help="a number that the scenario returns",
     )  # fmt: skip
+
+
+LARGEST_DROP = 0.999
+"""Largest drop that is converted to a log: a drop to zero has no finite log."""
+
+
+def log_of(name: str, share: float) -> float:
+    """Convert a relative change to the log that is compared; for a signal that is worse if it falls, it is a drop."""
+    return -math.log1p(-min(share, LARGEST_DROP)) if SIGNALS[name].falls else math.log1p(share)
 
 
 MOST_VISIBLE = 999.0

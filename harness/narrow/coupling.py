@@ -18,8 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from harness.model import Install, Source
 from harness.model.answers.narrowed import BOTH_SIDES, Component, ComponentGroup, Hybrid, Side
-from harness.narrow.differing_components import BASE
-from harness.narrow.inventory import Inventory, parsed_requirement
+from harness.narrow.inventory import BASE, Inventory, parsed_requirement
 from harness.reasons import NarrowName, NarrowReason
 
 Key = tuple[str, str]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.reasons.machines import GPU_FIELDS, HOST_FIELDS, MachineReason
 
 GIB = 1 << 30

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.errors import InfrastructureError
 from harness.model import Host, Lane
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 
 MOST_GPUS = 64  # of a host: a larger number is not an index
 

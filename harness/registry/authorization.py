@@ -1,24 +1,48 @@
-"""Determines the address of a registry and our authorization there. Both are looked up once and kept in memory."""
+"""Determines the address of a registry and our authorization there. Both are looked up once and kept in memory.
+
+The logins are those that `docker login` stored in Docker's own configuration, and no others. Secrets stay in memory:
+helpers are called through a pipe, and no message or representation contains one.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import re
+import shutil
 import socket
 import ssl
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from harness.registry.bounded_http import Exchange, Question, Response, host_of, may_lead
-from harness.registry.challenge import Challenge, read_challenges
-from harness.registry.credentials import Login, Logins
-from harness.registry.documents import Token, is_json_object
-from harness.registry.image_references import RegistryName
-from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
+from harness.registry.bounded_http import (
+    Exchange,
+    Question,
+    RegistryDenied,
+    RegistryTrouble,
+    Response,
+    host_of,
+    may_lead,
+)
+from harness.registry.image_references import DOCKER_HUB, RegistryName
 
 CERTIFICATES = Path("/etc/docker/certs.d")
 HANDSHAKE_S = 5.0
+_JSON_OBJECT = TypeAdapter(dict[str, Any])
+
+
+class Token(BaseModel):
+    """The answer of a token service, which has one of these fields or both."""
+
+    token: Annotated[str, Field(pattern=r"^[\x21-\x7e]*$")] = ""
+    access_token: Annotated[str, Field(pattern=r"^[\x21-\x7e]*$")] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +164,13 @@ def _is_whole(answer: Response) -> bool:
     types.
     """
     says_json = "json" in answer.headers.get("Content-Type", "")
-    return not (says_json and answer.status == 200 and answer.body) or is_json_object(answer.body)
+    if not (says_json and answer.status == 200 and answer.body):
+        return True
+    try:
+        _JSON_OBJECT.validate_json(answer.body)
+    except ValidationError:
+        return False
+    return True
 
 
 def _speaks_tls(server: str) -> bool:
@@ -159,3 +189,171 @@ def _speaks_tls(server: str) -> bool:
             return True
     except OSError:
         return False
+
+
+# ---------------------------------------------------------------- challenges: the header WWW-Authenticate (RFC 9110)
+
+
+PART = re.compile(
+    r"""[\s,]*(?:
+        (?P<key>[\w-]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s,"]*))
+        |(?P<scheme>[A-Za-z][\w-]*)(?=[\s,]|$)
+    )""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Challenge:
+    """One challenge. `scheme` is in lower case; `realm` of a bearer challenge is the token service's address."""
+
+    scheme: str
+    realm: str = ""
+    service: str = ""
+
+    def token_url(self, repository: str) -> str:
+        """Return the URL of a token that allows reading `repository`.
+
+        The scope is always our own, because nvcr.io sends an empty one (`scope=""`), and an older form of its challenge
+        has one in the realm that requests push access as well.
+        """
+        parts = urlsplit(self.realm)
+        asked = [(name, value) for name, value in parse_qsl(parts.query) if name not in ("scope", "service")]
+        service = self.service or dict(parse_qsl(parts.query)).get("service", "")
+        asked += [("service", service)] if service else []
+        asked.append(("scope", f"repository:{repository}:pull"))
+        return urlunsplit(parts._replace(query=urlencode(asked, safe=":/"), fragment=""))
+
+
+def read_challenges(header: str) -> tuple[Challenge, ...]:
+    """Return all challenges of a header, in order, up to the first part that cannot be parsed."""
+    found: list[dict[str, str]] = []
+    at = 0
+    while part := PART.match(header, at):
+        at = part.end()
+        if part["scheme"]:
+            found.append({"scheme": part["scheme"].lower()})
+        elif found:
+            quoted = part["quoted"]
+            value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else part["bare"]
+            found[-1].setdefault(part["key"].lower(), value)
+    return tuple(
+        Challenge(scheme=fields["scheme"], realm=fields.get("realm", ""), service=fields.get("service", ""))
+        for fields in found
+    )
+
+
+# ---------------------------------------------------------------- logins
+
+
+HUB_KEY = "https://index.docker.io/v1/"
+IDENTITY = "<token>"  # the user name under which helpers keep identity tokens
+HELPER_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """A user and password, or an identity token (a refresh token of OAuth 2) for the token service."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    identity: str = field(default="", repr=False)
+
+    @property
+    def basic(self) -> str:
+        """Return the value of an `Authorization` header."""
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logins:
+    """Docker's `config.json` and the helpers that it names. Read at every use, since `docker login` may come later."""
+
+    environ: Mapping[str, str]
+
+    @property
+    def path(self) -> Path:
+        home = Path(self.environ.get("HOME") or Path.home())
+        return Path(self.environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
+
+    def of(self, host: str) -> Login | None:
+        """Return the login for a registry, in Docker's order: the host's helper, the general store, the file.
+
+        Raises RegistryTrouble if the configuration cannot be read or a helper fails.
+        """
+        config = self._config()
+        key = HUB_KEY if host == DOCKER_HUB else host
+        helper = _table(config, "credHelpers").get(host) or config.get("credsStore")
+        stored = self._ask_helper(str(helper), key) if helper else None
+        return stored or self._written(_table(config, "auths"), host, key)
+
+    def _config(self) -> Mapping[str, Any]:
+        try:
+            config = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise RegistryTrouble(f"{self.path}: cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError):
+            config = None
+        if not isinstance(config, dict):
+            raise RegistryTrouble(f"{self.path}: is not a JSON object; repair it, or run `docker login` again")
+        return config
+
+    def _written(self, auths: Mapping[str, Any], host: str, key: str) -> Login | None:
+        for name in (key, host, f"https://{host}", f"https://{host}/v1/", f"https://{host}/v2/"):
+            entry = auths.get(name)
+            if isinstance(entry, dict) and (login := self._entry(entry, name)):
+                return login
+        return None
+
+    def _entry(self, entry: Mapping[str, Any], name: str) -> Login | None:
+        if entry.get("identitytoken"):
+            return Login(identity=str(entry["identitytoken"]))
+        if not entry.get("auth"):
+            return None
+        try:
+            user, colon, password = base64.b64decode(str(entry["auth"]), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            colon = ""
+        if not colon:
+            raise RegistryTrouble(f"{self.path}: auths.{name}: cannot be read; run `docker login` again")
+        return Login(user=user, password=password.rstrip("\0"))
+
+    def _ask_helper(self, helper: str, key: str) -> Login | None:
+        """Return the login that a helper has for `key` (protocol of docker-credential-helpers); None if it has none."""
+        name = f"docker-credential-{helper}"
+        program = shutil.which(name, path=self.environ.get("PATH"))
+        if program is None:
+            raise RegistryTrouble(
+                f"{self.path}: names {name}, which is not on the PATH; install it, or remove it from that file"
+            )
+        try:
+            done = subprocess.run(
+                [program, "get"], input=key.encode(), capture_output=True, timeout=HELPER_S, check=False,
+                env=dict(self.environ),
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RegistryTrouble(f"{name}: does not answer ({type(error).__name__}); see {self.path}") from None
+        if done.returncode != 0:
+            if b"not found" in done.stdout.lower() + done.stderr.lower():
+                return None
+            raise RegistryTrouble(
+                f"{name}: exited with {done.returncode} when asked for {key}; run it by hand to see why"
+            )
+        return self._helped(name, done.stdout)
+
+    def _helped(self, name: str, output: bytes) -> Login | None:
+        try:
+            said = json.loads(output)
+            user, secret = str(said["Username"]), str(said["Secret"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise RegistryTrouble(f"{name}: does not respond like a credential helper; see {self.path}") from None
+        if user == IDENTITY:
+            return Login(identity=secret)
+        return Login(user=user, password=secret) if user or secret else None
+
+
+def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = config.get(name)
+    return value if isinstance(value, dict) else {}

@@ -16,8 +16,8 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3
 
+from harness.errors import InfrastructureError
 from harness.registry.image_references import RegistryName
-from harness.registry.registry_errors import Fleeting, RegistrySilent, RegistryTrouble
 
 Pause = Callable[[float], object]
 """Waits for a number of seconds; with 0 it only checks whether to stop. May raise Interrupted."""
@@ -263,3 +263,31 @@ def origin(url: str) -> tuple[str, str | None, int | None]:
     """Return the origin of a URL (scheme, host and port), for which an `Authorization` header is valid."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+
+
+# ---------------------------------------------------------------- errors
+#
+# Each message is one line without a URL, which may hold a signature or a password.
+
+
+class RegistryTrouble(InfrastructureError):
+    """A registry does not answer, or answers unlike a registry; this permits no conclusion.
+
+    `problem` is the text without `hint`, which says how the answer is treated, or what to do about the registry.
+    """
+
+    def __init__(self, problem: str, *, hint: str = "", place: object = "") -> None:
+        super().__init__(f"{problem}; {hint}" if hint else problem, place=place)
+        self.problem = problem
+
+
+class RegistrySilent(RegistryTrouble):
+    """A registry could not be reached, or stayed busy, in all attempts; another request would wait just as long."""
+
+
+class RegistryDenied(RegistryTrouble):
+    """A repository or image does not exist, or access is denied; a registry need not say which."""
+
+
+class Fleeting(Exception):
+    """A failure that may not occur at the next attempt. Used only inside this package."""

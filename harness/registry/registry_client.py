@@ -6,25 +6,66 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Annotated, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import requests
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
-from harness.registry.authorization import Access
-from harness.registry.bounded_http import Exchange, Pause, Response, host_of
-from harness.registry.credentials import Logins
-from harness.registry.documents import INDEX_TYPES, MANIFEST_TYPES, Config, ImageIndex, Manifest, TagPage
+from harness.registry.authorization import Access, Logins
+from harness.registry.bounded_http import Exchange, Pause, RegistryDenied, RegistryTrouble, Response, host_of
 from harness.registry.image_references import DIGEST, TAG, RegistryName, parse
-from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
 
 PAGE_TAGS = 1000
 MOST_TAGS = 100_000
 MOST_PAGES = 1000
 """Most pages of a list of tags. Some registries send 100 tags per page; with a single tag per page, a list would never
 end."""
+INDEX_TYPES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 ACCEPT = ", ".join((*INDEX_TYPES, *MANIFEST_TYPES))
+
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class TagPage(BaseModel):
+    """One page of `/tags/list`; some registries write null for "none"."""
+
+    tags: list[str] | None
+
+
+class Descriptor(BaseModel):
+    digest: Digest
+    size: Annotated[int, Field(ge=0, lt=1 << 53)]
+
+
+class Manifest(BaseModel):
+    config: Descriptor
+    layers: list[Descriptor]
+
+
+class Platform(BaseModel):
+    os: str
+    architecture: str
+
+
+class IndexEntry(BaseModel):
+    digest: Digest
+    platform: Platform | None = None
+
+
+class ImageIndex(BaseModel):
+    manifests: list[IndexEntry]
+
+
+class Settings(BaseModel):
+    Env: list[str] | None = None
+    Labels: dict[str, str] | None = None
+
+
+class Config(BaseModel):
+    config: Settings = Settings()
+
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -1,7 +1,7 @@
 """Does everything that touches engines: hosts, images, and the conversation with the agent in each trial.
 
-`ENGINES` maps each kind of engine to its module, whose `open_engine` opens it. A module is imported only when it is
-needed: importing Docker's client takes a fifth of a sweep's start-up time. All kinds obey one contract
+`harness.model.ENGINES` has the function that opens each kind of engine. Its module is imported only when it is needed:
+importing Docker's client takes a fifth of a sweep's start-up time. All kinds obey one contract
 (`tests/contract`); `trial/one_trial.py` runs a trial on any of them.
 """
 
@@ -13,20 +13,14 @@ from typing import cast
 
 from harness import file_locks
 from harness.errors import EngineUnreachable
-from harness.model import Host
+from harness.model import Host, engine_kind
 from harness.model.watching import Say
 from harness.run.engine import Engine
-
-ENGINES: Mapping[str, str] = {
-    "docker": "harness.run.docker.engine",
-    "process": "harness.run.process.engine",
-    "slurm": "harness.run.slurm.engine",
-}
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> Engine:
     """Open the engine of `host`. Raises EngineUnreachable with a one-line message that includes the remedy."""
     if not file_locks.are_known():
         raise EngineUnreachable(file_locks.NO_LOCKS, place=host.where)
-    kind = import_module(ENGINES.get(host.engine, ENGINES["docker"]))
-    return cast(Engine, kind.open_engine(host, environ=environ, say=say))
+    module, _, name = engine_kind(host.engine).opener.partition(":")
+    return cast(Engine, getattr(import_module(module), name)(host, environ=environ, say=say))

@@ -73,7 +73,7 @@ class BisectScheduler:
         return Rules(
             least=self.asked.least,
             most=self.asked.most,
-            step_limit=None if limits.step_time is None else math.log1p(limits.step_time),
+            step_limit=limits.log_of("step_time"),
             baseline=self.baseline,
             whole=row_fails_late(self.runs),
         )

@@ -171,7 +171,7 @@ class FullScheduler:
         """Return whether launches that waited for images may still show equivalence, which makes rounds needless."""
         trials = [run.measured if run.runnable else [] for run in self.runs]
         launches = step_time_launches(trials, steps=self._scenario.steps)
-        return may_hold(launches, limit=self._scenario.limits.step_time or 0.0, wanted=self.asked.least)
+        return may_hold(launches, limit=self._scenario.limits.of("step_time") or 0.0, wanted=self.asked.least)
 
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
         reference = self._reference(able, []) if self._has_waited else []
@@ -259,11 +259,13 @@ class FullScheduler:
 
     @property
     def _compares_levels(self) -> bool:
-        return not self._scenario.judge_exit and (self._compares_steps or self._scenario.limits.peak_memory is not None)
+        return not self._scenario.judge_exit and (
+            self._compares_steps or self._scenario.limits.of("peak_memory") is not None
+        )
 
     @property
     def _compares_steps(self) -> bool:
-        return not self._scenario.judge_exit and self._scenario.limits.step_time is not None
+        return not self._scenario.judge_exit and self._scenario.limits.of("step_time") is not None
 
     def noise(self) -> Noise | None:
         return self.replicate.noise()

@@ -73,7 +73,7 @@ def length_of(run: CellRun, batch: Batch) -> Length:
         trials, limits=limits, steps=steps, exit_only=scenario.judge_exit, depth=batch.depth
     )
     usual_s = slow_versions.usual_step_s([other.measured for other in batch.row_runs])
-    if scenario.judge_exit or limits.step_time is None or usual_s is None:
+    if scenario.judge_exit or limits.of("step_time") is None or usual_s is None:
         return Length(whole=whole)
     own_s = slow_versions.own_step_s(trials)
     first_s = slow_versions.first_look_s(own_s, usual_s, steps)

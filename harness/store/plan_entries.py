@@ -19,13 +19,13 @@ from harness.model import (
     Lane,
     Limits,
     Matrix,
+    NodeRequest,
     Plan,
     Program,
     Pull,
     Scalar,
     Scenario,
     Series,
-    SlurmRequest,
     Source,
     Steps,
     Trials,
@@ -72,9 +72,9 @@ class HostFile(BaseModel):
     container: ContainerKind | None = None
 
     @property
-    def slurm(self) -> SlurmRequest | None:
-        """Return the part of a Slurm request that the plan keeps; None for other engines."""
-        return None if self.container is None else SlurmRequest(container=self.container)
+    def request(self) -> NodeRequest | None:
+        """Return the part of the request for a node that the plan keeps; None for other engines."""
+        return None if self.container is None else NodeRequest(container=self.container)
 
 
 class ProgramFile(BaseModel):
@@ -177,7 +177,7 @@ def plan_from_file(file: PlanFile, folder: Path) -> Plan:
 def _host(file: HostFile, where: Where) -> Host:
     pool = () if isinstance(file.engine, str) else tuple(file.engine)
     engine = ", ".join(dict.fromkeys(pool)) or str(file.engine)
-    return Host(name=file.name, engine=engine, gpus="none", where=where, pool=pool, slurm=file.slurm)
+    return Host(name=file.name, engine=engine, gpus="none", where=where, pool=pool, request=file.request)
 
 
 def _scenario(file: ScenarioFile, where: Where) -> Scenario:

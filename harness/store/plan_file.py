@@ -54,7 +54,7 @@ def _host_json(host: Host) -> dict[str, Any]:
     gpus = host.gpus if isinstance(host.gpus, str) else list(host.gpus)
     engine = list(host.pool) or host.engine
     entry = {"name": host.name, "engine": engine, "gpus": gpus, "parallel": host.parallel}
-    return entry if host.slurm is None else {**entry, "container": host.slurm.container}
+    return entry if host.request is None else {**entry, "container": host.request.container}
 
 
 def _series_of(plan: Plan) -> Iterable[Series]:

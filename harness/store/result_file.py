@@ -33,7 +33,7 @@ from harness.model import (
     Skip,
     VersionRow,
 )
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.store.json_files import UNENDED, WRONG, read_json
 from harness.store.saved_attributions import attributions_json, attributions_of
 

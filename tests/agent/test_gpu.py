@@ -21,7 +21,7 @@ from harness.flows.judge import judge_file
 from harness.judge.trace.gpu_memory import with_gpu
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Limits, Steps, Trace
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from tests.agent.driver import Agent, Told, pack
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")

@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import EngineUnreachable
 from harness.run.process import leftovers
-from harness.run.slurm.node.container_commands import NODE_FOLDER
+from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.world import World
 from tests.slurm.cluster import Cluster
 
@@ -52,12 +52,25 @@ def slurm(environ: dict[str, str], cluster: Cluster) -> Iterator[World]:
     yield from opened("slurm", {**environ, "SLURM_CONF": str(cluster.conf)})
 
 
+@pytest.fixture(scope="session")
+def local(environ: dict[str, str]) -> Iterator[World]:
+    """Return the smallest engine, which installs nothing."""
+    yield from opened("local", environ)
+
+
 ENGINES = ("process", pytest.param("docker", marks=pytest.mark.docker), pytest.param("slurm", marks=pytest.mark.slurm))
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=[*ENGINES, "local"])
 def world(request: pytest.FixtureRequest) -> World:
     """The contract holds for each kind of engine."""
+    found: World = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=ENGINES)
+def installing(request: pytest.FixtureRequest) -> World:
+    """Yield each kind of engine that installs packages."""
     found: World = request.getfixturevalue(request.param)
     return found
 
@@ -87,7 +100,7 @@ def what_remains(world: World) -> list[str]:
     if world.kind == "slurm":
         mark = f"_{os.getpid()}_"
         return [str(path) for path in Path(NODE_FOLDER).glob(f"{leftovers.PREFIX}*") if mark in path.name]
-    if world.kind == "process":
+    if world.kind in ("process", "local"):
         mark = f"_{os.getpid()}_"
         folders = Path(tempfile.gettempdir()).glob(f"{leftovers.PREFIX}*")
         cgroups = Path("/sys/fs/cgroup").glob(f"**/{leftovers.PREFIX}*")

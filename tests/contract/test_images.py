@@ -27,38 +27,38 @@ BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 @pytest.mark.index
-def test_installed_package_is_what_the_agent_sees(world: World) -> None:
+def test_installed_package_is_what_the_agent_sees(installing: World) -> None:
     said: list[str] = []
-    prepared = world.engine.prepare(installed("six==1.16.0"), said.append)
-    trial = world.trial("quiet", prepared=prepared)
+    prepared = installing.engine.prepare(installed("six==1.16.0"), said.append)
+    trial = installing.trial("quiet", prepared=prepared)
     assert trial.facts["packages"]["six"] == "1.16.0"
     assert prepared.digest.startswith("sha256:")
     assert trial.image_digest == prepared.digest
 
 
 @pytest.mark.index
-def test_an_image_is_made_once_and_its_identity_stays(world: World) -> None:
+def test_an_image_is_made_once_and_its_identity_stays(installing: World) -> None:
     said: list[str] = []
-    first = world.engine.prepare(installed("six==1.16.0"), quiet)
-    again = world.engine.prepare(installed("six==1.16.0"), said.append)
+    first = installing.engine.prepare(installed("six==1.16.0"), quiet)
+    again = installing.engine.prepare(installed("six==1.16.0"), said.append)
     assert (again.reference, again.digest) == (first.reference, first.digest)
     assert not [line for line in said if "install" in line]
-    assert world.engine.prepare(installed("six==1.15.0"), quiet).digest != first.digest
+    assert installing.engine.prepare(installed("six==1.15.0"), quiet).digest != first.digest
 
 
 @pytest.mark.index
-def test_at_hand_is_what_needs_no_work(world: World) -> None:
+def test_at_hand_is_what_needs_no_work(installing: World) -> None:
     """A search first runs versions that cost no download."""
-    world.engine.prepare(installed("six==1.16.0"), quiet)
-    assert world.engine.look(installed("six==1.16.0"), quiet) is not None
-    assert world.engine.look(installed("six==99.9"), quiet) is None
-    assert world.engine.look(installed("six==1.16.0", python="3.99"), quiet) is None
+    installing.engine.prepare(installed("six==1.16.0"), quiet)
+    assert installing.engine.look(installed("six==1.16.0"), quiet) is not None
+    assert installing.engine.look(installed("six==99.9"), quiet) is None
+    assert installing.engine.look(installed("six==1.16.0", python="3.99"), quiet) is None
 
 
 @pytest.mark.index
-def test_version_that_is_not_on_the_index(world: World) -> None:
+def test_version_that_is_not_on_the_index(installing: World) -> None:
     with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: series\.tested: tested 1: .*six==99\.9") as caught:
-        world.engine.prepare(installed("six==99.9"), quiet)
+        installing.engine.prepare(installed("six==99.9"), quiet)
     assert "\n" not in str(caught.value)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from harness.model import Steps, Variant
 from harness.run.process import leftovers
-from harness.run.slurm.node.container_commands import NODE_FOLDER
+from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.trial.one_trial import run_trial
 from harness.run.trial.payload import pack
 from tests.contract.conftest import SECRET, what_remains
@@ -222,7 +222,7 @@ def test_nothing_outlives_a_killed_harness(world: World) -> None:
 
 
 def runs(world: World, agent: int) -> bool:
-    if world.kind == "process":
+    if world.kind in ("process", "local"):
         return psutil.pid_exists(agent)
     if world.kind == "slurm":
         folders = Path(NODE_FOLDER).glob(f"{leftovers.PREFIX}*_{agent}_*")

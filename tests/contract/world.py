@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.model import (
+    ENGINES,
     ContainerKind,
     Host,
     Image,
     Install,
+    NodeRequest,
     Pull,
     Scenario,
-    SlurmRequest,
     Source,
     Steps,
     Trial,
@@ -27,7 +28,9 @@ from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest, Prepared
 from harness.run.trial.one_trial import run_trial
 from harness.run.trial.payload import pack
+from tests.contract import local_engine
 
+ENGINES["local"] = local_engine.KIND
 WHERE = Where(file="matrix.yaml", line=7, key="series.tested")
 SCRIPT = Path(__file__).parent / "faults.py"
 ROOT = Path(__file__).parents[2]
@@ -51,8 +54,8 @@ def host(kind: str) -> Host:
     if not kind.startswith("slurm"):
         return Host(name="here", engine=kind, gpus="none", where=where)
     _, _, container = kind.partition(":")
-    asked = SlurmRequest(container=cast(ContainerKind, container or "none"), time_s=1800.0, wait_s=120.0)
-    return Host(name="here", engine="slurm", gpus="none", where=where, slurm=asked)
+    asked = NodeRequest(container=cast(ContainerKind, container or "none"), time_s=1800.0, wait_s=120.0)
+    return Host(name="here", engine="slurm", gpus="none", where=where, request=asked)
 
 
 def image(source: Source, **fields: Any) -> Image:

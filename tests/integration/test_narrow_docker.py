@@ -12,13 +12,13 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from harness.flows.narrow import sides as narrow_sides
 from harness.flows.parts.context import RunContext
 from harness.matrix import load_matrix
 from harness.model.answers.narrowed import Hybrid
+from harness.narrow import flow as narrow_sides
 from harness.narrow.coupling import couple
-from harness.narrow.differing_components import components
-from harness.narrow.hybrid_images import Sides, grafted_hybrid, not_loaded
+from harness.narrow.hybrids import Sides, grafted_hybrid, not_loaded
+from harness.narrow.inventory import components
 from harness.plan.cells import make_plan, select
 from harness.run.engine import Kept
 from tests.integration.conftest import LOCAL_BASE, ROOT, Harness

@@ -17,7 +17,7 @@ import pytest
 
 from harness.errors import InfrastructureError, Interrupted
 from harness.model import Build, Trial
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.plan.lanes import choose_lanes
 from harness.run.docker import gpu_probe
 from harness.run.hosts.host_gpus import mismatch

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.registry.bounded_http import RegistryDenied
 from harness.registry.registry_client import Registry
-from harness.registry.registry_errors import RegistryDenied
 from tests.registry.held import Held, docker_config
 from tests.registry.tokens import TokenService
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.model import Host, Image, SlurmRequest, Steps
+from harness.model import Host, Image, NodeRequest, Steps
 from harness.run import open_engine
 from harness.run.engine import Engine
 from harness.run.hosts import owner
 from harness.run.process import leftovers
-from harness.run.slurm.node import steps
+from harness.run.slurm import steps
 from tests.contract.world import BASE, World, installed, pulled, quiet
 from tests.own_place import ENGINES
 from tests.slurm.cluster import Cluster
@@ -77,9 +77,9 @@ def node(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pyt
     program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     program.chmod(0o755)
     environ = {**cluster.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "SECRET_TOKEN": "hunter2"}
-    asked = SlurmRequest(container=request.param, time_s=1800.0, wait_s=60.0)
+    asked = NodeRequest(container=request.param, time_s=1800.0, wait_s=60.0)
     engine = open_engine(
-        Host(name="here", engine="slurm", gpus="none", where=WHERE, slurm=asked), environ=environ, say=quiet
+        Host(name="here", engine="slurm", gpus="none", where=WHERE, request=asked), environ=environ, say=quiet
     )
     with contextlib.closing(engine), held(engine):
         yield Node(World(kind=f"slurm:{request.param}", engine=engine, environ=environ), program)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.model import Host, SlurmRequest
+from harness.model import Host, NodeRequest
 from harness.plan.lanes import choose_lanes
 from harness.run import open_engine
 from harness.run.hosts.host_gpus import mismatch
@@ -59,9 +59,9 @@ def driver(environ: dict[str, str], tmp_path: Path) -> Path:
 @contextlib.contextmanager
 def opened(environ: dict[str, str], *, gpus: tuple[str, ...]) -> Iterator[tuple[World, Host]]:
     """Open a host that shares the node with other jobs, and gets one of its cards."""
-    asked = SlurmRequest(container="none", time_s=600.0, wait_s=60.0, exclusive=False,
+    asked = NodeRequest(container="none", time_s=600.0, wait_s=60.0, exclusive=False,
                          select=(("gres", GRES), ("cpus-per-task", "1"), ("mem", "600M")))  # fmt: skip
-    host = Host(name="here", engine="slurm", gpus=gpus, where=WHERE, slurm=asked)
+    host = Host(name="here", engine="slurm", gpus=gpus, where=WHERE, request=asked)
     with contextlib.closing(open_engine(host, environ=environ, say=quiet)) as engine, held(engine):
         yield World(kind="slurm", engine=engine, environ=environ), host
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
-from harness.model import ContainerKind, Host, Image, SlurmRequest, Steps
+from harness.model import ContainerKind, Host, Image, NodeRequest, Steps
 from harness.run import open_engine
 from harness.run.engine import Engine, Prepared
 from harness.run.process import leftovers
-from harness.run.slurm.node.container_commands import NODE_FOLDER
+from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.world import ROOT, World, pulled, quiet
 from tests.slurm.cluster import Cluster
 from tests.slurm.registry import DIGEST, REPOSITORY, registry
@@ -108,9 +108,9 @@ def add_plugin(cluster: Cluster, state: Path) -> None:
 
 
 def engine_of(kind: ContainerKind, images: Path, environ: dict[str, str]) -> Engine:
-    asked = SlurmRequest(container=kind, time_s=1800.0, wait_s=60.0, images=images)
+    asked = NodeRequest(container=kind, time_s=1800.0, wait_s=60.0, images=images)
     return open_engine(
-        Host(name="here", engine="slurm", gpus="none", where=WHERE, slurm=asked), environ=environ, say=quiet
+        Host(name="here", engine="slurm", gpus="none", where=WHERE, request=asked), environ=environ, say=quiet
     )
 
 

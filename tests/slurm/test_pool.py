@@ -14,7 +14,7 @@ from harness.flows.parts.hosts import opening
 from harness.model import RunResult
 from harness.report.exports import summary_json
 from harness.report.page import html_page
-from harness.run.slurm.queue import allocation
+from harness.run.slurm import queue
 from tests.pools import machines, swept, write
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import environ
@@ -94,7 +94,7 @@ def test_a_sweep_begins_with_the_nodes_that_there_are_and_others_join(
 def test_a_row_starts_again_on_another_node_if_its_own_is_lost(
     run: Sweep, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocation, "GONE_NODE_S", 1.0)
+    monkeypatch.setattr(queue, "GONE_NODE_S", 1.0)
 
     def lose(reports: Path) -> None:
         until(lambda: run.trials() >= 2, seconds=30)

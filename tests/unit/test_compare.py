@@ -244,9 +244,9 @@ def test_what_differs_in_more_than_host_and_day_is_refused_by_field(
 def test_limits_and_steps_of_the_matrix_must_be_the_same(runs: Runs) -> None:
     first, second = runs.write("a", {OLD: "ggg"}), runs.write("b", {NEW: "ggg"})
     plan = json.loads((second / "plan.json").read_text())
-    plan["scenarios"][0]["settings"]["limits"]["leak_kib_per_step"] = 0.05
+    plan["scenarios"][0]["settings"]["limits"]["signals"]["memory"] = 0.05
     (second / "plan.json").write_text(json.dumps(plan))
-    with pytest.raises(UsageError, match=r'limits .*"leak_kib_per_step": 0\.5.*"leak_kib_per_step": 0\.05'):
+    with pytest.raises(UsageError, match=r'limits .*"memory": 0\.5.*"memory": 0\.05'):
         compare_runs([first, second])
 
 
@@ -504,7 +504,7 @@ def test_a_throughput_that_falls_is_told_as_it_is() -> None:
 
 def test_rates_are_those_of_leaks_by_the_scenario_s_own_limit() -> None:
     """By the default limit there is no leak, and the other growth of resident memory would be compared."""
-    step, limits = np.arange(1.0, 2001.0), Limits(leak_kib_per_step=0.05)
+    step, limits = np.arange(1.0, 2001.0), Limits(signals={"memory": 0.05})
 
     def leaking(rate: float) -> ComparedCell:
         columns = {"rss_kib": np.full(2000, 1000.0), "gpu_pool_kib": 1000 + rate * step}

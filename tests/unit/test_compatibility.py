@@ -27,7 +27,7 @@ from harness.model import (
     Variant,
     Where,
 )
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.schedule.compatibility import review
 from harness.schedule.oracle import describe_trial, wants_alone
 from tests.integration.test_flow import MATRIX, Engine, run

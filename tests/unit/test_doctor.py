@@ -21,11 +21,11 @@ from harness.flows.sweep import SweepOptions, selected
 from harness.flows.upkeep import doctor
 from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.answers.doctor import Checkup, HostCondition, Room
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.plan.cells import make_plan
+from harness.registry.bounded_http import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import PublishedImage
-from harness.registry.registry_errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.report.terminal.doctor_json import exit_code, to_json
 from harness.report.terminal.doctor_output import render
 from harness.report.terminal.progress.plain import plain_progress

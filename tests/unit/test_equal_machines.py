@@ -22,7 +22,7 @@ from harness.flows.parts.hosts.machines import OpenHost, lanes_of, states_of, tr
 from harness.flows.upkeep import control
 from harness.judge.comparable import set_apart
 from harness.model import Host, Lane, Matrix, Plan, Trial, Where, machine_name
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.plan.cells import make_plan, select
 from harness.plan.equal_machines import MachineSeen, odd_ones, unlike

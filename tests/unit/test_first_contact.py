@@ -31,7 +31,7 @@ from harness.matrix.drafts import job as draft_job
 from harness.matrix.drafts import series as draft_series
 from harness.matrix.drafts import steps as draft_steps
 from harness.matrix.drafts.steps import steps_of
-from harness.matrix.fields import NAME
+from harness.matrix.values import NAME
 from harness.model import End, Install, Matrix, Pull, Remedy, RunResult, Trace
 from harness.package_index import File, IndexSilent, PackageRelease
 from harness.run.run_interfaces import CellRun

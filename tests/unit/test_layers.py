@@ -41,15 +41,15 @@ ALLOWED = {
     "failure_rate": BASE,
     "judge": BASE | {"failure_rate", "reasons"},
     "probes": BASE,
-    "narrow": BASE | {"failure_rate", "reasons"},
-    "schedule": BASE | {"amounts", "judge", "run", "failure_rate", "compat", "narrow", "reasons"},
+    "narrow": BASE | {"failure_rate", "flows", "judge", "masking", "probes", "reasons", "run", "schedule", "store"},
+    "schedule": BASE | {"amounts", "judge", "run", "failure_rate", "compat", "reasons"},
     "assess": BASE | {"amounts", "judge", "run", "schedule", "store", "compat", "facts", "reasons"},
     "report": BASE | {"amounts", "facts", "masking", "reasons", "safe_files"},
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
-    | {"amounts", "atomic_files", "facts", "index", "narrow", "package_index", "masking", "reasons", "safe_files"},
-    "cli": BASE | {"flows", "report", "matrix", "plan", "store"},
+    | {"amounts", "atomic_files", "facts", "index", "package_index", "masking", "reasons", "safe_files"},
+    "cli": BASE | {"flows", "narrow", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
 }
@@ -63,7 +63,6 @@ ROOMS = {
         ("trace",),
         ("comparison",),
         ("cell",),
-        ("history.changepoints",),
         ("history",),
         ("attribution",),
         ("changed_signals", "signal_verdicts", "unpaired"),
@@ -79,15 +78,21 @@ ROOMS = {
     "schedule": (
         ("bisect", "priority", "confirming", "cost", "aa_replicate"),
         ("compatibility", "oracle", "row_queue"),
-        ("full_scheduler", "bisect_scheduler", "bisect_changes", "narrow_launches", "narrow_scheduler"),
+        ("full_scheduler", "bisect_scheduler", "bisect_changes"),
     ),
-    "narrow": (("search",), ("",)),
+    "narrow": (
+        ("inventory", "evidence", "isolate"),
+        ("coupling", "search"),
+        ("hybrids", "launches"),
+        ("question",),
+        ("flow",),
+    ),
     "flows": (
         ("parts",),
         ("running",),
         ("sweep",),
         ("first",),
-        ("evidence", "narrow", "runs", "upkeep", ""),
+        ("evidence", "runs", "upkeep", ""),
     ),
 }
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.model import Build, Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.plan.cells import make_plan, matches, select, variants
 from harness.plan.explain import explain
 from harness.plan.lanes import choose_lanes

@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.flows.parts import reread
 from harness.judge.attribution.cause import attribute
 from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.report.exports import cells_csv, junit, markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report

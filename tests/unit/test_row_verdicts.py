@@ -38,7 +38,7 @@ def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: b
     runs += [
         CellRun(cell=cell, skipped=Skip(by="search", why="not needed: between others, both bad")) for cell in cells[2:]
     ]
-    return judge_row(row, runs, least=3, seed=1)
+    return judge_row(row, runs, least=3)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def searched(versions: int, *, first_bad: int) -> JudgedRow:
             verdict = build.crash() if runs.index(run) >= first_bad else build.flat()
             run.trials.append(replace(build.trial(run.cell.id, len(run.trials) + 1, verdict), round=batch.round))
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    return judge_row(row, runs, least=1, seed=1, searched=search)
+    return judge_row(row, runs, least=1, searched=search)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_prints_more_than_a_version_that_hardly_prints(
         for cell, own, size in zip(cells, trials, sizes, strict=True)
     ]  # fmt: skip
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    found = [change for change in judge_row(row, runs, least=3, seed=1).changes if change.metric == "output"]
+    found = [change for change in judge_row(row, runs, least=3).changes if change.metric == "output"]
     assert [(one.before, one.after, one.effect is None) for one in found] == expected
 
 
@@ -154,7 +154,7 @@ def returning(nan: set[int], ms: list[float]) -> JudgedRow:
             trials[number] = replace(one, cell_id=cell.id, trace=trace, not_finite=told, output_bytes=1000)
         runs.append(CellRun(cell=cell, trials=trials))
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    return judge_row(row, runs, least=3, seed=1)
+    return judge_row(row, runs, least=3)
 
 
 def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() -> None:

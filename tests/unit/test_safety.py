@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import package_index
-from harness.matrix.series import packages
+from harness.matrix import read_series
 from harness.registry import bounded_http, registry_client
 from harness.report.charts import library
 from harness.run import memory_limit
@@ -40,7 +40,7 @@ MIB = 1 << 20
         f"| values in an answer | {bounded_http.MOST_VALUES:,} |",
         f"| files of one package | {package_index.MOST_FILES:,} |",
         f"| {package_index.MOST_CHARACTERS} characters; longer ones are left out |",
-        f"| a number in a version | {int(packages.TOO_LONG.pattern[3:-1]) - 1} digits |",
+        f"| a number in a version | {int(read_series.TOO_LONG.pattern[3:-1]) - 1} digits |",
         f"| {registry_client.MOST_TAGS:,}, in {registry_client.MOST_PAGES:,} pages |",
         f"at most {library.MOST_BYTES // MIB} MiB that belongs to you",
     ],

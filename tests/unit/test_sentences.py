@@ -24,14 +24,14 @@ FOREIGN = {
     "probes/looked.py": "the scenario's last line of output",
     "index/database.py": "SQLite",
     "judge/cell/cell_summary.py": "Python's tracebacks",
-    "matrix/text/yaml_words.py": "PyYAML",
+    "matrix/read_yaml.py": "PyYAML",
     "run/docker/docker_client.py": "the engine",
     "run/docker/containers.py": "the engine",
     "run/docker/gpu_access.py": "the engine",
     "run/images/build_images.py": "the engine",
     "run/images/find_images.py": "the engine",
     "run/images/overlay.py": "pip",
-    "run/slurm/queue/allocation.py": "Slurm",
+    "run/slurm/queue.py": "Slurm",
 }
 """The files that read words, and whose words they are."""
 

@@ -96,4 +96,4 @@ def of_engine(host: Host, *, environ: Mapping[str, str]) -> Inspect | None:
             raise UsageError(f"the engine of {host.name} no longer has {image[:19]}")
         return described
 
-    return None if host.in_environments or host.engine == "slurm" else inspect
+    return None if host.in_environments or host.request is not None else inspect

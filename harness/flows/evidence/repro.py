@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.errors import UsageError
-from harness.model import Build, Cell, Host, Install, Pull, Scenario, Source, Trial
+from harness.model import ENGINES, Build, Cell, Host, Install, Pull, Scenario, Source, Trial
 from harness.model.answers.evidence import Container, Machine, Recipe
 from harness.registry.image_references import split_tag
 from harness.run.docker.containers import PIDS_LIMIT
@@ -65,7 +65,7 @@ def _container(cell: Cell, trial: Trial) -> Container:
 def _client(host: Host) -> tuple[str, ...]:
     if host.engine.startswith("context:"):
         return "docker", "--context", host.engine.removeprefix("context:")
-    return ("docker",) if host.engine in ("docker", "slurm") else ("docker", "--host", host.engine)
+    return ("docker",) if host.engine in ENGINES else ("docker", "--host", host.engine)
 
 
 def _image(source: Source, trial: Trial) -> str:

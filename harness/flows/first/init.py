@@ -19,8 +19,7 @@ from harness.matrix.drafts.first_launch import fitted
 from harness.matrix.drafts.job import modules
 from harness.matrix.drafts.series import PACKAGE, safe
 from harness.matrix.drafts.steps import TRAINERS
-from harness.matrix.series.lock_files import requirements
-from harness.matrix.series.packages import RUNNING_PYTHON
+from harness.matrix.read_series import RUNNING_PYTHON, requirements
 from harness.model import RunResult
 from harness.package_index import Index, IndexSilent, PackageIndex
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.assess.row_verdicts import shown_rows, thinned_trial
 from harness.model import HostState, Lane, RunResult, VersionRow
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.store import result_file
 from harness.store.saved_narrowed import read_narrowed
 from harness.store.saved_probes import read_probed

@@ -105,7 +105,7 @@ class Running:
             recall=self.rows.open_rows.recall,
             stop=self.ending.why,
             may=lambda worker, row: host.parallel is not True or worker == str(row.cells[0].cell.lane),
-            splits=None if isinstance(host.parallel, bool) or host.pool or host.slurm is not None else _splits,
+            splits=None if isinstance(host.parallel, bool) or host.pool or host.request is not None else _splits,
         )
         series = list(dict.fromkeys(row.cells[0].cell.image.series for row in rows))
         for row in rows:

@@ -89,7 +89,7 @@ class PoolMachine:
         lost, note = error.text_at(where), self.context.progress.note
         problem = MachineReason.LOST(machine=name, error=lost)
         self.break_rounds(name)
-        is_node = each.host.slurm is not None
+        is_node = each.host.request is not None
         difference = self._waited(problem) if again and not is_node else None
         if difference == "":
             note(f"{where}: {name} is back, and goes on with its row")

@@ -93,18 +93,18 @@ def clean(
 
 def _machines(host: Host, *, images: bool) -> Sequence[Host]:
     """Return the machines to clean: one of a cluster, unless images are to be removed that exist only on its nodes."""
-    one_is_enough = host.slurm is not None and not (images and _keeps_images_on_nodes(host))
+    one_is_enough = host.request is not None and not (images and _keeps_images_on_nodes(host))
     return host.machines[:1] if one_is_enough else host.machines
 
 
 def _keeps_images_on_nodes(host: Host) -> bool:
-    return host.slurm is not None and host.slurm.container in ("docker", "podman")
+    return host.request is not None and host.request.container in ("docker", "podman")
 
 
 def _name(machine: Host, engine: Engine | None = None) -> str:
-    if not machine.machine or (machine.slurm is not None and engine is None):
+    if not machine.machine or (machine.request is not None and engine is None):
         return machine.name
-    node = engine.facts.get("name") if engine is not None and machine.slurm is not None else machine.machine
+    node = engine.facts.get("name") if engine is not None and machine.request is not None else machine.machine
     return f"{machine.name}, {node}" if node else machine.name
 
 

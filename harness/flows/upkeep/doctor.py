@@ -18,7 +18,7 @@ from harness.flows.sweep import SweepOptions, selected
 from harness.flows.upkeep import control
 from harness.model import Host, HostState, Install, Plan, Pull
 from harness.model.answers.doctor import Checkup, HostCheck, HostCondition, ImageFit
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.plan.cells import make_plan
 from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry

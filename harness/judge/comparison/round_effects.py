@@ -76,15 +76,6 @@ def laid_out(values: Floats) -> tuple[Floats, Floats]:
     return np.asarray(drawn - of_round), np.asarray(values - of_round)
 
 
-def by_round_alone(values: Floats) -> Floats:
-    """Return the table without round effects, winsorized regardless of versions, so that the values of a round may be
-    permuted.
-    """
-    centred = values - np.median(values, axis=1, keepdims=True)
-    far = FAR_BY_ROUND * 1.4826 * float(np.median(np.abs(centred)))
-    return np.asarray(np.clip(centred, -far, far) if far > NEGLIGIBLE else centred)
-
-
 def spread_within(values: Floats) -> Spread | None:
     """Return the residual noise of one launch, after round and version effects; None if no freedom is left."""
     rounds, versions = values.shape

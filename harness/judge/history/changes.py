@@ -9,22 +9,21 @@ from harness.judge.comparison.aa_noise import floor, spread_of
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.flaky import MISS
-from harness.judge.history.level_changes import LevelRule, log_of, signal_changes, step_time_changes
+from harness.judge.history.level_changes import LevelRule, signal_changes, step_time_changes
 from harness.judge.history.transitions import growth_changes, memory_changes, outcome_changes, slowdown_changes
-from harness.model import GROWTHS, CellVerdict, Change, Limits, Metric, Noise
+from harness.model import GROWTHS, CellVerdict, Change, Limits, Metric, Noise, log_of
 
 
 def find_changes(
     compared: Compared,
     *,
     limits: Limits,
-    seed: int,
     baseline: int | None = None,
     noise: Noise | None = None,
     exit_only: bool = False,
     miss: float = MISS,
 ) -> tuple[Change, ...]:
-    """Return all changes of one row. The same seed gives the same answer.
+    """Return all changes of one row.
 
     Versions between the two sides of a change are `untestable` if they are neither clearly good nor clearly bad.
     `baseline` is the position of the baseline image. `noise` is the A/A noise of the lane, which a change of a level
@@ -35,7 +34,7 @@ def find_changes(
     outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)
     if exit_only:
         return outcome
-    row = _Row(compared=compared, limits=limits, seed=seed, baseline=baseline, noise=noise)
+    row = _Row(compared=compared, limits=limits, baseline=baseline, noise=noise)
     memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)
     slowdown = slowdown_changes(cells, baseline=baseline, limit=limits.slowdown)
     step_time = [change for change in _merged(_step_times(row), slowdown) if not _is_symptom(change, memory, cells)]
@@ -48,7 +47,6 @@ class _Row:
 
     compared: Compared
     limits: Limits
-    seed: int
     baseline: int | None
     noise: Noise | None
 
@@ -56,7 +54,7 @@ class _Row:
         """Return the rule for a table: a change must reach the limit and exceed the lane's A/A noise."""
         least = max(log_of(metric, limit), floor(self.noise, metric, rounds=len(table.values)))
         noise = spread_of(self.noise, metric)
-        return LevelRule(least=least, seed=self.seed, baseline=self.baseline, noise=noise, drifting=drifting)
+        return LevelRule(least=least, baseline=self.baseline, noise=noise, drifting=drifting)
 
 
 def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = ()) -> list[bool]:
@@ -78,7 +76,7 @@ def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = 
 
 
 def _step_times(row: _Row) -> list[Change]:
-    limit = row.limits.step_time
+    limit = row.limits.of("step_time")
     if limit is None:
         return []
     medians, best = row.compared.tables.get("step_time"), row.compared.best

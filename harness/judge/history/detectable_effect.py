@@ -9,10 +9,8 @@ from harness.judge import logs
 from harness.judge.comparison import aa_noise
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.equivalence import acquitted
-from harness.judge.comparison.round_effects import spread_within, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints.detectable_change import least_found
-from harness.judge.history.changepoints.segmentation import spread_beside
+from harness.judge.history.changepoints import least_found, noise_within
 from harness.judge.history.level_changes import signal_share_of, strictest
 from harness.model import LEVELS, Limits, Noise
 
@@ -37,7 +35,7 @@ def visible(
         least = None if table is None else least_detectable(metric, table, noise=noise, rows=rows)
         if table is not None and least is not None:
             seen[metric] = signal_share_of(metric, max(least, aa_noise.floor(noise, metric, rounds=len(table.values))))
-    most = acquitted(compared.launches, limit=limits.step_time)
+    most = acquitted(compared.launches, limit=limits.of("step_time"))
     if most is not None:
         seen["step_time"] = logs.share_of(most)
     is_late_compared = "late_step_time" in compared_limits(limits)
@@ -55,8 +53,8 @@ def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows:
     """Return the minimum detectable effect of a table, a log; None if the table shows no noise. If the table has few
     versions, its noise is pooled with the lane's A/A noise.
     """
-    own = spread_within(without_rounds(table.values))
-    if own is None:
+    spread = noise_within(table.values, aa_noise.spread_of(noise, name))
+    if spread is None:
         return None
-    spread = spread_beside(own, aa_noise.spread_of(noise, name), versions=len(table.positions))
-    return least_found(table.values, spread=spread, alpha=strictest(name, rows=rows))
+    rounds, versions = table.values.shape
+    return least_found(spread, rounds=rounds, versions=versions, alpha=strictest(name, rows=rows))

@@ -13,16 +13,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.judge.comparison.round_effects import NEGLIGIBLE, Spread, laid_out, spread_within
+from harness.judge.comparison.round_effects import NEGLIGIBLE, Spread
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints.detectable_change import least_found, least_of
-from harness.judge.history.changepoints.distinct_levels import Laid
-from harness.judge.history.changepoints.segmentation import Changepoint, Levels, find_levels, levels_of_laid
+from harness.judge.history.changepoints import (
+    Changepoint,
+    Laid,
+    Levels,
+    find_levels,
+    least_found,
+    levels_of,
+    noise_within,
+)
 from harness.judge.history.level_changes import ALPHA, LevelRule, level_changes
 from harness.model import Change, Floats
 
-SEED = 0
-"""Seed of the permutation tests: the same table always gets the same answer."""
 LASTING = 4
 """Number of versions with a level for which the minimum detectable effect is given if each version has one figure."""
 FEWEST_ALONE = 8
@@ -64,19 +68,19 @@ def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
         return SeriesFound(changes=(), alone=rounds == 1)
     if rounds == 1:
         laid = _laid_by_neighbours(table.values)
-        levels = levels_of_laid(table.values, laid, least=least, alpha=ALPHA, seed=SEED)
+        levels = levels_of(laid, least=least, alpha=ALPHA)
         spread = laid.spread
         is_even = np.abs(np.diff(laid.raw[0])).max() <= FAR_FROM_NEIGHBOURS * spread.deviation
         changed = _spread(laid.raw[0], with_change=True) if is_even else spread  # the noise of a series with a change
-        visible = least_of(changed, rounds=1, versions=versions, alpha=ALPHA, lasting=LASTING)
+        visible = least_found(changed, rounds=1, versions=versions, alpha=ALPHA, lasting=LASTING)
         odd = _outside(_far_out(laid, least=least), levels)
     else:
-        levels = find_levels(table.values, least=least, alpha=ALPHA, seed=SEED)
-        residual = spread_within(laid_out(table.values)[0])
+        levels = find_levels(table.values, least=least, alpha=ALPHA)
+        residual = noise_within(table.values)
         assert residual is not None, "two rounds of two versions show noise"
         spread, odd = residual, []
-        visible = least_found(table.values, spread=spread, alpha=ALPHA)
-    changes = level_changes("value", table, levels, rule=LevelRule(least=least, seed=SEED))
+        visible = least_found(spread, rounds=rounds, versions=versions, alpha=ALPHA)
+    changes = level_changes("value", table, levels, rule=LevelRule(least=least))
     reported = {shift for shift, _ in changes}
     return SeriesFound(
         changes=tuple(change for _, change in changes),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +11,7 @@ import numpy as np
 from harness.judge import logs
 from harness.judge.comparison.round_effects import Spread, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints.segmentation import Changepoint, Levels, find_levels
+from harness.judge.history.changepoints import Changepoint, Levels, find_levels
 from harness.model import LEVELS, SIGNALS, Change, Effect, FindingKind, Interval, Metric, signal_of
 
 ALPHA = 0.008
@@ -24,20 +23,9 @@ FAMILY_ALPHA = 0.01
 _VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
 
 
-def log_of(name: str, share: float) -> float:
-    """Convert a relative change to the log that is compared; for a signal that is worse if it falls, it is a drop."""
-    if not SIGNALS[name].falls:
-        return math.log1p(share)
-    return -math.log1p(-min(share, LARGEST_DROP))
-
-
 def signal_share_of(name: str, log: float) -> float:
     """Convert a log to a relative change: the inverse of `log_of`."""
     return -logs.share_of(-log) if SIGNALS[name].falls else logs.share_of(log)
-
-
-LARGEST_DROP = 0.999
-"""Largest drop that is converted to a log: a drop to zero has no finite log."""
 
 
 def strictest(name: str, *, rows: int) -> float:
@@ -61,7 +49,6 @@ class LevelRule:
     """
 
     least: float
-    seed: int
     baseline: int | None = None
     noise: Spread | None = None
     drifting: Collection[int] = field(default_factory=frozenset)
@@ -74,7 +61,7 @@ def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) ->
     """
     kept: list[Change] = []
     for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
-        levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, seed=rule.seed, noise=rule.noise)
+        levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, noise=rule.noise)
         for shift, change in level_changes("step_time", table, levels, rule=rule):
             is_real = change.after in rule.drifting or _agrees(other, shift)
             is_small = _step_of("step_time", medians, shift) <= SIGNALS["step_time"].least
@@ -85,7 +72,7 @@ def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) ->
 
 def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[Change]:
     """Return the changes of a level signal, oldest first, without those below the signal's smallest amount."""
-    levels = find_levels(table.values, least=rule.least, alpha=ALPHA, seed=rule.seed, noise=rule.noise)
+    levels = find_levels(table.values, least=rule.least, alpha=ALPHA, noise=rule.noise)
     changes = level_changes(metric, table, levels, rule=rule)
     return [change for shift, change in changes if _step_of(metric, table, shift) > SIGNALS[metric].least]
 

@@ -15,11 +15,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from harness.judge.comparison.round_effects import spread_within, without_rounds
 from harness.judge.comparison.round_tables import RoundTable, often, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
-from harness.judge.history.changepoints.detectable_change import least_found
-from harness.judge.history.changepoints.segmentation import Levels, find_levels
+from harness.judge.history.changepoints import Levels, find_levels, least_found, noise_within
 from harness.judge.history.level_changes import ALPHA, strictest, uncompared_between
 from harness.judge.history.returned_nan import AGREE, ReturnedNan, is_returned, returned_names
 from harness.judge.history.transitions import transitions
@@ -59,7 +57,7 @@ class Values:
     not_finite: tuple[int, ...] = ()
 
 
-def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int) -> Mapping[str, Values]:
+def judge_values(launches: Launches, *, limits: Limits, steps: Steps) -> Mapping[str, Values]:
     """Judge each number that the scenario returned or the matrix file limits, by signal (`metrics.NAME`)."""
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
     returned = {name for version in launches for trial in version for name in returned_names(trial)}
@@ -68,7 +66,7 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps, seed: int)
     for name in sorted(returned | set(given)):
         limit = given.get(name)
         if limit is None or limit.rule != "none":
-            metric = _Metric(name=name, limit=limit, launches=launches, clean=clean, seed=seed)
+            metric = _Metric(name=name, limit=limit, launches=launches, clean=clean)
             judged[metric.signal] = metric.judged()
     return judged
 
@@ -81,7 +79,6 @@ class _Metric:
     limit: MetricLimit | None
     launches: Launches
     clean: Launches
-    seed: int
 
     @property
     def signal(self) -> str:
@@ -220,18 +217,19 @@ class _Metric:
         }
         size = scale(columns)
         table = table_of(often(columns), scale=lambda value: value / size)
-        spread = None if table is None else spread_within(without_rounds(table.values))
+        spread = None if table is None else noise_within(table.values)
         if table is None or spread is None:
             return (), (), None
         limit = TOLD_CHANGE if self.limit is None or self.limit.rule == "equal" else self.limit.limit
-        levels = find_levels(table.values, least=limit, alpha=ALPHA, seed=self.seed)
+        levels = find_levels(table.values, least=limit, alpha=ALPHA)
         changes = tuple(self._noisy_changes(table, levels))
         if self.limit is None:
             shifts = ((table.positions[shift.before], table.positions[shift.after]) for shift in levels.shifts)
             means = dict(zip(table.positions, table.values.mean(axis=0) * size, strict=True))
             return (), tuple(self._observed(a, b, float(means[a]), float(means[b])) for a, b in shifts), None
         alpha = strictest(self.signal, rows=1)
-        return changes, (), least_found(table.values, spread=spread, alpha=alpha)
+        rounds, versions = table.values.shape
+        return changes, (), least_found(spread, rounds=rounds, versions=versions, alpha=alpha)
 
     def _noisy_changes(self, table: RoundTable, levels: Levels) -> Iterator[Change]:
         middle = float(table.values.mean())  # levels are relative to their round's mean

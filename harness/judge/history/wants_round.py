@@ -6,7 +6,6 @@ p-value would find changes where there are none.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -24,8 +23,8 @@ from harness.judge.comparison.round_tables import (
     step_time_launches,
 )
 from harness.judge.history.detectable_effect import compared_limits, least_detectable
-from harness.judge.history.level_changes import log_of, signal_share_of
-from harness.model import SIGNALS, Limits, Noise, Steps, Trial, Trials
+from harness.judge.history.level_changes import signal_share_of
+from harness.model import SIGNALS, Limits, Noise, Steps, Trial, Trials, log_of
 from harness.reasons import RoundReason
 
 ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
@@ -105,10 +104,10 @@ def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: St
     """Return whether the steps of some version seem slower late in a launch than those of others. Only whole launches
     can settle that: launches that stop early do not reach those steps.
     """
-    limit = limits.of("late_step_time")
+    limit = limits.log_of("late_step_time")
     columns = level_columns("late_step_time", trials, steps=steps)
     means = [float(np.log(list(column.values())).mean()) for column in columns.values() if column]
-    return limit is not None and len(means) > 1 and max(means) - min(means) > math.log1p(limit)
+    return limit is not None and len(means) > 1 and max(means) - min(means) > limit
 
 
 def too_wide(
@@ -125,6 +124,7 @@ def too_wide(
 
 
 def _asking(limits: Limits) -> Mapping[str, float]:
-    """Return the limits of signals for which rounds are added: those that the matrix limits, and ALWAYS_ASKING."""
-    given = ALWAYS_ASKING | {name for name, _ in limits.others}
-    return {name: limit for name, limit in compared_limits(limits).items() if name in given}
+    """Return the limits of signals for which rounds are added: those whose limit the matrix changes, and
+    ALWAYS_ASKING."""
+    asking = ALWAYS_ASKING | limits.changed
+    return {name: limit for name, limit in compared_limits(limits).items() if name in asking}

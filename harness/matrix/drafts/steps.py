@@ -9,9 +9,8 @@ from typing import Any
 
 from harness.errors import UsageError, did_you_mean
 from harness.matrix.drafts.job import DraftJob, modules
-from harness.matrix.keys.scenario_keys import KINDS_OF_STEPS
-from harness.matrix.scenarios.programs import undefined_function
-from harness.matrix.scenarios.scripts import ScriptProblem, parse_python
+from harness.matrix.programs import ScriptProblem, parse_python, undefined_function
+from harness.matrix.shape import KINDS_OF_STEPS
 
 TRAINERS = frozenset({"torch", "tensorflow", "keras", "jax", "lightning", "pytorch_lightning", "transformers"})
 """Training frameworks, by the names under which programs import them."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.matrix.drafts.job import job_of
 from harness.matrix.drafts.series import safe
-from harness.matrix.scenarios.scripts import ScriptProblem, read_script
-from harness.matrix.series.lock_files import install_of
+from harness.matrix.programs import ScriptProblem, read_script
+from harness.matrix.read_series import install_of
 from harness.model import Host, Image, Matrix, Scenario, Series, Where
 
 HOST = "local"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.model.asked import Lane
 from harness.model.judged import CellVerdict, Interval, Metric
+from harness.model.matrix import Lane
 from harness.model.result import RunResult
 from harness.model.scenario import Variant
 

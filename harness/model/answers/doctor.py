@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.model.asked import Host, Lane
-from harness.model.gpus import Gpu
 from harness.model.judged import Noise
+from harness.model.matrix import Gpu, Host, Lane
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.model.answers.narrowed import Narrowed
-from harness.model.image import Source
 from harness.model.judged import Finding
+from harness.model.matrix import Source
 from harness.model.measured import Trial
 from harness.model.planned import Cell
 from harness.model.result import CellResult

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from harness.model.image import Scalar
 from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalState
+from harness.model.scenario import Scalar
 
 RunKind = Literal["sweep", "probe", "killed"]
 Life = Literal["open", "fixed", "not seen again"]

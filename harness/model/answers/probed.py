@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.model.asked import Lane
-from harness.model.image import Image
+from harness.model.matrix import Image, Lane
 from harness.model.scenario import Probe, Variant
 
 

@@ -12,7 +12,7 @@ from harness import amounts
 from harness.model import RunResult
 from harness.report.content.finding_boxes import FindingBox
 from harness.report.content.version_table import ReportTable, Shown
-from harness.report.document import document
+from harness.report.document import ReportSection, document
 from harness.report.exports import probe_tables
 from harness.report.exports.probe_tables import ProbeSection
 from harness.report.text import signal_words

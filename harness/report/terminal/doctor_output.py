@@ -13,7 +13,7 @@ from rich.text import Text
 from harness import amounts
 from harness.model import Noise
 from harness.model.answers.doctor import Checkup, HostCheck, ImageFit, Wanted
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.report.terminal.console_text import console_text
 from harness.report.text.harmless_text import spelled
 from harness.report.text.names import some_of

@@ -15,7 +15,7 @@ from docker.errors import APIError
 
 from harness.errors import InfrastructureError
 from harness.model import Image, Install, Pull
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.docker import helpers
 from harness.run.docker.containers import ROOT, archive

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.engine import ImageStore, Prepared
 from harness.run.process import leftovers

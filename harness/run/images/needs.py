@@ -10,9 +10,9 @@ from harness import amounts
 from harness.model import Build, Host, Image, Pull
 from harness.model.answers.doctor import Wanted
 from harness.model.watching import Say, unheard
+from harness.registry.bounded_http import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.image_references import parse
 from harness.registry.registry_client import PublishedImage, Registry
-from harness.registry.registry_errors import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.run.engine import Engine
 from harness.run.images.disk_budget import Disk, ImageName, name_of, total_bytes
 

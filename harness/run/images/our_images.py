@@ -27,7 +27,7 @@ EngineImage = Mapping[str, Any]
 
 
 class Client(Protocol):
-    """A client of an engine: the Docker SDK's, or one that runs the `docker` command on a node (`slurm/images/`)."""
+    """A client of an engine: the Docker SDK's, or one that runs the `docker` command on a node (`slurm/images.py`)."""
 
     @property
     def api(self) -> Any:

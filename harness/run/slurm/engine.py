@@ -10,12 +10,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, named_place
-from harness.model import Host, Image, SlurmRequest
+from harness.model import Host, Image, NodeRequest
 from harness.model.answers.doctor import HostCondition
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.model.watching import Say, Waiting, unheard
 from harness.run.engine import Held, LaunchRequest, Lease, Payload, Prepared, Session
 from harness.run.hosts import owner
@@ -24,14 +25,12 @@ from harness.run.images.disk_budget import total_bytes
 from harness.run.process import leftovers
 from harness.run.process.store import EnvironmentStore
 from harness.run.retrying import unavailable
-from harness.run.slurm.images.image_files import ImageFiles, check_folder
-from harness.run.slurm.images.node_images import NodeImages
-from harness.run.slurm.node import hold, left_behind, steps, unpacked
-from harness.run.slurm.node.allocated_gpus import allocated_gpus
-from harness.run.slurm.node.container_commands import NODE_FOLDER, WITH_FILES
-from harness.run.slurm.queue import slurm_commands
-from harness.run.slurm.queue.allocation import Allocation
-from harness.run.slurm.trials import NodeStore, NodeTrials
+from harness.run.slurm import hold, queue, steps
+from harness.run.slurm.container_commands import NODE_FOLDER, WITH_FILES
+from harness.run.slurm.images import ImageFiles, NodeImages, check_folder
+from harness.run.slurm.queue import Allocation, run_slurm, run_slurm_quietly
+from harness.run.slurm.steps import printed_on_node
+from harness.run.slurm.trials import NodeStore, NodeTrials, remove_dead_containers
 from harness.run.trial.payload import agent_files
 
 
@@ -42,14 +41,14 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEng
     """
     say("connecting to Slurm")
     try:
-        version = slurm_commands.slurm_version(environ=environ, place=host.where)
-        slurm_commands.run_slurm(["squeue", "--me", "--noheader"], environ=environ, place=host.where)
+        version = queue.slurm_version(environ=environ, place=host.where)
+        queue.run_slurm(["squeue", "--me", "--noheader"], environ=environ, place=host.where)
     except InfrastructureError as error:
         raise EngineUnreachable(error.text, place=error.place) from error
     return SlurmEngine(host, environ=environ, version=version)
 
 
-def _images_of(request: SlurmRequest, held: hold.Hold, *, environ: Mapping[str, str]) -> NodeStore:
+def _images_of(request: NodeRequest, held: hold.Hold, *, environ: Mapping[str, str]) -> NodeStore:
     if request.container in WITH_FILES:
         return ImageFiles(held, environ=environ)
     if request.container != "none":
@@ -62,13 +61,13 @@ class SlurmEngine:
     """Runs trials on one node of the cluster. `version`: Slurm's name and version."""
 
     def __init__(self, host: Host, *, environ: Mapping[str, str], version: str) -> None:
-        assert host.slurm is not None
-        self._request, self._environ = host.slurm, environ
+        assert host.request is not None
+        self._request, self._environ = host.request, environ
         self._place = str(host.where)
         if self._request.container not in ("docker", "podman"):
             check_folder(self._request, place=self._place)
         self._hold = hold.join(host, environ=environ, version=version)
-        images = self._images = _images_of(host.slurm, self._hold, environ=environ)
+        images = self._images = _images_of(host.request, self._hold, environ=environ)
         self.look, self.holds = images.look, images.holds
         self.size_bytes, self.kept = images.size_bytes, images.kept
         self.remove, self.remove_images = images.remove, images.remove_images
@@ -138,19 +137,34 @@ class SlurmEngine:
     # ------------------------------------------------------------ leftovers
 
     def leftovers(self) -> tuple[str, ...]:
-        return tuple(left_behind.dead_jobs(environ=self._environ, place=self._place).values())
+        return tuple(self._dead_jobs().values())
+
+    def _dead_jobs(self) -> dict[str, str]:
+        """Return the names of this user's jobs whose harness is gone, by job id. Raises InfrastructureError.
+
+        Jobs whose harness ran on another machine are left out; they end at their time limit.
+        """
+        command = ["squeue", "--me", "--noheader", "--states=PENDING,RUNNING,SUSPENDED", "--format=%i|%j"]
+        listed = [
+            line.partition("|") for line in run_slurm(command, environ=self._environ, place=self._place).splitlines()
+        ]
+        return {job.strip(): name.strip() for job, _, name in listed if leftovers.is_dead(name.strip())}
 
     def remove_leftovers(self) -> int:
         """Remove the allocations of dead runs and, if a node is held, what dead runs left on it; return their
-        number."""
-        allocation = self._hold.allocation
-        jobs = left_behind.remove_jobs(environ=self._environ, place=self._place)
+        number. Each item's name contains its owner; items of living owners are not touched."""
+        allocation, program, jobs = self._hold.allocation, self._request.container, self._dead_jobs()
+        if jobs:
+            run_slurm_quietly(["scancel", "--quiet", *jobs], environ=self._environ)
         if allocation is None:
-            return jobs
+            return len(jobs)
         if isinstance(self._images, NodeImages):
-            return jobs + left_behind.remove_containers(allocation, self._request.container)
-        containers = unpacked.remove_dead(allocation) if self._request.container == "pyxis" else 0
-        return jobs + containers + left_behind.remove_node_folders(allocation, NODE_FOLDER)
+            listing = [program, "ps", "--all", "--filter", f"name={leftovers.PREFIX}", "--format", "{{.Names}}"]
+            return len(jobs) + _remove_dead(allocation, listing, [program, "rm", "--force", "--volumes"])
+        containers = remove_dead_containers(allocation) if program == "pyxis" else 0
+        user = printed_on_node(allocation, "id", "-u").strip()
+        listing = ["find", NODE_FOLDER, "-maxdepth", "1", "-type", "d", "-user", user, "-name", f"{leftovers.PREFIX}*"]
+        return len(jobs) + containers + _remove_dead(allocation, listing, ["rm", "-rf", "--"])
 
     def condition(self, say: Say) -> HostCondition:
         if isinstance(self._images, NodeImages):  # only the node knows which images it has
@@ -182,3 +196,32 @@ def _all_of(session: Session, *, limit_s: float, place: str, say: Say) -> str:
             )
     output = b"".join(parts).decode(errors="replace")
     return output or session.exit().stderr_tail
+
+
+def _remove_dead(allocation: Allocation, listing: Sequence[str], removal: Sequence[str]) -> int:
+    """Run `listing` on the node, which prints one name or path per line; remove the items of dead owners, and return
+    their number."""
+    listed = printed_on_node(allocation, *listing).splitlines()
+    dead = [name for name in listed if leftovers.is_dead(PurePosixPath(name).name)]
+    if dead:
+        printed_on_node(allocation, *removal, *dead)
+    return len(dead)
+
+
+def allocated_gpus(listed: Sequence[Gpu], visible: str, *, place: object) -> tuple[Gpu, ...]:
+    """Return the GPUs in `listed` that are named in `visible`, the value of CUDA_VISIBLE_DEVICES; () if it is empty.
+
+    If Slurm also hides the node's other GPUs (ConstrainDevices), the driver lists only those of the step, and the
+    numbers start at 0. Otherwise it lists all cards under its own numbers. Raises InfrastructureError if `visible`
+    names a GPU that is not listed.
+    """
+    names = [name.strip() for name in visible.split(",") if name.strip() and name.strip() != "NoDevFiles"]
+    if len(names) == len(listed):
+        return tuple(listed)
+    chosen = tuple(gpu for name in names for gpu in listed if name in (str(gpu.index), gpu.uuid))
+    if len(chosen) != len(names):
+        there = "; ".join(map(str, listed)) or "none"
+        raise InfrastructureError(
+            f"Slurm gave the GPUs {visible}, but the driver lists {there}; see gres.conf of the cluster", place=place
+        )
+    return chosen

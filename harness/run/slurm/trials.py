@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,25 +11,26 @@ from harness.errors import InfrastructureError
 from harness.model.watching import Say, unheard
 from harness.run import memory_limit
 from harness.run.engine import LaunchRequest, Prepared, Session
+from harness.run.hosts import owner
 from harness.run.process import environments, leftovers
 from harness.run.process.engine import environment_of
 from harness.run.process.store import EnvironmentStore
-from harness.run.slurm.images.image_files import ImageFiles
-from harness.run.slurm.images.node_images import NodeImages
-from harness.run.slurm.node import steps, unpacked
-from harness.run.slurm.node.container_commands import (
+from harness.run.slurm import steps
+from harness.run.slurm.container_commands import (
     BARE,
     COMMANDS,
     INSIDE,
     NODE_FOLDER,
     OUTSIDE,
     Start,
+    pyxis,
     pyxis_variables,
     visible_gpus,
 )
-from harness.run.slurm.node.hold import Hold
-from harness.run.slurm.queue.allocation import Allocation
-from harness.run.slurm.queue.slurm_commands import slurm_environment
+from harness.run.slurm.hold import Hold
+from harness.run.slurm.images import ImageFiles, NodeImages
+from harness.run.slurm.queue import Allocation, slurm_environment
+from harness.run.slurm.steps import printed_on_node
 
 NodeStore = EnvironmentStore | NodeImages | ImageFiles
 
@@ -140,7 +141,7 @@ class NodeTrials:
         other programs. Raises InfrastructureError."""
         if self.container != "pyxis":
             return ""
-        return unpacked.unpack(allocation, prepared.reference, prepared.digest, say=say)
+        return unpack(allocation, prepared.reference, prepared.digest, say=say)
 
     def _variables(self, start: Start) -> Mapping[str, str]:
         return pyxis_variables(start) if self.container == "pyxis" else {}
@@ -183,3 +184,54 @@ def _without(allocation: Allocation, launch: LaunchRequest) -> Mapping[str, obje
         "values": slurm_environment(allocation.environ),
         "kept": sorted({*launch.prepared.environment, "PATH"}),
     }
+
+
+# ---------------------------------------------------------------- images unpacked for pyxis
+#
+# There is one container for each image, which is started for each trial of the image and removed when the node is
+# released. Without a named container, pyxis would unpack the image again for each step.
+
+
+UNPACK_S = 3600.0
+
+
+def unpack(allocation: Allocation, image: str, digest: str, *, say: Say) -> str:
+    """Unpack an image on the node if this has not been done; return the container's name. Raises
+    InfrastructureError."""
+    mine = str(owner.this_process()).replace(":", "_")
+    name = f"{leftovers.PREFIX}{mine}_{digest.removeprefix('sha256:')[:12]}"  # pyxis adds the prefix `pyxis_`
+    if name in allocation.checked:
+        return name
+    start = Start(name=name, image=image, text="", scenario=BARE, keep_entrypoint=False, unpacked=name)
+    options = [word for word in pyxis(start) if word.startswith("--")]
+    printed_on_node(
+        allocation,
+        *options,
+        "true",
+        limit_s=UNPACK_S,
+        beat=lambda: say(f"unpacking it on node {allocation.node}"),
+        variables=pyxis_variables(start),
+    )
+    allocation.checked.add(name)
+    allocation.before_close.append(lambda: _remove(allocation, lambda own_name: own_name == name))
+    return name
+
+
+def remove_dead_containers(allocation: Allocation) -> int:
+    """Remove the containers of dead owners from the node; return their number. Raises InfrastructureError."""
+    return _remove(allocation, leftovers.is_dead)
+
+
+def _remove(allocation: Allocation, is_meant: Callable[[str], bool]) -> int:
+    """Remove the containers for which `is_meant`, given the container's own name, returns true; return their number."""
+    names = [line.strip() for line in printed_on_node(allocation, "enroot", "list").splitlines()]
+    meant = [name for name in names if is_meant(_own_name(name))]
+    if meant:
+        printed_on_node(allocation, "enroot", "remove", "--force", *meant)
+    return len(meant)
+
+
+def _own_name(name: str) -> str:
+    """Return the name without the prefix of pyxis (`pyxis_`, and the job id if containers belong to a job); "" if pyxis
+    did not make the container for the harness."""
+    return name[name.find(leftovers.PREFIX) :] if name.startswith("pyxis_") and leftovers.PREFIX in name else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.compat import DescribedImage
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 
 
 def gpu(name: str = "NVIDIA GeForce RTX 4090", **more: Any) -> Gpu:

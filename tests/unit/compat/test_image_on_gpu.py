@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.compat import DescribedImage, can_run, compatibility, compatibility_on
-from harness.compat.gpu_classes import is_data_centre
-from harness.compat.requirements import is_met
+from harness.compat.image_on_gpu import is_data_centre, is_met
 from harness.model import Host, HostState, Where
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, V100, gpu, image, ngc
 
 

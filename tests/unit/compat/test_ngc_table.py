@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from harness.compat import DescribedImage
-from harness.compat.image_requirements import needs_of
-from harness.compat.ngc_table import shipped
-from harness.compat.versions import major_minor, numbers, sm
+from harness.compat.image_requirements import major_minor, needs_of, numbers, shipped, sm
 
 # release, TensorFlow, Python, CUDA, lowest driver, from NGC's release notes; `~`: from a neighbouring release.
 PUBLISHED = """

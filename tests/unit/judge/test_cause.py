@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, answer
 from harness.model import CellVerdict, Effect, Finding, Lane, Rule, RunResult, SignalVerdict
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from tests.nightly import many
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, SIGNAL, lane, only, run

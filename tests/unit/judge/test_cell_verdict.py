@@ -476,5 +476,5 @@ def test_a_trace_is_judged_once_for_each_limit(monkeypatch: pytest.MonkeyPatch):
     trials = three(rate=12.0)
     assert cell_of(trials) == cell_of([replace(trial, cold=True) for trial in trials])
     assert len(judged) == 3
-    judge_cell(trials, limits=replace(LIMITS, leak_kib_per_step=100.0), steps=STEPS)
+    judge_cell(trials, limits=Limits(signals={"memory": 100.0}), steps=STEPS)
     assert len(judged) == 6

@@ -28,7 +28,7 @@ FLAT, LEAK = cell("flat"), cell("leak", rate=8.0)
 
 
 def changes(cells: list[CellVerdict], **more) -> tuple[Change, ...]:
-    return find_changes(Compared(cells=cells, trials=[[] for _ in cells], steps=STEPS), limits=LIMITS, seed=0, **more)
+    return find_changes(Compared(cells=cells, trials=[[] for _ in cells], steps=STEPS), limits=LIMITS, **more)
 
 
 def named(found: tuple[Change, ...]) -> list[tuple]:
@@ -41,7 +41,7 @@ def measured(ms: list[float], *, rounds: int = 3, seed: int = 0, **more) -> tupl
         [trial_of(number, ms=each, seed=seed * 100 + place, steps=1000, **more) for number in range(rounds)]
         for place, each in enumerate(ms)
     ]
-    return find_changes(of_row(trials), limits=LIMITS, seed=seed)
+    return find_changes(of_row(trials), limits=LIMITS)
 
 
 # ---------------------------------------------------------------- verdicts
@@ -270,9 +270,7 @@ def test_less_than_the_limit_is_no_finding():
 def levels_against(ms: list[float], baseline: int) -> list[tuple]:
     trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
     cells = [cell_of(each) for each in trials]
-    return named(
-        find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0, baseline=baseline)
-    )
+    return named(find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, baseline=baseline))
 
 
 def test_bad_is_measured_against_the_baseline():
@@ -290,7 +288,7 @@ def test_bad_is_measured_against_the_baseline():
 def test_only_the_exit_code_is_judged_where_it_decides():
     trials = [[trial_of(n, ms=ms, seed=place) for n in range(3)] for place, ms in enumerate([1, 1, 1, 3, 3, 3])]
     cells = [cell_of(each) for each in trials]
-    assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0, exit_only=True) == ()
+    assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, exit_only=True) == ()
 
 
 def test_an_untestable_version_moves_no_name():
@@ -298,7 +296,7 @@ def test_an_untestable_version_moves_no_name():
     for gap in range(8):
         trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
         trials.insert(gap, [])
-        (found,) = find_changes(of_row(trials), limits=LIMITS, seed=0)
+        (found,) = find_changes(of_row(trials), limits=LIMITS)
         places = [place for place in range(8) if place != gap]
         assert (found.before, found.after) == (places[3], places[4])
 
@@ -309,12 +307,12 @@ def test_step_times_that_are_no_numbers_are_not_compared(value):
     for trial in trials[2]:
         assert trial.trace is not None
         trial.trace.columns["step_s"][:] = value
-    assert find_changes(Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS), limits=LIMITS, seed=0) == ()
+    assert find_changes(Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS), limits=LIMITS) == ()
 
 
 def test_empty_traces_and_single_versions_are_quiet():
     empty = [[replace(trial_of(n), trace=trace_of(np.empty(0), step_s=np.empty(0))) for n in range(3)]] * 3
-    assert find_changes(Compared(cells=[FLAT] * 3, trials=empty, steps=STEPS), limits=LIMITS, seed=0) == ()
+    assert find_changes(Compared(cells=[FLAT] * 3, trials=empty, steps=STEPS), limits=LIMITS) == ()
     assert measured([1.0]) == ()
 
 
@@ -334,7 +332,7 @@ def test_a_neighbours_load_is_no_regression():
                 assert trial.trace is not None
                 trial.trace.columns["step_s"][300:900] *= 2
         loaded.append(trials)
-    found = find_changes(of_row(loaded), limits=LIMITS, seed=0)
+    found = find_changes(of_row(loaded), limits=LIMITS)
     assert [one for one in found if one.metric == "step_time"] == []
 
 
@@ -343,7 +341,7 @@ def test_one_version_with_too_few_launches_does_not_blind_the_rest():
         [trial_of(n, ms=ms, seed=place, steps=1000) for n in range(3)] for place, ms in enumerate([1, 1, 1, 2, 2, 2])
     ]
     trials[2] = trials[2][:1]
-    found = find_changes(of_row(trials), limits=LIMITS, seed=0)
+    found = find_changes(of_row(trials), limits=LIMITS)
     assert [(one.before, one.after, one.untestable) for one in found] == [(1, 3, (2,))]
 
 
@@ -360,7 +358,7 @@ def history_of(days: list[str], ms: list[float], *, extra_kib: float = 0.0) -> l
 
 
 def levels_of(trials: list[list[Trial]]) -> list[tuple]:
-    return named(find_changes(of_row(trials), limits=LIMITS, seed=0))
+    return named(find_changes(of_row(trials), limits=LIMITS))
 
 
 @pytest.mark.parametrize("place", [0, 3, 5])
@@ -412,11 +410,11 @@ def test_peak_memory():
         assert trial.trace is not None
         trial.trace.columns["rss_kib"][:] += 40_000
     cells = [cell_of(each) for each in trials]
-    (found,) = find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0)
+    (found,) = find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
     assert named((found,)) == [("peak_memory", "first_bad", 3, 4)]
     leaking = [replace(one, verdicts=("leak",), verdict="leak") for one in cells]
     assert "peak_memory" not in {
-        one.metric for one in find_changes(Compared(cells=leaking, trials=trials, steps=STEPS), limits=LIMITS, seed=0)
+        one.metric for one in find_changes(Compared(cells=leaking, trials=trials, steps=STEPS), limits=LIMITS)
     }
 
 
@@ -495,7 +493,7 @@ def test_two_rounds_of_all_versions_count_where_some_were_launched_once_more(alo
         for place in range(8)
     ]
     compared = of_row(trials)
-    (change,) = find_changes(compared, limits=LIMITS, seed=0)
+    (change,) = find_changes(compared, limits=LIMITS)
     assert (change.metric, change.before, change.after) == ("step_time", 2, 3)
 
 
@@ -538,7 +536,7 @@ def test_a_version_300_times_slower_makes_ten_steps_in_the_time_and_is_named():
         for place, ms in enumerate([0.1, 0.1, 36.0, 36.0, 0.1])
     ]
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
-    found = [each for each in find_changes(compared, limits=LIMITS, seed=0) if each.metric == "step_time"]
+    found = [each for each in find_changes(compared, limits=LIMITS) if each.metric == "step_time"]
     assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "first_fixed", 3, 4)]
     assert found[0].effect is not None
     assert found[0].effect.value == pytest.approx(360, rel=0.2)
@@ -552,5 +550,5 @@ def test_the_slow_version_s_few_steps_do_not_make_the_others_imprecise():
         for place, ms in enumerate([0.1, 0.1, 0.12, 36.0])
     ]
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
-    found = [each for each in find_changes(compared, limits=LIMITS, seed=0) if each.metric == "step_time"]
+    found = [each for each in find_changes(compared, limits=LIMITS) if each.metric == "step_time"]
     assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "worse", 2, 3)]

@@ -95,7 +95,7 @@ def test_a_launch_that_stopped_early_says_nothing() -> None:
 
 
 def test_a_limit_of_none_and_a_count_that_is_missing_are_not_judged() -> None:
-    off = Limits(others=(("open_files", None),))
+    off = Limits(signals={"open_files": None})
     assert "open_files" not in judge_counts(counted(np.array(LOOKS, float)), limits=off)
     assert not judge_counts(counted(np.full(5, np.nan)), limits=LIMITS)
     assert not judge_counts(Trace(step=np.arange(2.0), columns={}), limits=LIMITS)

@@ -42,7 +42,7 @@ def test_versions_that_are_alike_need_no_rounds() -> None:
     assert wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=ASKED) is None
     seen = visible(of_row(trials), limits=LIMITS)
     assert seen is not None
-    assert 0.01 < seen["step_time"] < LIMITS.step_time  # type: ignore[operator]
+    assert 0.01 < seen["step_time"] < LIMITS.of("step_time")  # type: ignore[operator]
     told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
     assert [cell.step_level[0] for cell in told] == [pytest.approx(1.0, rel=0.03)] * 6
 
@@ -80,7 +80,7 @@ def test_versions_that_differ_are_measured_side_by_side_and_not_accused(trials: 
     reason = wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=ASKED)
     assert reason == "only 0 of 3 rounds have the step time of every version"
     cells = [cell_of(each) for each in trials]
-    assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, seed=0) == ()
+    assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS) == ()
     told = with_compared(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
     assert all(cell.step_level[0] is None for cell in told[1:-1])
 
@@ -91,7 +91,7 @@ def test_rounds_beside_a_pull_are_rounds() -> None:
         [trial_of(n, ms=each, seed=place, steps=1000, pulled="beside") for n in range(3)]
         for place, each in enumerate([1.0, 1.0, 1.0, 1.3, 1.3, 1.3])
     ]
-    (found,) = find_changes(of_row(slower), limits=LIMITS, seed=0)
+    (found,) = find_changes(of_row(slower), limits=LIMITS)
     assert (found.metric, found.after) == ("step_time", 3)
 
 

@@ -71,9 +71,7 @@ def test_a_failure_of_every_second_launch_names_no_wrong_version():
         first_bad = rng.randrange(1, 8)
         launched = exit_codes(rng, first_bad=first_bad, rate=0.5)
         cells = [judge_cell(each, limits=LIMITS, steps=STEPS, exit_only=True) for each in launched]
-        for one in find_changes(
-            Compared(cells=cells, trials=launched, steps=STEPS), limits=LIMITS, seed=0, exit_only=True
-        ):
+        for one in find_changes(Compared(cells=cells, trials=launched, steps=STEPS), limits=LIMITS, exit_only=True):
             held = one.kind == "first_bad" and one.before is not None and one.before < first_bad <= one.after
             right += held
             wrong += not held and one.kind != "bad_from_start"

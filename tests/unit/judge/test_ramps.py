@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints.segmentation import Levels, find_levels
+from harness.judge.history.changepoints import Levels, find_levels
 from harness.judge.history.level_changes import LevelRule, step_time_changes
 from harness.model import Change, Floats
 
@@ -20,12 +20,12 @@ def made(figures: Floats, *, sigma: float = 0.02, seed: int = 0) -> Floats:
 
 
 def levels_of(figures: Floats, **more: float) -> Levels:
-    return find_levels(made(figures, **more), least=LIMIT, alpha=0.0064, seed=0)  # type: ignore[arg-type]
+    return find_levels(made(figures, **more), least=LIMIT, alpha=0.0064)  # type: ignore[arg-type]
 
 
 def changes(figures: Floats) -> list[Change]:
     table = RoundTable(values=made(figures), positions=tuple(range(len(figures))))
-    return step_time_changes(table, table, LevelRule(least=LIMIT, seed=0))
+    return step_time_changes(table, table, LevelRule(least=LIMIT))
 
 
 RAMP = np.linspace(1, 1.2, 100)

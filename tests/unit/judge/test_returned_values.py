@@ -38,7 +38,7 @@ def versions(levels: list[float], *, launches: int = 3, noise: float = 0.0) -> l
 
 
 def judged(trials: list[list[Trial]], *limits: MetricLimit) -> Values:
-    return judge_values(trials, limits=Limits(metrics=limits), steps=STEPS, seed=0)["metrics.loss"]
+    return judge_values(trials, limits=Limits(metrics=limits), steps=STEPS)["metrics.loss"]
 
 
 def kinds(found: Values) -> list[tuple[str, int | None, int]]:
@@ -113,7 +113,7 @@ def test_exact_values_change_nowhere_without_a_limit_and_everywhere_with_equal(l
 )  # fmt: skip
 def test_a_limit_is_kept_in_its_direction(rule: str, new: float, is_bad: bool) -> None:
     trials = versions([1.0, 1.0, new, new])
-    found = judge_values(trials, limits=Limits(metrics=(limit(rule, 0.01),)), steps=STEPS, seed=0)
+    found = judge_values(trials, limits=Limits(metrics=(limit(rule, 0.01),)), steps=STEPS)
     changes = found["metrics.loss"].changes if found else ()
     assert [(one.before, one.after) for one in changes] == ([(1, 2)] if is_bad else [])
 

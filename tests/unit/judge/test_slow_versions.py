@@ -38,7 +38,7 @@ def test_a_version_300_times_slower_is_named_by_launches_of_a_few_steps():
     """Launches of fewer than 250 steps were not compared: each had to run for minutes before the version was named."""
     trials = slow_row()
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
-    found = [change for change in find_changes(compared, limits=LIMITS, seed=0) if change.metric == "step_time"]
+    found = [change for change in find_changes(compared, limits=LIMITS) if change.metric == "step_time"]
     assert [(one.kind, one.before, one.after) for one in found] == [("first_bad", 1, 2), ("first_fixed", 4, 5)]
     assert found[0].effect is not None
     assert found[0].effect.value == pytest.approx(300, rel=0.1)
@@ -100,7 +100,7 @@ def test_a_slow_start_of_200_steps_is_no_slow_version() -> None:
     trials = [[trial_of(number, ms=1.0, steps=800, seed=place) for number in range(4)] for place in range(5)]
     trials[2] = [started(number, made) for number, made in enumerate((200, 200, 800, 200))]
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
-    assert not [change for change in find_changes(compared, limits=LIMITS, seed=0) if change.metric == "step_time"]
+    assert not [change for change in find_changes(compared, limits=LIMITS) if change.metric == "step_time"]
     assert own_step_s(trials[2]) == pytest.approx(1e-3, rel=0.1)
 
 

@@ -320,7 +320,7 @@ def test_a_cache_that_is_full_late_is_no_leak_at_any_look(kib_a_step):
 def test_one_early_rise_is_no_noise():
     """RSS that stayed flat for 3,600 of 4,000 steps was "too noisy to tell": one rise of 112 KiB may come again."""
     rss_kib = np.where(np.arange(4000) > 357, 40112.0, 40000.0)
-    found = judge_trace(trace_of(rss_kib), limits=Limits(leak_kib_per_step=0.05), steps=STEPS)
+    found = judge_trace(trace_of(rss_kib), limits=Limits(signals={"memory": 0.05}), steps=STEPS)
     assert found.verdict == "inconclusive"
     assert "RSS rises by 112 KiB at a time, and the next rise may be due" in found.why
     noisy = judge_trace(trace_of(memory(noise_kib=4000.0)), limits=LIMITS, steps=STEPS)

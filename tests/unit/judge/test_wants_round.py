@@ -53,20 +53,21 @@ def test_no_p_value_ends_the_rounds():
 
 def test_a_tighter_limit_takes_more_rounds():
     trials = row([1] * 6)
-    assert wanted(trials, limits=Limits(step_time=0.01)) is not None
+    assert wanted(trials, limits=Limits(signals={"step_time": 0.01})) is not None
 
 
 def test_what_the_limits_leave_out_is_not_compared():
     """A user who asks only for leaks pays for no rounds, and reads nothing about step times."""
-    others = (("tail", None), ("cpu_time", None))
-    trials, limits = row([1, 1, 1, 1, 3, 3], spread=0.3), Limits(step_time=None, others=others)
+    trials, limits = (
+        row([1, 1, 1, 1, 3, 3], spread=0.3),
+        Limits(signals=dict.fromkeys(("step_time", "tail", "cpu_time"))),
+    )
     assert wanted(trials, limits=limits) is None
     assert list(visible(of_row(trials), limits=limits) or {}) == ["peak_memory"]
     slower = row([1, 1, 1, 1, 3, 3])
     cells = [cell_of(each) for each in slower]
     told = [
-        bool(find_changes(Compared(cells=cells, trials=slower, steps=STEPS), limits=each, seed=0))
-        for each in (LIMITS, limits)
+        bool(find_changes(Compared(cells=cells, trials=slower, steps=STEPS), limits=each)) for each in (LIMITS, limits)
     ]
     assert told == [True, False]
 
@@ -133,7 +134,7 @@ def test_two_rounds_do_not_promise_what_they_miss(versions):
         step = 1 + quiet["step_time"]
         slower = row([1] * (versions // 2) + [step] * (versions - versions // 2), rounds=2, seed=seed)
         compared = of_row(slower)
-        found += bool(find_changes(compared, limits=Limits(step_time=0.01), seed=0))
+        found += bool(find_changes(compared, limits=Limits(signals={"step_time": 0.01})))
     three = visible(of_row(row([1] * versions)), limits=LIMITS)
     assert three is not None
     assert min(seen) > three["step_time"]
@@ -206,7 +207,7 @@ def test_a_change_as_large_as_the_noise_of_equal_images_is_none():
     compared = of_row(trials)
 
     def changes(noise: Noise | None) -> tuple[Change, ...]:
-        return find_changes(compared, limits=LIMITS, seed=0, noise=noise)
+        return find_changes(compared, limits=LIMITS, noise=noise)
 
     assert [change.after for change in changes(None)] == [4]
     assert [change.after for change in changes(Noise(spread={"step_time": 0.01}, freedom={"step_time": 3}))] == [4]

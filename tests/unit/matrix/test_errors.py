@@ -8,8 +8,8 @@ import pytest
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.matrix.keys.scenario_keys import MetricLimitEntry
-from harness.matrix.text.read_yaml import MOST_BYTES, MOST_LEVELS
+from harness.matrix.read_yaml import MOST_BYTES, MOST_LEVELS
+from harness.matrix.shape import MetricLimitEntry
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
 # (what is replaced in GOOD, the replacement, the beginning of the message after "matrix.yaml:")
@@ -327,12 +327,23 @@ def test_error_says_where_and_what(load: Load, old: str, new: str, expected: str
     assert any(line.startswith("matrix.yaml:" + expected) for line in lines), lines
 
 
-def test_all_errors_come_in_order_of_line(load: Load) -> None:
-    text = GOOD.replace("most: 8", "most: 2").replace("engine: docker", "engine: dokcer").replace('"20.12"}', '"x"}')
+@pytest.mark.parametrize(
+    ("wrong", "lines"),
+    [
+        ({"most: 8": "most: 2", "engine: docker": "engine: dokcer", "memory: 8GiB": "memory: 8"}, [14, 21, 26]),
+        ({'"20.12"}': '"x"}', "script: signal.py": "script: no.py", "build: image": "build: no"}, [7, 18, 25]),
+    ],
+    ids=["values", "names"],
+)
+def test_all_errors_come_in_order_of_line(load: Load, wrong: dict[str, str], lines: list[int]) -> None:
+    """What a value must be is checked first, and then what the file names."""
+    text = GOOD
+    for right, other in wrong.items():
+        text = text.replace(right, other)
     with pytest.raises(MatrixError) as caught:
         load(text)
     numbers = [int(line.split(":")[1]) for line in str(caught.value).split("\n")]
-    assert numbers == [14, 25, 26]
+    assert numbers == lines
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,9 @@ from hypothesis import strategies as st
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix, schema
-from harness.matrix.keys import MatrixFile, ScenarioEntry
-from harness.matrix.keys.scenario_keys import Limits
-from harness.matrix.series.packages import RUNNING_PYTHON
-from harness.model import Build, Install, Matrix, Pull, Variant
+from harness.matrix.read_series import RUNNING_PYTHON
+from harness.matrix.shape import Limits, MatrixFile, ScenarioEntry
+from harness.model import ENGINES, Build, Install, Matrix, Pull, Variant
 from harness.plan.cells import make_plan, select
 from tests.nightly import SUPPRESSED, many
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
@@ -108,7 +108,7 @@ def test_settings_of_scenarios(load: Load) -> None:
     assert scenario.ulimits == (("nofile", 1024, 1024), ("memlock", 5, -1))
     assert (scenario.network, scenario.cap_add, scenario.environment) == (True, ("SYS_PTRACE",), (("A", "b"),))
     assert scenario.files == (Path("signal.py"), Path("image"))
-    assert (scenario.limits.slowdown, scenario.limits.step_time, scenario.limits.setup_bad) == (0.05, 0.2, True)
+    assert (scenario.limits.slowdown, scenario.limits.of("step_time"), scenario.limits.setup_bad) == (0.05, 0.2, True)
 
 
 def test_variables_in_texts(load: Load) -> None:
@@ -224,6 +224,24 @@ def test_a_command_takes_its_params_by_name(load: Load) -> None:
 def test_versions_that_are_no_versions_with_a_url(load: Load) -> None:
     text = "{install: ['tool @ https://files.local/{version}.zip'], versions: [main, 4f2a]}"
     assert versions(load(with_series(text)), "s") == ["main", "4f2a"]
+
+
+@pytest.mark.parametrize(("broken", "accepted"), [(False, True), (True, False)])
+def test_an_installed_package_may_bring_an_engine(
+    load: Load, monkeypatch: pytest.MonkeyPatch, broken: bool, accepted: bool
+) -> None:
+    """A package that cannot be imported brings none, and the matrix file's error lists the engines that there are."""
+    value = "no.such.module:KIND" if broken else "tests.contract.local_engine:KIND"
+    brought = EntryPoint(name="theirs", value=value, group="harness.engines")
+    monkeypatch.setattr("harness.model.matrix.entry_points", lambda *, group, name: [brought] * (name == "theirs"))
+    monkeypatch.setattr("harness.model.matrix.ENGINES", known := dict(ENGINES))
+    monkeypatch.setattr("harness.model.ENGINES", known)
+    text = GOOD.replace("engine: docker", "engine: theirs")
+    if accepted:
+        assert (load(text).hosts[0].engine, load(text).hosts[0].in_environments) == ("theirs", True)
+    else:
+        with pytest.raises(MatrixError, match="unknown engine 'theirs'; allowed: docker, process, slurm, "):
+            load(text)
 
 
 # ---------------------------------------------------------------- schema, docs, and the file at the top
@@ -352,7 +370,7 @@ def test_named_nodes_are_hosts_of_their_own_and_the_hosts_name_means_all_of_them
     text = GOOD.replace("here: {engine: docker}", "here: {engine: slurm, nodes: [gpu01, gpu02], select: {gres: gpu:1}}")
     matrix = load(text.replace("    memory: 8GiB", "    memory: 8GiB\n    hosts: [here, venv]"))
     assert [host.name for host in matrix.hosts] == ["here.gpu01", "here.gpu02", "venv"]
-    first = matrix.hosts[0].slurm
+    first = matrix.hosts[0].request
     assert first is not None
     assert (first.node, first.select, first.exclusive, first.time_s) == ("gpu01", (("gres", "gpu:1"),), True, 4 * 3600)
     assert matrix.scenarios[0].hosts == ("here.gpu01", "here.gpu02", "venv")
@@ -362,6 +380,6 @@ def test_a_cluster_s_images_are_beside_the_matrix_or_where_it_says(load: Load) -
     matrix = load(
         GOOD.replace("{engine: docker}", "{engine: slurm, images: /shared/harness, hold: {exclusive: false}}")
     )
-    asked = matrix.hosts[0].slurm
+    asked = matrix.hosts[0].request
     assert asked is not None
     assert (str(asked.images), asked.exclusive, asked.node) == ("/shared/harness", False, None)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.matrix.series.lock_files import install_of, requirements
+from harness.matrix.read_series import install_of, requirements
 from harness.model import Install
 
 COMPILED = """\

@@ -11,7 +11,7 @@ import pytest
 from harness.errors import InfrastructureError, MatrixError
 from harness.matrix import load_matrix
 from harness.model import Matrix, Pull
-from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
+from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from tests.unit.matrix.conftest import GOOD, FakeIndex
 
 HELD = ("latest", "22.12-tf1-py3", "20.12-tf1-py3", "23.03-tf1-py3", "22.12-tf2-py3", "21.02-tf1-py3")

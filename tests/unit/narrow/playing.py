@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from harness.model import BOTH_SIDES, Component, ComponentGroup, Hybrid, HybridOutcome, Narrowed, Side
-from harness.narrow.search import ComponentSearch, NarrowRules, NextHybrids
+from harness.narrow.evidence import NarrowRules
+from harness.narrow.search import ComponentSearch, NextHybrids
 
 Groups = frozenset[str]
 RULES = NarrowRules()

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from harness.model import Install
 from harness.model.answers.narrowed import ComponentGroup, Hybrid
 from harness.narrow.coupling import Coupling, asked_extras, couple
-from harness.narrow.differing_components import BASE, components
-from harness.narrow.inventory import Distribution, Inventory
+from harness.narrow.inventory import BASE, Distribution, Inventory, components
 
 Told = Mapping[str, tuple[str, tuple[str, ...]]]
 """Name -> (version, requirements)."""

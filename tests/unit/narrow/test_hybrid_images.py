@@ -10,9 +10,8 @@ from harness.errors import InfrastructureError
 from harness.model import LIBRARIES, Graft, Image, Install, Where
 from harness.model.answers.narrowed import Hybrid
 from harness.narrow.coupling import couple
-from harness.narrow.differing_components import components
-from harness.narrow.hybrid_images import Sides, grafted_hybrid, installed_hybrid, not_loaded
-from harness.narrow.inventory import Inventory, read_inventory
+from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_loaded
+from harness.narrow.inventory import Inventory, components, read_inventory
 from tests.unit.narrow.test_coupling import inventory
 
 WHERE = Where(file="m.yaml", line=1, key="series")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.model import Finding, Scenario, Trace, Trial, Variant
 from harness.model.answers.narrowed import Hybrid, HybridOutcome
 from harness.model.measured import End
-from harness.schedule.narrow_launches import HybridLaunches, hybrid_outcomes
+from harness.narrow.launches import HybridLaunches, hybrid_outcomes
 from tests.unit.judge.making import BUDGET, STEPS, failed, trace_of, trial_of
 from tests.unit.report import build
 

@@ -11,18 +11,17 @@ from unittest.mock import Mock
 import pytest
 
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
-from harness.flows.narrow import search as narrow
-from harness.flows.narrow import sides as narrow_sides
-from harness.flows.narrow.hybrids import Narrowing
-from harness.flows.narrow.questions import NarrowQuestion
 from harness.flows.parts.context import RunContext
 from harness.model import Cell, Host, Lane
-from harness.narrow.differing_components import components
-from harness.narrow.inventory import Inventory
-from harness.narrow.search import NarrowRules
+from harness.narrow import flow as narrow
+from harness.narrow import flow as narrow_sides
+from harness.narrow.evidence import NarrowRules
+from harness.narrow.flow import Narrowing
+from harness.narrow.inventory import Inventory, components
+from harness.narrow.launches import NarrowScheduler
+from harness.narrow.question import NarrowQuestion
 from harness.run.engine import Kept, Prepared
 from harness.run.run_interfaces import CellRun
-from harness.schedule.narrow_scheduler import NarrowScheduler
 from harness.schedule.row_queue import RowQueue
 from tests.unit.judge.making import failed
 from tests.unit.narrow.test_coupling import coupled, inventory

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.model.answers.narrowed import Component, ComponentGroup, Hybrid, HybridOutcome, Narrowed
-from harness.narrow.search import ComponentSearch, NarrowRules
+from harness.narrow.evidence import NarrowRules
+from harness.narrow.search import ComponentSearch
 
 
 def group(name: str) -> ComponentGroup:

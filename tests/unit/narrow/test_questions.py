@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.flows.narrow import search, sides
-from harness.flows.narrow.questions import of_run
 from harness.matrix.drafts.two_files import Files, matrix_of_files
-from harness.model import Finding, Program, Variant
+from harness.model import Finding, NodeRequest, Program, Variant
+from harness.narrow import flow
+from harness.narrow.question import of_run
 from harness.plan.cells import make_plan, select
 from harness.run.trial.payload import pack
 from harness.store import inputs
@@ -72,7 +72,7 @@ def test_what_is_bad_from_the_start_has_no_good_version(run: StoredRun) -> None:
 
 def test_a_host_of_a_cluster_is_refused_with_the_way_that_works(run: StoredRun) -> None:
     lane = run.findings[0].lane
-    slurm = replace(lane, host=replace(lane.host, engine="slurm"))
+    slurm = replace(lane, host=replace(lane.host, engine="slurm", request=NodeRequest(container="none")))
     assert "run it on a node with --good and --bad" in refused(run, replace(run.findings[0], lane=slurm))
 
 
@@ -153,11 +153,11 @@ def test_a_program_that_no_environment_has_is_told_before_it_is_launched(tmp_pat
     cells = dict(zip(("A", "B"), row.cells, strict=True))
     made = {side: SimpleNamespace(reference=str(tmp_path / side / "bin" / "python")) for side in cells}
     with pytest.raises(UsageError, match=r"^check: no such program"):
-        sides._check_program(cells, made)  # type: ignore[arg-type]
+        flow._check_program(cells, made)  # type: ignore[arg-type]
     program = tmp_path / "B" / "bin" / "check"
     program.parent.mkdir(parents=True)
     program.touch(mode=0o755)
-    sides._check_program(cells, made)  # type: ignore[arg-type]
+    flow._check_program(cells, made)  # type: ignore[arg-type]
 
 
 def test_a_dry_run_refuses_versions_of_which_nothing_can_be_swapped(
@@ -172,10 +172,10 @@ def test_a_dry_run_refuses_versions_of_which_nothing_can_be_swapped(
     def both_sides(*_: object, **__: object) -> Iterator[object]:
         yield SimpleNamespace(cells={"A": a, "B": b})
 
-    monkeypatch.setattr(sides, "both_sides", both_sides)
-    monkeypatch.setattr(sides, "installed", lambda both: looked)
+    monkeypatch.setattr(flow, "both_sides", both_sides)
+    monkeypatch.setattr(flow, "installed", lambda both: looked)
     with pytest.raises(UsageError, match=r"cannot be swapped.*; without --dry-run, narrow compares mapped libraries$"):
-        search.dry_run(plan, Mock(), digests={})
+        flow.dry_run(plan, Mock(), digests={})
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from harness.model import Cell
 from harness.model.answers.narrowed import Hybrid
+from harness.narrow.launches import NarrowScheduler
 from harness.narrow.search import ComponentSearch
 from harness.run.run_interfaces import CellRun
-from harness.schedule.narrow_scheduler import NarrowScheduler
 from tests.unit.judge.making import failed
 from tests.unit.narrow.playing import RULES, groups
 from tests.unit.report import build

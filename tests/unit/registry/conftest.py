@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.registry.authorization import Access
+from harness.registry.authorization import Access, Logins
 from harness.registry.bounded_http import Exchange, ExchangeLimits
-from harness.registry.credentials import Logins
 from harness.registry.registry_client import Registry
 
 

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from harness.registry.credentials import Login, Logins
-from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
+from harness.registry.authorization import Login, Logins
+from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from tests.unit.registry.conftest import Reply, Request, Server, World
 
 SECRET = "hunter2-of-the-registry"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.registry.challenge import read_challenges
+from harness.registry.authorization import read_challenges
 
 TOKEN = "scope=repository:nvidia/tensorflow:pull"
 

@@ -8,9 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from harness.errors import Interrupted
-from harness.registry.bounded_http import Exchange, ExchangeLimits, may_lead, retry_after_s
+from harness.registry.bounded_http import (
+    Exchange,
+    ExchangeLimits,
+    RegistrySilent,
+    RegistryTrouble,
+    may_lead,
+    retry_after_s,
+)
 from harness.registry.bounded_http import Question as Ask
-from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 from tests.unit.registry.conftest import Reply, Request, Server, World
 
 OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')

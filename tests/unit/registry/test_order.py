@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.registry.order import in_range, is_bound
+from harness.registry.image_references import in_range, is_bound
 
 NGC = [
     "20.12-tf1-py3", "21.02-tf1-py3", "21.02-tf2-py3", "22.12-tf1-py3", "23.03-tf1-py3", "23.03.1-tf1-py3",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harness.registry import registry_client
+from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.registry_client import Registry
-from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
 from tests.unit.registry.conftest import Reply, Request, Server, World
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from harness.registry.bounded_http import Exchange, ExchangeLimits, Question
-from harness.registry.registry_errors import RegistryTrouble
+from harness.registry.bounded_http import Exchange, ExchangeLimits, Question, RegistryTrouble
 from tests.unit.registry.conftest import Reply, Server, World, started
 
 OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')

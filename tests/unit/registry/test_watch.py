@@ -21,7 +21,7 @@ from harness.flows.watch import WatchedMatrix
 from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
 from harness.model.answers.seen import ImageRef, RegistryLook
 from harness.plan.cells import Selection, make_plan
-from harness.registry.registry_errors import RegistryDenied, RegistryTrouble
+from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.report.terminal import watch_output as words
 
 MATRIX = """\

@@ -271,7 +271,7 @@ def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
     """Otherwise "ok" would mean that no version is slower."""
     result = build.quiet()
     assert quiet_lines("not checked", result) == []
-    limits = Limits(step_time=None)
+    limits = Limits(signals={"step_time": None})
 
     def without(entry: CellResult) -> CellResult:
         scenario = replace(entry.cell.variant.scenario, limits=limits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import Interrupted
-from harness.model import Cell, End, Host, Image, Install, Lane, Limits, Scenario, SlurmRequest, Trial, Variant, Where
-from harness.model.gpus import Gpu
+from harness.model import Cell, End, Host, Image, Install, Lane, Limits, NodeRequest, Scenario, Trial, Variant, Where
+from harness.model.matrix import Gpu
 from harness.run.hosts.beside import MARGIN, MOST, Load, compares_times, fits, load_of, slots_of
 from harness.run.hosts.doubts import add_trial
 from harness.run.hosts.gate import Gate
@@ -22,7 +21,7 @@ from harness.run.run_interfaces import CellRun
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NO_TIMES = ("late_step_time", "tail", "cpu_time", "throughput", "setup_time", "first_step")
-MEMORY_ONLY = Limits(step_time=None, others=tuple((name, None) for name in NO_TIMES))
+MEMORY_ONLY = Limits(signals=dict.fromkeys(("step_time", *NO_TIMES)))
 GIB = float(1 << 30)
 
 
@@ -52,9 +51,7 @@ def trial(number: int = 1, *, end: End = "completed", beside: int = 0, peak_gib:
 @pytest.mark.parametrize("name", ["step_time", *NO_TIMES])
 def test_a_scenario_with_one_limited_time_is_measured_alone(name: str) -> None:
     """Other launches would make a version look slower than the one before."""
-    own = replace(MEMORY_ONLY, step_time=0.1) if name == "step_time" else replace(
-        MEMORY_ONLY, others=tuple((each, 0.5 if each == name else None) for each in NO_TIMES)
-    )  # fmt: skip
+    own = Limits(signals={**MEMORY_ONLY.signals, name: 0.5})
     assert compares_times(Scenario(name="s", where=WHERE, limits=own))
     assert not compares_times(Scenario(name="s", where=WHERE, limits=MEMORY_ONLY))
 
@@ -75,7 +72,7 @@ def test_a_scenario_that_is_judged_by_its_exit_code_compares_no_times() -> None:
         (host(parallel=True), {"cpus": 8}, (), 1),
         (host(), {"cpus": 8}, ("GPU-1", "GPU-2", "GPU-1"), 2),
         (host(machine="gpu1"), {"cpus": 8}, (), 1),
-        (host(engine="slurm", slurm=SlurmRequest(container="none")), {"cpus": 8}, (), 1),
+        (host(engine="slurm", request=NodeRequest(container="none")), {"cpus": 8}, (), 1),
     ],
 )
 def test_a_host_has_as_many_launches_as_it_has_room_for(

@@ -27,7 +27,7 @@ from harness.model import (
     Variant,
     Where,
 )
-from harness.model.gpus import Gpu
+from harness.model.matrix import Gpu
 from harness.run.engine import Engine, Lease, Prepared
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
@@ -296,7 +296,7 @@ def test_nothing_waits_for_the_last_pull_where_step_times_are_not_compared() -> 
     """Two of three launches were left until every image had arrived: such a sweep took 1.65 times
     as long as its pulls.
     """
-    order = launches([0, 1, 2], trials=Trials(least=3, most=3), limits=Limits(step_time=None))
+    order = launches([0, 1, 2], trials=Trials(least=3, most=3), limits=Limits(signals={"step_time": None}))
     assert order == [*[("x", "0")] * 3, *[("x", "1")] * 3, *[("x", "2")] * 3]
 
 

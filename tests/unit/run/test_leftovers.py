@@ -64,7 +64,7 @@ def test_the_files_of_a_killed_command_are_removed(tmp_path: Path, monkeypatch: 
 def test_every_temporary_folder_names_its_owner() -> None:
     """If a command is killed, nothing removes a folder that names no owner."""
     root = Path(harness.__file__).parent
-    apart = {root / "run/slurm/node/inside.py", *(root / "agent").rglob("*.py")}  # run where the harness is not
+    apart = {root / "run/slurm/inside.py", *(root / "agent").rglob("*.py")}  # run where the harness is not
     texts = {path: path.read_text() for path in set(root.rglob("*.py")) - apart}
     assert not [path for path, text in texts.items() if "TemporaryDirectory" in text or "mkdtemp" in text]
 

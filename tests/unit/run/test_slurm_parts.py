@@ -13,19 +13,18 @@ from types import SimpleNamespace
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
-from harness.model import Image, Pull, Scenario, SlurmRequest, Where
-from harness.model.gpus import Gpu
+from harness.model import Image, NodeRequest, Pull, Scenario, Where
+from harness.model.matrix import Gpu
+from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import Registry
-from harness.registry.registry_errors import RegistrySilent, RegistryTrouble
 from harness.run.engine import Payload
 from harness.run.retrying import NetworkTrouble
-from harness.run.slurm.images.image_files import IMPORT, ImageFiles
-from harness.run.slurm.node import container_commands, steps
-from harness.run.slurm.node.allocated_gpus import allocated_gpus
-from harness.run.slurm.node.container_commands import COMMANDS, INSIDE, Start, options_of, visible_gpus
-from harness.run.slurm.node.inside import is_outside
-from harness.run.slurm.queue import slurm_commands
-from harness.run.slurm.queue.allocation import Allocation, salloc_options
+from harness.run.slurm import container_commands, queue, steps
+from harness.run.slurm.container_commands import COMMANDS, INSIDE, Start, options_of, visible_gpus
+from harness.run.slurm.engine import allocated_gpus
+from harness.run.slurm.images import IMPORT, ImageFiles
+from harness.run.slurm.inside import is_outside
+from harness.run.slurm.queue import Allocation, salloc_options
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
 
@@ -64,7 +63,7 @@ def test_a_card_that_the_driver_does_not_list_is_told() -> None:
     ],
 )
 def test_what_slurm_says_becomes_one_line_with_a_remedy(said: str, told: str) -> None:
-    line = slurm_commands.slurm_complaint(said)
+    line = queue.slurm_complaint(said)
     assert told in line
     assert "\n" not in line
     assert "salloc: error" not in line
@@ -75,22 +74,22 @@ def test_a_slurm_that_is_too_old_is_told_before_anything_is_asked(told: str, tmp
     (tmp_path / "sinfo").write_text(f"#!/bin/sh\necho {told}\n")
     (tmp_path / "sinfo").chmod(0o755)
     with pytest.raises(InfrastructureError, match=rf"^here: {told} is too old: .* 20\.11 or later$"):
-        slurm_commands.slurm_version(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, place="here")
+        queue.slurm_version(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, place="here")
 
 
 def test_a_shell_inside_another_job_does_not_change_what_is_asked() -> None:
     """SLURM_MEM_PER_NODE of the job in which the harness runs would be an option of the harness's own srun."""
     around = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "10", "SALLOC_ACCOUNT": "a", "TOKEN": "secret"}
-    kept = slurm_commands.slurm_environment({**around, "SLURM_CONF": "/etc/slurm.conf"})
+    kept = queue.slurm_environment({**around, "SLURM_CONF": "/etc/slurm.conf"})
     assert kept == {"PATH": "/bin", "SALLOC_ACCOUNT": "a", "SLURM_CONF": "/etc/slurm.conf"}
 
 
 def test_what_is_selected_goes_to_salloc_and_always_a_time_limit() -> None:
-    request = SlurmRequest(container="none", select=(("gres", "gpu:1"), ("mem", "8G")), time_s=90.0)
+    request = NodeRequest(container="none", select=(("gres", "gpu:1"), ("mem", "8G")), time_s=90.0)
     asked = salloc_options(request, node="n1")
     assert {"--gres=gpu:1", "--mem=8G", "--time=1:30", "--nodelist=n1", "--exclusive"} <= set(asked)
     assert "--mem=0" not in asked
-    shared = salloc_options(SlurmRequest(container="none", exclusive=False), node=None)
+    shared = salloc_options(NodeRequest(container="none", exclusive=False), node=None)
     assert not {"--exclusive", "--mem=0"} & set(shared)
 
 
@@ -296,7 +295,7 @@ def test_a_registry_that_does_not_answer_is_a_network_error(
         raise error
 
     monkeypatch.setattr(Registry, "digest", digest)
-    hold = SimpleNamespace(request=SlurmRequest(container="enroot", images=tmp_path), place="m.yaml:4: hosts.a")
+    hold = SimpleNamespace(request=NodeRequest(container="enroot", images=tmp_path), place="m.yaml:4: hosts.a")
     where = Where(file="m.yaml", line=7, key="series.s")
     image = Image(series="s", version="1", source=Pull(reference="r.example/x:1"), where=where)
     with pytest.raises(ImageUnavailable, match=r"r\.example") as caught:
@@ -305,7 +304,7 @@ def test_a_registry_that_does_not_answer_is_a_network_error(
 
 
 def test_an_image_that_was_removed_is_told_with_its_host(tmp_path: Path) -> None:
-    hold = SimpleNamespace(request=SlurmRequest(container="enroot", images=tmp_path), place="m.yaml:4: hosts.a")
+    hold = SimpleNamespace(request=NodeRequest(container="enroot", images=tmp_path), place="m.yaml:4: hosts.a")
     store = ImageFiles(hold, environ={})  # type: ignore[arg-type]
     gone = SimpleNamespace(reference=str(tmp_path / "gone.sqsh"))
     told = r"^m\.yaml:4: hosts\.a: .*another run removed this image"

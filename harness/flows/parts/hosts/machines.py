@@ -33,7 +33,7 @@ class OpenHost:
     @property
     def awaited(self) -> bool:
         """Return whether this is a node of a pool that the queue has not granted yet."""
-        return self.engine is None and self.problem is None and self.host.slurm is not None
+        return self.engine is None and self.problem is None and self.host.request is not None
 
     @property
     def seen(self) -> MachineSeen:
@@ -69,8 +69,8 @@ class OpenHost:
 
     def await_another(self) -> None:
         """Free the place of this node, so that another node is requested from the queue."""
-        assert self.host.slurm is not None
-        self.host = self.part_of.machines[self.host.slurm.place - 1]
+        assert self.host.request is not None
+        self.host = self.part_of.machines[self.host.request.place - 1]
         self.engine, self.lanes, self.opened_s = None, (), None
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class OpenHost:
 
 def leave_out(each: OpenHost, difference: str) -> None:
     """Leave a machine out of its pool; a node of a cluster goes back to the queue."""
-    is_node = each.host.slurm is not None
+    is_node = each.host.request is not None
     if is_node:
         each.close()
     each.problem = (MachineReason.NODE_LEFT_OUT if is_node else MachineReason.LEFT_OUT)(

@@ -43,7 +43,7 @@ def using_hosts(
     machines = [
         OpenHost(host=_preferring(machine, place, _nodes_of(host, homes)), part_of=host, images=wanted)
         for host, wanted in images.items()
-        for place, machine in enumerate(host.machines[:1] if one and host.slurm is not None else host.machines)
+        for place, machine in enumerate(host.machines[:1] if one and host.request is not None else host.machines)
     ]
 
     try:
@@ -79,7 +79,7 @@ def _open_unless_late(each: OpenHost, machines: Sequence[OpenHost], context: Run
 
     def is_late() -> bool:
         opened = [one.opened_s for one in machines if one.part_of == each.part_of and one.opened_s is not None]
-        late = each.part_of.slurm is not None and opened and time.monotonic() > min(opened) + GATHER_S
+        late = each.part_of.request is not None and opened and time.monotonic() > min(opened) + GATHER_S
         if late and each.opened_s is None:
             raise _Late
         return context.stopped.is_set()
@@ -118,7 +118,7 @@ def _name_machine(each: OpenHost, engine: Engine, say: Say) -> None:
     takes over no trials of another machine. A node gets its name when the queue grants it.
     """
     cpu = engine.cpu(each.images, say)
-    if each.host.slurm is not None:
+    if each.host.request is not None:
         each.host = replace(each.host, machine=str(engine.facts["name"]))
     engine.facts = {**engine.facts, "machine": each.host.machine, "cpu": cpu}
 
@@ -131,9 +131,9 @@ def _nodes_of(host: Host, homes: Mapping[tuple[str, str, str], str]) -> list[str
 
 def _preferring(machine: Host, place: int, nodes: Sequence[str]) -> Host:
     """Return the machine, which asks the queue for one of the nodes that measured rows before if `place` has one."""
-    if machine.slurm is None or place >= len(nodes) or not machine.machine:
+    if machine.request is None or place >= len(nodes) or not machine.machine:
         return machine
-    return replace(machine, slurm=replace(machine.slurm, preferred=nodes[place]))
+    return replace(machine, request=replace(machine.request, preferred=nodes[place]))
 
 
 @contextmanager

@@ -1,1 +1,0 @@
-"""Implements `harness narrow`: the question, its two sides, and the search for the component."""

@@ -1,0 +1,497 @@
+"""Finds the versions at which the level of a figure changes: the one rule for every history of figures.
+
+The figure is a table of logs, shape (rounds, versions). A round holds one trial of every version, run close together,
+so that drift over time is the same for the whole round and is removed with the round's mean.
+
+1. An exact search splits the versions into the likeliest levels: it minimises the sum of squares plus a penalty for
+   each level (optimal partitioning; Jackson and others, 2005). Unlike successive splits, it does not miss levels that
+   come and go, which hide each other from any single split.
+2. Levels that rise one after the other, and that a ramp fits better, are one ramp: no version is its changepoint. Ramps
+   are subtracted, and the search is repeated on the rest.
+3. Levels that a test against the pooled noise cannot distinguish are merged, the least distinct first.
+4. Levels that differ by less than the least change that counts are merged with the level before them.
+5. The posterior probability (`posterior`) decides which versions may be the first of each level.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import ndtri, stdtr, stdtrit
+
+from harness.judge.comparison.round_effects import (
+    NEGLIGIBLE,
+    Spread,
+    laid_out,
+    pooled_spread,
+    spread_within,
+    without_rounds,
+)
+from harness.judge.history.posterior import place_change
+from harness.judge.intervals import CONFIDENCE
+from harness.model import Floats, Interval
+
+FEW_VERSIONS = 4
+"""Fewest versions that show their noise well enough themselves."""
+WOBBLE = 0.1
+"""Least standard deviation of a version's mean, as a share of the least change that counts: on a quiet host, versions
+that differ by less are alike for the search."""
+NEAR = 100
+"""Largest distance, in versions, of the place of a change from the first estimate of it."""
+BACK = 0.5
+"""Share of the last change that a level must undo to count as its end, even if it undoes less than the limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changepoint:
+    """A change of level: `first` is the likeliest first version of the new level.
+
+    `before` and `after` enclose it: they are neighbours if the version can be named, and further apart otherwise.
+    `size` and `interval` are logs of the ratio between the two levels, which are those of the versions in `stretch`.
+    With `drift`, the level changes from version to version, from `before` to `after`: the first and last of `stretch`.
+    """
+
+    first: int
+    stretch: tuple[int, int]
+    before: int
+    after: int
+    size: float
+    interval: Interval
+    p: float
+    drift: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels:
+    """The pieces of a series: `bounds` are their first versions and the end, `means` their levels, in logs.
+
+    `shifts` are the changes between pieces. The bound of a drift is in its middle; its versions belong to no level.
+    """
+
+    bounds: tuple[int, ...]
+    means: tuple[float, ...]
+    shifts: tuple[Changepoint, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laid:
+    """A table without round effects, shape (rounds, versions): `values` with outliers winsorized, `raw` as measured."""
+
+    values: Floats
+    raw: Floats
+    spread: Spread
+
+    @property
+    def rounds(self) -> int:
+        return len(self.values)
+
+    @property
+    def versions(self) -> int:
+        return int(self.values.shape[1])
+
+    def less(self, shape: Floats) -> Laid:
+        """Return the table minus a shape over the versions."""
+        return Laid(values=self.values - shape, raw=self.raw - shape, spread=self.spread)
+
+    def variance(self, least: float) -> float:
+        """Return the variance of a version's mean: at least that of differences far below `least` (WOBBLE)."""
+        return float(max(self.spread.deviation**2 / self.rounds, (WOBBLE * least) ** 2))
+
+
+def find_levels(table: Floats, *, least: float, alpha: float, noise: Spread | None = None) -> Levels:
+    """Return the levels of `table`, shape (rounds, versions), at least two of each; neighbours differ by `least` (a
+    log).
+
+    `alpha` is the probability of a false change. `noise` is the A/A noise of the lane, which supplements the noise of a
+    table with few versions. Raises ValueError if the table is too small to estimate noise.
+    """
+    spread = noise_within(table, noise)
+    if spread is None:
+        raise ValueError(f"{len(table)} x {table.shape[1]} launches show no noise: at least 2 x 2 are needed")
+    values, raw = laid_out(table)
+    return levels_of(Laid(values=values, raw=raw, spread=spread), least=least, alpha=alpha)
+
+
+def noise_within(table: Floats, noise: Spread | None = None) -> Spread | None:
+    """Return the noise of a launch; None if the table shows none.
+
+    If there are few versions, it is pooled with the lane's A/A noise. If that is unknown, too, the spread between a
+    version's launches may tell more, as it has more degrees of freedom; it includes the effects of the rounds.
+    """
+    spread = spread_within(without_rounds(table))
+    rounds, versions = table.shape
+    if spread is None or versions >= FEW_VERSIONS:
+        return spread
+    if noise is not None:
+        return pooled_spread(spread, noise)
+    deviation = max(math.sqrt(float(table.var(axis=0, ddof=1).mean())), NEGLIGIBLE)
+    plain = Spread(deviation=deviation, freedom=versions * (rounds - 1))
+    return min(spread, plain, key=lambda each: each.deviation * float(stdtrit(each.freedom, 0.999)))
+
+
+def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
+    """Return the levels of a table whose layout and noise are known."""
+    ramps = _ramps_of(table, least=least, alpha=alpha / 2)
+    laid = table.less(sum((ramp.shape for ramp in ramps), np.zeros(table.versions)))
+    distinct = {
+        bound: p
+        for bound, p in _distinct(laid, least=least, alpha=alpha).items()
+        if not any(ramp.begin < bound < ramp.end for ramp in ramps)
+    }
+    means = laid.values.mean(axis=0)
+    counted, heights = _counted(means, list(distinct), least=least)
+    shifts = [ramp.changepoint for ramp in ramps]
+    for number, first in enumerate(counted):
+        begin, end = (0, *counted)[number], (*counted, laid.versions)[number + 1]
+        low = max(place for place in (0, *distinct) if place < first)
+        high = min(place for place in (*distinct, laid.versions) if place > first)
+        nearest = max([low + 1, *(ramp.end for ramp in ramps if ramp.end <= first)])
+        farthest = min([high - 1, *(ramp.begin for ramp in ramps if ramp.begin >= first)])
+        place = place_change(
+            means[low:high],
+            range(max(nearest, first - NEAR) - low, min(farthest, first + NEAR) - low + 1),
+            rounds=laid.rounds,
+            spread=laid.spread.cautious(laid.rounds) if laid.rounds > 1 else laid.spread,
+        )
+        size = heights[number + 1] - heights[number]
+        error = laid.spread.deviation * math.sqrt((1 / (first - begin) + 1 / (end - first)) / laid.rounds)
+        margin = float(stdtrit(laid.spread.freedom, 0.5 + CONFIDENCE / 2)) * error
+        shifts.append(
+            Changepoint(
+                first=low + place.first, stretch=(begin, end), before=low + place.low - 1, after=low + place.high,
+                size=size, interval=(size - margin, size + margin), p=distinct[first],
+            )
+        )  # fmt: skip
+    return _in_turn(shifts, height=heights[0], versions=laid.versions)
+
+
+def _in_turn(shifts: list[Changepoint], *, height: float, versions: int) -> Levels:
+    """Return the levels between the shifts. Two neighbouring shifts may be at the same versions, but not in reverse."""
+    shifts.sort(key=lambda shift: shift.first)
+    for number in range(1, len(shifts)):
+        before = max(shifts[number].before, shifts[number - 1].before + 1)
+        shifts[number] = replace(shifts[number], before=before)
+        after = min(shifts[-1 - number].after, shifts[-number].after - 1)
+        shifts[-1 - number] = replace(shifts[-1 - number], after=after)
+    means = itertools.accumulate((shift.size for shift in shifts), initial=height)
+    return Levels(bounds=(0, *(shift.first for shift in shifts), versions), means=tuple(means), shifts=tuple(shifts))
+
+
+def _counted(means: Floats, bounds: Sequence[int], *, least: float) -> tuple[list[int], list[float]]:
+    """Return the bounds of the levels that count, and the height of each level.
+
+    A level counts if it differs by at least `least` (a log) from the last level that counted, or if it undoes most of
+    the last change. Any other level is merged into the level before it, which is the median of its versions: a mean
+    would follow a short level just below the limit, until no change next to it was large enough.
+    """
+    counted: list[int] = []
+    groups: list[list[float]] = []
+    for begin, end in itertools.pairwise((0, *bounds, len(means))):
+        level = float(means[begin:end].mean())
+        heights = [float(np.median(group)) for group in groups]
+        change = level - heights[-1] if heights else 0.0
+        undone = len(heights) > 1 and change / (heights[-2] - heights[-1]) > BACK
+        if not groups:
+            groups.append([])
+        elif abs(change) >= least or undone:
+            groups.append([])
+            counted.append(begin)
+        groups[-1] += [level] * (end - begin)
+    return counted, [float(np.median(group)) for group in groups]
+
+
+# ---------------------------------------------------------------- the likeliest pieces
+
+
+def usual_penalty(versions: int) -> float:
+    """Return the penalty of one more level, which seldom gains as much by chance. The tests are stricter."""
+    return 4 + 2 * math.log(versions)
+
+
+def likeliest_bounds(means: Floats, *, variance: float, penalty: float) -> list[int]:
+    """Return the first version of each level but the first: the exact minimum of the sum of squares around the levels,
+    in units of `variance`, plus `penalty` for each level.
+    """
+    centred = means - means.mean()
+    sums, squares = (np.concatenate([[0.0], np.cumsum(column)]) for column in (centred, centred**2))
+    costs, starts = np.zeros(len(means) + 1), [0]
+    for end in range(1, len(means) + 1):
+        rest = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (end - np.arange(end))
+        costs_of = costs[:end] + np.maximum(rest, 0) / variance + penalty
+        starts.append(int(costs_of.argmin()))
+        costs[end] = costs_of[starts[-1]]
+    bounds: list[int] = []
+    end = len(means)
+    while starts[end]:
+        end = starts[end]
+        bounds.append(end)
+    return bounds[::-1]
+
+
+# ---------------------------------------------------------------- levels that a test can distinguish
+
+
+def _distinct(laid: Laid, *, least: float, alpha: float) -> dict[int, float]:
+    """Return the p-value of each new level by its first version; `alpha` is the probability of a false level.
+
+    Levels may differ by less than `least` (a log): they are kept apart here, so that they do not blur larger changes
+    next to them.
+    """
+    bounds = likeliest_bounds(
+        laid.values.mean(axis=0), variance=laid.variance(least), penalty=usual_penalty(laid.versions)
+    )
+    tests = _Tests(laid=laid, alpha=alpha)
+    while bounds:
+        found = [tests.at(bounds, number) for number in range(len(bounds))]
+        worst = max(range(len(bounds)), key=found.__getitem__)
+        if found[worst][0] < alpha:
+            return {bound: p for bound, (p, _) in zip(bounds, found, strict=True)}
+        del bounds[worst]
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tests:
+    laid: Laid
+    alpha: float
+
+    def at(self, bounds: Sequence[int], number: int) -> tuple[float, float]:
+        """Test the two levels on both sides of a bound, and the shorter level also against both of its neighbours
+        together, which shows more. The longer level is not tested in that way: it may differ only from its other
+        neighbour. Return the p-value and the size times -1; the largest pair is the least distinct.
+        """
+        edges = (0, *bounds, self.laid.versions)
+        begin, first, end = edges[number : number + 3]
+        p = self._p([(begin, first)], (first, end), alone=len(bounds) == 1)
+        if number > 0 and first - begin <= end - first:
+            p = min(p, self._p_between(edges[number - 1], begin, first, end))
+        if number + 3 < len(edges) and end - first <= first - begin:
+            p = min(p, self._p_between(begin, first, end, edges[number + 3]))
+        return p, -abs(self._size(begin, first, end))
+
+    def _p_between(self, begin: int, first: int, end: int, after: int) -> float:
+        """Return the p-value of the level [first, end) if it is above or below both of its neighbours; else 1."""
+        if self._size(begin, first, end) * self._size(first, end, after) >= 0:
+            return 1.0
+        return self._p([(begin, first), (end, after)], (first, end))
+
+    def _size(self, begin: int, first: int, end: int) -> float:
+        values = self.laid.values
+        return float(values[:, first:end].mean() - values[:, begin:first].mean())
+
+    def _p(self, others: Sequence[tuple[int, int]], inside: tuple[int, int], *, alone: bool = False) -> float:
+        laid = self.laid
+        rest, level = np.concatenate([np.arange(*other) for other in others]), np.arange(*inside)
+        smaller = min(len(rest), len(level))
+        tried = places_tried(laid.versions, smaller, alone=alone)
+        test = Test(spread=laid.spread, rounds=laid.rounds, smaller=smaller, tried=tried, alpha=self.alpha)
+        # Winsorizing moves outliers towards other launches of their version; for few versions, raw values are tested.
+        old = (laid.raw if test.by_worst and len(rest) == smaller else laid.values)[:, rest]
+        new = (laid.raw if test.by_worst and len(level) == smaller else laid.values)[:, level]
+        if laid.rounds > 1:
+            error = laid.spread.deviation * math.sqrt(1 / len(rest) + 1 / len(level))
+            return test.p_value((new.mean(axis=1) - old.mean(axis=1)) / error)
+        few, many = (old, new) if len(rest) == smaller else (new, old)
+        error = laid.spread.deviation * math.sqrt(1 + smaller / many.size)
+        return test.p_value((few - many.mean()).ravel() / error)
+
+
+def places_tried(versions: int, smaller: int, *, alone: bool = False) -> float:
+    """Return the number of pairs of levels to correct for, the shorter of which has `smaller` versions.
+
+    If the bound is the only one (`alone`), these are the versions - 1 splits of the series; otherwise, the number grows
+    with the length, which keeps the sum over all lengths finite. Both cases share the probability of a false alarm.
+    """
+    return 2.0 * (versions - 1) * (1 if alone else smaller**3)
+
+
+TAIL = 3.0
+"""Degrees of freedom of the Student errors that are assumed where every round's difference is tested."""
+TAIL_SCALE = 1.3
+"""Ratio of the standard deviation of such errors, winsorized, to their scale: 1.37 by simulation, less a margin."""
+FREEDOM_FOR_SCALE = 12
+"""The scale factor is at most the degrees of freedom divided by this: few degrees of freedom estimate the scale poorly
+(found by simulation, down to FEWEST_FREEDOM)."""
+FEWEST_FREEDOM = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """A test of two neighbouring levels, the shorter of which has `smaller` versions, corrected for `tried` such pairs.
+
+    With many launches, it is a t-test of the mean difference. With few launches, outliers may all be on one side, and a
+    t-test that allows for that detects hardly anything. The round with the smallest difference then decides: all rounds
+    must show more than heavy-tailed errors would. With a single round, each version counts as a round. `alpha` is the
+    probability of a false alarm.
+    """
+
+    spread: Spread
+    rounds: int
+    smaller: int
+    tried: float
+    alpha: float
+
+    @property
+    def _share(self) -> float:
+        return min(0.5, self.alpha / (2 * self.tried))
+
+    @property
+    def _freedom(self) -> int:
+        """Return the degrees of freedom, limited by the number of launches (found by simulation with Student errors of
+        three degrees of freedom).
+        """
+        return min(self.spread.freedom, (self.rounds * self.smaller - 1) ** 2)
+
+    @property
+    def seen(self) -> int:
+        """Return the number of times that the difference was measured."""
+        return self.rounds if self.rounds > 1 else self.smaller
+
+    @property
+    def least(self) -> float:
+        """Return the difference detected with a power of 50 %, in standard deviations of one measured difference."""
+        return min(self._least_by_mean, self._least_by_worst)
+
+    @property
+    def by_worst(self) -> bool:
+        """Return whether the round with the smallest difference decides."""
+        return self._least_by_worst < self._least_by_mean
+
+    @property
+    def _scale(self) -> float:
+        return min(TAIL_SCALE, self.spread.freedom / FREEDOM_FOR_SCALE)
+
+    @property
+    def _least_by_mean(self) -> float:
+        if self._freedom < 1:
+            return math.inf
+        return -float(stdtrit(self._freedom, self._share)) / math.sqrt(self.seen)
+
+    @property
+    def _least_by_worst(self) -> float:
+        if self.seen < 2 or self.spread.freedom < FEWEST_FREEDOM:
+            return math.inf
+        every = self._share ** (1 / self.seen)
+        return -float(stdtrit(TAIL, every)) / self._scale + float(ndtri(0.5 ** (1 / self.seen)))
+
+    def p_value(self, differences: Floats) -> float:
+        """Return the p-value of the differences, shape (seen,), in standard deviations of one of them."""
+        if self.by_worst:
+            sign = 1 if differences.mean() > 0 else -1
+            p = float(stdtr(TAIL, -self._scale * float((sign * differences).min()))) ** self.seen
+        elif self._freedom < 1:
+            return 1.0
+        else:
+            p = float(stdtr(self._freedom, -abs(float(differences.mean())) * math.sqrt(self.seen)))
+        return min(1.0, 2 * self.tried * p)
+
+
+def least_found(spread: Spread, *, rounds: int, versions: int, alpha: float, lasting: int = 1) -> float:
+    """Return the minimum detectable effect, a log, of a level that `lasting` versions have: the newest, or
+    any single one.
+
+    The power is 50 %, and 95 % for twice this effect. It does not fall as versions are added, because more of them are
+    searched. `spread` is the noise of a launch, `alpha` as for `find_levels`.
+    """
+    tried = places_tried(versions, lasting, alone=True)
+    test = Test(spread=spread, rounds=rounds, smaller=lasting, tried=tried, alpha=alpha)
+    shared = 1 if rounds == 1 else lasting  # with a single round each version counts as one
+    return spread.deviation * test.least * math.sqrt(versions / (versions - lasting) / shared)
+
+
+# ---------------------------------------------------------------- ramps
+
+FEWEST_ON_A_RAMP = 8
+"""Fewest versions of a ramp; fewer versions that rise one after the other are reported as steps."""
+ENDS = 40
+"""Most places that are tried for each end of a ramp: more make a long series slow."""
+MISFIT = 3.0
+"""Largest mean square residual of a ramp, in variances of a version's mean: short but clear stairs leave more."""
+MARGIN = 6.0
+"""Penalty of a ramp beyond that of two levels, in twice the log likelihood; a smaller one turns steps into ramps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ramp:
+    """The versions [begin, end), between which the level changes by `size`. `shape`: 0 before, `size` after."""
+
+    begin: int
+    end: int
+    size: float
+    shape: Floats
+    margin: float
+    p: float
+
+    @property
+    def changepoint(self) -> Changepoint:
+        return Changepoint(
+            first=(self.begin + self.end) // 2, stretch=(self.begin, self.end), before=self.begin, after=self.end - 1,
+            size=self.size, interval=(self.size - self.margin, self.size + self.margin), p=self.p, drift=True,
+        )  # fmt: skip
+
+
+def _ramps_of(laid: Laid, *, least: float, alpha: float) -> list[_Ramp]:
+    """Return the ramps that change by at least `least` (a log), oldest first; `alpha` is the chance of a false one.
+
+    A ramp is a stretch of levels, of which each is above (or each below) the one before, that fits better.
+    """
+    means, variance = laid.values.mean(axis=0), laid.variance(least)
+    bounds = likeliest_bounds(means, variance=variance, penalty=usual_penalty(laid.versions))
+    edges = [0, *bounds, laid.versions]
+    levels = [float(means[begin:end].mean()) for begin, end in itertools.pairwise(edges)]
+    ramps: list[_Ramp] = []
+    for begin, end in _runs(levels):
+        if ramps and edges[begin] < ramps[-1].end:
+            continue
+        steps = np.repeat(levels[begin:end], np.diff(edges[begin : end + 1]))
+        ramp = _ramp(laid, edges[begin], edges[end], steps=steps, count=end - begin, variance=variance)
+        if ramp is not None and abs(ramp.size) >= least and ramp.p < alpha:
+            ramps.append(ramp)
+    return ramps
+
+
+def _runs(levels: Sequence[float]) -> Iterator[tuple[int, int]]:
+    """Yield the stretches [begin, end) of at least three levels that only rise or only fall, the longest first."""
+    for begin in range(len(levels) - 2):
+        for end in range(len(levels), begin + 2, -1):
+            signs = np.sign(np.diff(levels[begin:end]))
+            if abs(signs.sum()) == len(signs):
+                yield begin, end
+
+
+def _ramp(laid: Laid, start: int, stop: int, *, steps: Floats, count: int, variance: float) -> _Ramp | None:
+    """Return the ramp, between two levels or none, that fits the versions [start, stop) best; None if the `count`
+    levels with the heights `steps` fit as well.
+    """
+    means = laid.values[:, start:stop].mean(axis=0)
+    penalty, last = usual_penalty(laid.versions), stop - start - 1
+    ends = np.unique(np.linspace(0, last, ENDS + 1).round().astype(int))
+    pairs = np.array([(a, b) for a, b in itertools.combinations(ends, 2) if b - a >= FEWEST_ON_A_RAMP - 1])
+    if not len(pairs):
+        return None
+    first, end = pairs.T[:, :, None]
+    shapes = np.clip((np.arange(last + 1) - first) / (end - first), 0, 1)
+    centred = shapes - shapes.mean(axis=1, keepdims=True)
+    products = centred @ means
+    squares = (centred**2).sum(axis=1)
+    rest = ((means - means.mean()) ** 2).sum() - products**2 / squares
+    costs = rest / variance + penalty * (2 + (pairs[:, 0] > 0) + (pairs[:, 1] < last)) + MARGIN
+    best = int(costs.argmin())
+    if costs[best] >= float(((means - steps) ** 2).sum()) / variance + penalty * count:
+        return None
+    if rest[best] > MISFIT * variance * len(means):
+        return None
+    size, error = float(products[best] / squares[best]), max(laid.spread.deviation, NEGLIGIBLE)
+    error /= math.sqrt(float(squares[best]) * laid.rounds)
+    shape = np.zeros(laid.versions)
+    shape[start:stop], shape[stop:] = size * shapes[best], size
+    begin, until = (start + int(place) for place in pairs[best])
+    return _Ramp(
+        begin=begin, end=until + 1, size=size, shape=shape,
+        margin=float(stdtrit(laid.spread.freedom, 0.5 + CONFIDENCE / 2)) * error,
+        p=float(min(1.0, laid.versions**2 * float(stdtr(laid.spread.freedom, -abs(size) / error)))),
+    )  # fmt: skip

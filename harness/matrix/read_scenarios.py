@@ -1,0 +1,195 @@
+"""Reads the file's scenarios into the model's scenarios, and checks their scripts and files."""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from harness import model
+from harness.matrix import shape
+from harness.matrix.problems import Context, KeyPath, shown, unknown_name
+from harness.matrix.programs import Script, read_program, read_script_or_program
+from harness.matrix.shape import MatrixFile
+
+MOST_VARIANTS = 10_000
+AXES = ("series", "image", "host", "scenario", "why")
+"""Keywords of include and exclude, which cannot be names of params."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadScenario:
+    """A scenario and its parsed script or program (None for a command, or if it could not be read)."""
+
+    scenario: model.Scenario
+    script: Script | None
+
+
+def read_scenarios(
+    file: MatrixFile, context: Context, *, hosts: Mapping[str, tuple[str, ...]]
+) -> tuple[ReadScenario, ...]:
+    """Return all scenarios. `hosts`: the hosts that each name stands for. Problems are added to the context."""
+    names = {"series": list(file.series), "hosts": list(hosts)}
+    result = []
+    for name, entry in file.scenarios.items():
+        key: KeyPath = ("scenarios", name)
+        for axis in ("series", "hosts"):
+            for position, wanted in enumerate(getattr(entry, axis) or ()):
+                if wanted not in names[axis]:
+                    text = unknown_name(wanted, names[axis], what=axis.removesuffix("s") if axis == "hosts" else axis)
+                    context.add((*key, axis, position), text)
+        script = read_script_or_program(entry, key, context)
+        time_s = entry.steps.time
+        if time_s is not None and time_s >= entry.timeout:
+            text = f"{time_s:g} s is not less than timeout ({entry.timeout:g} s), which must leave time for setup"
+            context.add((*key, "steps", "time"), text)
+        included = any(
+            "scenario" in rule and context.written("include", position, "scenario") == name
+            for position, rule in enumerate(file.include)
+        )
+        _check_params(entry, script, key, context, included=included)
+        meant = tuple(host for wanted in entry.hosts or () for host in hosts.get(wanted, (wanted,)))
+        scenario = _scenario(name, entry, script, context, hosts=meant)
+        result.append(ReadScenario(scenario=scenario, script=script))
+    return tuple(result)
+
+
+def _scenario(
+    name: str, entry: shape.ScenarioEntry, script: Script | None, context: Context, *, hosts: tuple[str, ...]
+) -> model.Scenario:
+    key: KeyPath = ("scenarios", name)
+    files = (context.existing(text, (*key, "files", position)) for position, text in enumerate(entry.files))
+    ulimits = tuple((limit, pair.soft, pair.hard) for limit, pair in (entry.ulimits or {}).items())
+    return model.Scenario(
+        name=name,
+        where=context.where(*key),
+        title=script.title if script else "",
+        script=context.folder / entry.script if entry.script else None,
+        program=read_program(entry, context),
+        command=tuple(entry.command or ()),
+        step_pattern=entry.step_pattern,
+        judge_exit=entry.judge == "exit",
+        params=tuple((param, tuple(values)) for param, values in entry.params.items()),
+        series=tuple(entry.series or ()),
+        hosts=hosts,
+        steps=model.Steps(first=entry.steps.first, budget=entry.steps.budget, time_s=entry.steps.time),
+        limits=_limits(entry),
+        timeout_s=entry.timeout,
+        memory_bytes=entry.memory,
+        shm_bytes=entry.shm_size,
+        ulimits=model.Scenario.ulimits if entry.ulimits is None else ulimits,
+        environment=tuple(entry.environment.items()),
+        files=tuple(path for path in files if path),
+        network=entry.network,
+        cap_add=tuple(entry.cap_add),
+        probes=read_probes(entry, key, context),
+    )
+
+
+def _limits(entry: shape.ScenarioEntry) -> model.Limits:
+    limits = entry.limits
+    given = {name: getattr(limits, key) for key, name in shape.KEYS_OF_LIMITS.items() if key in limits.model_fields_set}
+    off = model.TIMES if given.get("step_time", 0.0) is None else ()
+    return model.Limits(
+        signals={**dict.fromkeys(off), **given},
+        metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
+        slowdown=limits.slowdown,
+        setup_bad=limits.setup == "bad",
+    )
+
+
+def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit:
+    if not isinstance(limit, shape.MetricLimitEntry):
+        return model.MetricLimit(metric=metric, rule=limit)
+    rule: model.MetricRule = "change" if limit.change else "drop" if limit.drop else "rise"
+    return model.MetricLimit(metric=metric, rule=rule, limit=getattr(limit, rule))
+
+
+# ---------------------------------------------------------------- params
+
+
+def _check_params(
+    entry: shape.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
+) -> None:
+    """Check the params. `included`: `include` adds variants of this scenario, so that it needs no `params`."""
+    count = math.prod(len(values) for values in entry.params.values())
+    if count > MOST_VARIANTS:
+        text = f"{count} combinations; at most {MOST_VARIANTS}: give fewer values"
+        context.add((*key, "params"), text)
+    for name, values in entry.params.items():
+        place = (*key, "params", name)
+        if problem := name_problem(name):
+            context.add(place, problem)
+        seen: list[model.Scalar] = []
+        for position, value in enumerate(values):
+            if value in seen:
+                earlier = seen[seen.index(value)]
+                text = "appears twice" if type(value) is type(earlier) else f"is equal to {shown(earlier)} in Python"
+                context.add((*place, position), f"{shown(value)} {text}; keep one")
+            seen.append(value)
+            if script and (wrong := script.wrong_value(name, value)):
+                context.add((*place, position), wrong)
+        parts = entry.command or (None if entry.script else entry.args)
+        if parts is not None and not any(f"{{{name}}}" in part for part in parts):
+            what = "the command has" if entry.command else "args have"
+            text = f"{what} no '{{{name}}}', so all of its variants would be the same; put it there"
+            context.add(place, text)
+    if script and (entry.params or not included):
+        check_names(entry.params, script, (*key, "params"), context)
+
+
+def check_names(names: Collection[str], script: Script, key: KeyPath, context: Context) -> None:
+    """Check that setup can be called with these params."""
+    for name, text in script.wrong_names(names):
+        context.add((*key, name) if name else key, text)
+
+
+def name_problem(name: str) -> str | None:
+    """Return why a parameter cannot have this name, or None."""
+    if not name.isidentifier() or keyword.iskeyword(name):
+        return f"{shown(name)} cannot name a parameter; use letters, digits and _, and do not begin with a digit"
+    return f"{name!r} has another meaning in exclude; rename the parameter" if name in AXES else None
+
+
+# ---------------------------------------------------------------- read probes
+
+
+def read_probes(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> tuple[model.Probe, ...]:
+    """Return the scenario's probes. Problems are added to the context."""
+    asked = entry.probes
+    if entry.command is not None:
+        for name in ("optrace", "lines", "artifacts", "largest"):
+            if getattr(asked, name) is not None:
+                context.add((*key, "probes", name), "is for a script; a command can have valgrind")
+    if entry.program is not None or entry.module is not None:
+        for name in asked.model_fields_set:
+            context.add((*key, "probes", name), "is for a script or a command; a program has no probes")
+    if asked.optrace is not None:
+        for place, step in enumerate(asked.optrace.at):
+            if step in asked.optrace.at[:place]:
+                context.add((*key, "probes", "optrace", "at", place), f"{step} appears twice; keep one")
+    if asked.largest is not None:
+        _check_largest(asked.largest, entry, (*key, "probes", "largest"), context)
+    return tuple(_probes(asked))
+
+
+def _check_largest(asked: shape.Largest, entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
+    if asked.param not in entry.params:
+        context.add((*key, "param"), unknown_name(asked.param, list(entry.params), what="param"))
+    elif not all(isinstance(value, int) and not isinstance(value, bool) for value in entry.params[asked.param]):
+        context.add((*key, "param"), f"the values of {asked.param} must be whole numbers to be compared")
+
+
+def _probes(asked: shape.Probes) -> Iterator[model.Probe]:
+    if asked.optrace is not None:
+        at, repeat = tuple(sorted(asked.optrace.at)), asked.optrace.repeat
+        yield model.Probe(name="optrace", steps=at[-1] + repeat - 1, settings=(("at", at), ("repeat", repeat)))
+    if asked.lines is not None:
+        yield model.Probe(name="lines", steps=asked.lines.steps)
+    if asked.valgrind is not None:
+        yield model.Probe(name="valgrind", steps=asked.valgrind.steps)
+    if asked.artifacts is not None:
+        yield model.Probe(name="artifacts", steps=asked.artifacts.steps)
+    if asked.largest is not None:
+        yield model.Probe(name="largest", steps=asked.largest.steps, settings=(("param", asked.largest.param),))

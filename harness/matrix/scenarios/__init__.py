@@ -1,1 +1,0 @@
-"""Reads the `scenarios:` of a matrix file: scripts, programs and commands, checked without running them."""

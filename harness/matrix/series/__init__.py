@@ -1,1 +1,0 @@
-"""Reads the `series:` of a matrix file: the versions, and the image of each."""

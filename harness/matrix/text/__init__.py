@@ -1,1 +1,0 @@
-"""Reads the text of a matrix file: YAML with positions and variables."""

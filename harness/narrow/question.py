@@ -1,0 +1,194 @@
+"""Makes the question for `harness narrow`, from a finding of an earlier run or from a sweep of two files.
+
+One line says why a finding, or what differs between two versions, cannot be narrowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NoReturn
+
+from harness.errors import InfrastructureError, UsageError
+from harness.masking import WITHHELD
+from harness.model import Cell, Finding, Host, Lane, Plan, RunResult, Trial
+from harness.model.answers.narrowed import Side
+from harness.narrow.coupling import Coupling, asked_extras, couple
+from harness.narrow.inventory import Inventory, components
+from harness.run.process import leftovers
+from harness.store import inputs
+from harness.store.lookup import cell_of
+from harness.store.saved_run import StoredRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class NarrowQuestion:
+    """A question to narrow: the cells of A (good) and of B (bad), and the finding between them. `number`: the number
+    of the finding in the reports of its run. `plan`: one row with the cells of A and B alone. `journal`: the name of
+    the folder that keeps the launches. `seen`: the launches of B in the finding's run; `digests`: those of both images
+    there.
+    """
+
+    a: Cell
+    b: Cell
+    finding: Finding
+    plan: Plan
+    number: int
+    journal: str
+    seen: tuple[Trial, ...] = ()
+    digests: Mapping[Side, str | None] = field(default_factory=dict)
+
+
+@contextmanager
+def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQuestion]:
+    """Yield the question about a finding of a run, with the scripts in a temporary folder. Raises UsageError."""
+    check_finding(finding)
+    with leftovers.folder_for_files() as folder:
+        yield _of_run(run, number, finding, folder=folder)
+
+
+def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> NarrowQuestion:
+    cells = [cell_of(run, finding, version) for version in (finding.before or "", finding.after)]
+    if cells[0] is None or cells[1] is None:
+        raise UsageError(f"{run.path}: does not say how {finding.before} and {finding.after} were made; sweep again")
+    scenario, missing = inputs.restored(finding.variant.scenario, run.files, run.path, into=folder)
+    if missing:
+        lacking = ", ".join(missing)
+        raise UsageError(f"{run.path}: lacks {lacking} (changed, or larger than 16 MiB); sweep again on this machine")
+    variant = replace(finding.variant, scenario=scenario)
+    host = _host(finding.lane)
+    lane = replace(finding.lane, host=host)
+    a, b = (replace(cell, variant=variant, lane=lane) for cell in cells if cell is not None)
+    _check_values(run, a, b)
+    row = next(row for row in run.plan.rows if cells[0] in row.cells)
+    plan = replace(run.plan, rows=(replace(row, lane=lane, variant=variant, cells=(a, b)),))
+    return NarrowQuestion(
+        a=a,
+        b=b,
+        finding=finding,
+        plan=plan,
+        number=number,
+        journal=f"{run.plan.matrix.name}-narrow",
+        seen=run.cells[cells[1].id].trials,
+        digests={"A": run.cells[cells[0].id].digest, "B": run.cells[cells[1].id].digest},
+    )
+
+
+def _check_values(run: StoredRun, *cells: Cell) -> None:
+    """Raise UsageError if the run withholds a value that a launch needs."""
+    for cell in cells:
+        given = (*cell.image.environment, *cell.variant.scenario.environment)
+        names = [name for name, value in given if value == WITHHELD]
+        if names:
+            raise UsageError(f"{run.path}: withholds the value of {', '.join(names)}, which a launch needs")
+
+
+def _host(lane: Lane) -> Host:
+    """Return the host with the `gpus` of its lane, because the run does not keep the host's own."""
+    if lane.gpu is None:
+        return lane.host
+    return replace(lane.host, gpus="all" if lane.gpu == "all" else (lane.gpu,))
+
+
+def question_of(result: RunResult) -> NarrowQuestion:
+    """Return the question about a sweep of two files: its first finding in the order of reports, if possible not a
+    consequence. Raises UsageError if there is none, InfrastructureError if a file could not be measured.
+    """
+    problems = [each.problem for each in result.hosts] + [each.problem for each in result.cells]
+    if any(problems):
+        raise InfrastructureError(next(filter(None, problems)))
+    (row,) = result.plan.rows
+    a, b = row.cells
+    number, finding = finding_between(result.findings, a.image.version, b.image.version)
+    return NarrowQuestion(
+        a=a,
+        b=b,
+        finding=finding,
+        plan=result.plan,
+        number=number,
+        journal=result.matrix,
+        seen=next(each.trials for each in result.cells if each.cell_id == b.id),
+    )
+
+
+# ---------------------------------------------------------------- what can be narrowed
+
+
+def check_finding(finding: Finding) -> None:
+    """Raise UsageError unless the finding is a change to the worse, with a good version, on a host that can narrow."""
+    place = f"{finding.series} {finding.after}"
+    if finding.kind == "first_fixed":
+        raise UsageError(f"{place}: is where a fault was fixed; give narrow a finding at which something became worse")
+    if finding.lane.host.request is not None:
+        raise UsageError(f"{place}: narrow makes no hybrids on Slurm hosts yet; run it on a node with --good and --bad")
+    if finding.before is None:
+        raise UsageError(f"{place}: is bad from the start, so there is no good version to make hybrids with")
+
+
+def finding_between(findings: Sequence[Finding], good: str, bad: str) -> tuple[int, Finding]:
+    """Return the first finding that `bad` is worse than `good`, if possible not a consequence, and its number in the
+    order of reports. Raises UsageError if there is none.
+    """
+    worse = [
+        (number, one)
+        for number, one in enumerate(findings, start=1)
+        if one.kind != "first_fixed" and (one.before, one.after) == (good, bad)
+    ]
+    pair, kinds = f"{good} and {bad}", {one.kind for one in findings if one.kind != "first_fixed" or one.after == bad}
+    if not worse and "first_fixed" in kinds:  # what `bad` fixes is bad in `good` from the start, so this comes first
+        raise UsageError(f"{pair}: the good one is worse than the bad one; are they swapped?")
+    if not worse and "bad_from_start" in kinds:
+        raise UsageError(f"{pair}: both are bad; give a good one with --good")
+    if not worse:
+        raise UsageError(
+            f"{pair}: nothing that was measured is worse in the bad one; does the scenario show the fault?"
+        )
+    return min(worse, key=lambda one: (bool(one[1].consequence_of), one[0]))
+
+
+def coupled(cells: Mapping[Side, Cell], contents: Mapping[Side, Inventory], *, ran: bool = True) -> Coupling:
+    """Return the groups in which two versions differ. Raises UsageError if they do not. `ran`: the scenario ran, so the
+    libraries that it maps are known.
+    """
+    a, b = (cells[side].image for side in ("A", "B"))
+    differing = components(contents["A"], contents["B"])
+    if not differing and not ran:
+        raise UsageError(
+            f"{a.version} and {b.version}: no distribution or variable differs; narrow without --dry-run compares "
+            "mapped libraries"
+        )
+    if not differing:
+        refuse_equal(cells)
+    return couple(differing, a=contents["A"], b=contents["B"], extras=asked_extras(a.source, b.source))
+
+
+def refuse_equal(cells: Mapping[Side, Cell]) -> NoReturn:
+    a, b = (cells[side].image.version for side in ("A", "B"))
+    raise UsageError(
+        f"{a} and {b}: no distribution, mapped library or variable differs between them, so there is nothing to swap; "
+        "other files are not compared"
+    )
+
+
+def check_swappable(
+    coupling: Coupling, cells: Mapping[Side, Cell], contents: Mapping[Side, Inventory], *, ran: bool = True
+) -> None:
+    """Raise UsageError if no group can be swapped. `ran`: as for `coupled`."""
+    if any(group.swaps for group in coupling.groups):
+        return
+    names = (f"{cell.image.version} ({' '.join(contents[side].installs_for)})" for side, cell in cells.items())
+    raise UsageError(
+        f"{' and '.join(names)}: everything that differs belongs to the operating system, Python or the C library, "
+        "which cannot be swapped; narrow versions with the same minor version of Python"
+        f"{'' if ran else '; without --dry-run, narrow compares mapped libraries'}"
+    )
+
+
+def refuse_bad(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> NoReturn:
+    """Raise the error that A, which should be good, fails."""
+    a, b = (cells[side].image.version for side in ("A", "B"))
+    if b_fails:
+        raise UsageError(f"{a}: should be good, but fails ({problem}); so does the bad one: is the scenario at fault?")
+    raise UsageError(f"{a}: should be good, but fails ({problem}); and {b} does not: are they swapped?")

@@ -1,0 +1,459 @@
+"""Keeps a Slurm host's images: as files in a folder that this machine shares with the nodes (`ImageFiles`), or in the
+container engine of a node (`NodeImages`).
+
+There is one image file for each digest, and a node imports it to a temporary name. The file gets its final name when
+the node has reported its whole size, so that the partial file of a killed import or of a lost node is never taken for
+an image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
+from harness.model import Image, Install, NodeRequest, Pull
+from harness.model.answers.doctor import Room
+from harness.model.watching import Say, unheard
+from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
+from harness.registry.image_references import DIGEST, RegistryName, parse
+from harness.registry.registry_client import PublishedImage, Registry
+from harness.run.engine import Kept, Prepared, remove_all
+from harness.run.images import our_images
+from harness.run.images.needs import architecture_of
+from harness.run.images.our_images import EngineImage, familiar
+from harness.run.process import environments, leftovers
+from harness.run.process.item_locks import locked, protected, reason_of, removable
+from harness.run.process.store import room_of
+from harness.run.retrying import NetworkTrouble, unavailable
+from harness.run.slurm.hold import Hold
+from harness.run.slurm.steps import ANSWER_S, printed_on_node
+from harness.run.waiting import Beat, silent
+
+FOLDER = "containers"
+MOST_RECORD_BYTES = 1 << 20
+IMPORT = (
+    'folder=$1; file=$2; shift 2; [ -d "$folder" ] || { echo "this node does not see $folder: choose a folder for'
+    ' images: that this machine and the nodes share" >&2; exit 1; }; "$@" >&2 && sync "$file" && [ -s "$file" ]'
+    ' && echo "imported $(stat -c %s "$file")"; code=$?; [ $code = 0 ] || rm -f "$file"; exit $code'
+)
+DONE = "imported "
+WAITING = "waiting for another run that imports or uses this image"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A file format for images. `command` returns the command that imports an image, given by its name and digest, into
+    a file; `suffix` is the file's suffix."""
+
+    suffix: str
+    command: Callable[[RegistryName, str, Path], list[str]]
+
+
+SQSH = Format(
+    suffix=".sqsh",
+    command=lambda name, digest, file: [
+        "enroot", "import", "--output", str(file), f"docker://{name.server}#{name.repository}@{digest}"
+    ],
+)  # fmt: skip
+SIF = Format(
+    suffix=".sif",
+    command=lambda name, digest, file: ["apptainer", "pull", "--disable-cache", str(file), f"docker://{name}@{digest}"],
+)
+FORMATS: Mapping[str, Format] = {"enroot": SQSH, "apptainer": SIF, "pyxis": SQSH}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The facts about an image file. `references`: the names in matrix files that resolved to this image."""
+
+    digest: str
+    references: tuple[str, ...]
+    labels: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+RECORD = TypeAdapter(Record)
+
+
+class ImageFiles:
+    """An ImageStore of image files for one container program. `environ` selects the cache folder and the credentials of
+    registries."""
+
+    def __init__(self, hold: Hold, *, environ: Mapping[str, str]) -> None:
+        self._hold, self._format = hold, FORMATS[hold.request.container]
+        self._folder = (hold.request.images or environments.cache_folder(environ).parent) / FOLDER
+        self._registry = Registry.from_environ(environ)
+
+    # ------------------------------------------------------------ getting
+
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        reference = pull_reference(image, container=self._hold.request.container)
+        try:
+            return self._prepare(image, reference, say)
+        except ImageUnavailable:
+            raise
+        except (InfrastructureError, RegistryTrouble, OSError) as error:
+            text = f"{reference}: cannot be imported: {_reason(error)}"
+            if isinstance(error, RegistrySilent):
+                raise NetworkTrouble(text, place=image.where) from error
+            cause = "" if isinstance(error, RegistryTrouble) else str(error)
+            raise unavailable(text, place=image.where, cause=cause) from error
+
+    def _prepare(self, image: Image, reference: str, say: Say) -> Prepared:
+        name, there = parse(reference), self._named(reference)
+        digest = self._digest(name, reference, there, say)
+        if there is not None and there.digest == digest:
+            return self._prepared(image, there)
+        file = self._file(digest)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with locked(file, say=say, waiting=WAITING):
+            record = _read(file)
+            if record is None or not file.exists():
+                published = self._published(name.at(digest), say)
+                if not file.exists():
+                    self._import(name, digest, file, say)
+                record = Record(
+                    digest=digest, references=(), labels=published.labels, environment=published.environment
+                )
+            if reference not in record.references:
+                record = replace(record, references=(*record.references, reference))
+                _write(file, record)
+        return self._prepared(image, record)
+
+    def _digest(self, name: RegistryName, reference: str, there: Record | None, say: Say) -> str:
+        """Return the digest that the reference points to now; if the registry does not answer, the digest of the image
+        `there`. Raises RegistryTrouble if there is none, and InfrastructureError if the tag does not exist."""
+        if DIGEST.fullmatch(name.reference):
+            return name.reference
+        say(f"asking the registry for {reference}")
+        try:
+            digest = self._registry.digest(reference)
+        except RegistryTrouble:
+            if there is None:
+                raise
+            return there.digest
+        if digest is None:
+            raise InfrastructureError(f"{name.host} has no tag {name.reference} of {name.repository}; check the name")
+        return digest
+
+    def _published(self, name: RegistryName, say: Say) -> PublishedImage:
+        self._hold.node(say)
+        architecture = architecture_of(self._hold.facts)
+        return self._registry.facts(f"{name}@{name.reference}", architecture=architecture)
+
+    def _import(self, name: RegistryName, digest: str, file: Path, say: Say) -> None:
+        """Import the image on the node. The caller has the lock, so existing temporary files of this image belong to
+        dead imports and are removed."""
+        for left in _parts(file):
+            left.unlink(missing_ok=True)
+        part = file.with_name(f".{file.stem}.{leftovers.new_name()}{file.suffix}")
+        command = ["sh", "-c", IMPORT, "sh", str(part.parent), str(part), *self._format.command(name, digest, part)]
+        try:
+            importing = f"importing {name}@{digest[:19]}"
+            output = printed_on_node(self._hold.node(say), *command, limit_s=PULL_S, beat=lambda: say(importing))
+            if output.strip() != f"{DONE}{part.stat().st_size}":  # srun also ends with 0 when its node is lost
+                raise InfrastructureError(f"the node did not confirm that the file is complete: {output[-200:]!r}")
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
+
+    # ------------------------------------------------------------ finding
+
+    def look(self, image: Image, say: Say) -> Prepared | None:
+        with contextlib.suppress(ImageUnavailable):  # `prepare` reports it
+            record = self._named(pull_reference(image, container=self._hold.request.container))
+            return None if record is None else self._prepared(image, record)
+        return None
+
+    def holds(self, prepared: Prepared) -> bool:
+        return Path(prepared.reference).exists()
+
+    def size_bytes(self, prepared: Prepared) -> int:
+        try:
+            return Path(prepared.reference).stat().st_size
+        except OSError as error:
+            text = f"{_reason(error)}; is another run removing it?"
+            raise InfrastructureError(text, place=prepared.image.where) from error
+
+    def room(self) -> Room:
+        return room_of(self._folder)
+
+    @contextlib.contextmanager
+    def in_use(self, prepared: Prepared) -> Iterator[None]:
+        """Protect the image from removal during the block. Raises InfrastructureError if it has just been removed."""
+        file = Path(prepared.reference)
+        with contextlib.ExitStack() as protecting:
+            with named_place(self._hold.place):
+                protecting.enter_context(protected(file, what="image", is_there=file.exists))
+            yield
+
+    def _named(self, reference: str) -> Record | None:
+        """Return the record of the image that was last imported under this name, or that has this digest; else None."""
+        digest = parse(reference).reference
+        if DIGEST.fullmatch(digest):
+            file = self._file(digest)
+            return _read(file) if file.exists() else None
+        files = [file for file, record in self._records() if reference in record.references]
+        return _read(max(files, key=lambda file: file.stat().st_mtime)) if files else None
+
+    def _records(self) -> Iterator[tuple[Path, Record]]:
+        for file in sorted(self._folder.glob(f"[!.]*{self._format.suffix}")):
+            record = _read(file)
+            if record is not None and file == self._file(record.digest):
+                yield file, record
+
+    def _file(self, digest: str) -> Path:
+        return self._folder / f"{digest.removeprefix('sha256:')}{self._format.suffix}"
+
+    def _prepared(self, image: Image, record: Record) -> Prepared:
+        return Prepared(
+            image=image,
+            reference=str(self._file(record.digest)),
+            digest=record.digest,
+            labels=record.labels,
+            environment=record.environment,
+        )
+
+    # ------------------------------------------------------------ removing
+
+    def kept(self) -> tuple[Kept, ...]:
+        found = []
+        for file, record in self._records():
+            with contextlib.suppress(FileNotFoundError):  # another run has removed it in the meantime
+                layers = {record.digest: file.stat().st_size}
+                found.append(Kept(reference=str(file), name=record.references[0], made=False, layers=layers))
+        return tuple(found)
+
+    def remove(self, kept: Kept, say: Say) -> bool:
+        return self._remove(Path(kept.reference), say)
+
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        removed = remove_all(self, say)
+        for part in self._folder.glob(f".*{self._format.suffix}"):
+            self._remove(part.with_name(f"{part.name[1:].partition('.')[0]}{part.suffix}"), say)
+        return removed
+
+    def _remove(self, file: Path, say: Say) -> bool:
+        """Remove an image file and the temporary files of its dead imports, unless it is in use; return whether it is
+        gone. The record is removed last."""
+        with removable(file, say=say) as is_free:
+            if is_free:
+                for path in (*_parts(file), file, _record_of(file)):
+                    path.unlink(missing_ok=True)
+        return is_free
+
+
+def check_folder(request: NodeRequest, *, place: str) -> None:
+    """Raise EngineUnreachable if the folder that the matrix file names is missing. It is not made, because it may be on
+    a file system that is not mounted."""
+    if request.images is not None and not request.images.is_dir():
+        raise EngineUnreachable(
+            f"{place}.images: {request.images}: no such folder on this machine; make it, or mount its file system"
+        )
+
+
+def _parts(file: Path) -> list[Path]:
+    return list(file.parent.glob(f".{file.stem}.*{file.suffix}"))
+
+
+def _record_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.json")
+
+
+def _read(file: Path) -> Record | None:
+    """Return the record of an image file; None if it is missing or cannot be read."""
+    try:
+        with _record_of(file).open("rb") as record:
+            return RECORD.validate_json(record.read(MOST_RECORD_BYTES))
+    except (OSError, ValueError):
+        return None
+
+
+def _write(file: Path, record: Record) -> None:
+    new = _record_of(file).with_suffix(".new")
+    new.write_bytes(RECORD.dump_json(record))
+    new.replace(_record_of(file))
+
+
+def _reason(error: Exception) -> str:
+    return reason_of(error) if isinstance(error, OSError) else str(error)
+
+
+# ---------------------------------------------------------------- images in a node's engine
+
+
+PULL_S = 4 * 3600.0
+
+
+class NodeImages:
+    """An ImageStore that uses `docker` or `podman` on the node that is held. Images that the harness pulled stay on the
+    node until they are removed; a second name marks them as the harness's.
+    """
+
+    def __init__(self, hold: Hold, *, program: str) -> None:
+        self._hold, self._program = hold, program
+        self.api = NodeApi(program, self._printed)
+
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        reference = pull_reference(image, container=self._program)
+        self._hold.node(say)
+        try:
+            entry = self._inspected(reference, say) or self._pulled(reference, say)
+        except InfrastructureError as error:
+            raise unavailable(f"{reference}: cannot be pulled: {error}", place=image.where, cause=str(error)) from error
+        if entry is None:
+            raise ImageUnavailable(f"{reference}: was pulled, but has been removed again", place=image.where)
+        return _prepared(image, entry)
+
+    def _pulled(self, reference: str, say: Say) -> dict[str, Any] | None:
+        before = our_images.entries(self, inner=True)
+        pull = (self._program, "pull", "--quiet", reference)
+        self._printed(*pull, limit_s=PULL_S, beat=lambda: say(f"pulling {reference}"))
+        entry = self._inspected(reference, say)
+        if entry is not None:
+            our_images.note_pull(self, entry, before=before)
+        return entry
+
+    def look(self, image: Image, say: Say) -> Prepared | None:
+        if self._hold.allocation is None:  # a look is not worth requesting a node
+            return None
+        try:
+            entry = self._inspected(pull_reference(image, container=self._program), say)
+        except ImageUnavailable:  # `prepare` reports it
+            return None
+        return None if entry is None else _prepared(image, entry)
+
+    def holds(self, prepared: Prepared) -> bool:
+        return self._inspected(prepared.reference, unheard) is not None
+
+    def size_bytes(self, prepared: Prepared) -> int:
+        entry = self._inspected(prepared.reference, unheard)
+        if entry is None:
+            raise InfrastructureError(f"{prepared.reference}: was removed from the node", place=prepared.image.where)
+        return int(entry["Size"])
+
+    def kept(self) -> tuple[Kept, ...]:
+        """Return the harness's images with their whole sizes: the engine's command does not report shared layers."""
+        return tuple(
+            Kept(
+                reference=str(entry["Id"]),
+                name=our_images.shown_name(entry),
+                made=our_images.is_made(entry),
+                layers={str(entry["Id"]): entry["Size"]},
+            )
+            for entry in our_images.entries(self).values()
+            if our_images.is_ours(entry)
+        )
+
+    def remove(self, kept: Kept, say: Say) -> bool:
+        return our_images.remove(self, kept.reference, say=say)
+
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        return remove_all(self, say)
+
+    def room(self) -> Room | None:
+        return None
+
+    def _inspected(self, reference: str, say: Say) -> dict[str, Any] | None:
+        """Return the engine's record of an image; None if the engine does not have the image. Raises
+        InfrastructureError."""
+        script = '"$0" image inspect "$1" 2>/dev/null || { "$0" version >/dev/null && echo "[]"; }'
+        answer = self._printed("sh", "-c", script, self._program, reference, beat=lambda: say("looking for it"))
+        try:
+            entries, _ = json.JSONDecoder().raw_decode(answer.lstrip())  # a failed inspect prints an empty list too
+            return dict(entries[0]) if entries else None
+        except (ValueError, TypeError, IndexError) as error:
+            raise InfrastructureError(f"{self._program} answered {answer[-200:]!r}", place=self._hold.place) from error
+
+    def _printed(self, *command: str, limit_s: float = ANSWER_S, beat: Beat = silent) -> str:
+        return printed_on_node(self._hold.node(unheard), *command, limit_s=limit_s, beat=beat)
+
+
+def pull_reference(image: Image, *, container: str) -> str:
+    """Return the name of an image in its registry. Raises ImageUnavailable if the image is built or installed."""
+    match image.source:
+        case Pull(reference=reference):
+            return reference
+        case Install(base=reference, packages=()):
+            return reference
+    raise ImageUnavailable(
+        f"on a Slurm host with container: {container}, images must come from a registry: build it elsewhere and push"
+        " it, or use container: none for `install`",
+        place=image.place,
+    )
+
+
+def _prepared(image: Image, entry: dict[str, Any]) -> Prepared:
+    config = entry.get("Config") or {}
+    digests = [name.partition("@")[2] for name in entry.get("RepoDigests") or ()]
+    pulled = isinstance(image.source, Pull) and digests
+    return Prepared(
+        image=image,
+        reference=str(entry["Id"]),
+        digest=digests[0] if pulled else f"sha256:{str(entry['Id']).removeprefix('sha256:')}",
+        labels=config.get("Labels") or {},
+        environment=dict(item.partition("=")[::2] for item in config.get("Env") or ()),
+    )
+
+
+LIST = (
+    'ids=$("$0" image ls --quiet --no-trunc $1 | sort -u) || exit 1;'
+    ' [ -z "$ids" ] && echo "[]" || "$0" image inspect $ids'
+)
+HUB = "docker.io/"
+
+
+class NodeApi:
+    """The part of the Docker SDK's client that `our_images` needs. `run` runs a command on the node and returns its
+    output. All methods raise InfrastructureError.
+    """
+
+    def __init__(self, program: str, run: Callable[..., str]) -> None:
+        self._program, self._run = program, run
+        self._names: dict[str, str] = {}
+        """The names of images as the engine writes them, by their familiar names."""
+
+    def images(self, *, all: bool = False) -> list[EngineImage]:  # noqa: A002 - as the Docker SDK has it
+        """Return the engine's images; if `all` is true, also the unnamed images that others are based on."""
+        answer = self._run("sh", "-c", LIST, self._program, "--all" if all else "")
+        try:
+            records = json.loads(answer)
+        except ValueError as error:
+            raise InfrastructureError(f"{self._program} answered {answer[-200:]!r}") from error
+        for record in records:
+            for name in (*(record.get("RepoTags") or ()), *(record.get("RepoDigests") or ())):
+                self._names[familiar(name)] = name
+        return [_entry(record) for record in records]
+
+    def tag(self, image: str, repository: str, tag: str) -> None:
+        """Give an image a name, with the address of Docker Hub: Podman would otherwise prefix `localhost/`."""
+        self._run(self._program, "tag", image, f"{HUB}{repository}:{tag}")
+
+    def containers(self, *, all: bool, filters: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:  # noqa: A002
+        """Return the names of the containers that match the filters, as the SDK returns them."""
+        chosen = [word for name, value in filters.items() for word in ("--filter", f"{name}={value}")]
+        some = ["--all"] if all else []
+        listed = self._run(self._program, "ps", *some, *chosen, "--format", "{{.Names}}")
+        return [{"Names": [f"/{name}"]} for name in listed.split()]
+
+    def remove_image(self, name: str) -> None:
+        """Remove a name of an image; removing the last name removes the image."""
+        self._run(self._program, "rmi", self._names.get(name, name))
+
+
+def _entry(image: Mapping[str, Any]) -> EngineImage:
+    config = image.get("Config") or {}
+    return {
+        "Id": str(image["Id"]),
+        "RepoTags": image.get("RepoTags") or [],
+        "RepoDigests": image.get("RepoDigests") or [],
+        "Labels": config.get("Labels") or {},
+        "Size": int(image.get("Size") or 0),
+    }

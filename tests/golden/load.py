@@ -1,0 +1,175 @@
+"""Reads a golden run and judges it with the harness as it is now. When a record of the harness changes its shape, this
+file changes and the recorded runs do not.
+
+A golden run is `runs/NAME.json.gz`:
+
+    {"matrix": the matrix file, "files": {name: text of a scenario's file}, "seed": 1, "search": "full" or "bisect",
+     "interrupted": whether Ctrl-C ended it, "launches": [launch, …]}
+
+A launch, in the order in which they started:
+
+    {"series", "version", "host", "gpu", "scenario", "params", "replicate",    the cell; whether it is the A/A replicate
+     "number", "round", "key", "started", "duration_s",
+     "end", "message", "signal", "exit_code", "at_exit", "shortfall", "oom_in_setup",
+     "steps_made", "steps_asked", "seconds_asked", "peak_rss_kib", "probe_cost",
+     "output": {"head", "tail", "bytes"}, "not_finite": {metric: [count, first step]}, "buffered", "stacks",
+     "first_of_image", "disturbed", "beside", "image": {"digest", "reference", "bytes"}, "facts", "fingerprint",
+     "samples": {"step": […], column: […]}, "looks": {"step": […], column: […]}, "counts": {"step": […], count: […]}}
+
+Numbers that are missing are null. What has its default is left out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.assess.findings import find
+from harness.assess.row_verdicts import to_be_continued
+from harness.assess.running_row import RunningRow, running_rows
+from harness.judge.attribution.cause import attribute
+from harness.matrix import load_matrix
+from harness.model import Cell, Look, RunResult, Trace, Trial
+from harness.plan.cells import make_plan, select
+from harness.run.run_interfaces import CellRun
+from harness.schedule import oracle
+from harness.schedule.full_scheduler import FullScheduler
+
+RUNS = Path(__file__).parent / "runs"
+Launch = dict[str, Any]
+
+
+def read(name: str) -> dict[str, Any]:
+    """Return a golden run's content."""
+    content: dict[str, Any] = json.loads(gzip.decompress((RUNS / f"{name}.json.gz").read_bytes()))
+    return content
+
+
+def trial_of(launch: Launch, cell: Cell) -> Trial:
+    """Return the harness's record of a launch."""
+    output, image = launch.get("output", {}), launch.get("image", {})
+    return Trial(
+        cell_id=cell.id,
+        number=launch["number"],
+        key=launch["key"],
+        end=launch["end"],
+        message=launch.get("message", ""),
+        shortfall=launch.get("shortfall", ""),
+        oom_in_setup=launch.get("oom_in_setup", False),
+        run="golden",
+        round=launch["round"],
+        signal=launch.get("signal"),
+        exit_code=launch.get("exit_code"),
+        last_step=launch.get("steps_made", 0),
+        steps_asked=launch.get("steps_asked", 0),
+        time_asked_s=launch.get("seconds_asked"),
+        started=launch["started"],
+        duration_s=launch.get("duration_s", 0.0),
+        trace=_trace(launch),
+        peak_rss_kib=launch.get("peak_rss_kib"),
+        probe_cost=launch.get("probe_cost"),
+        output_head=output.get("head", ""),
+        output_tail=output.get("tail", ""),
+        output_bytes=output.get("bytes"),
+        not_finite={name: (count, first) for name, (count, first) in launch.get("not_finite", {}).items()},
+        at_exit=launch.get("at_exit", False),
+        cold=launch.get("first_of_image", False),
+        buffered=launch.get("buffered", ""),
+        stacks=launch.get("stacks", ""),
+        disturbed=launch.get("disturbed", ""),
+        beside=launch.get("beside", 0),
+        image_bytes=image.get("bytes"),
+        image_digest=image.get("digest", ""),
+        reference=image.get("reference", ""),
+        facts=launch.get("facts", {}),
+        fingerprint=launch.get("fingerprint", {}),
+    )
+
+
+def _trace(launch: Launch) -> Trace | None:
+    if "samples" not in launch:
+        return None
+    samples, looks = _arrays(launch["samples"]), launch.get("looks", {"step": []})
+    rows = [{name: column[row] for name, column in looks.items()} for row in range(len(looks["step"]))]
+    counts = _arrays(launch["counts"]) if "counts" in launch else {}
+    return Trace(step=samples.pop("step"), columns=samples, looks=tuple(Look(**row) for row in rows), counts=counts)
+
+
+def _arrays(columns: Mapping[str, Sequence[float | None]]) -> dict[str, Any]:
+    return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
+
+
+def judged(golden: Mapping[str, Any], folder: Path) -> tuple[RunResult, dict[str, list[str]]]:
+    """Return the result of a golden run and, for each row that is searched, its versions in the order of launches.
+
+    `folder` is empty; the matrix and the scenarios are written there.
+    """
+    for name, text in {"matrix.yaml": golden["matrix"], **golden["files"]}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    matrix = load_matrix(folder / "matrix.yaml", environ={})
+    plan = make_plan(select(matrix, seed=golden["seed"], search=golden["search"]))
+    rows, launched = list(running_rows(plan, only=None)), {}
+    for row in rows:
+        launches = [launch for launch in golden["launches"] if _is_of(launch, row)]
+        if plan.searched(row.planned):
+            launched[str(row)] = _replayed(row, launches)
+        else:
+            _fill(row, launches)
+    noises: dict[tuple[str, ...], Any] = {}
+    for row in rows:  # the row that measures the noise may come after others of its lane
+        row.judge(noises)
+    verdicts = [row.judge(noises) for row in rows]
+    if golden["interrupted"]:
+        verdicts = [to_be_continued(each, "") for each in verdicts]
+    found = find(verdicts)
+    cells = tuple(cell for row in found.rows for cell in row.cells)
+    result = RunResult(
+        matrix=matrix.name, verdict="running", started="", duration_s=0.0, hosts=(), plan=plan, cells=cells,
+        findings=found.findings, attribution=attribute(plan, cells, found.findings), directory=folder,
+    )  # fmt: skip
+    verdict = oracle.verdict_on_run(result, interrupted=golden["interrupted"])
+    return replace(result, verdict=verdict), launched
+
+
+def _is_of(launch: Launch, row: RunningRow) -> bool:
+    lane, variant = row.planned.lane, row.planned.variant
+    return (launch["series"], launch["host"], launch["gpu"], launch["scenario"], launch["params"]) == (
+        row.planned.series.name, lane.host.name, lane.gpu, variant.scenario.name, dict(variant.params)
+    )  # fmt: skip
+
+
+def _fill(row: RunningRow, launches: Sequence[Launch]) -> None:
+    """Give the row's cells, and its A/A replicate, their launches."""
+    for run in row.row.cells:
+        own = [launch for launch in launches if launch["version"] == run.cell.image.version and not launch["replicate"]]
+        run.trials.extend(trial_of(launch, run.cell) for launch in own)
+    twins = [launch for launch in launches if launch["replicate"]]
+    if twins and isinstance(row.scheduler, FullScheduler):
+        (cell,) = (run.cell for run in row.row.cells if run.cell.image.version == twins[0]["version"])
+        twin = Cell(image=cell.image, lane=cell.lane, variant=cell.variant, twin=True)
+        row.scheduler.replicate.run = CellRun(cell=twin, trials=[trial_of(launch, twin) for launch in twins])
+
+
+def _replayed(row: RunningRow, launches: Sequence[Launch]) -> list[str]:
+    """Let the search choose launches until it ends, or asks for one that was not recorded ("… was not recorded")."""
+    waiting = {run.cell.image.version: [] for run in row.row.cells}
+    for launch in launches:
+        waiting[launch["version"]].append(launch)
+    order: list[str] = []
+    while batch := row.scheduler.next():
+        if not batch.runs:
+            break
+        for run in batch.runs:
+            version = run.cell.image.version
+            if not waiting[version]:
+                return [*order, f"{version} was not recorded"]
+            order.append(version)
+            run.trials.append(trial_of(waiting[version].pop(0), run.cell))
+    return order

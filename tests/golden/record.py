@@ -1,0 +1,101 @@
+"""Records golden runs and their answers.
+
+python -m tests.golden.record RUN MATRIX NAME [bisect]   makes runs/NAME.json.gz from a run's directory and its matrix
+python -m tests.golden.record                            writes all answers again: only after a change on purpose
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.flows.parts.reread import read_result
+from harness.matrix import load_matrix
+from harness.model import Cell, Trial
+from harness.store.saved_run import read_run
+from tests.golden.load import RUNS, judged, read
+from tests.golden.test_golden import answers
+
+KEPT_FACTS = ("python", "implementation", "libc", "packages", "wheels", "cgroup")
+
+
+def launch_of(trial: Trial, cell: Cell, *, replicate: bool) -> dict[str, Any]:
+    """Return a launch in the format of golden runs."""
+    launch: dict[str, Any] = {
+        "series": cell.image.series, "version": cell.image.version, "host": cell.lane.host.name, "gpu": cell.lane.gpu,
+        "scenario": cell.variant.scenario.name, "params": dict(cell.variant.params), "replicate": replicate,
+        "number": trial.number, "round": trial.round, "key": trial.key[:8], "started": trial.started,
+        "duration_s": trial.duration_s, "end": trial.end, "message": _plain(trial.message), "signal": trial.signal,
+        "exit_code": trial.exit_code, "at_exit": trial.at_exit, "shortfall": trial.shortfall,
+        "oom_in_setup": trial.oom_in_setup, "steps_made": trial.last_step, "steps_asked": trial.steps_asked,
+        "seconds_asked": trial.time_asked_s, "peak_rss_kib": trial.peak_rss_kib, "probe_cost": trial.probe_cost,
+        "output": {"head": _plain(trial.output_head), "tail": _plain(trial.output_tail), "bytes": trial.output_bytes},
+        "not_finite": {name: list(value) for name, value in trial.not_finite.items()}, "buffered": trial.buffered,
+        "stacks": _plain(trial.stacks), "first_of_image": trial.cold, "disturbed": trial.disturbed,
+        "beside": trial.beside,
+        "image": {"digest": trial.image_digest[:24], "reference": "", "bytes": trial.image_bytes},
+        "facts": {name: value for name, value in trial.facts.items() if name in KEPT_FACTS},
+        "fingerprint": {name: value for name, value in trial.fingerprint.items() if name in ("gpus", "machine")},
+    }  # fmt: skip
+    if trial.trace is not None:
+        looks = [asdict(look) for look in trial.trace.looks]
+        names = [name for name in (looks[0] if looks else ()) if any(look[name] is not None for look in looks)]
+        launch["samples"] = _lists({"step": trial.trace.step, **trial.trace.columns})
+        launch["looks"] = {name: [look[name] for look in looks] for name in names or ["step"]}
+        launch["counts"] = _lists(trial.trace.counts)
+    always = {"gpu", "params", "replicate", "round"}
+    return {name: value for name, value in launch.items() if name in always or value not in (None, "", {}, False)}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"/[\w./-]*/(?=[\w.-]+\b)", "/", text)
+
+
+def _lists(columns: Any) -> dict[str, list[float | None]]:
+    return {
+        name: [round(value, 7) if math.isfinite(value) else None for value in values.tolist()]
+        for name, values in columns.items()
+    }
+
+
+def record(run: Path, matrix: Path, name: str, search: str) -> None:
+    stored, result = read_run(run), read_result(run)
+    cells = {cell.id: cell for cell in result.plan.cells}
+    launches = [(trial, cells[key], False) for key, one in stored.cells.items() for trial in one.trials]
+    launches += [(trial, cells[key], True) for key, some in stored.twins.items() for trial in some]
+    scripts = {each.script for each in load_matrix(matrix, environ={}).scenarios if each.script is not None}
+    content = {
+        "matrix": matrix.read_text(),
+        "files": {str(script.relative_to(matrix.parent)): script.read_text() for script in scripts},
+        "seed": stored.plan.seed,
+        "search": search,
+        "interrupted": result.verdict == "interrupted",
+        "launches": [
+            launch_of(trial, cell, replicate=replicate)
+            for trial, cell, replicate in sorted(launches, key=lambda each: each[0].started)
+        ],
+    }
+    packed = gzip.compress(json.dumps(content, allow_nan=False).encode(), mtime=0)
+    (RUNS / f"{name}.json.gz").write_bytes(packed)
+
+
+def expect(name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        found = answers(*judged(read(name), Path(folder)))
+    (RUNS / f"{name}.answers.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        record(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], "".join(sys.argv[4:]) or "full")
+        expect(sys.argv[3])
+    else:
+        for found in sorted(RUNS.glob("*.json.gz")):
+            expect(found.name.removesuffix(".json.gz"))
