@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness import exit_codes
+from harness import amounts, exit_codes
 from harness.facts import installed_otherwise
 from harness.judge.attribution.cause import attribute
 from harness.judge.comparable import Difference, conditions, differences
@@ -264,7 +264,7 @@ def machines_apart(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column
 
 
 def _value(found: Difference, value: Any) -> str:
-    return f"{value / 2**30:.3g} GiB" if found.field == "host.memory_bytes" and isinstance(value, int) else str(value)
+    return amounts.size(value) if found.field == "host.memory_bytes" and isinstance(value, int) else str(value)
 
 
 def partners(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[tuple[ColumnKey, ColumnKey]]:

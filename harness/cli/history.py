@@ -18,21 +18,14 @@ SINCE = click.option("--since", metavar="AGE", help="Only runs that began within
 CSV = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per measurement.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 REBUILD = click.option("--rebuild", is_flag=True, help="Rebuild the index from the runs.")
-VERDICTS = {
-    "good": "ok",
-    "bad": "regression",
-    "undecided": "inconclusive",
-    "untested": "infrastructure",
-    "interrupted": "interrupted",
-}
-"""The verdicts of a run: as options name them -> as summary.json does."""
+VERDICTS = ("ok", "regression", "inconclusive", "infrastructure", "interrupted")
 NEWEST = 12
 """Versions of each history that are shown without --all or --last."""
 
 
 @click.command()
 @click.option("--matrix", metavar="NAME", help="Only runs of this matrix.")
-@click.option("--verdict", type=click.Choice(tuple(VERDICTS)), help="Only runs with this verdict.")
+@click.option("--verdict", type=click.Choice(VERDICTS), help="Only runs with this verdict.")
 @SINCE
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @IN
@@ -48,15 +41,14 @@ def runs(
     \b
     For example:
       harness runs
-      harness runs --matrix nightly --verdict bad --since 30d
+      harness runs --matrix nightly --verdict regression --since 30d
 
     Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
     from harness.flows.index import HistoryQuery, list_runs
     from harness.report.terminal.history_output import runs_lines
 
-    stored = None if verdict is None else VERDICTS[verdict]
-    query = HistoryQuery(matrix=matrix, verdict=stored, since=_age(since), last=last, rebuild=rebuild)
+    query = HistoryQuery(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
     with _one_format(as_csv=as_csv, as_json=as_json):
         rows = list_runs(folder, query, say=say)
         if not (as_csv or as_json):

@@ -25,8 +25,7 @@ from harness.report.exports import cells_csv, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.terminal.progress.plain import open_progress
-from harness.report.text import headline
-from harness.report.text.faults import blame
+from harness.report.text import fault_sentences, headline
 from harness.store import RunDirectory, result_file
 
 
@@ -58,7 +57,7 @@ def write_result(result: RunResult, directory: RunDirectory) -> None:
 
 
 def numbered(result: RunResult) -> RunResult:
-    return replace(result, findings=tuple(blame.numbered(result)))
+    return replace(result, findings=tuple(fault_sentences.numbered(result)))
 
 
 def write_readable(result: RunResult, directory: RunDirectory) -> None:

@@ -129,14 +129,11 @@ def stop_of(until: str | None, *, quick: bool, time: str | None) -> Stop | None:
 def _print_settled(result: RunResult, *, as_json: bool) -> None:
     """Print that nothing is left to decide; with `as_json` to stderr, because stdout is for the JSON."""
     from harness.cli.results import print_result
-    from harness.report.text.words import RUN_VERDICTS
 
     is_open = any(one.cause == "undecided" for one in result.attribution)
     state = "has a cause that no cell of this matrix can decide" if is_open else "leaves no cause undecided"
     with to_stdout():
-        click.echo(
-            f"nothing to decide: {result.directory} {state} (verdict: {RUN_VERDICTS[result.verdict]})", err=as_json
-        )
+        click.echo(f"nothing to decide: {result.directory} {state} (verdict: {result.verdict})", err=as_json)
     if as_json:
         print_result(result, as_json=True)
 

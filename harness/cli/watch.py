@@ -82,7 +82,7 @@ def _tell(seen: RegistryLook, *, as_json: bool) -> None:
 def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
     from harness.flows.index import list_drifts
     from harness.report.exports.history_export import drift_json
-    from harness.report.text import life_words
+    from harness.report.text import finding_words
 
     drifting = list_drifts(out, matrix=matrix, say=say)
     with to_stdout():
@@ -90,7 +90,7 @@ def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
             click.echo(json.dumps({"drifts": [drift_json(history, drift) for history, drift in drifting]}))
         elif not as_json:
             for history, drift in drifting:
-                click.echo(f"drift: {life_words.place(history)}: {life_words.drift_text(drift)}")
+                click.echo(f"drift: {finding_words.history_place(history)}: {finding_words.drift_text(drift)}")
     return bool(drifting)
 
 

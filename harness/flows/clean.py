@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from harness import amounts
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, UsageError
 from harness.matrix import load_hosts
 from harness.model import Host, Where
@@ -189,7 +190,7 @@ def clean_runs(
 
 def _clean_run(run: Path, *, is_newest: bool, dry_run: bool) -> str:
     """Remove a run unless it must stay, and return a line. Its size excludes files that it shares with other runs."""
-    named = f"{run} ({_alone_bytes(run) / (1 << 20):.3g} MiB)"
+    named = f"{run} ({amounts.size(_alone_bytes(run))})"
     if is_newest or in_use(run):
         return f"left alone: {named}: {'the newest of its matrix' if is_newest else 'in use'}"
     if not dry_run:

@@ -174,7 +174,7 @@ _TABLE = (
     Signal(
         name="output", kind="level", group="resources", title="output", noun="more output", verb="prints more",
         unit="B/step", limit=1.0, weight=0.5, least=100.0,
-        help="bytes per step on stdout and stderr",
+        help="B/step on stdout and stderr",
     ),
     Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",

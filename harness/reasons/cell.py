@@ -11,15 +11,15 @@ from harness.reasons.reason import Reason
 class CellReason(Reason):
     """Says what the trials of a cell show together, and what the verdict on one of them leaves out."""
 
-    FAILED = "{failure} in {agreeing} of {trials:trial}: {why}"
-    AGREED = "{agreeing} of {trials:trial}: {why}"
-    TOO_FEW_AGREE = "{verdicts} in {bad} of {trials:trial}, but two must agree, so run more trials: {why}"
-    GOOD = "{verdicts} in {good} of {trials:trial}; the longest trial: {why}"
+    FAILED = "{failure} in {agreeing} of {trials:launch}: {why}"
+    AGREED = "{agreeing} of {trials:launch}: {why}"
+    TOO_FEW_AGREE = "{verdicts} in {bad} of {trials:launch}, but two must agree, so run more: {why}"
+    GOOD = "{verdicts} in {good} of {trials:launch}; the longest: {why}"
     EXITED_0 = "exit 0 in {good} of {launches:launch}"
     NOTHING_MEASURED = "{good} of {launches:launch} ended well; nothing was measured"
-    NO_WHOLE_TRIAL = "no trial ran the whole budget of {steps}: {why}"
-    OUT_OF_TIME = "no trial ran the whole budget of {steps} (raise `timeout` or lower `budget`): {why}"
-    NO_TRIAL_FINISHED = "no trial finished"
+    NO_WHOLE_TRIAL = "no launch ran the whole budget of {steps}: {why}"
+    OUT_OF_TIME = "no launch ran the whole budget of {steps} (raise `timeout` or lower `budget`): {why}"
+    NO_TRIAL_FINISHED = "no launch finished"
 
     SOME_FAILED = "{failed} of {launches:launch} failed"
     SOME_GROW = "{growth}, in {bad} of {launches:launch}"
@@ -38,12 +38,12 @@ class RepeatReason(Reason):
     """Says why a cell needs another trial."""
 
     SETUP_FAILED = "setup failed once"
-    TOO_FEW_TRIALS = "{trials} of at least {least} trials"
-    NO_TWO_AGREE = "{verdicts}, but no two trials agree"
+    TOO_FEW_TRIALS = "{trials} of at least {least} launches"
+    NO_TWO_AGREE = "{verdicts}, but no two launches agree"
     SHM_SHARED = "its files in /dev/shm could not be distinguished from those of other launches"
     NOT_FINITE_ONCE = "a step returned NaN or infinity in one launch, but two must agree"
-    DISAGREE = "the trials disagree"
-    NO_WHOLE_TRIAL = "no trial ran the whole budget"
+    DISAGREE = "the launches disagree"
+    NO_WHOLE_TRIAL = "no launch ran the whole budget"
 
 
 @unique

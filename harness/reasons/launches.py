@@ -43,7 +43,7 @@ class LaunchReason(Reason):
     CHANGE_UNCONFIRMED = "{versions} again, to confirm the change"
     FAILED_ALONGSIDE = "it failed alongside other launches, so it is launched alone"
 
-    ENOUGH = "{trials:trial} per version; more would not change the result"
+    ENOUGH = "{trials:launch} per version; more would not change the result"
 
 
 @unique

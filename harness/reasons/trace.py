@@ -36,29 +36,27 @@ class GrowthReason(Reason):
 class TraceReason(Reason):
     """Says what a trace shows about memory, the C heap, GPU memory, child processes and the step time."""
 
-    GROWS = "{memory} grows {rate:.4g} KiB a step ({low:.4g} to {high:.4g})"
-    GROWS_BY_CYCLES = "{memory} grows {rate:.4g} KiB a step, and gc.collect frees it: reference cycles"
+    GROWS = "{memory} grows {rate:.4g} KiB/step ({low:.4g} to {high:.4g})"
+    GROWS_BY_CYCLES = "{memory} grows {rate:.4g} KiB/step, and gc.collect frees it: reference cycles"
     GROWS_SLOWLY = (
-        "{memory} still grows {rate:.2g} KiB a step, below the limit of {limit:g}: "
-        "a leak of more than {excluded:.2g} KiB a step is ruled out"
+        "{memory} still grows {rate:.2g} KiB/step, below the limit of {limit:g}: "
+        "a leak of more than {excluded:.2g} KiB/step is ruled out"
     )
-    GROWS_EARLY = (
-        "{grows}: too early to distinguish it from a buffer that fills; more than {steps:,} steps would settle it"
-    )
+    GROWS_EARLY = "{grows}: too early to distinguish it from a buffer that fills"
 
     PLATEAU = "{memory} rose {rise_mib:.1f} MiB and then stopped rising"
     FLAT = "{memory} is flat"
-    MAY_LEAK = "{grows}, but {unmet}; more steps would settle it"
-    NOISY = "{memory} is too noisy to tell; more steps would settle it"
-    RISE_DUE = "{memory} rises by {rise:.4g} KiB at a time, and the next rise may be due; more steps would settle it"
+    MAY_LEAK = "{grows}, but {unmet}"
+    NOISY = "{memory} is too noisy to tell"
+    RISE_DUE = "{memory} rises by {rise:.4g} KiB at a time, and the next rise may be due"
 
-    RULED_OUT = "{found}: a leak of more than {excluded} KiB a step is ruled out"
+    RULED_OUT = "{found}: a leak of more than {excluded} KiB/step is ruled out"
     STEADY_RULED_OUT = "{found}, and a steady one of {detectable} would have been seen"
 
     HEAP_ALONE = "RSS alone does not show it: the growth fills memory that was free, or garbage hides it"
     GPU_SHARED = "{found}, but other processes use the GPU"
     CHILDREN_GROW = (
-        "the memory of the processes that it started grows {rate:.4g} KiB a step ({low:.4g} to {high:.4g} between the "
+        "the memory of the processes that it started grows {rate:.4g} KiB/step ({low:.4g} to {high:.4g} between the "
         "looks), which its own samples do not cover: measure it as a `command`; {why}"
     )
 
@@ -75,10 +73,8 @@ class CountReason(Reason):
     GROWS = "{count}: {pace} more, at a constant rate"
     RULED_OUT = "growth of more than {excluded:.2g} a step is ruled out"
 
-    NOT_AT_ONE_RATE = (
-        "it rose by {rise:.4g} in the last {steps:,.0f} steps, but not at a constant rate; more steps would settle it"
-    )
-    RISES_AND_FALLS = "it rises and falls, and both its highest and its lowest counts rise; more steps would settle it"
+    NOT_AT_ONE_RATE = "it rose by {rise:.4g} in the last {steps:,.0f} steps, but not at a constant rate"
+    RISES_AND_FALLS = "it rises and falls, and both its highest and its lowest counts rise"
     COUNTED_TOO_RARELY = "it was counted too rarely to judge"
     SHM_SHARED = "other launches used the same /dev/shm at the same time; a launch that runs alone would settle it"
 

@@ -137,7 +137,7 @@ def test_the_lines_of_a_python_program_come_at_once(tmp_path: Path, thorough_pyt
 
 
 def test_output_that_is_held_back_is_told(tmp_path: Path, thorough_python: str) -> None:
-    """Such rows are not steps: they were used to rule out a leak of 128 KiB a step."""
+    """Such rows are not steps: they were used to rule out a leak of 128 KiB/step."""
     pack(tmp_path, None, command=[sys.executable, "-c", SLOW], step_pattern="step", looks=[500])
     with Agent(tmp_path, python=thorough_python, environment={"PYTHONUNBUFFERED": ""}) as agent:
         told = agent.finish()

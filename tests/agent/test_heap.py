@@ -1,7 +1,7 @@
 """The agent leaves the allocator as in a fresh interpreter.
 
 glibc raises its mmap threshold when a block above it is freed. From then on blocks of that size come from the heap,
-where the gaps between leaked blocks are lost, too: one and the same leak grew by 16 or by 874 KiB a step.
+where the gaps between leaked blocks are lost, too: one and the same leak grew by 16 or by 874 KiB/step.
 """
 
 from pathlib import Path

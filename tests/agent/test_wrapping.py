@@ -46,7 +46,7 @@ def setup():
     return step
 '''
 LEAK = '''
-"""Forgets eleven blocks of 100 bytes a step."""
+"""Forgets eleven blocks of 100 bytes/step."""
 import ctypes
 
 def setup(blocks):

@@ -58,7 +58,7 @@ def shell(harness: Harness, script: str) -> subprocess.CompletedProcess[str]:
 
 
 def rate_of(output: str) -> float:
-    found = re.search(r"RSS grew by (\S+) KiB a step", output)
+    found = re.search(r"RSS grew by (\S+) KiB/step", output)
     assert found is not None, output
     return float(found[1])
 

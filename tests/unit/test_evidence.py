@@ -177,7 +177,7 @@ def test_the_reduced_script_steps_without_the_harness_or_its_files(run: StoredRu
     done = played(code, tmp_path / "bare")
     assert done.returncode == 0, done.stderr
     assert "harness" not in code.lower().replace("the harness did", "")
-    rate = re.search(r"RSS grew by (\S+) KiB a step", done.stdout)
+    rate = re.search(r"RSS grew by (\S+) KiB/step", done.stdout)
     assert rate is not None
     assert float(rate[1]) == pytest.approx(8, abs=3)
     assert [path.name for path in (tmp_path / "bare").iterdir()] == ["repro.py"]

@@ -32,7 +32,7 @@ from harness.store.plan_file import plan_to_json
 from tests.integration.test_flow import Engine, nothing
 
 SCRIPT = '''
-"""Keeps 1 MiB a step; sizes above 11 do not fit."""
+"""Keeps 1 MiB/step; sizes above 11 do not fit."""
 KEPT = []
 
 def keep():

@@ -75,8 +75,8 @@ def test_every_reason_is_given_somewhere() -> None:
 
 
 def test_one_trial_is_in_the_singular() -> None:
-    """A cell that was launched once read "1 of 1 trials"."""
-    assert reasons.CellReason.AGREED(agreeing=1, trials=1, why="x") == "1 of 1 trial: x"
+    """A cell that was launched once read "1 of 1 launches"."""
+    assert reasons.CellReason.AGREED(agreeing=1, trials=1, why="x") == "1 of 1 launch: x"
     assert reasons.CellReason.EXITED_0(good=2, launches=3) == "exit 0 in 2 of 3 launches"
 
 

@@ -352,7 +352,7 @@ GPU_STEPS = 2000
 
 @st.composite
 def gpu_losses(draw):
-    """Return what loses memory on a GPU (driver, pool, or the pool's free memory), the KiB a step, and a seed."""
+    """Return what loses memory on a GPU (driver, pool, or the pool's free memory), the KiB/step, and a seed."""
     layer = draw(st.sampled_from(["gpu pool", "gpu fragmentation", "gpu driver", ""]))
     rate_kib = draw(st.floats(20, 5_000))  # at least a dozen segments
     seed = draw(st.integers(0, 2**32 - 1))

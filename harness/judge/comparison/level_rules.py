@@ -67,7 +67,7 @@ MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
 NOTHING = 1e-9
 """Stand-in for a figure of zero, which has no logarithm: no items at all, a setup that took no time."""
 HARDLY = SIGNALS["output"].least / 10
-"""Output below this, in bytes per step, counts as this much. It is far below the smallest change that
+"""Output below this, in B/step, counts as this much. It is far below the smallest change that
 counts, so that this change also counts for a version that prints hardly anything.
 """
 EXACT = frozenset({"image_size"})

@@ -75,7 +75,7 @@ def _failures(cell: CellVerdict) -> frozenset[str]:
 
 
 def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> tuple[Change, ...]:
-    """Return where leaks begin, end, or become much worse, oldest first; `limit` is in KiB per step. If the baseline
+    """Return where leaks begin, end, or become much worse, oldest first; `limit` is in KiB/step. If the baseline
     leaks, only worse leaks count.
     """
     least = _usual(cells, baseline).leak_kib_per_step

@@ -73,13 +73,13 @@ def _loses_objects(blocks: float | None) -> bool:
 
 
 def _device_rate(trace: Trace) -> float | None:
-    """Return the growth of GPU memory (KiB per step): of the process if the driver reports it, else of the device."""
+    """Return the growth of GPU memory (KiB/step): of the process if the driver reports it, else of the device."""
     own = _rate(trace, "gpu_process_kib")
     return _rate(trace, "gpu_kib") if own is None else own
 
 
 def _gpu_rate(trace: Trace, name: str) -> float | None:
-    """Return the growth of a column (KiB per step) from its samples; if they are too few, from the last two looks."""
+    """Return the growth of a column (KiB/step) from its samples; if they are too few, from the last two looks."""
     sampled_rate = _rate(trace, name)
     return last_pace(trace.looks, name) if sampled_rate is None else sampled_rate
 

@@ -236,7 +236,7 @@ def memory_words(memory: Growth, *, what: MemoryName = MemoryName.RSS, early: bo
     if memory.below is not None:
         return TraceReason.GROWS_SLOWLY(memory=name, rate=memory.rate, limit=memory.below, excluded=memory.excluded)
     if early:
-        return TraceReason.GROWS_EARLY(grows=grows, steps=EARLY_STEPS)
+        return TraceReason.GROWS_EARLY(grows=grows)
     noisy = TraceReason.NOISY(memory=name)
     if memory.due is not None:
         noisy = TraceReason.RISE_DUE(memory=name, rise=memory.due)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from harness import amounts
 from harness.model import FAILURES, CellResult, Interval, Metric
 from harness.report.charts.vega_charts import Drawing
-from harness.report.content.card_figure import value_of
 from harness.report.content.version_table import Row, Shown
-from harness.report.text import numbers, signal_marks, signal_words, words
+from harness.report.text import cell_words, signal_words
 from harness.report.text.harmless_text import version
-from harness.report.text.signal_marks import Tone
+from harness.report.text.signal_words import Tone
 
 _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
 _APART = 0.2
@@ -27,7 +27,7 @@ def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list
     """
     cells = [cell.result for cell in verdicts.cells if cell is not None]
     wanted = [metric for metric in _TITLES if metric != "outcome" or any(entry.verdict.failed for entry in cells)]
-    others = signal_words.in_order(entry.verdict for entry in cells)
+    others = signal_words.in_order(name for entry in cells for name in entry.verdict.signals)
     wanted += [metric for metric in others if metric not in wanted and (metric in medians or _is_bad(metric, cells))]
     drawn = (drawing(metric, verdicts, medians, name=name) for metric in wanted)
     return [chart for chart in drawn if chart is not None]
@@ -67,12 +67,12 @@ def _is_bad(metric: Metric, cells: Iterable[CellResult]) -> bool:
 
 
 def _figure(metric: Metric, entry: CellResult) -> tuple[float | None, Interval | None]:
-    """Return a figure and its confidence interval. For peak memory that was not compared, the interval is the range of
-    the launches.
+    """Return a figure and its confidence interval, in the unit of the chart's title. For peak memory that was not
+    compared, the interval is the range of the launches.
     """
-    value, interval = value_of(metric, entry.verdict)
-    if metric == "outcome" and value is not None:
-        value = 100 * value
+    value, interval = signal_words.figure_of(metric, entry.verdict)
+    scale = _SCALES.get(metric, 1.0)
+    value, interval = value and scale * value, interval and (scale * interval[0], scale * interval[1])
     peaks = [trial.peak_rss_kib / 1024 for trial in entry.trials if trial.peak_rss_kib is not None]
     if metric == "peak_memory" and interval is None and peaks:
         interval = min(peaks), max(peaks)
@@ -93,6 +93,10 @@ _TITLES: Mapping[Metric, str] = {
 }
 
 
+_SCALES: Mapping[Metric, float] = {"outcome": 100.0, "step_time": 1000.0, "peak_memory": 1 / 1024}
+"""From the signal's unit to that of its title."""
+
+
 def _tone(cell: Shown, metric: Metric, value: float | None, *, is_changed: bool) -> Tone:
     """Return the tone of a version in the chart of one metric, regardless of the version's other signals.
 
@@ -107,7 +111,7 @@ def _tone(cell: Shown, metric: Metric, value: float | None, *, is_changed: bool)
         return "none"
     if metric not in verdict.signals:
         return "good" if metric in ("step_time", "peak_memory") else cell.tone
-    tone = signal_marks.TONES[verdict.signals[metric].seen]
+    tone = signal_words.TONES[verdict.signals[metric].seen]
     return "unsure" if tone == "good" and verdict.provisional else tone
 
 
@@ -127,7 +131,7 @@ def _point(
         "tone": tone if tone != "none" else "unsure",
         "text": text,
         "excluded": cell.result.verdict.of("memory").visible if metric == "memory" else None,
-        "told": numbers.with_interval(value, interval),
+        "told": amounts.with_interval(value, interval),
     }
 
 
@@ -142,7 +146,7 @@ def _text(cell: Shown, metric: Metric, value: float | None) -> str:
         return cell.word
     if value is not None and not math.isfinite(value):
         return signal_words.value_text(metric, value)
-    return words.cell_text(cell.result.verdict) if value is not None or _says_why(cell) else "not measured"
+    return cell_words.cell_text(cell.result.verdict) if value is not None or _says_why(cell) else "not measured"
 
 
 def _changes(cells: Sequence[Shown], tones: Sequence[Tone], *, is_changed: bool) -> Iterator[dict[str, str]]:

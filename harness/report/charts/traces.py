@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness import amounts
 from harness.model import CellResult, Floats, Look, Trial
 from harness.report.charts.vega_charts import Drawing
-from harness.report.text import numbers
 
 MIB = 1 / 1024
 
@@ -56,7 +56,7 @@ def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
         ]
         if lines:
             looks = [row for trial in entry.trials if (row := _looks(trial, measure)) is not None]
-            told = f"{measure.title} over the steps of {numbers.count(len(lines), 'trial')} of {name}"
+            told = f"{measure.title} over the steps of {amounts.count(len(lines), 'trial')} of {name}"
             rows = {"lines": lines, "looks": looks}
             drawn.append(Drawing(chart="trace", title=measure.title, description=told, rows=rows))
     return drawn

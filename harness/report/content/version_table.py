@@ -6,16 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.model import BAD, Cell, CellResult, CellVerdict, Finding, Metric, RunResult, Trials
-from harness.report.bad_ranges import place_of, place_of_cell, variant_key
-from harness.report.text import harmless_text, numbers, sensitivity, signal_marks, signal_words, words
+from harness import amounts
+from harness.model import BAD, Cell, CellResult, CellVerdict, Finding, Metric, RunResult, SignalState, Trials
+from harness.report.places import place_of, place_of_cell, variant_key
+from harness.report.text import cell_words, harmless_text, signal_words
 from harness.report.text.harmless_text import plain
-from harness.report.text.signal_marks import Strip, Tone
+from harness.report.text.names import lane_text, params_text, variant_text
+from harness.report.text.signal_words import Strip, Tone
 
 Mark = Literal["first_bad", "first_fixed"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
 _SIGNS = {"✗": "bad", "✓": "good", "?": "not decided", "–": "not measured", "▼": "first bad", "▲": "first good again"}
-ABSENT = {
+_ABSENT = {
     "untested": "should have run but did not",
     "incompatible": "cannot run on that card",
     "excluded": "left out by the matrix",
@@ -25,12 +27,9 @@ ABSENT = {
 """The words in cells marked –, and their meanings."""
 MOST_ACROSS = 8
 """Most versions that fit side by side on a page; with more, the newest would be out of sight."""
-SO_FAR = f"{words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
+SO_FAR = f"{cell_words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
 ONLY = "{}: not decided, because only a change as large as that would have shown, and the limit is smaller"
-CHANGED = (
-    "rows of figures show what was compared, over the steps and rounds that all versions share; a version that could "
-    "not be compared has the median of its own launches; the size of the change is next to ▼ and ▲"
-)
+CHANGED = "rows of figures show what was compared, over the steps and rounds that all versions share"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +44,11 @@ class Shown:
     result: CellResult
     mark: Mark | None = None
     strip: Strip = ()
-    shows: words.Showing | None = None
+    shows: cell_words.Showing | None = None
 
     @property
     def symbol(self) -> str:
-        return MARKS[self.mark] if self.mark else words.SYMBOLS[self.tone]
+        return MARKS[self.mark] if self.mark else cell_words.SYMBOLS[self.tone]
 
     @property
     def kind(self) -> str:
@@ -59,8 +58,8 @@ class Shown:
     @property
     def text(self) -> str:
         """Return word and figure; if they show the cell's verdict, with the unit: `leak 7.84 KiB/step`."""
-        if self.tone != "none" and self.shows == "verdict" and not words.is_seen_once(self.result):
-            return words.cell_text(self.result.verdict)
+        if self.tone != "none" and self.shows == "verdict" and not cell_words.is_seen_once(self.result):
+            return cell_words.cell_text(self.result.verdict)
         return f"{self.word} {self.figure}".strip()
 
 
@@ -108,28 +107,30 @@ class ReportTable:
         return any(cell.tone != "none" for cell in self.shown)
 
 
-def legend(shown: Sequence[ReportTable], *, levels: bool = True) -> list[str]:
-    """Return lines that explain the signs and figures in these tables, and, with `levels`, the rows of figures."""
+def legend(shown: Sequence[ReportTable], *, strips: bool = True) -> list[str]:
+    """Return lines that explain the signs, words and figures in these tables, and with `strips` their marks."""
     cells = [cell for table in shown for cell in table.shown]
     signs = {cell.symbol for cell in cells}
+    absent = {cell.word for cell in cells if cell.tone == "none"}
     coarse = next((cell.figure for cell in cells if cell.shows == "coarse"), "")
     lines = [
         "  ".join(f"{sign} {meaning}" for sign, meaning in _SIGNS.items() if sign in signs),
-        signal_marks.legend(tone for strip in {cell.strip for cell in cells} for tone in strip),
+        "".join(f"– {word}: {meaning}  " for word, meaning in _ABSENT.items() if word in absent).rstrip(),
+        signal_words.strip_legend(tone for strip in {cell.strip for cell in cells if strips} for tone in strip),
         units(cell.result.verdict for cell in cells if cell.shows == "verdict"),
         ONLY.format(coarse) if coarse else "",
         SO_FAR if any(cell.shows == "so far" for cell in cells) else "",
-        CHANGED if levels and any(row.medians for table in shown for row in table.rows) else "",
+        CHANGED if any(row.medians for table in shown for row in table.rows) else "",
     ]
     return [line for line in lines if line]
 
 
 def units(shown: Iterable[CellVerdict]) -> str:
     """Return an explanation of the rates among the figures of these verdicts; "" if none of the figures is a rate."""
-    own = {verdict.verdict for verdict in shown if words.cell_figure(verdict)}
+    own = {verdict.verdict for verdict in shown if cell_words.cell_figure(verdict)}
     rates = "a leak's rate" if own & {"leak", "suspect"} else ""
     ruled_out = "after ≤, the smallest leak that `flat` rules out" if "flat" in own else ""
-    return f"figures, in KiB per step: {'; '.join(filter(None, (rates, ruled_out)))}" if rates or ruled_out else ""
+    return f"figures, in KiB/step: {'; '.join(filter(None, (rates, ruled_out)))}" if rates or ruled_out else ""
 
 
 def tables(result: RunResult) -> list[ReportTable]:
@@ -146,7 +147,7 @@ def _table(group: Sequence[CellResult], result: RunResult) -> ReportTable:
     rows: dict[str, dict[str, CellResult]] = {}
     for entry in group:
         rows.setdefault(variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
-    title = f"{plain(cell.image.series)} on {words.lane_text(cell.lane)}"
+    title = f"{plain(cell.image.series)} on {lane_text(cell.lane)}"
     shared = _shared_scenario(group)
     return ReportTable(
         title=title if shared is None else f"{title}, {plain(shared)}",
@@ -191,8 +192,8 @@ def rows_of(
     cell = next(iter(results.values())).cell
     place = place_of_cell(cell)[:3]
     here = [finding for finding in findings if place_of(finding)[:3] == place]
-    variant = words.variant_text(cell.variant)
-    label = words.params_text(cell.variant) if is_short else variant
+    variant = variant_text(cell.variant)
+    label = params_text(cell.variant) if is_short else variant
     verdicts = [_verdict_cell(results.get(version), least=least) for version in versions]
     yield Row(variant=variant, label=label, cells=tuple(_marked(shown, here) for shown in verdicts))
     for metric in dict.fromkeys(finding.metric for finding in here if _is_level(finding)):
@@ -219,8 +220,10 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     if not is_fixed or (cell.strip and cell.tone == "bad"):
         return cell
     verdict = cell.result.verdict
-    if words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show the fix, not a blind signal
-        cell = replace(cell, word=words.verdict_word(verdict), figure=words.cell_figure(verdict), shows="verdict")
+    if cell_words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show the fix, not a blind signal
+        cell = replace(
+            cell, word=cell_words.verdict_word(verdict), figure=cell_words.cell_figure(verdict), shows="verdict"
+        )
     return replace(cell, mark="first_fixed")
 
 
@@ -229,29 +232,29 @@ def _is_shown(finding: Finding, cell: Shown) -> bool:
     verdict = cell.result.verdict
     if not _is_level(finding):
         return True
-    return words.tone(verdict.verdict) != "bad" and signal_words.matter(verdict) == finding.metric
+    return cell_words.tone(verdict.verdict) != "bad" and signal_words.matter(verdict) == finding.metric
 
 
 def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
     if entry is None:
         return None
-    shown = words.cell_words(entry.verdict, least=least)
+    shown = cell_words.cell_words(entry.verdict, least=least)
     return Shown(
         tone=entry.verdict.state,
         word=_word(entry, shown),
         figure=shown.figure,
         result=entry,
-        strip=signal_marks.strip(entry.verdict) if entry.verdict.trials else (),
+        strip=signal_words.strip(entry.verdict) if entry.verdict.trials else (),
         shows=shown.shows,
     )
 
 
-def _word(entry: CellResult, shown: words.CellWords) -> str:
+def _word(entry: CellResult, shown: cell_words.CellWords) -> str:
     if entry.cell.excluded is not None:
         return "excluded"
-    if sensitivity.is_needless(entry):
+    if cell_words.is_needless(entry):
         return "not run"
-    is_once = words.is_seen_once(entry) and shown.shows == "verdict"
+    is_once = cell_words.is_seen_once(entry) and shown.shows == "verdict"
     return f"{shown.word}, 1 launch" if is_once else shown.word
 
 
@@ -267,16 +270,18 @@ def _median_cells(
         for finding in findings
         if finding.kind != "drift"  # a drift has no first bad version
     }
-    sizes = {finding.after: numbers.change(finding.effect) for finding in findings if finding.effect is not None}
+    sizes = {finding.after: amounts.change(finding.effect) for finding in findings if finding.effect is not None}
     bad = next((marks[version] for version in versions if version in marks), "first_bad") == "first_fixed"
     untold = {version for finding in findings for version in finding.untestable}
     drifted = {finding.after for finding in findings if finding.kind == "drift"}
     known = {
-        version: signal_words.value_of(metric, results[version].verdict) for version in versions if version in results
+        version: signal_words.figure_of(metric, results[version].verdict)[0]
+        for version in versions
+        if version in results
     }
-    like = numbers.middle(known.values())
+    like = amounts.middle(known.values())
     sides = [(known.get(finding.before or ""), known.get(finding.after)) for finding in findings]
-    digits = max((numbers.digits_apart(*both) for both in sides), default=numbers.DIGITS)
+    digits = max((amounts.digits_apart(*both) for both in sides), default=amounts.DIGITS)
     cells: list[Shown | None] = []
     for version in versions:
         mark = marks.get(version)
@@ -297,7 +302,44 @@ def _median_cell(
     if not text:
         return Shown(tone="none", word="unknown", figure=size, result=entry)
     signal = entry.verdict.signals.get(metric)
-    is_open = entry.verdict.provisional or signal_marks.is_open(metric, entry.verdict)
+    is_open = entry.verdict.provisional or (signal is not None and signal.seen in ("suspect", "blind"))
     if (tone == "good" and is_open) or (signal is not None and signal.is_uncompared):
         tone = "unsure"
     return Shown(tone=tone, word=text, figure=size, result=entry, mark=mark)
+
+
+# ---------------------------------------------------------------- all signals of a row
+
+SIGNAL_COLUMNS = ("signal", "state", "oldest", "newest", "worst bad", "limit", "would have shown", "why")
+_WORST_FIRST: tuple[SignalState, ...] = ("bad", "suspect", "blind", "good", "none")
+
+
+def signal_rows(row: Row) -> list[tuple[Tone, tuple[str, ...]]]:
+    """Return the tone and the texts of each signal of a row, in the order of SIGNAL_COLUMNS: its worst state over the
+    versions with the reason, the figures of the oldest and the newest version that have one, the worst bad figure, and
+    the largest minimum detectable effect.
+    """
+    verdicts = [cell.result.verdict for cell in row.cells if cell is not None and cell.result.verdict.trials]
+    told = []
+    for name in signal_words.in_order(name for verdict in verdicts for name in verdict.signals):
+        seen = [verdict.signals[name] for verdict in verdicts if name in verdict.signals]
+        worst = min(seen, key=lambda signal: _WORST_FIRST.index(signal.seen))
+        figures = [(signal_words.figure_of(name, one)[0], one.signals.get(name)) for one in verdicts]
+        known = [value for value, _ in figures if value is not None]
+        bad = [value for value, signal in figures if value is not None and signal is not None and signal.seen == "bad"]
+        ends = [known[0] if known else None, known[-1] if len(known) > 1 else None]
+        worst_of = min if signal_words.shown_signal(name).falls else max
+        ends.append(worst_of(bad) if bad else None)
+        like = amounts.middle(ends[:2])
+        visible = [value for one in verdicts if (value := signal_words.visible_of(name, one)) is not None]
+        tone = signal_words.TONES[worst.seen]
+        texts = (
+            signal_words.shown_signal(name).title,
+            f"{signal_words.MARKS[tone]} {signal_words.state_word(worst.seen)}",
+            *(signal_words.value_text(name, value, like=like) for value in ends),
+            signal_words.limit_text(name, next((signal.limit for signal in seen if signal.limit is not None), None)),
+            signal_words.visible_text(name, max(visible, default=None)),
+            signal_words.reason(worst),
+        )
+        told.append((tone, texts))
+    return told

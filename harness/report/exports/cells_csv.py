@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.model import SIGNALS, CellResult, Finding, RunResult
-from harness.report.bad_ranges import finding_cells
 from harness.report.exports.summary_json import cell_json, json_ready
+from harness.report.places import finding_cells
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain
 
@@ -44,7 +44,7 @@ def _columns(entry: CellResult, changes: Sequence[Finding], names: Sequence[str]
     yield from _fields(cell_json(entry))
     for name in names:
         signal = known.get(name)
-        yield harmless(name), json_ready(signal_words.value_of(name, entry.verdict))
+        yield harmless(name), json_ready(signal_words.figure_of(name, entry.verdict)[0])
         yield f"{harmless(name)}_seen", None if signal is None else signal.seen
     yield "changes", harmless("; ".join(map(finding_words.text, changes)))
 

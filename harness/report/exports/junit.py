@@ -15,13 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
 from harness.model import CellResult, Finding, RunResult
-from harness.report.bad_ranges import finding_cells
 from harness.report.content import version_table
 from harness.report.content.version_table import ReportTable
-from harness.report.text import finding_words, narrowed_text, signal_words, words
-from harness.report.text.faults import blame
+from harness.report.document import warnings
+from harness.report.places import finding_cells
+from harness.report.text import cell_words, fault_sentences, finding_words, narrowed_text, signal_words
 from harness.report.text.harmless_text import plain, plain_lines
 from harness.report.text.headline import sentence
+from harness.report.text.names import lane_text, variant_text
 
 _TAIL_LINES = 40
 Changes = Mapping[str, Sequence[Finding]]
@@ -39,8 +40,8 @@ def render(result: RunResult) -> str:
         root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
     root.set("time", f"{result.duration_s:.3f}")
     for suite in root[:1]:
-        if warnings := words.warnings(result):
-            ElementTree.SubElement(suite, "system-err").text = "\n".join(warnings)
+        if told := warnings(result):
+            ElementTree.SubElement(suite, "system-err").text = "\n".join(told)
         properties = ElementTree.Element("properties")
         ElementTree.SubElement(properties, "property", {"name": "headline", "value": sentence(result)})
         suite.insert(0, properties)  # the format requires it before the tests
@@ -68,16 +69,16 @@ def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
     cell = entry.cell
     case = ElementTree.Element(
         "testcase",
-        classname=f"{plain(cell.image.series)}.{words.lane_text(cell.lane)}.{words.variant_text(cell.variant)}",
+        classname=f"{plain(cell.image.series)}.{lane_text(cell.lane)}.{variant_text(cell.variant)}",
         name=plain(cell.image.version),
         time=f"{sum(trial.duration_s for trial in entry.trials):.3f}",
     )
     begins = [finding for finding in changes if finding.kind != "first_fixed"]
     outcome = _outcome(entry, begins=bool(begins))
     if outcome is None and entry.problem:
-        ElementTree.SubElement(case, "system-out").text = words.cell_sentence(entry)
+        ElementTree.SubElement(case, "system-out").text = cell_words.cell_sentence(entry)
     elif outcome is not None:
-        message = "; ".join([*map(finding_words.text, begins), words.cell_sentence(entry)])
+        message = "; ".join([*map(finding_words.text, begins), cell_words.cell_sentence(entry)])
         kind = begins[0].metric if begins else _kind(entry)
         attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
         ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
@@ -87,13 +88,13 @@ def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
 def _kind(entry: CellResult) -> str:
     """Return what is bad: the verdict, or the signal if the verdict itself is good."""
     verdict = entry.verdict
-    is_bad = words.tone(verdict.verdict) == "bad"
+    is_bad = cell_words.tone(verdict.verdict) == "bad"
     return verdict.verdict if is_bad else signal_words.matter(verdict) or verdict.verdict
 
 
 def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
     """Yield a test for each finding; its output names the components to which the finding was narrowed."""
-    for number, finding in enumerate(blame.numbered(result), start=1):
+    for number, finding in enumerate(fault_sentences.numbered(result), start=1):
         text = finding_words.text(finding)
         case = ElementTree.Element("testcase", classname=finding_words.place(finding), name=text)
         if finding.kind != "first_fixed":

@@ -8,15 +8,16 @@ from itertools import accumulate, chain
 
 from tabulate import tabulate
 
+from harness import amounts
 from harness.model import RunResult
-from harness.report.content import observed, old_to_new, totals, version_table
-from harness.report.content.fault_cards import card_lines, cards
+from harness.report.content.finding_boxes import FindingBox
 from harness.report.content.version_table import ReportTable, Shown
+from harness.report.document import ReportSection, document
 from harness.report.exports import probe_tables
 from harness.report.exports.probe_tables import ProbeSection
-from harness.report.text import gaps, narrowed_text, numbers, sensitivity, signal_marks, words
+from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain
-from harness.report.text.headline import sentence
+from harness.report.text.names import at_most
 
 MOST_BYTES = 1_000_000
 """The largest report, in bytes: GitHub accepts 1 MiB of step summaries, to which other steps may also write."""
@@ -26,7 +27,7 @@ MOST_OF_A_LIST = 80_000
 characters."""
 MOST_CHARACTERS = 3_000
 """The longest paragraph, in characters."""
-MOST_CARDS = 30
+MOST_IN_FULL = 30
 _REST = "- and {} more: see report.html"
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in r"\`*_[]<>|~$&"})
 _LINKS = re.compile(  # it begins with a set of characters, for which `re` searches twenty times as fast
@@ -37,28 +38,14 @@ _BREAK = r"\g<0><!-- -->"
 
 def render(result: RunResult) -> str:
     """Return the report, which ends with a newline."""
-    top = [f"## {_short(result.matrix)}", f"**{_short(sentence(result))}**", _short(totals.line(result))]
-    top += _cards(result)
-    top += _list(narrowed_text.TITLE, narrowed_text.lines(result.narrowed))
-    tables = version_table.tables(result)
-    parts = [_short(f"{'; '.join(version_table.legend(tables))}.")]
-    parts += _list("Old → new", _ends(tables))
-    parts += _list("Not measured or not decided", gaps.lines(result))
-    parts += _list(observed.TITLE, observed.lines(result))
-    parts += _list(sensitivity.SLOW, sensitivity.slow_growth(result))
-    parts += _list("Warnings", words.warnings(result))
-    parts += [_short(f"{line}.") for line in gaps.asides(result)]
+    shown = document(result)
+    top = [f"## {_short(result.matrix)}", f"**{_short(shown.headline)}**", _short(shown.totals)]
+    top += _items("Findings", _findings(shown.findings))
+    parts = [_short(f"{'; '.join(shown.legend)}.")]
+    parts += [part for section in shown.sections for part in _section(section)]
     room = MOST_BYTES - sum(map(_size, [*top, *parts]))
-    return (
-        "\n\n".join(
-            [
-                *top,
-                *_fitting(chain(map(_section, tables), map(_probe, probe_tables.sections(result.probed))), room),
-                *parts,
-            ]
-        )
-        + "\n"
-    )
+    tables = chain(map(_table, shown.tables), map(_probe, probe_tables.sections(result.probed)))
+    return "\n\n".join([*top, *_fitting(tables, room), *parts]) + "\n"
 
 
 def _size(part: str) -> int:
@@ -75,7 +62,7 @@ def _fitting(sections: Iterable[str], room: int) -> Iterator[str]:
             room -= _size(section)
             yield section
     if left_out:
-        yield f"{numbers.count(left_out, 'further table')} would make this report too long: see report.html."
+        yield f"{amounts.count(left_out, 'further table')} would make this report too long: see report.html."
 
 
 def escaped(text: str) -> str:
@@ -88,38 +75,29 @@ def _short(text: str) -> str:
     return escaped(text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… (cut: see report.html)")
 
 
-def _list(title: str, lines: Iterable[str]) -> list[str]:
-    return _items(title, [f"- {escaped(line)}" for line in lines])
+def _section(section: ReportSection) -> list[str]:
+    return _items(section.title, [f"- {escaped(line)}" for line in section.lines])
 
 
 def _items(title: str, items: Sequence[str]) -> list[str]:
     """Return a list under its title: the items that fit, then the number of the others; [] without items."""
     sizes = accumulate(len(item.encode()) + 1 for item in items)
     fitting = sum(size <= MOST_OF_A_LIST for size in sizes)
-    shown = words.at_most(items, min(MOST_ITEMS, fitting), rest=_REST)
+    shown = at_most(items, min(MOST_ITEMS, fitting), rest=_REST)
     return [f"### {title}", "\n".join(shown)] if items else []
 
 
-def _cards(result: RunResult) -> list[str]:
-    """Return a card for each fault, worst first; after MOST_CARDS cards, only their sentences."""
-    found = []
-    for number, card in enumerate(cards(result)):
-        told, *rest = card_lines(card)
-        shown = rest if number < MOST_CARDS else []
-        found.append("\n".join([f"- **{escaped(told)}**", *(f"  - {escaped(line)}" for line in shown)]))
-    return _items("Findings", found)
+def _findings(found: Sequence[FindingBox]) -> list[str]:
+    """Return an item for each fault, worst first; after MOST_IN_FULL of them, only their sentences."""
+    items = []
+    for number, finding in enumerate(found):
+        told, *rest = finding.lines
+        shown = rest if number < MOST_IN_FULL else []
+        items.append("\n".join([f"- **{escaped(told)}**", *(f"  - {escaped(line)}" for line in shown)]))
+    return items
 
 
-def _ends(tables: Iterable[ReportTable]) -> Iterator[str]:
-    for shown_table in tables:
-        yield from (
-            f"{shown_table.title}: {row.label}, {line}"
-            for row in shown_table.verdicts
-            if (line := old_to_new.line(row))
-        )
-
-
-def _section(shown_table: ReportTable) -> str:
+def _table(shown_table: ReportTable) -> str:
     return f"### {escaped(shown_table.title)}\n\n{_grid(shown_table)}"
 
 
@@ -155,5 +133,5 @@ def _cell(cell: Shown | None) -> str:
     if cell is None:
         return ""
     text = escaped(f"{cell.symbol} {cell.word} {cell.figure}".rstrip())
-    strip = f"<br>{signal_marks.marks(cell.strip)}" if cell.strip else ""
+    strip = f"<br>{signal_words.marks(cell.strip)}" if cell.strip else ""
     return f"**{text}**{strip}" if cell.tone == "bad" else f"{text}{strip}"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from harness import amounts
 from harness.model import LineRow, LineTable, OomReport, Probed, SizeTry
-from harness.report.text import numbers
 from harness.report.text.harmless_text import plain, shortened, version
 
 MOST_ROWS = 20
@@ -95,7 +95,7 @@ def _ops(probed: Probed) -> Iterator[ProbeTable]:
                     _text(row.op),
                     _text(row.kind),
                     *("" if value is None else f"{value:.3f}" for value in row.ms),
-                    "" if row.ratio is None else f"{numbers.number(row.ratio)}×",
+                    "" if row.ratio is None else f"{amounts.number(row.ratio)}×",
                 )
                 for row in probed.ops[:MOST_ROWS]
             ),
@@ -196,7 +196,7 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
     if growing:
         yield ProbeTable(
             title="lost per step, by stack",
-            columns=("kind", "blocks per step", "bytes per step", "stack"),
+            columns=("kind", "blocks per step", "B/step", "stack"),
             rows=tuple((plain(leak.kind), _a_step(leak.blocks_a_step), _a_step(leak.bytes_a_step), _stack(leak.stack))
                        for leak in growing[:MOST_ROWS]),
             ends_in_text=True,

@@ -29,9 +29,8 @@ from harness.model import (
     Variant,
 )
 from harness.model.signals import known_effect
-from harness.report.text import narrowed_text, signal_words, words
-from harness.report.text.faults import blame
-from harness.report.text.faults.param_rule import rule_text
+from harness.report.text import cell_words, fault_sentences, narrowed_text, signal_words
+from harness.report.text.fault_sentences import rule_text
 
 SCHEMA = 1
 _CELL = (
@@ -73,7 +72,7 @@ def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
     yield "exit_code", result.exit_code
     yield "hosts", (_host(state, result) for state in result.hosts)
     yield "cells", map(cell_json, result.cells)
-    yield "findings", map(_finding, blame.numbered(result))
+    yield "findings", map(_finding, fault_sentences.numbered(result))
     yield "attribution", attributions_json(result)
     yield "narrowed", map(_narrowed, result.narrowed)
 
@@ -108,7 +107,7 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         "machine": entry.machine or None,
         **_fields_of(verdict, _CELL),
         **_figures(verdict),
-        "why": words.why(entry),
+        "why": cell_words.why(entry),
         "provisional": verdict.provisional,
         "signals": {name: _signal(name, signal) for name, signal in verdict.signals.items()},
     }
@@ -118,7 +117,7 @@ def _signal(name: str, signal: SignalVerdict) -> dict[str, Any]:
     return {
         **_fields_of(signal, ("seen", "value", "ci", "limit")),
         "visible": json_ready(known_effect(name, signal.visible)),
-        "why": signal_words.whole_reason(name, signal),
+        "why": signal_words.reason(signal),
         "unit": signal_words.shown_signal(name).unit,
     }
 
@@ -165,7 +164,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:
     """Yield the entries of `attribution` in summary.json."""
-    numbers = {finding: number for number, finding in enumerate(blame.numbered(result), start=1)}
+    numbers = {finding: number for number, finding in enumerate(fault_sentences.numbered(result), start=1)}
     return (_attribution(attribution, result, numbers) for attribution in result.attribution)
 
 
@@ -179,7 +178,7 @@ def _attribution(attribution: Attribution, result: RunResult, numbers: Mapping[F
             {"series": cell.image.series, "image": cell.image.version, **_where(cell.lane, cell.variant)}
             for cell in attribution.missing
         ],
-        "sentence": blame.sentence(attribution, result),
+        "sentence": fault_sentences.sentence(attribution, result),
     }
 
 

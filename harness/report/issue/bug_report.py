@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from harness import amounts
 from harness.masking import scrubbed
 from harness.model import BAD, Build, CellResult, Install
 from harness.model.answers.evidence import Container, Issue, Machine, Recipe
@@ -19,8 +20,9 @@ from harness.report.issue.public_recipe import for_strangers
 from harness.report.issue.reduced_command import commands, swapping
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.issue.repro_script import leak_to_see
-from harness.report.text import finding_words, narrowed_text, numbers, signal_words, words
+from harness.report.text import cell_words, finding_words, narrowed_text, signal_words
 from harness.report.text.harmless_text import plain_lines
+from harness.report.text.names import at_most, lane_text, variant_text
 
 TEXT = "issue.md"
 """Name of the file with the report."""
@@ -135,7 +137,7 @@ def _warnings(issue: Issue, code: str) -> Iterator[str]:
 
 def _title(issue: Issue) -> str:
     finding = issue.finding
-    effect = "" if finding.effect is None else f", {numbers.effect(replace(finding.effect, ci=None))}"
+    effect = "" if finding.effect is None else f", {amounts.effect(replace(finding.effect, ci=None))}"
     good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
     what = finding_words.symptom(finding.metric, finding.verdict)
     return line(f"{finding.series} {issue.bad.cell.image.version}: {what}{effect}{good}")
@@ -151,7 +153,7 @@ def _expected(issue: Issue) -> str:
 
 def _measured(entry: CellResult) -> str:
     step = signal_words.figure_text("step_time", entry.verdict)
-    return words.cell_text(entry.verdict) + (f", {step} a step" if step else "")
+    return cell_words.cell_text(entry.verdict) + (f", {step} a step" if step else "")
 
 
 def _notes(issue: Issue) -> Iterator[str]:
@@ -184,14 +186,14 @@ def _images_out_of_reach(issue: Issue, recipe: Recipe) -> Iterator[str]:
 def _sure(issue: Issue) -> Iterator[str]:
     finding = issue.finding
     if finding.effect is not None:
-        yield f"Size: {numbers.effect(finding.effect)}; the interval is over launches."
-    chance = "not tested, because the launches agree" if finding.p is None else numbers.probability(finding.p)
+        yield f"Size: {amounts.effect(finding.effect)}; the interval is over launches."
+    chance = "not tested, because the launches agree" if finding.p is None else amounts.probability(finding.p)
     yield f"Significance: {chance}."
     confirmed = "yes, at least two launches on each side, which agree" if finding.confirmed else "no, too few launches"
     yield f"Both versions confirmed: {confirmed}."
     for entry in (issue.good, issue.bad):
         if entry is not None:
-            yield f"{entry.cell.image.version}: {words.cell_sentence(entry)}"
+            yield f"{entry.cell.image.version}: {cell_words.cell_sentence(entry)}"
 
 
 # ---------------------------------------------------------------- what was ruled out
@@ -204,8 +206,8 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
         yield from growth_lines(issue.trial)
     fine, same, others = _elsewhere(issue)
     for what, found in (("Not present", fine), ("Also present", same), ("Another fault", others)):
-        told = [f"{what} in {_place(entry)}: {words.cell_text(entry.verdict)}" for entry in found]
-        yield from words.at_most(told, MOST_ELSEWHERE, rest="And {} more.")
+        told = [f"{what} in {_place(entry)}: {cell_words.cell_text(entry.verdict)}" for entry in found]
+        yield from at_most(told, MOST_ELSEWHERE, rest="And {} more.")
     if not issue.elsewhere:
         yield "This version was not measured with other params, in other scenarios or on other hosts."
 
@@ -223,7 +225,7 @@ def _elsewhere(issue: Issue) -> tuple[list[CellResult], list[CellResult], list[C
 
 
 def _place(entry: CellResult) -> str:
-    return f"{words.variant_text(entry.cell.variant)} on {words.lane_text(entry.cell.lane)}, same version"
+    return f"{variant_text(entry.cell.variant)} on {lane_text(entry.cell.lane)}, same version"
 
 
 def _failure(issue: Issue) -> str:
@@ -256,7 +258,7 @@ def _changed(issue: Issue) -> Iterator[str]:
     found = [
         (section.title, change) for section in sections for change in section.changes if change.name not in OBVIOUS
     ]
-    yield from words.at_most(
+    yield from at_most(
         [line(f"{title}: {environment_diff.change_line(change)}") for title, change in found], MOST_CHANGES
     )
     for section in sections:

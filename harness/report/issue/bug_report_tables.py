@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tabulate import tabulate
 
+from harness import amounts
 from harness.masking import is_private, scrubbed
 from harness.model import CellResult, Install, Pull
 from harness.model.answers.evidence import Issue
-from harness.report.content.card_figure import value_of
 from harness.report.exports.markdown import escaped
-from harness.report.text import numbers, words
+from harness.report.text import cell_words, signal_words
 
 MOST_VERSIONS = 60
 SYSTEM = {
@@ -35,14 +35,16 @@ def versions(issue: Issue) -> str:
 def _row(entry: CellResult) -> list[str]:
     verdict = entry.verdict
     failed = f", {verdict.failed} failed" if verdict.failed else ""
-    peak_mib, _ = value_of("peak_memory", verdict)
+    peak_kib, _ = signal_words.figure_of("peak_memory", verdict)
+    step_s, around = signal_words.figure_of("step_time", verdict)
+    step_ms = None if step_s is None else 1000 * step_s
     return [
         entry.cell.image.version,
         _image(entry),
-        words.verdict_word(verdict) + (f" {words.signal_name(verdict.signal)}" if verdict.signal else ""),
-        numbers.with_interval(*value_of("memory", verdict)),
-        numbers.with_interval(*value_of("step_time", verdict)),
-        "" if peak_mib is None else numbers.number(peak_mib),
+        cell_words.verdict_word(verdict) + (f" {cell_words.signal_name(verdict.signal)}" if verdict.signal else ""),
+        amounts.with_interval(*signal_words.figure_of("memory", verdict)),
+        amounts.with_interval(step_ms, around and (1000 * around[0], 1000 * around[1])),
+        "" if peak_kib is None else amounts.number(peak_kib / 1024),
         f"{verdict.trials}{failed}",
     ]
 

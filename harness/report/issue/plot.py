@@ -13,7 +13,7 @@ from harness.report.charts import history_chart as history_charts
 from harness.report.charts import traces
 from harness.report.charts.vega_charts import Drawing
 from harness.report.content import version_table
-from harness.report.text import finding_words, words
+from harness.report.text import cell_words, finding_words
 from harness.report.text.harmless_text import version
 
 POINTS = 200
@@ -53,6 +53,6 @@ def _steps(issue: Issue) -> Drawing | None:
 def _lines(entry: CellResult, measure: traces.Measure) -> Iterator[dict[str, object]]:
     sampled = [trial for trial in entry.trials if trial.trace is not None and trial.trace.step.size > 1]
     longest = max(sampled, key=lambda trial: trial.last_step, default=None)
-    name = f"{version(entry.cell.image.version)} ({words.verdict_word(entry.verdict)})"
+    name = f"{version(entry.cell.image.version)} ({cell_words.verdict_word(entry.verdict)})"
     if longest is not None and (line := traces.line_row(longest, measure, points=POINTS, name=name)) is not None:
         yield line

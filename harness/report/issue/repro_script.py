@@ -8,12 +8,13 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from harness import amounts
 from harness.masking import is_secret, scrubbed
 from harness.model import Build, Install, Pull, Source
 from harness.model.answers.evidence import Container, Machine, Recipe
 from harness.report.issue.public_recipe import withholding
 from harness.report.issue.reduced_scenario import python_file, templates
-from harness.report.text import numbers, words
+from harness.report.text import cell_words
 from harness.report.text.harmless_text import plain, shortened
 
 FOLDER = "/tmp/repro"
@@ -33,7 +34,7 @@ def shell(recipe: Recipe) -> str:
     script = python_file(recipe)
     told = {
         "what": plain(str(recipe.cell)),
-        "measured": shortened(scrubbed(words.cell_sentence(recipe.result)), most=300),
+        "measured": shortened(scrubbed(cell_words.cell_sentence(recipe.result)), most=300),
         "notes": list(_notes(recipe)),
         "script": script,
         "end": _end_mark(script),
@@ -70,8 +71,8 @@ def leak_to_see(recipe: Recipe) -> Iterator[str]:
     leaked = verdict.of("memory").value
     if recipe.script is None and "leak" in verdict.verdicts and leaked is not None:
         mib = leaked * verdict.steps / 1024
-        rate = numbers.rate(leaked)
-        told = f"{rate} adds up to {numbers.mebibytes(mib)} in {verdict.steps:,} steps"
+        rate = amounts.in_unit(leaked, "KiB/step")
+        told = f"{rate} adds up to {amounts.in_unit(mib, 'MiB')} in {verdict.steps:,} steps"
         shown = "the resident memory that the script prints grows by about as much"
         hidden = "too little to show in the resident memory that the script prints; let the program run more steps"
         yield f"{told}: {shown if mib >= LEAST_TO_SEE_MIB else hidden}."

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness import facts
+from harness import amounts, facts
 from harness.model import METRIC_PREFIX, CellResult, Finding, Metric, RunResult, Trial
-from harness.report.bad_ranges import place_of, place_of_cell
 from harness.report.charts import history_chart as history_charts
 from harness.report.charts import sparkline, traces
 from harness.report.charts.vega_charts import Drawing
-from harness.report.content import environment_diff, old_to_new, version_table
+from harness.report.content import environment_diff, version_table
 from harness.report.issue import repeat_commands
-from harness.report.text import finding_words, numbers, signal_marks, signal_words, words
+from harness.report.places import place_of, place_of_cell
+from harness.report.text import cell_words, finding_words, signal_words
 from harness.report.text.harmless_text import plain, plain_lines, version
 
 MOST_POINTS = 90_000
@@ -78,14 +78,13 @@ class Apart:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """All versions of one series, lane and variant. `ends` compares old → new on one line; `signals` holds each
-    signal's tone and its texts in the order of `old_to_new.COLUMNS`.
+    """All versions of one series, lane and variant. `signals` holds each signal's tone and its texts in the order
+    of `version_table.SIGNAL_COLUMNS`.
     """
 
     title: str
     bad: bool
-    ends: str
-    signals: tuple[tuple[signal_marks.Tone, tuple[str, ...]], ...]
+    signals: tuple[tuple[signal_words.Tone, tuple[str, ...]], ...]
     scale: str
     command: str
     lines: tuple[Line, ...]
@@ -131,9 +130,8 @@ class _Maker:
         return History(
             title=name + _ran_on([cell.result for cell in cells]),
             bad=_is_bad(row, medians.values()),
-            ends=old_to_new.line(row),
-            signals=tuple((signal.tone, texts) for signal, texts in old_to_new.rows(row) if signal.seen is not None),
-            scale=numbers.mebibytes(scale_kib / 1024),
+            signals=tuple(version_table.signal_rows(row)),
+            scale=amounts.in_unit(scale_kib, "KiB"),
             command=plain(repeat_commands.of_history(cells[0].result, self.result)),
             lines=tuple(
                 self._line(cell, growth, scale_kib, medians) for cell, growth in zip(cells, growths, strict=True)
@@ -159,12 +157,12 @@ class _Maker:
             version=version(entry.cell.image.version),
             shown=cell,
             verdict=cell.text,
-            rate=numbers.with_interval(memory.value, memory.ci),
-            excluded="" if memory.visible is None else numbers.number(memory.visible),
+            rate=amounts.with_interval(memory.value, memory.ci),
+            excluded="" if memory.visible is None else amounts.number(memory.visible),
             step=_level(cell, "step_time", medians),
             peak=_level(cell, "peak_memory", medians),
             trials=f"{verdict.trials}" + (f", {verdict.failed} failed" if verdict.failed else ""),
-            why="; ".join(filter(None, (words.why(entry), layer, *signal_words.doubts(verdict)))),
+            why="; ".join(filter(None, (cell_words.why(entry), layer, *signal_words.doubts(verdict)))),
             points="" if growth is None else sparkline.points(growth, scale_kib=scale_kib),
         )
 
@@ -213,7 +211,7 @@ def _ran_on(cells: Sequence[CellResult]) -> str:
 
 def _level(cell: version_table.Shown, metric: Metric, medians: Mapping[Metric, version_table.Row]) -> Level:
     text, changed = signal_words.figure_text(metric, cell.result.verdict), medians.get(metric)
-    if metric == "step_time" and old_to_new.is_untimed(cell.result):
+    if metric == "step_time" and not text and any(trial.conditions.beside for trial in cell.result.trials):
         return Level(text="not measured")
     of = [shown for shown in changed.cells if shown is not None and shown.result is cell.result] if changed else []
     if not of or not text:
@@ -231,7 +229,7 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     told = _told(entry)
     seen = {} if told is None else told.facts
     machine = next((trial.fingerprint for trial in entry.trials if trial.fingerprint), {})
-    yield "why", words.why(entry)
+    yield "why", cell_words.why(entry)
     yield "signals", "; ".join(signal_words.doubts(verdict))
     yield "layer", verdict.layer or ""
     yield "image", entry.digest or ""
@@ -248,7 +246,7 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
         ),
     )
     costs = [trial.probe_cost for trial in entry.trials if trial.probe_cost is not None]
-    yield "measurement overhead", f"{numbers.number(100 * max(costs))} % of the steps' time" if costs else ""
+    yield "measurement overhead", f"{amounts.number(100 * max(costs))} % of the steps' time" if costs else ""
     yield "disturbed", "; ".join(dict.fromkeys(trial.unsteady for trial in entry.trials if trial.unsteady))
 
 
@@ -256,7 +254,7 @@ def _memory_limit(seen: Mapping[str, object]) -> str:
     """Return the memory limit that the agent read inside a launch; "" if there was none."""
     cgroup = seen.get("cgroup")
     limit_bytes = cgroup.get("limit_bytes") if isinstance(cgroup, Mapping) else None
-    return numbers.mebibytes(limit_bytes / (1 << 20)) if isinstance(limit_bytes, int) else ""
+    return amounts.size(limit_bytes) if isinstance(limit_bytes, int) else ""
 
 
 def _tail(entry: CellResult) -> list[str]:

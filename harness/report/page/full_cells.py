@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from harness.model import CellResult, RunResult
-from harness.report.bad_ranges import place_of_cell, side_of
 from harness.report.charts import traces
+from harness.report.places import place_of_cell, side_of
 
 MOST_LINES = 3000
 """Most trace lines on a page, over all cells; cells beyond this limit have figures only."""

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -19,18 +19,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup, escape
 
-from harness.model import CellResult, Finding, RunResult
-from harness.report.charts import card as card_chart
-from harness.report.charts import sparkline, traces
+from harness.model import CellResult, RunResult
+from harness.report.charts import finding_chart, sparkline, traces
 from harness.report.charts import vega_charts as charts
 from harness.report.charts.vega_charts import Drawing
-from harness.report.content import observed, old_to_new, totals, version_table
-from harness.report.content.fault_cards import Card, cards
+from harness.report.content import version_table
+from harness.report.document import document
 from harness.report.exports import probe_tables
 from harness.report.page import details, full_cells
-from harness.report.text import gaps, narrowed_text, sensitivity, signal_marks, signal_words, words
+from harness.report.text import cell_words, signal_words
 from harness.report.text.harmless_text import plain
-from harness.report.text.headline import sentence
 
 _CODE = re.compile(r"`([^`]+)`")
 _HEATS = 4
@@ -53,35 +51,24 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     Jinja escapes all text and removes control characters. `library` is the script that `library.chart_library` returns;
     without it, the page has no charts and no scripts.
     """
-    tables = version_table.tables(result)
+    shown = document(result)
+    tables = shown.tables
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
     in_full = full_cells.shown_in_full(result)
     own = files("harness.report") / "templates" / "report.js"
     scripts = [_inline(library), _inline(own.read_text(encoding="utf-8"))] if library else []
     page = environment().get_template("report.html.j2").stream(
         result=result,
-        headline=sentence(result),
-        totals=totals.line(result),
-        cards=cards(result),
-        card_chart=card_chart,
-        also=lambda card: observed.new_there(_findings(card), result),
+        document=shown,
+        finding_chart=finding_chart,
         tables=tables,
         heats=_heats(tables),
         histories=details.histories(tables, result, anchors, in_full),
         target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[entry.cell_id]}",
-        gaps=gaps.lines(result),
-        narrowed=narrowed_text.lines(result.narrowed),
-        narrowed_title=narrowed_text.TITLE,
-        noticed=observed.lines(result),
-        noticed_title=observed.TITLE,
-        warnings=words.warnings(result),
-        notes=[*gaps.asides(result), *sensitivity.slow_growth(result)],
         left_out=full_cells.left_out(result, in_full),
-        legend=version_table.legend(tables),
         keys=_keys(tables),
-        words=words,
         spark=sparkline,
-        signal_columns=old_to_new.COLUMNS,
+        signal_columns=version_table.SIGNAL_COLUMNS,
         strip=_strip,
         look_columns=traces.LOOK_COLUMNS,
         probes=probe_tables.sections(result.probed),
@@ -93,10 +80,6 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     )  # fmt: skip
     page.enable_buffering(_PARTS)
     return b"".join(part.encode() for part in page)
-
-
-def _findings(card: Card) -> Iterator[Finding]:
-    return (finding for episode in card.attribution.episodes for finding in episode.findings)
 
 
 class _Drawn:
@@ -168,19 +151,19 @@ def _tip(cell: version_table.Shown) -> str:
     """Return the tooltip of a cell: its verdict, the reason, and its other figures."""
     figures = {name: signal_words.figure_text(name, cell.result.verdict) for name in ("step_time", "peak_memory")}
     shown = [f"{name.partition('_')[0]} {figure}" for name, figure in figures.items() if figure]
-    return "; ".join([words.cell_sentence(cell.result), *shown]).replace("`", "")
+    return "; ".join([cell_words.cell_sentence(cell.result), *shown]).replace("`", "")
 
 
 @lru_cache(maxsize=1024)
-def _strip(of: signal_marks.Strip) -> Markup:
+def _strip(of: signal_words.Strip) -> Markup:
     """Return the marks of a cell, each with a tooltip that names its group, and a label for screen readers."""
     marks = Markup("").join(
         Markup('<i class="{}" title="{}: {}">{}</i>').format(
-            tone, name, signal_marks.MEANINGS[tone], signal_marks.MARKS[tone]
+            tone, name, signal_words.MEANINGS[tone], signal_words.MARKS[tone]
         )
-        for name, tone in zip(signal_marks.GROUP_NAMES.values(), of, strict=True)
+        for name, tone in zip(signal_words.GROUP_NAMES.values(), of, strict=True)
     )
-    return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_marks.strip_text(of), marks)
+    return Markup('<span class="strip" role="img" aria-label="{}">{}</span>').format(signal_words.strip_text(of), marks)
 
 
 def _keys(tables: Sequence[version_table.ReportTable]) -> list[tuple[str, str]]:

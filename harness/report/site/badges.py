@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.sax.saxutils import escape, quoteattr
 
 from harness.report.text.harmless_text import shortened
-from harness.report.text.signal_marks import Tone
+from harness.report.text.signal_words import Tone
 
 _COLOURS: dict[Tone, str] = {"bad": "#b42318", "good": "#1a6b3c", "unsure": "#8a5a00", "none": "#5c6570"}
 _LETTER, _ROOM = 6.6, 12

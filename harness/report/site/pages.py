@@ -12,15 +12,16 @@ from typing import Any
 
 from markupsafe import Markup
 
+from harness import amounts
 from harness.model.answers.indexed import FindingLife, IndexedRun
 from harness.model.answers.site import SitePage, SiteSource
-from harness.report.charts import card as card_chart
+from harness.report.charts import finding_chart
 from harness.report.page.html_page import environment
 from harness.report.site import badges, events, file_names, site_tables
-from harness.report.text import life_words, numbers
+from harness.report.text import finding_words
+from harness.report.text.cell_words import SYMBOLS
 from harness.report.text.harmless_text import shortened
-from harness.report.text.signal_marks import Tone
-from harness.report.text.words import SYMBOLS
+from harness.report.text.signal_words import Tone
 
 MOST_ROWS = 600
 """Most lines of histories on a page; even with long names, they take less than 300 kB."""
@@ -90,7 +91,7 @@ class _Maker:
         style, policy = _style()
         root = "../" * name.count("/")
         made = self._environment.get_template(template).render(
-            style=style, policy=policy, root=root, card_chart=card_chart, symbols=SYMBOLS, here=name, **content
+            style=style, policy=policy, root=root, finding_chart=finding_chart, symbols=SYMBOLS, here=name, **content
         )
         return str(made)
 
@@ -114,11 +115,11 @@ class _Maker:
             if any(life.status == "fixed" and life.seen == runs[-1].id for life in self._source.lives):
                 verdict = site_tables.Box(text=FIXED_SINCE)
             else:
-                text, tone = numbers.count(runs[-1].bad, "bad cell"), "bad"
+                text, tone = amounts.count(runs[-1].bad, "bad cell"), "bad"
         return (
             site_tables.Box(text=site_tables.short_name(matrix), link=file_names.matrix_page(matrix)),
             site_tables.Box(text=f"{SYMBOLS[tone]} {text}", tone=tone),
-            site_tables.Box(text=numbers.count(len(runs), "run")),
+            site_tables.Box(text=amounts.count(len(runs), "run")),
             newest,
             verdict,
         )
@@ -132,7 +133,7 @@ class _Maker:
         }
         open_ = [life for life in site_tables.open_findings(self._source) if life.history in own]
         drifts = [drift for drift in self._source.drifts if drift.history in own]
-        told = [f"{len(open_)} open"] * bool(open_) + [numbers.count(len(drifts), "drift")] * bool(drifts)
+        told = [f"{len(open_)} open"] * bool(open_) + [amounts.count(len(drifts), "drift")] * bool(drifts)
         if told:
             return ", ".join(told), "bad"
         return ("nothing open", "good") if own else ("nothing measured", "none")
@@ -154,10 +155,10 @@ class _Maker:
 
     def _told(self, life: FindingLife) -> tuple[str, str, str]:
         history = self._source.histories[life.history]
-        text = shortened(f"{site_tables.short_place(history)}: {life_words.life_text(life)}", most=500)
+        text = shortened(f"{site_tables.short_place(history)}: {finding_words.life_text(life)}", most=500)
         return (
             text,
-            life_words.standing(life, self._source.runs),
+            finding_words.standing(life, self._source.runs),
             file_names.series_page(history.matrix, history.series),
         )
 
@@ -166,7 +167,7 @@ class _Maker:
         places = [(drift, self._source.histories[drift.history]) for drift in self._source.drifts]
         return [
             (
-                shortened(f"{life_words.place(at)}: {life_words.drift_text(drift)}", most=500),
+                shortened(f"{finding_words.history_place(at)}: {finding_words.drift_text(drift)}", most=500),
                 file_names.series_page(at.matrix, at.series),
             )
             for drift, at in places
@@ -263,7 +264,7 @@ class _Maker:
                     ],
                     "events": [
                         (
-                            life_words.day(event.at),
+                            finding_words.day(event.at),
                             shortened(event.text, most=400),
                             event.tone,
                             file_names.run_page(event.run),
@@ -288,22 +289,22 @@ class _Maker:
             findings = [one for one in self._source.findings(run.id) if one[0] in self._source.histories]
             warnings = [text for text in (*run.warnings, run.problem) if text]
             return {
-                "title": f"{site_tables.short_name(run.matrix)}, {life_words.minute(run.started)}",
+                "title": f"{site_tables.short_name(run.matrix)}, {finding_words.minute(run.started)}",
                 "run": run,
-                "verdict": life_words.run_verdict(run),
-                "took": numbers.duration(run.duration_s),
+                "verdict": finding_words.run_verdict(run),
+                "took": amounts.duration(run.duration_s),
                 "matrix": (site_tables.short_name(run.matrix), file_names.matrix_page(run.matrix)),
                 "sentences": [shortened(text, most=400) for text in run.sentences[:MOST_SENTENCES]],
                 "warnings": [shortened(text, most=400) for text in warnings[:MOST_WARNINGS]],
                 "findings": [
                     (site_tables.short_place(self._source.histories[place]), finding.number,
-                     shortened(life_words.finding_text(finding), most=300))
+                     shortened(finding_words.finding_text(finding), most=300))
                     for place, finding in findings[:MOST_FINDINGS]
                 ],
                 "cells": [
                     (site_tables.short_place(history), file_names.series_page(history.matrix, history.series),
                      site_tables.short_name(cell.version), cell,
-                     life_words.measured_verdict(cell), shortened(cell.why, most=160))
+                     finding_words.measured_verdict(cell), shortened(cell.why, most=160))
                     for cell in cells[: MOST_ROWS // 2]
                     for history in [self._source.histories[cell.history]]
                 ],

@@ -7,16 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from harness import amounts
 from harness.model.answers.indexed import FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement
 from harness.model.answers.site import SeriesNow, SiteSource
-from harness.report.charts import card as card_chart
-from harness.report.content.card_figure import Figure, Point
+from harness.report.charts import finding_chart
+from harness.report.content.finding_boxes import Figure, Point
 from harness.report.site import file_names
 from harness.report.terminal.history_output import SHOWN, days_of, known_of
-from harness.report.text import life_words, numbers, signal_marks, signal_words
+from harness.report.text import finding_words, signal_words
+from harness.report.text.cell_words import SYMBOLS
 from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.signal_marks import Tone
-from harness.report.text.words import SYMBOLS
+from harness.report.text.signal_words import Tone
 
 _WORST: Sequence[Tone] = ("bad", "unsure", "good", "none")
 _LONGEST = 60
@@ -41,12 +42,13 @@ def short_name(text: str) -> str:
 def run_row(run: IndexedRun) -> tuple[Box, ...]:
     """Return a table row for a run, with links to the pages of the run and its matrix."""
     return (
-        Box(text=life_words.minute(run.started), link=file_names.run_page(run)),
+        Box(text=finding_words.minute(run.started), link=file_names.run_page(run)),
         Box(text=short_name(run.matrix), link=file_names.matrix_page(run.matrix)),
         Box(
-            text=life_words.run_verdict(run), tone=RUN_TONES.get(run.verdict or "", "unsure" if run.verdict else "none")
+            text=finding_words.run_verdict(run),
+            tone=RUN_TONES.get(run.verdict or "", "unsure" if run.verdict else "none"),
         ),
-        Box(text=f"{numbers.count(run.cells, 'cell')}, {run.bad:,} bad" if run.cells else ""),
+        Box(text=f"{amounts.count(run.cells, 'cell')}, {run.bad:,} bad" if run.cells else ""),
         Box(text=shortened(" ".join(run.sentences[:2]), most=240)),
     )
 
@@ -82,8 +84,8 @@ def _state(known: Sequence[SeriesNow], open_in: set[int]) -> Box | None:
     tones = [state_of(state, open_in) for state in known]
     worst = next(tone for tone in _WORST if tone in tones)
     newest = [state.newest.version for state in known if state.newest is not None]
-    count = f"{tones.count(worst)} of {numbers.count(len(tones), 'variant')}" if len(tones) > 1 else ""
-    words = " ".join(filter(None, (SYMBOLS[worst], count, signal_marks.MEANINGS[worst])))
+    count = f"{tones.count(worst)} of {amounts.count(len(tones), 'variant')}" if len(tones) > 1 else ""
+    words = " ".join(filter(None, (SYMBOLS[worst], count, signal_words.MEANINGS[worst])))
     history = known[0].history
     return Box(
         text=f"{words} ({short_name(newest[-1])})" if newest else words,
@@ -113,7 +115,7 @@ class HistoryRows:
     rows: tuple[tuple[Box, ...], ...]
     older: int
     told: tuple[tuple[str, str], ...]
-    drawn: card_chart.Chart | None
+    drawn: finding_chart.Chart | None
 
 
 def history_rows(view: HistoryView, source: SiteSource, *, most: int, marks: int) -> HistoryRows:
@@ -133,10 +135,10 @@ def history_rows(view: HistoryView, source: SiteSource, *, most: int, marks: int
         older=len(there) - len(shown),
         told=(
             *(
-                (shortened(life_words.life_text(life), most=300), life_words.standing(life, view.runs))
+                (shortened(finding_words.life_text(life), most=300), finding_words.standing(life, view.runs))
                 for life in view.lives[-20:]
             ),
-            *((shortened(life_words.drift_text(drift), most=300), "open") for drift in view.drifts),
+            *((shortened(finding_words.drift_text(drift), most=300), "open") for drift in view.drifts),
         ),
         drawn=_chart(there[-marks:], by_version) if marks > 1 else None,
     )
@@ -147,7 +149,7 @@ def _row(measured: Sequence[Measurement], source: SiteSource) -> tuple[Box, ...]
     newest = known[-1]
     return (
         Box(text=short_name(newest.version)),
-        Box(text=life_words.measured_verdict(newest), tone=newest.state),
+        Box(text=finding_words.measured_verdict(newest), tone=newest.state),
         *(Box(text=_figure(known, signal)) for signal in SHOWN),
         Box(text=f"{len(known)} ×, {days_of(known)}", link=file_names.run_page(source.runs[newest.run_id])),
     )
@@ -158,7 +160,7 @@ def _figure(known: Sequence[Measurement], signal: str) -> str:
     return "" if not figures else signal_words.value_text(signal, figures[-1].value)
 
 
-def _chart(versions: Sequence[str], by_version: Mapping[str, Sequence[Measurement]]) -> card_chart.Chart | None:
+def _chart(versions: Sequence[str], by_version: Mapping[str, Sequence[Measurement]]) -> finding_chart.Chart | None:
     """Draw each version's step time in the newest run that measured it. Because days differ, this is an illustration,
     not a comparison.
     """
@@ -169,7 +171,7 @@ def _chart(versions: Sequence[str], by_version: Mapping[str, Sequence[Measuremen
         value, low, high = (None, None, None) if figure is None else (figure.value, figure.low, figure.high)
         points.append(Point(version=image, value=value, low=low, high=high, tone=newest.state, own=True))
     figure_ = Figure(title="step time in the newest run of each image", unit="s", points=tuple(points))
-    return card_chart.chart(figure_)
+    return finding_chart.chart(figure_)
 
 
 # ---------------------------------------------------------------- noise
@@ -219,9 +221,9 @@ def _days(views: Sequence[HistoryView], signal: str) -> str:
             mean = sum(values) / len(values)
             squares += sum((value - mean) ** 2 for value in values)
             freedom += len(values) - 1
-    return f"{numbers.number(100 * math.sqrt(squares / freedom))} %" if freedom else "not known"
+    return f"{amounts.number(100 * math.sqrt(squares / freedom))} %" if freedom else "not known"
 
 
 def short_place(history: IndexedHistory) -> str:
     """Return the place of a history, cut so that a page stays small."""
-    return shortened(life_words.place(history), most=200)
+    return shortened(finding_words.history_place(history), most=200)

@@ -11,12 +11,14 @@ from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 
+from harness import amounts
 from harness.model import GOOD, METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
 from harness.report.content.version_table import units
 from harness.report.exports.summary_json import attributions_json, json_ready
 from harness.report.terminal.console_text import console_text
-from harness.report.text import headline, numbers, signal_words, words
+from harness.report.text import cell_words, headline, signal_words
 from harness.report.text.harmless_text import plain
+from harness.report.text.names import variant_text
 
 SCHEMA = 1
 _TITLES: Mapping[Metric, str] = {"outcome": "verdict", "memory": "memory growth"}
@@ -150,7 +152,7 @@ def _grid(rows: Sequence[Sequence[str]], widths: Sequence[int] | None, console: 
 
 
 def _cell_name(pair: Pair) -> str:
-    return f"{plain(pair.series)} {plain(pair.image)}, {words.variant_text(pair.variant)}"
+    return f"{plain(pair.series)} {plain(pair.image)}, {variant_text(pair.variant)}"
 
 
 def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
@@ -171,7 +173,7 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
         both = by_metric.get(metric)
         if both is not None and (both.one, both.other) != (None, None) and not _is_quiet(both, pair.verdicts):
             values = (both.one, both.other)
-            like, digits = numbers.middle(values), numbers.digits_apart(*values)
+            like, digits = amounts.middle(values), amounts.digits_apart(*values)
             shown = [signal_words.value_text(metric, value, like=like, digits=digits) or "–" for value in values]
             yield _title(metric), *shown, _ratio(both), standing_text(both, *labels)
 
@@ -181,7 +183,7 @@ def verdict_text(verdict: CellVerdict) -> str:
     name = signal_words.matter(verdict) if verdict.verdict in GOOD else None
     if name is not None and verdict.signals[name].seen == "bad":
         return f"{_title(name)} bad"
-    return f"{words.verdict_word(verdict)} {words.cell_figure(verdict)}".strip() + (
+    return f"{cell_words.verdict_word(verdict)} {cell_words.cell_figure(verdict)}".strip() + (
         " so far" if verdict.provisional else ""
     )
 
@@ -203,7 +205,7 @@ def _ratio(measured: Measured) -> str:
         return ""
     low, high = measured.ci
     rounded = Effect(value=round(measured.ratio, 4), unit="ratio", ci=(round(low, 4), round(high, 4)))
-    return numbers.effect(rounded)
+    return amounts.effect(rounded)
 
 
 # ---------------------------------------------------------------- JSON

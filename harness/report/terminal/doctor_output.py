@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness import amounts
 from harness.model import Noise
 from harness.model.answers.doctor import Checkup, HostCheck, ImageFit, Wanted
 from harness.model.matrix import Gpu
 from harness.report.terminal.console_text import console_text
-from harness.report.text import numbers, words
 from harness.report.text.harmless_text import spelled
+from harness.report.text.names import some_of
 
 MOST_NAMES = 4
 HOST_WIDTH, FIT_WIDTH, NAMES_WIDTH = 30, 24, 22
@@ -81,7 +82,7 @@ def _gpus(host: HostCheck) -> str:
 def _gpu(gpu: Gpu) -> str:
     driver = [f"driver {gpu.driver}" if gpu.driver else "", f"CUDA {gpu.cuda}" if gpu.cuda else ""]
     state = [
-        f"{numbers.number(gpu.power_limit_w)} W" if gpu.power_limit_w else "",
+        f"{amounts.number(gpu.power_limit_w)} W" if gpu.power_limit_w else "",
         "" if gpu.ecc is None else f"ECC {'on' if gpu.ecc else 'off'}",
         "" if gpu.processes is None else f"{gpu.processes or 'no'} other processes",
     ]
@@ -102,16 +103,18 @@ def _room(host: HostCheck) -> str:
     if host.condition is None:
         return ""
     room, limit = host.condition.room, host.host.disk_bytes
-    free = "not known" if room is None else f"{_size(room.free_bytes)} free of {_size(room.total_bytes)}"
+    free = "not known" if room is None else f"{amounts.size(room.free_bytes)} free of {amounts.size(room.total_bytes)}"
     kept = host.condition.kept_bytes
-    used = [] if kept is None else [f"{_size(kept)} used by harness"]
-    return "\n".join([free, *([f"disk: {_size(limit)}"] if limit else []), *used])
+    used = [] if kept is None else [f"{amounts.size(kept)} used by harness"]
+    return "\n".join([free, *([f"disk: {amounts.size(limit)}"] if limit else []), *used])
 
 
 def _memory(host: HostCheck) -> str:
     """Return the memory limit of a launch for which the matrix gives none."""
-    limit_bytes = None if host.condition is None else host.condition.memory_limit_bytes
-    return "" if host.condition is None else "no limit" if limit_bytes is None else f"{_size(limit_bytes)} per launch"
+    if host.condition is None:
+        return ""
+    limit_bytes = host.condition.memory_limit_bytes
+    return "no limit" if limit_bytes is None else f"{amounts.size(limit_bytes)} per launch"
 
 
 def _images(host: HostCheck) -> str:
@@ -120,7 +123,8 @@ def _images(host: HostCheck) -> str:
         return ""
     lines = [f"{wanted.images - wanted.missing} of {wanted.images} present"]
     if wanted.missing_bytes:
-        lines.append(f"to pull: {_size(wanted.missing_bytes)}, unpacked about {_size(wanted.unpacked_bytes)}")
+        unpacked = amounts.size(wanted.unpacked_bytes)
+        lines.append(f"to pull: {amounts.size(wanted.missing_bytes)}, unpacked about {unpacked}")
     if wanted.unknown:
         lines.append(f"size of {len(wanted.unknown)} not known")
     return "\n".join([*lines, *(["NOT ENOUGH SPACE"] if _is_short(host, wanted) else [])])
@@ -131,7 +135,7 @@ def _unknown(host: HostCheck) -> Iterator[str]:
     unknown = host.wanted.unknown if host.wanted is not None else {}
     for reason in dict.fromkeys(unknown.values()):
         images = [image for image, why in unknown.items() if why == reason]
-        yield f"{host.name}: size of {words.some_of(images, MOST_NAMES)} not known: {reason}"
+        yield f"{host.name}: size of {some_of(images, MOST_NAMES)} not known: {reason}"
 
 
 def _is_short(host: HostCheck, wanted: Wanted) -> bool:
@@ -152,11 +156,11 @@ def _spread(noise: Noise) -> str:
     told = [
         f"{title} ±{100 * noise.spread[metric]:.2g} %" for metric, title in METRICS.items() if metric in noise.spread
     ]
-    return f"{', '.join(told)} ({numbers.count(max(noise.freedom.values(), default=0), 'pair')})"
+    return f"{', '.join(told)} ({amounts.count(max(noise.freedom.values(), default=0), 'pair')})"
 
 
 def _control(host: HostCheck) -> str:
-    return "" if host.control_ms is None else f"{numbers.milliseconds(host.control_ms)} a step"
+    return "" if host.control_ms is None else amounts.in_unit(host.control_ms, "ms/step")
 
 
 def _odd(host: HostCheck) -> str:
@@ -223,7 +227,7 @@ def _fit(fit: ImageFit | None, reasons: Sequence[str], console: Console) -> Text
 
 
 def _where(fit: ImageFit) -> str:
-    size = "" if fit.bytes is None else f" {_size(fit.bytes)}"
+    size = "" if fit.bytes is None else f" {amounts.size(fit.bytes)}"
     return f"present{size}" if fit.at_hand else f"to pull{size}" if size else "not present"
 
 
@@ -237,9 +241,3 @@ def _groups(items: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
 
 def _lines(text: str, console: Console) -> Text:
     return Text("\n").join(console_text(line, console) for line in text.split("\n"))
-
-
-def _size(size_bytes: int) -> str:
-    """Return `31.2 MiB`, or KiB below 0.1 MiB."""
-    size_mib = size_bytes / (1 << 20)
-    return f"{numbers.number(size_bytes / 1024)} KiB" if 0 < size_mib < 0.1 else numbers.mebibytes(size_mib)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness import amounts
 from harness.model import SeriesChange, SeriesVerdict
-from harness.report.text import numbers, signal_words
+from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, version
-from harness.report.text.words import listing
+from harness.report.text.names import version_range
 
 _KINDS = {
     "first_bad": "first bad",
@@ -26,11 +27,11 @@ def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
 
     `why` is the reason to print if nothing could be judged.
     """
-    count, rounds = numbers.count(len(found.versions), "version"), numbers.count(found.rounds, "round")
+    count, rounds = amounts.count(len(found.versions), "version"), amounts.count(found.rounds, "round")
     side = "lower" if found.falls else "higher"
     yield f"{plain(found.history)}: {count}, {rounds}; {side} is worse; the limit is a change of {_share(found.limit)}"
     for change in found.changes:
-        yield f"  {_place(change)}: {numbers.effect(change.effect)}{_chance(change)}"
+        yield f"  {_place(change)}: {amounts.effect(change.effect)}{_chance(change)}"
     if found.noise is None:
         yield f"  nothing could be judged: {why}"
     else:
@@ -52,12 +53,12 @@ def _place(change: SeriesChange) -> str:
     if change.before is None:
         return f"{word} {after}"
     if change.between:
-        return f"{word} after {before}, {after} at the latest ({listing(change.between)} cannot be judged)"
+        return f"{word} after {before}, {after} at the latest ({version_range(change.between)} cannot be judged)"
     return f"{word} {after} (after {before})"
 
 
 def _chance(change: SeriesChange) -> str:
-    return "" if change.p is None else f", {numbers.probability(change.p)}"
+    return "" if change.p is None else f", {amounts.probability(change.p)}"
 
 
 def _visible(found: SeriesVerdict) -> str:
@@ -70,11 +71,11 @@ def _visible(found: SeriesVerdict) -> str:
         sign = -1 if found.falls else 1
         beyond = found.limit if found.alone else found.visible  # noise from neighbours is less certain
         sure = abs((1 + sign * found.limit) * (1 + sign * beyond) - 1)  # logs of relative changes add up
-        shown = f"{signal_words.change_text(sure, falls=found.falls)} in {what} would have shown"
+        shown = f"a change of {signal_words.share_text(sure)} in {what} would have shown"
         at_limit = f"one of {limit} (the limit)"
         return f"{shown}; {at_limit} may exist" if found.alone else f"{shown}, and {at_limit} in half of the cases"
     more = "; several values of each version, in rounds, would show smaller changes" if found.alone else ""
-    shown = f"only {signal_words.change_text(found.visible, falls=found.falls)} in {what} would have shown"
+    shown = f"only a change of {signal_words.share_text(found.visible)} in {what} would have shown"
     return f"{shown}; one of {limit} (the limit) may exist{more}"
 
 
@@ -89,4 +90,4 @@ def _noise(found: SeriesVerdict) -> str:
 
 
 def _share(share: float) -> str:
-    return f"{numbers.number(100 * share)} %"
+    return f"{amounts.number(100 * share)} %"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from harness import amounts
 from harness.model.answers.indexed import HistoryView, IndexedRun, Measurement
-from harness.report.text import life_words, numbers, signal_words
+from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain, shortened, version
 
 SHOWN = ("memory", "step_time", "peak_memory")
@@ -30,9 +31,9 @@ def runs_lines(runs: Sequence[IndexedRun]) -> Iterator[str]:
 
 
 def _run(run: IndexedRun) -> tuple[str, ...]:
-    took = numbers.duration(run.duration_s) if run.duration_s else ""
+    took = amounts.duration(run.duration_s) if run.duration_s else ""
     counts = (f"{run.cells:,}", f"{run.bad:,}", f"{run.findings:,}")
-    return life_words.minute(run.started), plain(run.path), life_words.run_verdict(run), *counts, took
+    return finding_words.minute(run.started), plain(run.path), finding_words.run_verdict(run), *counts, took
 
 
 def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days: bool) -> Iterator[str]:
@@ -41,15 +42,17 @@ def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days:
     """
     shown = signals or SHOWN
     for view in views:
-        yield f"{life_words.place(view.history)} ({plain(view.history.matrix)})"
+        yield f"{finding_words.history_place(view.history)} ({plain(view.history.matrix)})"
         rows = _by_day(view, shown) if days else _by_version(view, shown)
         titles = [signal_words.shown_signal(name).title for name in shown]
         header = ("image", "verdict", *titles, *(("started (UTC)", "run") if days else ("measured",)))
         yield from (f"  {line}" for line in _table([header, *rows]))
         if view.left_out:
-            yield f"  {numbers.count(view.left_out, 'older version')} not shown: --all"
-        yield from (f"  {life_words.life_text(life)}; {life_words.standing(life, view.runs)}" for life in view.lives)
-        yield from (f"  {life_words.drift_text(drift)}" for drift in view.drifts)
+            yield f"  {amounts.count(view.left_out, 'older version')} not shown: --all"
+        yield from (
+            f"  {finding_words.life_text(life)}; {finding_words.standing(life, view.runs)}" for life in view.lives
+        )
+        yield from (f"  {finding_words.drift_text(drift)}" for drift in view.drifts)
         yield ""
 
 
@@ -58,7 +61,7 @@ def _by_version(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str
         own = [measurement for measurement in view.measured if measurement.version == name]
         known = known_of(own)
         figures = (_figure(known, signal) for signal in signals)
-        yield version(name), life_words.measured_verdict(known[-1]), *figures, _measured(known)
+        yield version(name), finding_words.measured_verdict(known[-1]), *figures, _measured(known)
 
 
 def _by_day(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -66,8 +69,14 @@ def _by_day(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str, ..
         for measurement in view.measured:
             if measurement.version == name:
                 figures = (_figure([measurement], signal) for signal in signals)
-                began = life_words.minute(measurement.started)
-                yield version(name), life_words.measured_verdict(measurement), *figures, began, plain(measurement.run)
+                began = finding_words.minute(measurement.started)
+                yield (
+                    version(name),
+                    finding_words.measured_verdict(measurement),
+                    *figures,
+                    began,
+                    plain(measurement.run),
+                )
 
 
 def _figure(measured: Sequence[Measurement], signal: str) -> str:
@@ -77,7 +86,7 @@ def _figure(measured: Sequence[Measurement], signal: str) -> str:
     if not known:
         return ""
     shown = (known[-1], min(known), max(known))
-    like = numbers.middle(shown)
+    like = amounts.middle(shown)
     text, low, high = (signal_words.value_text(signal, value, like=like) for value in shown)
     return text if low == high else f"{text} ({low} to {high})"
 
@@ -101,7 +110,7 @@ def known_of(measured: Sequence[Measurement]) -> Sequence[Measurement]:
 
 def days_of(measured: Sequence[Measurement]) -> str:
     """Return `2026-03-01 to 2026-03-04`, or the day if both are the same."""
-    first, last = life_words.day(measured[0].started), life_words.day(measured[-1].started)
+    first, last = finding_words.day(measured[0].started), finding_words.day(measured[-1].started)
     return last if first == last else f"{first} to {last}"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness import amounts
 from harness.model import Explanation, HostCost
-from harness.report.text import numbers
 
 
 def dry_run(plan: Explanation) -> str:
@@ -13,12 +13,12 @@ def dry_run(plan: Explanation) -> str:
     if plan.searched:
         lines.append("  the expected number assumes that each search has one clear change; otherwise more are needed")
     if plan.estimate is not None:
-        launches, time = sum(plan.estimate.launches.values()), numbers.duration(plan.estimate.seconds)
+        launches, time = sum(plan.estimate.launches.values()), amounts.duration(plan.estimate.seconds)
         lines.append(
             f"  about {launches:,} launches, about {time}, as in earlier runs; trials that are reused take none"
         )
     for host in plan.hosts:
-        worst = numbers.duration(host.worst_s)
+        worst = amounts.duration(host.worst_s)
         share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""
         lines += [
             f"  {host.name} ({host.engine}{_cards(host)}){share}",

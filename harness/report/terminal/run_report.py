@@ -6,7 +6,8 @@ Text from images, tags, params and logs is cleaned by `plain` and printed as `ri
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.style import Style
@@ -14,51 +15,50 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from harness.model import RunResult
-from harness.report.content import observed, old_to_new, totals, version_table
-from harness.report.content.fault_cards import card_lines, cards
-from harness.report.content.version_table import ReportTable, Row, Shown
+from harness.report.content import version_table
+from harness.report.content.version_table import SIGNAL_COLUMNS, ReportTable, Row, Shown, signal_rows
+from harness.report.document import ReportSection, document
 from harness.report.terminal.console_text import console_text
-from harness.report.text import gaps, narrowed_text, sensitivity, signal_marks, words
-from harness.report.text.headline import sentence
-from harness.report.text.signal_marks import Strip, Tone
+from harness.report.text import signal_words
+from harness.report.text.signal_words import Strip, Tone
 
 _STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _GUTTER = 2
-_MOST_CARDS = 8
-"""Cards that are printed in full."""
-_MOST_ENDS = 6
-"""Most rows with which the report shows old → new without `--wide`."""
-_ENDS_LEFT_OUT = "Step time, peak memory and growth, old → new: --wide, and report.html"
+_MOST_IN_FULL = 8
+"""Findings that are printed in full."""
 
 
 def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     """Write the report to `console`, at its width and in its encoding; `wide` shows every signal of every row."""
-    pen = _Pen(console)
-    pen.line(sentence(result), style=_VERDICTS.get(result.verdict, "bold yellow"))
-    pen.line(totals.line(result), style="dim")
-    measured = [shown_table for shown_table in version_table.tables(result) if shown_table.measured]
-    is_few = sum(len(shown_table.verdicts) for shown_table in measured) <= _MOST_ENDS
-    for shown_table in measured:
-        _write_table(shown_table, pen)
+    pen, shown = _Pen(console), document(result)
+    pen.line(shown.headline, style=_VERDICTS.get(result.verdict, "bold yellow"))
+    pen.line(shown.totals, style="dim")
+    measured = [table for table in shown.tables if table.measured]
+    if shown.findings:
+        pen.line("Findings", style="bold", before=1)
+    for number, finding in enumerate(shown.findings):
+        sentence, *texts, command = finding.lines
+        pen.item(pen.text(sentence, "red"))
+        if number < _MOST_IN_FULL:
+            for line in texts:
+                pen.item(pen.text(line), sign="   ")
+            pen.line(f"   {command}", whole=True)
+    for table in measured:
+        _write_table(table, pen, wide=wide)
         if wide:
-            _write_signals(shown_table, pen)
-        elif is_few:
-            _write_ends(shown_table, pen)
-    if measured:
-        _write_legend(measured, pen, left_out=not (wide or is_few))
-    _write_findings(result, pen)
-    pen.list(narrowed_text.TITLE, narrowed_text.lines(result.narrowed))
-    pen.list("Not measured or not decided", gaps.lines(result), style="yellow")
-    needless = sensitivity.needless(result)
-    if needless:
-        pen.line(needless, style="dim", before=1)
-    pen.list(sensitivity.SLOW, sensitivity.slow_growth(result), style="yellow")
-    pen.list(observed.TITLE, observed.lines(result))
-    pen.list("Warnings", words.warnings(result), style="yellow")
-    for quiet in filter(None, (sensitivity.quiet_text(result), *gaps.not_looked_at(result))):
-        pen.line(quiet, before=1)
+            _write_signals(table, pen)
+    for number, line in enumerate(version_table.legend(measured, strips=wide)):
+        pen.line(line, style="dim", before=number == 0)
+    for section in shown.sections:
+        _write_section(section, pen)
     pen.line(f"Report: {result.directory / 'report.html'}", before=1, whole=True)
+
+
+def _write_section(section: ReportSection, pen: _Pen) -> None:
+    pen.line(section.title, style="bold", before=1)
+    for line in section.lines:
+        pen.item(pen.text(line, "yellow" if section.doubt else ""))
 
 
 def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
@@ -81,7 +81,7 @@ class _Pen:
     def strip(self, of: Strip) -> Text:
         """Return one mark for each group of signals; cached, because most cells have the same strip."""
         if of not in self._strips:
-            self._strips[of] = Text().join(self.text(signal_marks.MARKS[tone], _STYLES[tone]) for tone in of)
+            self._strips[of] = Text().join(self.text(signal_words.MARKS[tone], _STYLES[tone]) for tone in of)
         return self._strips[of]
 
     def width(self, text: str) -> int:
@@ -90,17 +90,6 @@ class _Pen:
     def line(self, text: str, *, style: str = "", before: int = 0, whole: bool = False) -> None:
         """Write one text after `before` empty lines; `whole` turns wrapping off, so that the text can be copied."""
         self.console.print(*[""] * before, self.text(text, style), sep="\n", soft_wrap=whole)
-
-    def list(self, title: str, lines: Sequence[str], *, style: str = "") -> None:
-        """Write a titled list, or nothing if there are no lines."""
-        if lines:
-            self.line(title, style="bold", before=1)
-            self.items(self.text(line, style) for line in lines)
-
-    def items(self, texts: Iterable[Text]) -> None:
-        """Write each text after a dash, with continuation lines indented."""
-        for text in texts:
-            self.item(text)
 
     def item(self, text: Text, *, sign: str = " - ") -> None:
         lines = text.wrap(self.console, max(1, self.console.width - len(sign)), overflow="fold")
@@ -112,47 +101,36 @@ class _Pen:
 # ---------------------------------------------------------------- tables
 
 
-def _write_legend(tables: Sequence[ReportTable], pen: _Pen, *, left_out: bool) -> None:
-    """Write what the signs mean, including those of cells without a measurement; `left_out` adds where to find
-    old → new.
-    """
-    first, *rest = version_table.legend(tables, levels=False)
-    absent = {cell.word for shown_table in tables for cell in shown_table.shown if cell.tone == "none"}
-    told = [f"{word}: {meaning}" for word, meaning in version_table.ABSENT.items() if word in absent]
-    lines = [*rest, *([f"– {'; '.join(told)}"] if told else []), *([_ENDS_LEFT_OUT] if left_out else [])]
-    pen.line(first, style="dim", before=1)
-    for line in lines:
-        pen.line(line, style="dim")
-
-
-def _write_ends(shown_table: ReportTable, pen: _Pen) -> None:
-    """Write the old → new lines, one per row."""
-    rows = [(row, line) for row in shown_table.verdicts if (line := old_to_new.line(row))]
-    if rows:
-        pen.line("old → new", style="dim", before=1)
-        pen.items(pen.text(f"{row.label}, {line}", "dim") for row, line in rows)
-
-
 def _write_signals(shown_table: ReportTable, pen: _Pen) -> None:
     """Write every signal of every row with its figures, limit and minimum detectable effect, and the reasons below."""
     for row in shown_table.verdicts:
-        told = old_to_new.rows(row)
+        told = signal_rows(row)
         if not told:
             continue
         pen.line(f"{row.label}, all signals", before=1)
         grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="dim")
-        for name in ("signal", *old_to_new.COLUMNS[2:-1]):
+        for name in SIGNAL_COLUMNS[:-1]:
             grid.add_column(pen.text(name), overflow="fold")
-        for both, (title, _, *texts, _) in told:
-            style = _STYLES[both.tone] if both.is_open or both.tone == "none" else ""
-            marked = f"{signal_marks.MARKS[both.tone] if both.seen else ' '} {title}"
-            grid.add_row(*(pen.text(text, style) for text in (marked, *texts)))
+        reasons: dict[str, list[str]] = {}
+        for tone, texts in told:
+            grid.add_row(*(pen.text(text, _STYLES[tone] if tone != "good" else "") for text in texts[:-1]))
+            reasons.setdefault(texts[-1], []).append(texts[0])
         pen.console.print(grid)
-        pen.items(pen.text(text, "dim") for text in old_to_new.reasons(both for both, _ in told))
+        for reason, titles in reasons.items():
+            if reason:
+                pen.item(pen.text(f"{', '.join(titles)}: {reason}", "dim"))
 
 
-def _write_table(shown_table: ReportTable, pen: _Pen) -> None:
-    """Write the table in as few blocks as the width allows; verdict and figure share a line if a single block fits."""
+def _write_table(shown_table: ReportTable, pen: _Pen, *, wide: bool) -> None:
+    """Write the table in as few blocks as the width allows; verdict and figure share a line if a single block fits.
+    `wide` adds the strips.
+    """
+    if not wide:
+        rows = [
+            replace(row, cells=tuple(cell and replace(cell, strip=()) for cell in row.cells))
+            for row in shown_table.rows
+        ]
+        shown_table = replace(shown_table, rows=tuple(rows))
     spare = pen.console.width - sum(_widths(shown_table, pen, wide=False))
     label = min(max(8, pen.console.width // 3, spare), max(pen.width(row.label) for row in shown_table.rows))
     room = pen.console.width - label
@@ -212,20 +190,3 @@ def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
     if cell.figure:
         text.append("\n" if tall else " ").append_text(pen.text(cell.figure))
     return text.append("\n").append_text(pen.strip(cell.strip)) if cell.strip else text
-
-
-# ---------------------------------------------------------------- findings
-
-
-def _write_findings(result: RunResult, pen: _Pen) -> None:
-    """Write a card for each fault, worst first; after _MOST_CARDS cards, only their sentences."""
-    told = cards(result)
-    if told:
-        pen.line("Findings", style="bold", before=1)
-    for number, card in enumerate(told):
-        sentence, *rest = card_lines(card)
-        pen.item(pen.text(sentence, "red"))
-        for line in rest[:-1] if number < _MOST_CARDS else ():
-            pen.item(pen.text(line), sign="   ")
-        if number < _MOST_CARDS:
-            pen.line(f"   {rest[-1]}", whole=True)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from harness import amounts
 from harness.model.answers.seen import ImageRef, RegistryLook
-from harness.report.text import numbers, words
 from harness.report.text.harmless_text import plain
+from harness.report.text.names import at_most
 
 MOST_NAMES = 6
 
@@ -23,9 +24,9 @@ def line(seen: RegistryLook) -> str:
         for what, spots in (("new", seen.new), ("republished", seen.republished), ("gone", seen.gone))
         if spots
     ]
-    found = ", ".join([numbers.count(seen.images, "image"), *(changes or ["nothing new"])])
+    found = ", ".join([amounts.count(seen.images, "image"), *(changes or ["nothing new"])])
     asked = [f"digests of {seen.digests} of {seen.tags} tags checked again"] if seen.tags else []
-    cost = f"{numbers.count(seen.requests, 'request')}, {seen.duration_s:.1f} s"
+    cost = f"{amounts.count(seen.requests, 'request')}, {seen.duration_s:.1f} s"
     return plain("; ".join([f"{begin}{found}", *asked, cost, *seen.notes]))
 
 
@@ -39,4 +40,4 @@ def as_json(seen: RegistryLook) -> dict[str, Any]:
 
 
 def _names(spots: Sequence[ImageRef]) -> str:
-    return ", ".join(words.at_most([f"{spot.series} {spot.version}" for spot in spots], MOST_NAMES, rest="{} more"))
+    return ", ".join(at_most([f"{spot.series} {spot.version}" for spot in spots], MOST_NAMES, rest="{} more"))

@@ -1,12 +1,18 @@
-"""Describes one finding of a run: what is wrong, where it begins or ends, its size, and how certain it is."""
+"""Describes one finding: what is wrong, where it begins or ends, its size, how certain it is, its life over runs."""
 
 from __future__ import annotations
 
-from harness.model import Finding, Metric
-from harness.report.text import numbers, words
-from harness.report.text.harmless_text import plain, version
-from harness.report.text.signal_words import shown_signal
+from collections.abc import Mapping, Sequence
 
+from harness import amounts
+from harness.model import Finding, FindingKind, Metric, SignalState
+from harness.model.answers.indexed import Drift, FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
+from harness.report.text.cell_words import SYMBOLS, tone
+from harness.report.text.harmless_text import plain, version
+from harness.report.text.names import lane_text, some_of, variant_text, version_range
+from harness.report.text.signal_words import Tone, shown_signal
+
+Runs = Mapping[int, IndexedRun]
 UNCONFIRMED = "one side has fewer than two launches"
 _WHAT = {
     "leak": "memory leak",
@@ -26,7 +32,16 @@ def symptom(metric: Metric, verdict: str) -> str:
 
 def text(finding: Finding) -> str:
     """Return what is wrong, where it begins or ends, its size and how certain it is, on one line without the place."""
-    return f"{symptom(finding.metric, finding.verdict)} {_boundary(finding)}{_size(finding)}{_evidence(finding)}"
+    size = "" if finding.effect is None else f": {amounts.effect(finding.effect)}"
+    chance = "" if finding.p is None else f", {amounts.probability(finding.p)}"
+    sure = "" if finding.confirmed else f"; not confirmed: {UNCONFIRMED}"
+    where = _boundary(finding.kind, finding.before, finding.after, finding.untestable)
+    return f"{symptom(finding.metric, finding.verdict)} {where}{size}{chance}{sure}"
+
+
+def place(finding: Finding) -> str:
+    """Return a finding's series, lane and variant: `multidict on local, multidict_pop`."""
+    return f"{plain(finding.series)} on {lane_text(finding.lane)}, {variant_text(finding.variant)}"
 
 
 def line(finding: Finding) -> str:
@@ -34,39 +49,103 @@ def line(finding: Finding) -> str:
     return f"{place(finding)}: {text(finding)}"
 
 
-def place(finding: Finding) -> str:
-    """Return a finding's series, lane and variant: `multidict on local, multidict_pop`."""
-    return f"{plain(finding.series)} on {words.lane_text(finding.lane)}, {words.variant_text(finding.variant)}"
-
-
-def _boundary(finding: Finding) -> str:
-    after, before = version(finding.after), version(finding.before or "")
-    if finding.kind == "bad_from_start":
-        if finding.untestable:
-            return f"in {after}, the oldest version that can be judged; before it {_gap(finding)}"
-        return f"since {after}, the oldest version here, or earlier"
-    if finding.kind == "worse":
+def _boundary(kind: FindingKind, older: str | None, newer: str, untestable: Sequence[str] = ()) -> str:
+    after, before = version(newer), version(older or "")
+    gap = f"{version_range(untestable)} cannot be judged" if untestable else ""
+    if kind == "bad_from_start":
         return (
-            f"even worse {f'between {before} and {after}; {_gap(finding)}' if finding.untestable else f'since {after}'}"
+            f"in {after}, the oldest version that can be judged; before it {gap}"
+            if gap
+            else f"since {after} or earlier"
         )
-    if finding.kind == "drift":
+    if kind == "drift":
         return f"gradually, from {before} to {after}"
-    old, new = ("good", "bad") if finding.kind == "first_bad" else ("bad", "good")
-    if finding.untestable:
-        return f"{'begins' if old == 'good' else 'ends'} between {before} ({old}) and {after} ({new}); {_gap(finding)}"
-    verb = "since" if finding.kind == "first_bad" else "gone in"
-    return f"{verb} {after} (last {old} {before})" if before else f"{verb} {after}"
+    if kind == "worse":
+        return (
+            f"even worse {f'between {before} and {after}; {gap}' if gap else f'since {after} (last milder {before})'}"
+        )
+    verb, last, first = ("since", "good", "bad") if kind == "first_bad" else ("gone in", "bad", "good")
+    if gap:
+        return f"{'begins' if kind == 'first_bad' else 'ends'} between {before} ({last}) and {after} ({first}); {gap}"
+    return f"{verb} {after} (last {last} {before})" if before else f"{verb} {after}"
 
 
-def _gap(finding: Finding) -> str:
-    return f"{words.listing(finding.untestable)} cannot be judged"
+# ---------------------------------------------------------------- over many runs
 
 
-def _size(finding: Finding) -> str:
-    return "" if finding.effect is None else f": {numbers.effect(finding.effect)}"
+def day(started: str) -> str:
+    """Return the date part of an ISO 8601 time: `2026-03-01`."""
+    return plain(started[:10]) or "an unknown day"
 
 
-def _evidence(finding: Finding) -> str:
-    """Return the p-value, if there was a test, and why the finding is not confirmed, if it is not."""
-    chance = "" if finding.p is None else f", {numbers.probability(finding.p)}"
-    return chance if finding.confirmed else f"{chance}; not confirmed: {UNCONFIRMED}"
+def minute(started: str) -> str:
+    """Return an ISO 8601 time to the minute: `2026-03-01 04:00`."""
+    return plain(started[:16].replace("T", " ")) or "an unknown day"
+
+
+def run_verdict(run: IndexedRun) -> str:
+    """Return the verdict of a run, such as `regression`; for a run without a verdict, its kind, such as `probe`."""
+    return "cannot be read" if run.problem else run.verdict or run.kind
+
+
+def measured_verdict(measurement: Measurement) -> str:
+    """Return `✗ leak`, or `✗ step time` if signals other than memory make the cell's state worse than its verdict."""
+    word = measurement.verdict
+    own = tone(word)
+    if own in ("good", "unsure") and own != measurement.state and measurement.state in _OTHER_SIGNALS:
+        states, otherwise = _OTHER_SIGNALS[measurement.state]
+        titles = [shown_signal(name).title for name, figure in measurement.figures.items() if figure.seen in states]
+        word = some_of(titles, 3) or otherwise
+    return f"{SYMBOLS[measurement.state]} {word}{' so far' if measurement.provisional else ''}"
+
+
+_OTHER_SIGNALS: Mapping[Tone, tuple[tuple[SignalState, ...], str]] = {
+    "bad": (("bad",), "worse than before"),
+    "unsure": (("suspect", "blind"), "good in part"),
+}
+"""The signal states that make a cell bad or unsure, and the words used if the query left out those signals."""
+
+
+def history_place(history: IndexedHistory) -> str:
+    """Return a history's series, lane and variant: `framework on old/RTX 3090, train batch=32`."""
+    return f"{plain(history.series)} on {plain(history.lane)}, {plain(history.variant)}"
+
+
+def life_text(life: FindingLife) -> str:
+    """Return a finding's life: `memory leak since 1.15 (last good 1.14), fixed in 1.18: 7.84 KiB/step`."""
+    end = ""
+    if life.ends is not None:
+        end = f", fixed in {version(life.ends.after)}"
+        end += f" (last bad {version(life.ends.before)})" if life.ends.before else ""
+    sure = "" if life.begins.confirmed else f"; not confirmed: {UNCONFIRMED}"
+    return f"{_seen_text(life.begins, end)}{sure}"
+
+
+def finding_text(finding: SeenFinding) -> str:
+    """Return a finding of one run: `memory leak since 1.15 (last good 1.14): 7.84 KiB/step (7.83 to 7.85)`."""
+    return _seen_text(finding, "")
+
+
+def _seen_text(finding: SeenFinding, end: str) -> str:
+    size = "" if finding.effect is None else f": {amounts.effect(finding.effect)}"
+    cause = f"; a consequence of {shown_signal(finding.consequence_of).title}" if finding.consequence_of else ""
+    where = _boundary(finding.kind, finding.before, finding.after)
+    return f"{symptom(finding.signal, finding.verdict)} {where}{end}{size}{cause}"
+
+
+def standing(life: FindingLife, runs: Runs) -> str:
+    """Return when a finding was found and its status: `open: found 2026-03-01, last seen 2026-03-04`."""
+    found, seen = day(runs[life.found].started), day(runs[life.seen].started)
+    closed = "" if life.closed is None else day(runs[life.closed].started)
+    if life.status == "fixed":
+        return f"found {found}, fixed {closed}"
+    if life.status == "not seen again":
+        return f"found {found}, last seen {seen}, measured again {closed} and not found"
+    return f"open: found {found}" + (f", last seen {seen}" if seen != found else "")
+
+
+def drift_text(drift: Drift) -> str:
+    """Return a drift: `step time drifts from 1.0 to 1.11: +11.2 % (9.8 to 12.6) over 12 versions in 11 runs, p = …`."""
+    size = f"{amounts.effect(drift.effect)} over {drift.versions} versions in {drift.runs} runs"
+    ends = f"from {version(drift.first)} to {version(drift.last)}"
+    return f"{shown_signal(drift.signal).title} drifts {ends}: {size}, {amounts.probability(drift.p)}"

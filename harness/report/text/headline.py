@@ -1,20 +1,19 @@
-"""Writes the sentence at the top of every report."""
+"""Writes the sentence at the top of every report, and names the versions that seem bad before a finding does."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from harness.model import BAD, GOOD, UNSURE, Attribution, CellResult, RunResult
+from harness import amounts
+from harness.model import BAD, GOOD, UNSURE, CellResult, RunResult
 from harness.reasons import Remedy
-from harness.report.text import numbers, seems_bad_first, signal_words, words
-from harness.report.text.faults import blame
+from harness.report.text import fault_sentences, signal_words
+from harness.report.text.cell_words import is_needless, looks_bad_because, tone
 from harness.report.text.harmless_text import plain, version
-from harness.report.text.sensitivity import is_needless
-from harness.report.text.signal_words import shown_signal
+from harness.report.text.names import at_most, lane_text, some_of, together, variant_text
 
-_MOST_TITLES = 3
+_MOST = 3
 
 
 def sentence(result: RunResult) -> str:
@@ -22,134 +21,112 @@ def sentence(result: RunResult) -> str:
     return _SENTENCES[result.verdict](result)
 
 
+def _cells(result: RunResult, some: int) -> str:
+    """Return `2 of 12 cells`."""
+    return f"{some:,} of {amounts.count(len(result.cells), 'cell')}"
+
+
 def _regression(result: RunResult) -> str:
     if not result.attribution:
         return f"{_bad_cells(result)}, but the history does not show which version began it."
-    top, more = _worst(result)
-    return f"{' '.join(blame.sentences(top, result))}{f' And {more} below.' if more else ''}"
+    told, more = _worst(result)
+    return f"{' '.join(told)}{f' And {more} below.' if more else ''}"
 
 
-def _worst(result: RunResult) -> tuple[Sequence[Attribution], str]:
-    """Return the faults that the headline names, and the count of the others as text ("" for none)."""
-    worst = blame.worst_first(result)
-    rest = len(worst) - blame.MOST_AT_THE_TOP
-    return worst[: blame.MOST_AT_THE_TOP], numbers.count(rest, "further fault") if rest > 0 else ""
+def _worst(result: RunResult) -> tuple[list[str], str]:
+    """Return the sentences of the faults that the headline names, and the count of the others as text ("" for none)."""
+    worst, most = fault_sentences.worst_first(result), fault_sentences.MOST_AT_THE_TOP
+    more = amounts.count(len(worst) - most, "further fault") if len(worst) > most else ""
+    return fault_sentences.sentences(worst[:most], result), more
+
+
+def _bad_cells(result: RunResult) -> str:
+    bad = [entry.verdict.verdict for entry in result.cells if entry.verdict.verdict in BAD]
+    kinds = [f"{bad.count(name)} {name}" for name in dict.fromkeys(bad)]
+    return f"{_cells(result, len(bad))} bad ({', '.join(kinds)})"
 
 
 def _infrastructure(result: RunResult) -> str:
     hosts = [plain(state.host.name) for state in result.hosts if state.problem is not None]
-    where = f" ({words.together(hosts)} could not be used)" if hosts else ""
-    lost = [cell for cell in result.cells if cell.problem or _is_untested(cell)]
-    cells = numbers.count(len(result.cells), "cell")
-    if not any(cell.verdict.trials for cell in result.cells):
-        return f"Nothing could be measured: {len(lost)} of {cells} are untested{where}."
-    how = "" if all(_is_untested(cell) for cell in lost) else " as planned"
-    told = f"{len(lost)} of {cells} could not be measured{how}{where}"
-    seen = _suspects(result)
+    where = f" ({together(hosts)} could not be used)" if hosts else ""
+    lost = [entry for entry in result.cells if entry.problem or _is_untested(entry)]
+    if not any(entry.verdict.trials for entry in result.cells):
+        return f"Nothing could be measured: {_cells(result, len(lost))} are untested{where}."
+    how = "" if all(map(_is_untested, lost)) else " as planned"
+    told = f"{_cells(result, len(lost))} could not be measured{how}{where}"
+    seen = seems_bad(result)
     return _unconfirmed(seen, told) if seen else f"Nothing bad in what ran, but {told}."
 
 
-def _is_untested(cell: CellResult) -> bool:
+def _is_untested(entry: CellResult) -> bool:
     """Return whether the cell should have been measured but was not."""
-    return cell.verdict.verdict == "untested" and cell.cell.excluded is None and not is_needless(cell)
+    return entry.verdict.verdict == "untested" and entry.cell.excluded is None and not is_needless(entry)
 
 
 def _inconclusive(result: RunResult) -> str:
-    unsure = [cell.verdict.verdict for cell in result.cells if cell.verdict.verdict in UNSURE]
+    unsure = [entry.verdict.verdict for entry in result.cells if entry.verdict.verdict in UNSURE]
     kinds = [f"{unsure.count(name)} {name}" for name in ("suspect", "inconclusive") if name in unsure]
-    cells = numbers.count(len(result.cells), "cell")
-    told = [f"{len(unsure)} of {cells} could not be decided ({', '.join(kinds)})"] if unsure else []
-    early = sum(cell.verdict.provisional for cell in result.cells)
-    few = [f"{early} of {cells} had too few launches to be called good"] if early else []
-    unsaid = sum(_is_stopped(cell) and not cell.verdict.trials for cell in result.cells)
-    none = [f"{unsaid} of {cells} had no launch"] if unsaid else []
-    why = _why_stopped(result)
-    seen = (seems_bad_first.lines(result) if why else []) or _suspects(result)
-    rest = "; ".join([*told, *few, *none, *([] if why and seen else _blind(result))])
+    early = sum(entry.verdict.provisional for entry in result.cells)
+    stopped = [entry.skipped.why for entry in result.cells if entry.skipped is not None and entry.skipped.by == "stop"]
+    unsaid = sum(_is_stopped(entry) and not entry.verdict.trials for entry in result.cells)
+    why = f"{stopped[0][:1].upper()}{stopped[0][1:]}" if stopped else ""
+    seen = seems_bad(result)
+    told = [
+        f"{_cells(result, len(unsure))} could not be decided ({', '.join(kinds)})" if unsure else "",
+        f"{_cells(result, early)} had too few launches to be called good" if early else "",
+        f"{_cells(result, unsaid)} had no launch" if unsaid else "",
+        "" if why and seen else _blind(result),
+    ]
+    rest = "; ".join(filter(None, told))
     if seen:
         return _unconfirmed(seen, rest, why=why)
     return f"{why}{'. ' if why else ''}Nothing bad found, but {rest}."
 
 
+def _is_stopped(entry: CellResult) -> bool:
+    return entry.skipped is not None and entry.skipped.by == "stop"
+
+
 def _unconfirmed(seen: Sequence[str], rest: str, *, why: str = "") -> str:
     """Return the headline of a run in which something looks bad that is not confirmed: it comes before all else."""
     more = [f"{why or 'Also'}: {rest}"] if rest else list(filter(None, [why]))
-    return "".join(f"{text}. " for text in (f"Not confirmed: {'; '.join(seen)}", *more)).rstrip()
+    return " ".join(f"{text}." for text in (f"Not confirmed: {'; '.join(seen)}", *more))
 
 
-def _is_stopped(cell: CellResult) -> bool:
-    return cell.skipped is not None and cell.skipped.by == "stop"
-
-
-def _why_stopped(result: RunResult) -> str:
-    """Return `Stopped by --quick`, or "" if the sweep was not stopped early."""
-    why = next((cell.skipped.why for cell in result.cells if cell.skipped is not None and _is_stopped(cell)), "")
-    return f"{why[:1].upper()}{why[1:]}"
-
-
-def _suspects(result: RunResult) -> list[str]:
-    """Return what makes each suspect cell, or good cell with a suspect signal, look bad: `six 1.16.0: step time is 300
-    times that of …`.
-    """
-    told = []
-    for cell in result.cells:
-        name = signal_words.matter(cell.verdict) if cell.verdict.verdict in GOOD else None
-        is_signal = name is not None and cell.verdict.signals[name].seen == "suspect"
-        if is_signal or cell.verdict.verdict == "suspect":
-            image = cell.cell.image
-            told.append(f"{plain(image.series)} {version(image.version)}: {seems_bad_first.reason(cell)}")
-    return words.at_most(told, _MOST_TITLES, rest="{} more also seem worse")
-
-
-def _blind(result: RunResult) -> list[str]:
-    good = [cell.verdict for cell in result.cells if cell.verdict.verdict in GOOD and cell.verdict.blind]
-    blind = dict.fromkeys(name for verdict in good for name in verdict.blind)
-    absent = {name: words.absent(name, result.cells) for name in blind}
-    texts = [text for _, text in sorted(itertools.chain(*absent.values()), key=lambda told: told[0])]
-    told = words.at_most(texts, _MOST_TITLES, rest="and {} more below")
-    coarse = [name for name, some in absent.items() if not some]
-    if not coarse:
-        return told
-    titles = words.some_of([shown_signal(name).title for name in coarse], _MOST_TITLES)
-    cells = numbers.count(sum(any(name in coarse for name in verdict.blind) for verdict in good), "cell")
-    return [*told, f"{titles} could not be measured as finely as the limit requires in {cells}"]
+def _blind(result: RunResult) -> str:
+    good = [entry.verdict for entry in result.cells if entry.verdict.verdict in GOOD and entry.verdict.blind]
+    titles = dict.fromkeys(signal_words.shown_signal(name).title for verdict in good for name in verdict.blind)
+    some = f"could not be measured as finely as the limit requires in {amounts.count(len(good), 'cell')}"
+    return f"{some_of(list(titles), _MOST)} {some}" if good else ""
 
 
 def _unfinished(result: RunResult, *, begins: str, ends: str) -> str:
-    done = sum(cell.verdict.trials > 0 for cell in result.cells)
-    cells = numbers.count(len(result.cells), "cell")
-    early = sum(cell.verdict.provisional for cell in result.cells)
+    done = sum(entry.verdict.trials > 0 for entry in result.cells)
+    early = sum(entry.verdict.provisional for entry in result.cells)
     sure = f", {early} of them in too few launches to be called good" if early else ""
-    told = f"{begins} {done} of {cells} measured{sure}{ends}."
-    seen = [*_bad_so_far(result), *(seems_bad_first.lines(result) or _suspects(result))]
+    told = f"{begins} {_cells(result, done)} measured{sure}{ends}."
+    worst, more = _worst(result)
+    bad = [*(text.rstrip(".") for text in worst), *([f"and {more} below"] if more else [])]
+    if not bad and any(entry.verdict.verdict in BAD for entry in result.cells):
+        bad = [_bad_cells(result)]
+    seen = [*bad, *seems_bad(result)]
     return f"{told} So far: {'; '.join(seen)}." if seen else told
 
 
-def _bad_so_far(result: RunResult) -> list[str]:
-    if result.attribution:
-        top, more = _worst(result)
-        return [*(text.rstrip(".") for text in blame.sentences(top, result)), *([f"and {more} below"] if more else [])]
-    return [_bad_cells(result)] if any(cell.verdict.verdict in BAD for cell in result.cells) else []
-
-
 def _ok(result: RunResult) -> str:
-    tones = [words.tone(cell.verdict.verdict) for cell in result.cells]
-    cells = numbers.count(len(tones), "cell")
+    tones = [tone(entry.verdict.verdict) for entry in result.cells]
+    cells, good = amounts.count(len(tones), "cell"), tones.count("good")
     if tones and "none" not in tones:
         return f"Nothing bad: {'all ' if len(tones) > 1 else ''}{cells} {'are' if len(tones) > 1 else 'is'} good."
-    good = tones.count("good")
-    if all(is_needless(cell) for cell in result.cells if words.tone(cell.verdict.verdict) == "none"):
+    if all(is_needless(entry) for entry in result.cells if tone(entry.verdict.verdict) == "none"):
         return f"Nothing bad in the {good} of {cells} that were run; the other {len(tones) - good} were not."
     if not good:
-        return f"Nothing was run: {_all_of(len(tones))} excluded or incompatible with the host."
+        every = "the only cell is" if len(tones) == 1 else f"all {len(tones):,} cells are"
+        return f"Nothing was run: {every} excluded or incompatible with the host."
     return f"Nothing bad: {good} of {cells} good, the rest not measured."
 
 
-def _all_of(cells: int) -> str:
-    return "the only cell is" if cells == 1 else f"all {cells:,} cells are"
-
-
-_SENTENCES: dict[str, Callable[[RunResult], str]] = {
+_SENTENCES: Mapping[str, Callable[[RunResult], str]] = {
     "regression": _regression,
     "infrastructure": _infrastructure,
     "inconclusive": _inconclusive,
@@ -159,7 +136,54 @@ _SENTENCES: dict[str, Callable[[RunResult], str]] = {
 }
 
 
-def _bad_cells(result: RunResult) -> str:
-    bad = [cell.verdict.verdict for cell in result.cells if words.tone(cell.verdict.verdict) == "bad"]
-    kinds = [f"{bad.count(name)} {name}" for name in dict.fromkeys(bad)]
-    return f"{len(bad)} of {numbers.count(len(result.cells), 'cell')} bad ({', '.join(kinds)})"
+# ---------------------------------------------------------------- seems bad first
+
+
+def seems_bad(result: RunResult) -> list[str]:
+    """Return a clause for each version that is the first to seem bad in rows without a finding, most rows first:
+    `six 1.1 seems bad first (provisional; parse, local; 1 launch): …`. Without `first`, an older version is not
+    measured yet.
+    """
+    found = {(finding.series, str(finding.lane), str(finding.variant)) for finding in result.findings}
+    rows: dict[tuple[str, str, str], list[CellResult]] = {}
+    for entry in result.cells:
+        place = (entry.cell.image.series, str(entry.cell.lane), str(entry.cell.variant))
+        rows.setdefault(place, []).append(entry)
+    same: dict[tuple[str, str], list[str]] = {}
+    for place, cells in rows.items():
+        bad = [number for number, entry in enumerate(cells) if _looks_bad(entry)]
+        number = next((number for number in bad if not _may_be_none(cells[number])), next(iter(bad), None))
+        if place not in found and number is not None:
+            image = cells[number].cell.image
+            same.setdefault((image.series, image.version), []).append(_seems_bad(cells[number], cells[:number]))
+    told = [
+        texts[0] + (f" (and in {amounts.count(len(texts) - 1, 'more row')})" if len(texts) > 1 else "")
+        for texts in sorted(same.values(), key=lambda texts: -len(texts))
+    ]
+    return at_most(told, _MOST, rest="{} more also seem bad")
+
+
+def _looks_bad(entry: CellResult) -> bool:
+    verdict = entry.verdict
+    if BAD & set(verdict.verdicts) or verdict.failed:
+        return True
+    if verdict.verdict == "suspect" and verdict.trials:
+        return True
+    return verdict.verdict in GOOD and any(signal.seen in ("suspect", "bad") for signal in verdict.signals.values())
+
+
+def _may_be_none(entry: CellResult) -> bool:
+    """Return whether all that is suspected is a growth that may be zero."""
+    _, interval = signal_words.figure_of("memory", entry.verdict)
+    return entry.verdict.verdict == "suspect" and interval is not None and interval[0] <= 0
+
+
+def _seems_bad(entry: CellResult, older: Sequence[CellResult]) -> str:
+    before = next((other for other in reversed(older) if other.cell.excluded is None), None)
+    seems = f"seems bad{' first' if before is not None and before.verdict.verdict in GOOD else ''}"
+    seems = "may be bad" if _may_be_none(entry) else seems
+    cell, launches = entry.cell, f"; {amounts.count(entry.verdict.trials, 'launch')}"
+    by = "" if entry.verdict.verdict in GOOD else launches
+    where = f"provisional; {variant_text(cell.variant)}, {lane_text(cell.lane)}{by}"
+    name = f"{plain(cell.image.series)} {version(cell.image.version)}"
+    return f"{name} {seems} ({where}): {looks_bad_because(entry)}"

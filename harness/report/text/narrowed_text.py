@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from harness import amounts
 from harness.masking import is_private
 from harness.model import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell
 from harness.reasons import NarrowName
-from harness.report.text import numbers
 from harness.report.text.harmless_text import plain, shortened
 
 TITLE = "Which component"
@@ -113,11 +113,11 @@ def _share(culprit: Culprit) -> str:
     if not culprit.part_of_it or culprit.share is None:
         return ""
     interval = "" if culprit.share_ci is None else f" ({_percents(culprit.share_ci)})"
-    return f"; it accounts for {numbers.number(100 * culprit.share)} % of the effect{interval}"
+    return f"; it accounts for {amounts.number(100 * culprit.share)} % of the effect{interval}"
 
 
 def _percents(interval: tuple[float, float]) -> str:
-    return numbers.between((100 * interval[0], 100 * interval[1]))
+    return amounts.between((100 * interval[0], 100 * interval[1]))
 
 
 def _part(part: tuple[str, ...], narrowed: Narrowed) -> str:
@@ -193,7 +193,7 @@ def proof(narrowed: Narrowed) -> list[str]:
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
     """Return a hybrid's name: `20.12 with cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
     names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
-    others = f", along with {numbers.count(len(cell.beside), 'other group')}" if cell.beside else ""
+    others = f", along with {amounts.count(len(cell.beside), 'other group')}" if cell.beside else ""
     good, bad = plain(narrowed.good), plain(narrowed.bad)
     return {
         "A + c": f"{good} with {names}{others}",
@@ -213,26 +213,26 @@ def _own(version: str, cell: ProofCell, narrowed: Narrowed) -> str:
 
 
 def result_text(result: HybridResult) -> str:
-    """Return a hybrid's result: `bad in 2 of 2 launches (RSS grows 2.8 KiB a step)`, `good in 3 launches`."""
+    """Return a hybrid's result: `bad in 2 of 2 launches (RSS grows 2.8 KiB/step)`, `good in 3 launches`."""
     if result.share is not None and result.share_ci is not None:
-        share = f"{numbers.number(100 * result.share)} % of the effect, {_percents(result.share_ci)}"
-        return f"{result.state} in {numbers.count(result.launches, 'launch')} ({share})"
+        share = f"{amounts.number(100 * result.share)} % of the effect, {_percents(result.share_ci)}"
+        return f"{result.state} in {amounts.count(result.launches, 'launch')} ({share})"
     if result.state == "unresolved":
         return f"could not be decided ({shortened(result.reason or 'no reason known', most=160)})"
     if result.state == "bad" and result.bad:
         shown = f" ({shortened(result.reason, most=160)})" if result.reason else ""
         return f"bad in {result.bad} of {result.launches} launches{shown}"
-    return f"{result.state} in {numbers.count(result.launches, 'launch')}"
+    return f"{result.state} in {amounts.count(result.launches, 'launch')}"
 
 
 def _left(narrowed: Narrowed) -> Iterator[str]:
     if narrowed.open:
         yield f"may still be a cause: {named_groups(narrowed.open, narrowed)}"
     refused = [hybrid for hybrid in narrowed.hybrids if hybrid.state == "unresolved"]
-    told_of = f"; {numbers.count(len(refused), 'hybrid')} could not be built or gave no result" if refused else ""
+    told_of = f"; {amounts.count(len(refused), 'hybrid')} could not be built or gave no result" if refused else ""
     if narrowed.hybrids:
-        hybrids = numbers.count(len(narrowed.hybrids), "hybrid")
-        yield f"tried {hybrids} of the two versions in {numbers.count(narrowed.launches, 'launch')}{told_of}"
+        hybrids = amounts.count(len(narrowed.hybrids), "hybrid")
+        yield f"tried {hybrids} of the two versions in {amounts.count(narrowed.launches, 'launch')}{told_of}"
 
 
 # ---------------------------------------------------------------- a reproduction

@@ -1,22 +1,38 @@
-"""Describes the signals of a cell in words: the most important signal, figures with units, reasons."""
+"""Describes the signals of a cell: the most important one, figures with units, reasons, and a strip of marks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Literal
 
-from harness.model import METRIC_PREFIX, SIGNALS, CellVerdict, Effect, Signal, SignalState, SignalVerdict
+from harness import amounts
+from harness.model import (
+    GROUPS,
+    METRIC_PREFIX,
+    SIGNALS,
+    CellVerdict,
+    Effect,
+    Group,
+    Interval,
+    Signal,
+    SignalState,
+    SignalVerdict,
+)
 from harness.model.signals import signal_of
-from harness.report.text import numbers
 from harness.report.text.harmless_text import plain
 
-_MS, _KIB = 1000.0, 1024.0
+_KIB, _MS = 1024.0, 1000.0
 _FINEST = 1e-4
 """The smallest relative change that is named: launches that agree to the last bit would show any change."""
-_NEARLY_ALL = 0.99
 _TENFOLD = 9.0
 """A relative change above this is named `more than tenfold`: two noisy launches may hide millions of per cent."""
+_SHORT: Mapping[str, str] = {
+    "tail": "tail", "late_step_time": "late steps", "gpu_peak": "GPU peak", "pool_peak": "pool peak",
+    "shm": "/dev/shm", "disk": "disk",
+}  # fmt: skip
+"""Short names for narrow columns, for signals with long titles."""
 
 
 @lru_cache(maxsize=1024)
@@ -26,7 +42,10 @@ def shown_signal(name: str) -> Signal:
     return known if name in SIGNALS else signal_of(f"{METRIC_PREFIX}{plain(known.title)}")
 
 
-# ---------------------------------------------------------------- order
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return the names of signals, each once, in the order of the table; the scenario's own metrics come last."""
+    order = list(SIGNALS)
+    return sorted(set(names), key=lambda name: (order.index(name) if name in SIGNALS else len(order), name))
 
 
 def matter(verdict: CellVerdict) -> str | None:
@@ -35,80 +54,42 @@ def matter(verdict: CellVerdict) -> str | None:
     Among signals of one state, choose the first, in the order of the table, that none of the others explains.
     """
     for wanted in ("bad", "suspect", "blind"):
-        names = _in_order(name for name, signal in verdict.signals.items() if signal.seen == wanted)
+        names = in_order(name for name, signal in verdict.signals.items() if signal.seen == wanted)
         if names:
             explained = {other for name in names for other in shown_signal(name).explains}
             return next((name for name in names if name not in explained), names[0])
     return None
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
-    """Sort names in the order of the table of signals, the scenario's own metrics last."""
-    order = list(SIGNALS)
-    return sorted(names, key=lambda name: order.index(name) if name in SIGNALS else len(order))
-
-
-def in_order(verdicts: Iterable[CellVerdict]) -> list[str]:
-    """Return the names of all signals of these cells, in the order of the table."""
-    return _in_order({name for verdict in verdicts for name in verdict.signals})
-
-
 # ---------------------------------------------------------------- figures
 
 
-def value_text(name: str, value: float | None, *, like: float | None = None, digits: int = numbers.DIGITS) -> str:
+def figure_of(name: str, verdict: CellVerdict) -> tuple[float | None, Interval | None]:
+    """Return a cell's figure of a signal, in the signal's unit, with its interval: for a level, what findings compare.
+    All reports take figures of cells from here.
+    """
+    if name == "outcome":
+        return (verdict.failed / verdict.trials if verdict.trials else None), None
+    return verdict.of(name).value, verdict.of(name).ci
+
+
+def value_text(name: str, value: float | None, *, like: float | None = None, digits: int = amounts.DIGITS) -> str:
     """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown.
-    `like`: the value that decides the unit, which figures that are compared share (`numbers.middle`). `digits`: those
-    of a number that the scenario returned (`numbers.digits_apart`).
+    `like`: the value that decides the unit, which figures that are compared share (`amounts.middle`). `digits`: those
+    of a number that the scenario returned (`amounts.digits_apart`).
     """
     if value is None:
         return ""
-    signal = shown_signal(name)
-    if not math.isfinite(value):
-        return "not finite"
-    if signal.kind == "value":
-        return numbers.number(value, digits=digits)
-    return _in_unit(value, signal.unit, like=like)
-
-
-def _in_unit(value: float, unit: str, *, like: float | None = None) -> str:
-    size, slash, per = unit.partition("/")
-    like = value if like is None else like
-    if unit in _WHOLE:
-        return _WHOLE[unit](value, like)
-    return f"{_SIZES[size](value, like)}{slash}{per}" if size in _SIZES else numbers.amount(value, unit)
-
-
-def _bytes(value: float, like: float) -> str:
-    if abs(like) < _KIB:
-        return f"{numbers.number(value)} B"
-    if abs(like) < _KIB * _KIB:
-        return f"{numbers.number(value / _KIB)} KiB"
-    return numbers.mebibytes(value / _KIB / _KIB, like / _KIB / _KIB)
-
-
-_InUnit = Callable[[float, float], str]
-"""Returns the first number with the unit that suits the second."""
-_WHOLE: Mapping[str, _InUnit] = {
-    "KiB/step": numbers.rate,
-    "ratio": lambda value, like: f"{numbers.number(value)}×",
-    "failures": lambda value, like: f"{numbers.number(100 * value)} % failed",
-}
-_SIZES: Mapping[str, _InUnit] = {
-    "s": lambda value, like: numbers.milliseconds(_MS * value, _MS * like),
-    "KiB": lambda value, like: numbers.mebibytes(value / _KIB, like / _KIB),
-    "B": _bytes,
-}
-
-
-def value_of(name: str, verdict: CellVerdict) -> float | None:
-    """Return a cell's figure of a signal, in the signal's unit."""
-    return verdict.of(name).value
+    return (
+        amounts.in_unit(value, shown_signal(name).unit, like=like, digits=digits)
+        if math.isfinite(value)
+        else "not finite"
+    )
 
 
 def figure_text(name: str, verdict: CellVerdict) -> str:
     """Return a cell's figure of a signal with its unit; "" if the cell has none."""
-    return value_text(name, value_of(name, verdict))
+    return value_text(name, figure_of(name, verdict)[0])
 
 
 def limit_text(name: str, limit: float | None) -> str:
@@ -119,18 +100,15 @@ def limit_text(name: str, limit: float | None) -> str:
     if limit is None:
         return ""
     if signal.kind == "growth":
-        return _in_unit(limit, signal.unit)
+        return amounts.in_unit(limit, signal.unit)
     if signal.kind != "level" and not limit:
         return "equal"
-    least = f" and {_least(signal)}" if signal.least and name != "step_time" else ""
-    return f"{numbers.number(100 * limit)} %{least}"
+    least = "" if not signal.least or name == "step_time" else amounts.in_unit(signal.least, signal.unit, form=_short)
+    return " and ".join(filter(None, (f"{amounts.number(100 * limit)} %", least)))
 
 
-def _least(signal: Signal) -> str:
-    """Return the smallest absolute change that counts, `0.5 s`, without the trailing zeros of a measured figure."""
-    if signal.unit == "s":
-        return f"{signal.least:g} s" if signal.least >= 0.1 else f"{_MS * signal.least:g} ms"
-    return _in_unit(signal.least, signal.unit)
+def _short(value: float) -> str:
+    return f"{value:g}"
 
 
 def visible_of(name: str, verdict: CellVerdict) -> float | None:
@@ -139,37 +117,24 @@ def visible_of(name: str, verdict: CellVerdict) -> float | None:
 
 
 def visible_text(name: str, visible: float | None) -> str:
-    """Return `8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step`, `any growth` or `any change`; "" if
-    unknown.
-    """
+    """Return `±8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step`, `any change`; "" if unknown."""
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
-    if shows_any(name, visible):
-        return "any growth" if signal.kind == "growth" else "any change"
-    return _in_unit(visible, signal.unit) if signal.kind == "growth" else share_text(visible, falls=signal.falls)
+    if signal.kind == "growth":
+        return amounts.in_unit(visible, signal.unit) if visible > 0 else "any growth"
+    if signal.kind == "value" and visible <= 0:
+        return "any change"
+    return f"{'' if visible > 1 else '±'}{share_text(visible)}"
 
 
-def share_text(visible: float, *, falls: bool) -> str:
-    """Return a relative change: `8 %`, `4.1 times`, `more than tenfold`, or `more than 99 %` for a fall."""
-    if falls and visible > _NEARLY_ALL:
-        return "more than 99 %"
+def share_text(visible: float) -> str:
+    """Return a relative change: `8 %`, `4.1 times` or `more than tenfold`."""
     if visible > _TENFOLD:
         return "more than tenfold"
-    if visible > 1:  # only a rise: nothing falls by more than 100 %
-        return f"{numbers.number(_two_up(1 + visible))} times"
-    return f"{numbers.number(_two_up(100 * max(visible, _FINEST)))} %"
-
-
-def change_text(visible: float, *, falls: bool) -> str:
-    """Return `a change of 8 %`, or `a change to 4.1 times`."""
-    is_factor = 1 < visible <= _TENFOLD and not falls
-    return f"a change {'to' if is_factor else 'of'} {share_text(visible, falls=falls)}"
-
-
-def shows_any(name: str, visible: float | None) -> bool:
-    """Return whether growth, or a change of a returned number, of any size would have shown."""
-    return shown_signal(name).kind in ("growth", "value") and visible is not None and visible <= 0
+    if visible > 1:
+        return f"{amounts.number(_two_up(1 + visible))} times"
+    return f"{amounts.number(_two_up(100 * max(visible, _FINEST)))} %"
 
 
 def changed(old: float, new: float) -> str:
@@ -177,7 +142,7 @@ def changed(old: float, new: float) -> str:
     if not (old > 0 and new > 0 and math.isfinite(new / old)):
         return ""
     apart = float(f"{new / old - 1:.1e}")
-    return numbers.change(Effect(value=1 + apart, unit="ratio")) if abs(apart) >= _FINEST else "no change"
+    return amounts.change(Effect(value=1 + apart, unit="ratio")) if abs(apart) >= _FINEST else "no change"
 
 
 def _two_up(value: float) -> float:
@@ -188,45 +153,27 @@ def _two_up(value: float) -> float:
 
 # ---------------------------------------------------------------- one signal in words
 
-_SHORT: Mapping[str, str] = {
-    "tail": "tail", "late_step_time": "late steps", "gpu_peak": "GPU peak", "pool_peak": "pool peak",
-    "shm": "/dev/shm", "disk": "disk",
-}  # fmt: skip
-"""Short names for narrow columns, for signals with long titles."""
-_UNTOLD = "cannot be judged"
-
 
 def state_word(state: SignalState) -> str:
     """Return the word for a signal's state: `bad`, `suspect`, `blind`, `good` or `not checked`."""
     return "not checked" if state == "none" else state
 
 
+def is_coarse(signal: SignalVerdict) -> bool:
+    """Return whether the signal is blind because its minimum detectable effect exceeds the limit, rather than for lack
+    of launches.
+    """
+    is_known = signal.visible is not None and math.isfinite(signal.visible)
+    return signal.seen == "blind" and is_known and (signal.limit is None or (signal.visible or 0.0) > signal.limit)
+
+
 def short(name: str, signal: SignalVerdict) -> tuple[str, str]:
     """Return a signal's name and figure for a table: (`step time`, `only ±35 %`), (`open files`, `1 file/step`)."""
-    title, seen = _SHORT.get(name, shown_signal(name).title), _seen(name, signal)
+    title = _SHORT.get(name, shown_signal(name).title)
     if signal.seen != "blind":
         return title, value_text(name, signal.value)
-    return title, f"only {seen}" if seen else _UNTOLD
-
-
-def _seen(name: str, signal: SignalVerdict) -> str:
-    """Return a blind signal's minimum detectable effect: `±35 %`, `0.9 KiB/step`, `4.1×`; "" if unknown."""
-    if not is_coarse(signal) or signal.visible is None or not math.isfinite(signal.visible):
-        return ""
-    if shown_signal(name).kind == "growth":
-        return visible_text(name, signal.visible)
-    if signal.visible > _TENFOLD:
-        return ">10×"
-    if signal.visible > 1:
-        return f"{numbers.number(_two_up(1 + signal.visible))}×"
-    if shown_signal(name).falls:
-        return f"a fall of {visible_text(name, signal.visible)}"
-    return f"±{visible_text(name, signal.visible)}"
-
-
-def has_coarse_figure(name: str, signal: SignalVerdict) -> bool:
-    """Return whether the figure of `short` is a minimum detectable effect that exceeds the limit."""
-    return bool(_seen(name, signal))
+    visible = visible_text(name, signal.visible).replace("more than tenfold", ">10×").replace(" times", "×")
+    return title, f"only {visible}" if is_coarse(signal) else "cannot be judged"
 
 
 def is_uncompared(name: str, verdict: CellVerdict) -> bool:
@@ -237,55 +184,90 @@ def is_uncompared(name: str, verdict: CellVerdict) -> bool:
     return known is not None and known.is_uncompared and shown_signal(name).kind == "level"
 
 
-def is_coarse(signal: SignalVerdict) -> bool:
-    """Return whether the signal is blind because its minimum detectable effect exceeds the limit, rather than for lack
-    of launches.
+def state_text(name: str, signal: SignalVerdict) -> str:
+    """Return `open files: bad, 1 file/step (limit 0.01 files/step)`, or for a blind signal the smallest change that
+    would have shown, `step time: only ±35 % would have shown (limit 10 %)`.
     """
-    return (
-        signal.seen == "blind"
-        and signal.visible is not None
-        and (signal.limit is None or signal.visible > signal.limit)
-    )
-
-
-def blindness(name: str, signal: SignalVerdict, *, how: str = "") -> str:
-    """Return `step time: only ±35 % would have shown (limit 10 %)`, with `how` after the colon."""
     limit = limit_text(name, signal.limit)
-    told = _resolution(name, signal) or _UNTOLD
-    return f"{shown_signal(name).title}: {how}{told}{f' (limit {limit})' if limit else ''}"
-
-
-def _resolution(name: str, signal: SignalVerdict) -> str:
-    """Return `only ±35 % would have shown`, or "" if the minimum detectable effect is unknown."""
-    seen = _seen(name, signal)
-    if seen and shown_signal(name).kind != "growth" and (signal.visible or 0.0) > 1:
-        return f"only {change_text(signal.visible or 0.0, falls=shown_signal(name).falls)} would have shown"
-    return f"only {seen} would have shown" if seen else ""
+    told = ", ".join(filter(None, (state_word(signal.seen), value_text(name, signal.value))))
+    if signal.seen == "blind":
+        shown = f"only {visible_text(name, signal.visible)} would have shown"
+        told = shown if is_coarse(signal) else "cannot be judged"
+    return f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
 
 
 def reason(signal: SignalVerdict) -> str:
-    """Return the reason for a signal's state, and the remedy, without the figures that `blindness` gives."""
+    """Return the reason for a signal's state, and the remedy."""
     return plain("; ".join(filter(None, (signal.why, signal.remedy))))
 
 
-def whole_reason(name: str, signal: SignalVerdict) -> str:
-    """Return the reason for a signal's state with its figures, and the remedy; "" if there is nothing to say."""
-    return "; ".join(filter(None, (_resolution(name, signal), reason(signal))))
-
-
 def sentence(name: str, signal: SignalVerdict) -> str:
-    """Return a sentence on a signal that is not good: its state and value, the limit, the reason and the remedy."""
-    if signal.seen == "blind":
-        said = blindness(name, signal)
-    else:
-        limit = limit_text(name, signal.limit)
-        told = ", ".join(filter(None, (state_word(signal.seen), value_text(name, signal.value))))
-        said = f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
-    why = reason(signal)
-    return f"{said}; {why}" if why else said
+    """Return a sentence on a signal that is not good: its state, the limit, the reason and the remedy."""
+    return "; ".join(filter(None, (state_text(name, signal), reason(signal))))
 
 
 def doubts(verdict: CellVerdict) -> list[str]:
     """Return a sentence for each signal of a cell that is bad, suspect or blind, in the order of the table."""
-    names = _in_order(name for name, signal in verdict.signals.items() if signal.seen in ("bad", "suspect", "blind"))
+    names = in_order(name for name, signal in verdict.signals.items() if signal.seen in ("bad", "suspect", "blind"))
     return [sentence(name, verdict.signals[name]) for name in names]
+
+
+# ---------------------------------------------------------------- a strip of marks, one for each group of signals
+
+Tone = Literal["bad", "good", "unsure", "none"]
+Strip = tuple[Tone, ...]
+"""One tone per group, in the order of GROUPS; empty if no signal was recorded."""
+MARKS: Mapping[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none": "·"}
+MEANINGS: Mapping[Tone, str] = {
+    "bad": "bad", "good": "good", "unsure": "not decided or blind", "none": "not checked",
+}  # fmt: skip
+TONES: Mapping[SignalState, Tone] = {
+    "bad": "bad", "suspect": "unsure", "blind": "unsure", "good": "good", "none": "none",
+}  # fmt: skip
+_LEADING: Mapping[Group, str] = {"memory": "memory", "step time": "step_time"}
+"""The signal that must be checked for a group to be good."""
+GROUP_NAMES: Mapping[Group, str] = {
+    "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
+    "start-up": "start-up", "values": "results",
+}  # fmt: skip
+
+
+def strip(verdict: CellVerdict) -> Strip:
+    """Return the tone of each group, which is that of its worst signal.
+
+    It is `none` if no signal of the group was checked, or if all checked signals are good but the leading signal was
+    not checked. In a provisional cell, `unsure` replaces `good`.
+    """
+    seen = tuple((name, signal.seen) for name, signal in verdict.signals.items())
+    tones = _strip(seen) if "outcome" in verdict.signals else ()
+    return tuple("unsure" if tone == "good" else tone for tone in tones) if verdict.provisional else tones
+
+
+@lru_cache(maxsize=1024)
+def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
+    """Return the tones of a strip; cached, because in a matrix of ten thousand cells most are alike."""
+    tones: dict[Group, set[Tone]] = {group: set() for group in GROUPS}
+    for name, state in seen:
+        tones[shown_signal(name).group].add(TONES[state])
+    for group, name in _LEADING.items():
+        if dict(seen).get(name, "none") == "none":
+            tones[group].discard("good")
+    order: tuple[Tone, ...] = ("bad", "unsure", "good")
+    return tuple(next((tone for tone in order if tone in tones[group]), "none") for group in GROUPS)
+
+
+def marks(of: Strip) -> str:
+    """Return a strip as marks: `✓✓✓?✓·`."""
+    return "".join(MARKS[tone] for tone in of)
+
+
+def strip_text(of: Strip) -> str:
+    """Return a strip as text for screen readers: `outcome good, memory good, …`."""
+    return ", ".join(f"{name} {MEANINGS[tone]}" for name, tone in zip(GROUP_NAMES.values(), of, strict=True))
+
+
+def strip_legend(tones: Iterable[Tone]) -> str:
+    """Return the legend for strips with these tones; "" if `tones` is empty."""
+    seen = set(tones)
+    told = [f"{MARKS[tone]} {MEANINGS[tone]}" for tone in MARKS if tone in seen]
+    return f"marks, in order: {', '.join(GROUP_NAMES.values())} ({', '.join(told)})" if told else ""

@@ -13,6 +13,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from harness import amounts
 from harness.model import Build, Image
 from harness.model.watching import Say
 from harness.run.engine import ImageStore, Kept, Prepared
@@ -125,7 +126,7 @@ class Disk:
                 without = [image for image in kept if image is not victim]
                 freed_bytes = total_bytes(kept) - total_bytes(without)
                 if freed_bytes:
-                    say(f"making room: removing {victim.name}, {freed_bytes >> 20} MiB")
+                    say(f"making room: removing {victim.name}, {amounts.size(freed_bytes)}")
                     kept = without if engine.remove(victim, say) else kept
 
     def _coming_bytes(self) -> int:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from harness import amounts
 from harness.model import Build, Host, Image, Pull
 from harness.model.answers.doctor import Wanted
 from harness.model.watching import Say, unheard
@@ -157,14 +158,10 @@ def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) 
 
 def _too_much(host: Host, all_bytes: int, limit_bytes: int) -> str:
     return (
-        f"{host.where}.disk: the images that the harness keeps on {host.name} will take about {_gib(all_bytes)}, and "
-        f"{_gib(limit_bytes)} is allowed: some are removed and pulled again, which takes time in every round; raise "
-        "`disk`, sweep fewer at a time (--series), or bisect (--search bisect)"
+        f"{host.where}.disk: the images that the harness keeps on {host.name} will take about "
+        f"{amounts.size(all_bytes)}, and {amounts.size(limit_bytes)} is allowed: some are removed and pulled again, "
+        "which takes time in every round; raise `disk`, sweep fewer at a time (--series), or bisect (--search bisect)"
     )
-
-
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / (1 << 30):.3g} GiB"
 
 
 def bases_of(images: Sequence[Image]) -> frozenset[str]:

@@ -15,15 +15,13 @@ from click.testing import CliRunner, Result
 
 from harness import file_locks
 from harness.cli import cli
-from harness.cli.history import VERDICTS
 from harness.cli.results import write_result
 from harness.errors import UsageError
 from harness.flows.index import list_drifts, remember
 from harness.index import FILE
 from harness.index.database import TABLES
 from harness.model import VerdictName
-from harness.report.content import fault_cards
-from harness.report.text import words
+from harness.report.content import finding_boxes
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json
 from tests.unit.index import made
@@ -44,10 +42,10 @@ def test_runs_are_listed_and_filtered(tmp_path: Path) -> None:
     made.three_days(tmp_path)
     made.write_run(tmp_path, 4, {"1.0": made.good()}, matrix="other")
     assert [line.split()[:4] for line in harness(tmp_path, "runs", "--last", "2").stdout.splitlines()[1:]] == [
-        ["2026-03-03", "04:00", "nightly/20260303T040000Z-0003", "bad"],
-        ["2026-03-04", "04:00", "other/20260304T040000Z-0004", "good"],
+        ["2026-03-03", "04:00", "nightly/20260303T040000Z-0003", "regression"],
+        ["2026-03-04", "04:00", "other/20260304T040000Z-0004", "ok"],
     ]
-    told = json.loads(harness(tmp_path, "runs", "--json", "--matrix", "nightly", "--verdict", "good").stdout)
+    told = json.loads(harness(tmp_path, "runs", "--json", "--matrix", "nightly", "--verdict", "ok").stdout)
     assert [run["path"] for run in told] == ["nightly/20260301T040000Z-0001"]
     assert harness(tmp_path, "runs", "--since", "1h").stdout == "no runs\n"
     assert len(harness(tmp_path, "runs", "--csv").stdout.splitlines()) == 5
@@ -70,13 +68,6 @@ def test_a_run_that_was_killed_is_listed_as_interrupted(tmp_path: Path) -> None:
     assert told.endswith(": killed before it wrote a result; 1 launch is kept for the next run of the same sweep")
 
 
-def test_each_verdict_of_a_run_is_a_word_that_people_read(tmp_path: Path) -> None:
-    """`runs` said regression, the report bad, and the README "something is bad"."""
-    assert {stored: shown for shown, stored in VERDICTS.items()} == {
-        stored: shown for stored, shown in words.RUN_VERDICTS.items() if stored != "running"
-    }
-
-
 @pytest.mark.parametrize("memory", ["flat", "suspect"])
 def test_a_cell_that_is_bad_by_its_step_time_is_not_a_bad_flat(tmp_path: Path, memory: VerdictName) -> None:
     slow = replace(made.good(0.030), verdicts=(memory,))
@@ -95,7 +86,7 @@ def test_runs_counts_the_findings_that_the_report_shows(tmp_path: Path) -> None:
         build.finding(of, lane, variant, before="1.0", after="1.1") for lane in lanes for variant in build.SIGNAL
     ]
     judged = build.run([(of, lanes, build.SIGNAL)], lambda version, *_: versions[version], findings=findings)
-    shown = len(fault_cards.cards(judged))
+    shown = len(finding_boxes.boxes(judged))
     assert shown < len(findings), "or there would be nothing to merge"
     path = tmp_path / "nightly" / "20260301T040000Z-0001"
     (path / "trials").mkdir(parents=True)
@@ -129,7 +120,7 @@ def test_history_says_what_was_never_measured_and_what_follows_from_another_find
     """
     threads = made.begins("1.0", "1.1", metric="threads", verdict="growth", effect=None)
     leak = made.begins("1.0", "1.1", consequence_of="threads")
-    never = build.unknown("untested", "no trial finished")
+    never = build.unknown("untested", "no launch finished")
     made.write_run(tmp_path, 1, {"1.0": made.good(), "1.1": made.bad(), "1.2": never}, findings=[threads, leak])
     told = harness(tmp_path, "history").stdout
     assert [line.split("  ")[-1].strip() for line in told.splitlines()[2:5]] == [

@@ -23,7 +23,7 @@ def trace_of(rss_kib: Floats | None = None, *, step_s: Floats | None = None, **m
 
 
 def memory(rate: float = 0.0, *, steps: int = BUDGET, seed: int = 0, noise_kib: float = 16.0) -> Floats:
-    """Return memory in whole pages: a base, a leak of `rate` KiB a step, and white noise."""
+    """Return memory in whole pages: a base, a leak of `rate` KiB/step, and white noise."""
     noise = np.random.default_rng(seed).normal(0, noise_kib, steps)
     return np.asarray(np.round((80_000 + rate * np.arange(steps) + noise) / 4) * 4, dtype=np.float64)
 

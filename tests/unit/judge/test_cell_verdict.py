@@ -52,7 +52,7 @@ def test_a_leak_against_clean_launches_is_inconclusive():
     mixed = [trial_of(0, rate=12.0), trial_of(1), trial_of(2)]
     cell = cell_of(mixed)
     assert cell.verdict == "inconclusive"
-    assert "two must agree, so run more trials" in cell.why
+    assert "two must agree, so run more" in cell.why
     assert more(mixed) is not None
     assert more([*mixed, trial_of(3), trial_of(4)]) is None
 
@@ -65,7 +65,7 @@ def test_flat_needs_a_launch_over_the_whole_budget():
     """A leak that starts late is flat at 500 steps, which misled the author of one story."""
     short = three(steps=500)
     assert cell_of(short).verdict == "inconclusive"
-    assert more(short) == "no trial ran the whole budget"
+    assert more(short) == "no launch ran the whole budget"
     cell = cell_of([*short, trial_of(3)])
     assert (cell.verdict, cell.steps) == ("flat", 4000)
     assert 0 < (cell.of("memory").visible or 0) < 0.05
@@ -114,7 +114,7 @@ def test_a_cell_rules_out_what_its_reason_says(noises):
     cell = cell_of(trials)
     excluded = cell.of("memory").visible or 0.0
     figure = f"{excluded:{'.0f' if excluded >= 100 else '.2g'}}"
-    assert f"a leak of more than {figure} KiB a step is ruled out" in cell.why
+    assert f"a leak of more than {figure} KiB/step is ruled out" in cell.why
 
 
 def test_a_leak_beside_a_slowdown():
@@ -164,7 +164,7 @@ def test_why_names_the_error_and_not_the_folder_of_a_trial():
     error = "step 1: KeyError: 'missing' (bad.py:3 in helper)"
     trace = f'Traceback (most recent call last):\n  File "/tmp/harness-trial-1/scenario/bad.py", line 3\n{error}'
     crashed = [failed(n, signal=None, message=trace) for n in range(3)]
-    assert cell_of(crashed).why.startswith(f"crash in 3 of 3 trials: {error}")
+    assert cell_of(crashed).why.startswith(f"crash in 3 of 3 launches: {error}")
     assert cell_of([failed(n, end="setup", signal=None, message=trace) for n in range(3)]).why == error
 
 
@@ -182,7 +182,7 @@ def test_why_names_the_step_once(message, last_step, told):
     crashed = [
         Trial(cell_id="c", number=n, key="k", end="crash", message=message, last_step=last_step) for n in range(3)
     ]
-    assert cell_of(crashed).why == f"crash in 3 of 3 trials: {told}"
+    assert cell_of(crashed).why == f"crash in 3 of 3 launches: {told}"
 
 
 def test_infrastructure_is_never_bad():
@@ -220,7 +220,7 @@ def exited(number: int, code: int, end: str) -> Trial:
     ("code", "end", "verdict", "why"),
     [
         (0, "completed", "flat", "exit 0 in 3 of 3 launches"),
-        (3, "crash", "crash", "crash in 3 of 3 trials: exit code 3"),
+        (3, "crash", "crash", "crash in 3 of 3 launches: exit code 3"),
         (125, "setup", "untested", "exit code 125"),
     ],
 )
@@ -256,9 +256,9 @@ def test_too_few_samples_are_said_in_one_way():
 
 
 def test_shorter_launches_that_agree_are_counted():
-    """Two launches that stopped early are flat, too: "1 of 3 trials" would look like a disagreement."""
+    """Two launches that stopped early are flat, too: "1 of 3 launches" would look like a disagreement."""
     cell = cell_of([trial_of(0), trial_of(1, steps=500), trial_of(2, steps=500)])
-    assert cell.why.startswith("flat in 3 of 3 trials; the longest trial: RSS is flat")
+    assert cell.why.startswith("flat in 3 of 3 launches; the longest: RSS is flat")
     assert cell.why.endswith("up to step 4000")
 
 
@@ -275,7 +275,7 @@ def test_the_order_of_launches_changes_nothing(order):
 def test_enough_is_enough():
     assert more(three()) is None
     assert more(three(rate=12.0)) is None
-    assert more(three()[:2]) == "2 of at least 3 trials"
+    assert more(three()[:2]) == "2 of at least 3 launches"
     assert more([failed(n, end="infrastructure") for n in range(3)]) is None
 
 
@@ -370,7 +370,7 @@ def test_a_suspect_cell_tells_what_is_suspected():
     assert cell_of(noisy).verdict == "inconclusive"
     cell = cell_of([*noisy, slowing])
     assert cell.verdict == "suspect"
-    assert cell.why.startswith("1 of 3 trials: RSS grows")
+    assert cell.why.startswith("1 of 3 launches: RSS grows")
 
 
 IN_TIME = replace(STEPS, time_s=300.0)
@@ -403,7 +403,7 @@ def short(number: int, *, rate: float) -> Trial:
 
 
 def test_a_clear_leak_takes_one_whole_launch_and_a_short_one():
-    """Three launches of 4,000 steps said no more about 60 KiB a step than one such launch and two of 500 steps."""
+    """Three launches of 4,000 steps said no more about 60 KiB/step than one such launch and two of 500 steps."""
     found = cell_of([short(0, rate=60.0), trial_of(1, rate=60.0)])
     assert found.verdicts == ("leak",)
     assert not needs_whole_budget([short(0, rate=60.0), trial_of(1, rate=60.0)], limits=LIMITS, steps=STEPS)
@@ -459,11 +459,11 @@ def test_shared_memory_is_judged_beside_others_in_a_container_or_where_nobody_us
 
 
 def test_the_reason_of_a_cell_and_of_its_signal_count_the_same_launches():
-    """One said "1 of 8 trials" and the other "1 of 7 launches": the eighth launch ended before its counts could be
+    """One said "1 of 8 launches" and the other "1 of 7 launches": the eighth launch ended before its counts could be
     judged.
     """
     cell = cell_of([in_shm(0, grows=True), in_shm(1, grows=False), short(2, rate=0.0)])
-    assert "in 1 of 3 trials" in cell.why
+    assert "in 1 of 3 launches" in cell.why
     assert cell.signals["shm"].why.endswith("in 1 of 3 launches")
 
 

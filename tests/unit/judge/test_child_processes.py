@@ -21,7 +21,7 @@ def test_workers_that_grow_all_the_time_are_told():
     assert found.verdicts == ("suspect",)
     assert found.rate_kib_per_step == pytest.approx(32.0)
     assert found.excluded_kib_per_step >= 32.0
-    assert "the memory of the processes that it started grows 32 KiB a step" in found.why
+    assert "the memory of the processes that it started grows 32 KiB/step" in found.why
     assert "measure it as a `command`" in found.why
 
 

@@ -33,7 +33,7 @@ def judged(made: Trace) -> TraceVerdict:
 
 
 def test_garbage_that_comes_back_after_a_look_is_not_noise():
-    """It was "too noisy to tell: a leak of more than 70 KiB a step is ruled out", however many steps there were."""
+    """It was "too noisy to tell: a leak of more than 70 KiB/step is ruled out", however many steps there were."""
     found = judged(trace())
     assert found.verdict == "plateau"
     assert found.excluded_kib_per_step < 0.1

@@ -84,7 +84,7 @@ def test_a_planted_leak_is_found_and_placed(layer: str | None, columns: dict[str
 
     assert (found.verdict, found.layer) == ("leak", layer)
     assert found.rate_kib_per_step == pytest.approx(RATE, rel=0.05)
-    assert "KiB a step" in found.why
+    assert "KiB/step" in found.why
     assert "RSS is flat" in found.why
 
 
@@ -160,7 +160,7 @@ def test_two_launches_make_a_leak_of_the_cell() -> None:
 
 
 def test_memory_of_a_gpu_that_was_sampled_too_rarely_is_blind_and_not_good() -> None:
-    """Seen on a real GPU: 4,000 steps of 0.1 ms gave eight samples, and a leak of 96 KiB a step was called good."""
+    """Seen on a real GPU: 4,000 steps of 0.1 ms gave eight samples, and a leak of 96 KiB/step was called good."""
     rarely = sampled(segments(96.0), every=BUDGET // 8)
     one = trial(gpu_pool_kib=pool(0))
     assert one.trace is not None

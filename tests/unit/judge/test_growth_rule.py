@@ -74,7 +74,7 @@ def test_a_leak_under_a_warm_up_is_one(reach):
 
 @pytest.mark.parametrize("share", [0.01, 0.03, 0.1])
 def test_the_rate_of_a_leak_in_some_of_the_steps_lies_in_its_interval(share):
-    """A program that lost 256 KiB in one of a hundred steps was reported to lose 2.9 to 5.9 KiB a step; the truth was
+    """A program that lost 256 KiB in one of a hundred steps was reported to lose 2.9 to 5.9 KiB/step; the truth was
     2.6.
     """
     rng = np.random.default_rng(11)
@@ -156,7 +156,7 @@ def test_rare_jumps_say_how_many_of_them_it_takes():
 
 @pytest.mark.parametrize("period", [31, 71, 113])
 def test_a_wave_whose_floor_stays_does_not_grow_below_the_limit(period):
-    """For a cache that is filled and emptied, the reason was "still grows 5.9 KiB a step, below the limit of 0.5"."""
+    """For a cache that is filled and emptied, the reason was "still grows 5.9 KiB/step, below the limit of 0.5"."""
     found = growth(13000 + 293.0 * (np.arange(1200) % period))
     assert found.verdict != "leak"
     assert found.rate is not None

@@ -25,11 +25,11 @@ def judged(made: Trace) -> TraceVerdict:
 
 
 def test_a_leak_into_memory_that_was_free_is_one():
-    """After a warm-up of 40 MiB that was freed again, 4 KiB a step are lost: resident memory stays for 10,000 steps."""
+    """After a warm-up of 40 MiB that was freed again, 4 KiB/step are lost: resident memory stays for 10,000 steps."""
     found = judged(trace(20_000 + 4.0 * TIME))
     assert (found.verdicts, found.layer) == (("leak",), "native heap")
     assert found.rate_kib_per_step == pytest.approx(4.0)
-    assert "the C heap in use grows 4 KiB a step" in found.why
+    assert "the C heap in use grows 4 KiB/step" in found.why
     assert "RSS alone does not show it" in found.why
 
 
@@ -41,7 +41,7 @@ def test_it_is_not_called_before_a_buffer_would_be_full():
 
 
 def test_a_slow_growth_of_the_heap_is_not_ruled_out():
-    """0.1 KiB a step is below the limit, but it is not ruled out, as resident memory alone would suggest."""
+    """0.1 KiB/step is below the limit, but it is not ruled out, as resident memory alone would suggest."""
     found = judged(trace(20_000 + 0.1 * TIME))
     assert found.verdict == "flat"
     assert found.excluded_kib_per_step == pytest.approx(0.1, abs=0.01)
@@ -84,7 +84,7 @@ def test_what_collections_leave_makes_a_leak_that_garbage_covers_suspect():
     found = judged(with_kept([2625 + 1.2 * step for step in STEPS.looks()]))
     assert found.verdict == "suspect"
     assert found.rate_kib_per_step == pytest.approx(1.2)
-    assert found.why.startswith("the C heap in use grows 1.2 KiB a step (1.2 to 1.2), at the same rate from look to")
+    assert found.why.startswith("the C heap in use grows 1.2 KiB/step (1.2 to 1.2), at the same rate from look to")
 
 
 def test_a_table_that_doubles_is_not_called_a_leak():

@@ -21,7 +21,7 @@ from harness.report.charts import library, traces
 from harness.report.charts import vega_charts as charts
 from harness.report.charts.vega_charts import Drawing
 from harness.report.content import version_table
-from harness.report.content.fault_cards import cards
+from harness.report.content.finding_boxes import boxes
 from harness.report.issue import plot, repeat_commands
 from harness.report.page import details, full_cells, html_page
 from harness.report.terminal import frontier_output
@@ -203,7 +203,7 @@ def test_a_version_that_was_not_compared_is_drawn_neither_bad_nor_good() -> None
         effect=Effect(value=6.77, unit="ratio", ci=(6.1, 7.2)), p=0.0002,
     )  # fmt: skip
     place = [(build.ORJSON, [build.HERE], [build.DELETED])]
-    points = cards(build.run(place, judge, findings=[slower]))[0].figure.points
+    points = boxes(build.run(place, judge, findings=[slower]))[0].figure.points
     assert [(point.tone, point.own) for point in points[2:]] == [("bad", True), ("unsure", False)]
     for findings in ([slower], []):
         history = first_history(build.run(place, judge, findings=findings))

@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from harness import amounts
 from harness.model import RunResult, Skip, Trace
 from harness.report.charts import sparkline
 from harness.report.exports import cells_csv, junit, markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import finding_words, headline, numbers
+from harness.report.text import finding_words, headline
 from tests.unit.report import build
 
 
@@ -139,7 +140,7 @@ def test_a_change_is_as_large_in_every_report() -> None:
     result = build.varied()
     (slower,) = [one for one in result.findings if one.metric == "step_time"]
     assert slower.effect is not None
-    told, size = finding_words.text(slower), numbers.change(slower.effect)
+    told, size = finding_words.text(slower), amounts.change(slower.effect)
     assert (size, told.count(size)) == ("5.62×", 1)
     assert f"▼ 2.30 ms {size}" in markdown.render(result)
     page = html_page.render(result)
@@ -171,7 +172,7 @@ def _on_a_terminal(result: RunResult) -> str:
 @pytest.mark.parametrize("render", [_on_a_terminal, html_page.render, markdown.render])
 def test_what_a_search_did_not_need_is_no_gap(render: Callable[[RunResult], str]) -> None:
     page = render(searched())
-    assert "not needed by the search: 2 of 10 cells (multidict on local, multidict_pop: 6.1.0, 6.2.0)" in (
+    assert "not needed by the search: 2 of 10 cells (multidict on local, multidict_pop: 6.1.0 and 6.2.0)" in (
         page.replace("\\", "").replace("\n", " ")
     )
     assert page.count("not run") >= 2
@@ -254,7 +255,7 @@ def test_a_page_shows_no_backticks() -> None:
 def test_markdown_counts_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markdown, "MOST_ITEMS", 1)
     text = markdown.render(build.quickstart())
-    assert "leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2).**" in text
+    assert "leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2).**" in text
     assert "- and 1 more: see report.html" in text
 
 
@@ -262,8 +263,8 @@ def test_markdown_begins_with_what_matters() -> None:
     assert markdown.render(build.quickstart()).splitlines()[:3] == [
         "## quickstart",
         "",
-        "**multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), "
-        "and 2.8 KiB a step since 6.5.0 (fixed in 6.6.4). Layer: native heap.**",
+        "**multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), "
+        "and 2.8 KiB/step since 6.5.0 (fixed in 6.6.4). Layer: native heap.**",
     ]
 
 

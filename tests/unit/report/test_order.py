@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.report.bad_ranges import ordered
+from harness.report.places import ordered
 from tests.unit.report import build
 
 

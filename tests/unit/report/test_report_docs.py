@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.report.content.version_table import MARKS
-from harness.report.text.signal_marks import GROUP_NAMES
-from harness.report.text.words import SYMBOLS
+from harness.report.text.cell_words import SYMBOLS
+from harness.report.text.signal_words import GROUP_NAMES
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 

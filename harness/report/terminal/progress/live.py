@@ -10,9 +10,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from harness import amounts
 from harness.report.terminal.console_text import console_text
 from harness.report.terminal.progress.time_left import LanesProgress, LaneState
-from harness.report.text import numbers
 
 _WIDE = 60
 _ROOM_FOR_BARS = 120
@@ -106,7 +106,7 @@ def _seen(state: LaneState) -> str:
     newest = state.newest
     rate = newest.rate_kib_per_step()
     step = f"step {newest.step:,}/{newest.steps:,}" if newest.steps else ""
-    return " · ".join(filter(None, (step, "" if rate is None else numbers.rate(rate))))
+    return " · ".join(filter(None, (step, "" if rate is None else amounts.in_unit(rate, "KiB/step"))))
 
 
 def _left(state: LaneState) -> str:
@@ -115,8 +115,8 @@ def _left(state: LaneState) -> str:
         return "—"
     about_s = state.about_left_s()
     if about_s is not None:
-        return f"about {numbers.duration(about_s)} left, ≤ {numbers.duration(left_s)}"
-    return f"{'' if state.exact else '≤ '}{numbers.duration(left_s)} left"
+        return f"about {amounts.duration(about_s)} left, ≤ {amounts.duration(left_s)}"
+    return f"{'' if state.exact else '≤ '}{amounts.duration(left_s)} left"
 
 
 def _bar(state: LaneState) -> ProgressBar | Text:

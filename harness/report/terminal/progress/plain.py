@@ -15,11 +15,11 @@ from typing import TextIO
 
 from rich.console import Console
 
+from harness import amounts
 from harness.model import ProgressListener
 from harness.model.watching import Waiting
 from harness.report.terminal.progress.live import LiveProgress
 from harness.report.terminal.progress.time_left import LanesProgress
-from harness.report.text import numbers
 from harness.report.text.harmless_text import plain, spelled
 
 
@@ -112,7 +112,7 @@ class PlainProgress(LanesProgress):
                 return
             waits = isinstance(text, Waiting)
             self._prepared[lane, image] = (began_s, now_s + REPEAT_S if waits else math.inf)
-            waited = f", for {numbers.duration(now_s - began_s)} so far" if now_s > began_s else ""
+            waited = f", for {amounts.duration(now_s - began_s)} so far" if now_s > began_s else ""
             self._say(f"note {lane}: {text}{waited}" if waits else f"image {lane}: {image}: {text}")
 
     def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
@@ -140,7 +140,7 @@ class PlainProgress(LanesProgress):
         with self._lock:
             if self._known:
                 bad = f", {self._known_bad:,} of them bad" if self._known_bad else ""
-                self._say(f"known {numbers.count(self._known, 'launch')} from earlier runs{bad}")
+                self._say(f"known {amounts.count(self._known, 'launch')} from earlier runs{bad}")
             self._known = self._known_bad = 0
 
     def so_far(self, text: str) -> None:

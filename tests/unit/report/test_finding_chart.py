@@ -1,4 +1,4 @@
-"""The cards at the top of the page: a reader who stops there must have seen the figure, and what to do next."""
+"""The findings at the top of the page: a reader who stops there must have seen the figure, and what to do next."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import LARGEST, Observation
-from harness.report.charts import card
-from harness.report.content import observed
-from harness.report.content.card_figure import Figure, Point
+from harness.report.charts import finding_chart
+from harness.report.content.finding_boxes import Figure, Point
 from harness.report.page import html_page
 from tests.unit.report import build
 from tests.unit.report.test_access import Elements
@@ -46,17 +45,17 @@ def figure(*values: float | None, unit: str = "KiB/step", bad: int = 2) -> Figur
 
 @given(points=points, unit=st.sampled_from(["KiB/step", "ms", "failures", "s", "loss"]))
 def test_whatever_was_measured_is_drawn_within_the_picture(points: list[Point], unit: str) -> None:
-    drawn = card.chart(Figure(title="memory", unit=unit, points=tuple(points)))
+    drawn = finding_chart.chart(Figure(title="memory", unit=unit, points=tuple(points)))
     if drawn is None:
         return
     for mark in drawn.marks:
-        assert 0 <= mark.x <= card.WIDTH
-        assert all(-1 <= y <= card.HEIGHT for y in (mark.y or 0.0, mark.low, mark.high))
-    assert all(0 <= label.x <= card.WIDTH and 0 <= label.y <= card.HEIGHT for label in drawn.labels)
+        assert 0 <= mark.x <= finding_chart.WIDTH
+        assert all(-1 <= y <= finding_chart.HEIGHT for y in (mark.y or 0.0, mark.low, mark.high))
+    assert all(0 <= label.x <= finding_chart.WIDTH and 0 <= label.y <= finding_chart.HEIGHT for label in drawn.labels)
 
 
 def test_a_change_is_seen_where_it_is_and_named() -> None:
-    drawn = card.chart(figure(0.0002, -0.0001, 7.8, 7.8, 7.9))
+    drawn = finding_chart.chart(figure(0.0002, -0.0001, 7.8, 7.8, 7.9))
     assert drawn is not None
     heights = [mark.y for mark in drawn.marks if mark.y is not None]
     assert heights[0] > 100
@@ -67,7 +66,7 @@ def test_a_change_is_seen_where_it_is_and_named() -> None:
 
 
 def test_names_of_versions_do_not_lie_on_each_other() -> None:
-    drawn = card.chart(figure(*[float(place % 2) for place in range(40)]))
+    drawn = finding_chart.chart(figure(*[float(place % 2) for place in range(40)]))
     assert drawn is not None
     names = [label for label in drawn.labels if label.text.endswith(".0")]
     assert names[0].text == "1.0.0"
@@ -77,11 +76,11 @@ def test_names_of_versions_do_not_lie_on_each_other() -> None:
 
 @pytest.mark.parametrize("values", [(), (1.0,), (None, 1.0), (float("nan"), 1.0)])
 def test_a_single_figure_is_no_chart(values: tuple[float | None, ...]) -> None:
-    assert card.chart(figure(*values)) is None
+    assert finding_chart.chart(figure(*values)) is None
 
 
 def test_a_version_without_a_figure_leaves_a_gap_in_the_line() -> None:
-    drawn = card.chart(figure(1.0, 1.1, None, 2.0, 2.1))
+    drawn = finding_chart.chart(figure(1.0, 1.1, None, 2.0, 2.1))
     assert drawn is not None
     assert len(drawn.lines) == 2
     assert drawn.marks[2].y is None
@@ -90,21 +89,21 @@ def test_a_version_without_a_figure_leaves_a_gap_in_the_line() -> None:
 
 def test_seconds_and_bytes_have_short_labels() -> None:
     for unit, title in (("s", "memory, ms"), ("KiB", "memory, MiB"), ("failures", "memory, % of launches")):
-        drawn = card.chart(figure(0.01, 0.02, unit=unit))
+        drawn = finding_chart.chart(figure(0.01, 0.02, unit=unit))
         assert drawn is not None
         assert drawn.title == title
 
 
-def test_the_page_opens_with_a_card_for_each_finding() -> None:
+def test_the_page_opens_with_a_box_for_each_finding() -> None:
     page = html_page.render(build.quickstart())
     found = Elements(page).found
-    cards = [attributes["id"] for tag, attributes in found if attributes.get("class") == "card"]
-    assert len(cards) == 2, "a leak, its repair, and another one"
-    assert page.index('class="cards"') < page.index('id="overview"')
+    boxes = [attributes["id"] for tag, attributes in found if attributes.get("class") == "finding"]
+    assert len(boxes) == 2, "a leak, its repair, and another one"
+    assert page.index('class="findings"') < page.index('id="overview"')
     assert "harness issue reports/quickstart/20250301T120000Z-1a2b 1</code>" in page
-    assert page.count('class="card-chart" role="img" aria-label="memory, KiB/step, over the versions') == 2
+    assert page.count('class="finding-chart" role="img" aria-label="memory, KiB/step, over the versions') == 2
     assert "Whose fault</h2>" not in page
-    assert 'class="cards"' not in html_page.render(build.quiet())
+    assert 'class="findings"' not in html_page.render(build.quiet())
 
 
 def test_names_of_metrics_are_code_in_the_title_of_a_card() -> None:
@@ -122,7 +121,7 @@ def test_what_is_bad_by_another_finding_is_pale() -> None:
     assert (page.count('<g class="bad">'), page.count('<g class="bad other">')) == (4, 4)
 
 
-def test_what_else_is_new_there_stands_on_the_card() -> None:
+def test_what_else_is_new_there_stands_in_the_box() -> None:
     result = build.quickstart()
     first = result.findings[0]
 
@@ -139,6 +138,5 @@ def test_what_else_is_new_there_stands_on_the_card() -> None:
     page = html_page.render(told)
     assert "also new</dt><dd>log: &lt;b&gt;Could not load; log: line 0" in page
     assert "and 3 more" in page
-    assert "log: else" not in page.partition('id="noticed"')[0]  # it is not new information about the finding
-    assert observed.new_there(result.findings, result) == []
+    assert "log: else" not in page.partition('id="observed"')[0]  # it is not new information about the finding
     assert re.search("also new</dt>", html_page.render(result)) is None

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from harness import amounts
 from harness.model import Effect
-from harness.report.text import numbers
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from harness.report.text import numbers
 )
 def test_two_numbers_that_differ_look_different(one: float, other: float, texts: tuple[str, str]) -> None:
     """A finding read `checksum 42 → 42`."""
-    digits = numbers.digits_apart(one, other)
-    assert (numbers.number(one, digits=digits), numbers.number(other, digits=digits)) == texts
+    digits = amounts.digits_apart(one, other)
+    assert (amounts.number(one, digits=digits), amounts.number(other, digits=digits)) == texts
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_two_numbers_that_differ_look_different(one: float, other: float, texts:
     ],
 )  # fmt: skip
 def test_number_has_three_digits_and_no_exponent(value: float, text: str) -> None:
-    assert numbers.number(value) == text
+    assert amounts.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -41,20 +41,20 @@ def test_number_has_three_digits_and_no_exponent(value: float, text: str) -> Non
      (-0.31, "-0.31"), (0, "0"), (float("nan"), "unknown")],
 )  # fmt: skip
 def test_a_sentence_has_two_digits(value: float, text: str) -> None:
-    assert numbers.rough(value) == text
+    assert amounts.rough(value) == text
 
 
 def test_durations_of_steps_keep_their_digits_so_that_neighbours_compare() -> None:
-    assert [numbers.milliseconds(value) for value in (0.0143, 0.41, 2.303, 849, 107486)] == [
+    assert [amounts.in_unit(value, "ms") for value in (0.0143, 0.41, 2.303, 849, 107486)] == [
         "14.3 µs", "0.410 ms", "2.30 ms", "849 ms", "107 s",
     ]  # fmt: skip
 
 
 def test_large_amounts_change_their_unit() -> None:
-    assert numbers.rate(7.838) == "7.84 KiB/step"
-    assert numbers.rate(2048) == "2 MiB/step"
-    assert numbers.mebibytes(512) == "512 MiB"
-    assert numbers.mebibytes(2048) == "2 GiB"
+    assert amounts.in_unit(7.838, "KiB/step") == "7.84 KiB/step"
+    assert amounts.in_unit(2048, "KiB/step") == "2 MiB/step"
+    assert amounts.in_unit(512, "MiB") == "512 MiB"
+    assert amounts.in_unit(2048, "MiB") == "2 GiB"
 
 
 @pytest.mark.parametrize(
@@ -62,26 +62,26 @@ def test_large_amounts_change_their_unit() -> None:
     [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (7200, "2 h")],
 )
 def test_duration(seconds: float, text: str) -> None:
-    assert numbers.duration(seconds) == text
+    assert amounts.duration(seconds) == text
 
 
 def test_effects_carry_their_unit_and_interval() -> None:
-    assert numbers.effect(Effect(value=7.838, unit="KiB/step", ci=(7.83, 7.85))) == "7.84 KiB/step (7.83 to 7.85)"
-    assert numbers.effect(Effect(value=1.123, unit="ratio", ci=(1.11, 1.135))) == "+12.3 % (11 to 13.5)"
-    assert numbers.effect(Effect(value=0.9, unit="ratio")) == "-10 %"
-    assert numbers.effect(Effect(value=0.00851, unit="ratio")) == "-99.1 %"
-    assert numbers.effect(Effect(value=0.00001, unit="ratio")) == "0.00001×"
-    assert numbers.effect(Effect(value=5.62, unit="ratio", ci=(5.5, 5.7))) == "5.62× (5.5 to 5.7)"
-    assert numbers.effect(Effect(value=0.375, unit="failures", ci=(0.0852, 0.755))) == (
-        "fails in 37.5 % of trials (8.52 to 75.5)"
+    assert amounts.effect(Effect(value=7.838, unit="KiB/step", ci=(7.83, 7.85))) == "7.84 KiB/step (7.83 to 7.85)"
+    assert amounts.effect(Effect(value=1.123, unit="ratio", ci=(1.11, 1.135))) == "+12.3 % (11 to 13.5)"
+    assert amounts.effect(Effect(value=0.9, unit="ratio")) == "-10 %"
+    assert amounts.effect(Effect(value=0.00851, unit="ratio")) == "-99.1 %"
+    assert amounts.effect(Effect(value=0.00001, unit="ratio")) == "0.00001×"
+    assert amounts.effect(Effect(value=5.62, unit="ratio", ci=(5.5, 5.7))) == "5.62× (5.5 to 5.7)"
+    assert amounts.effect(Effect(value=0.375, unit="failures", ci=(0.0852, 0.755))) == (
+        "fails in 37.5 % of launches (8.52 to 75.5)"
     )
-    assert numbers.effect(Effect(value=3, unit="threads")) == "3 threads"
+    assert amounts.effect(Effect(value=3, unit="threads")) == "3 threads"
 
 
 def test_counts_agree_with_their_noun() -> None:
-    assert [numbers.count(amount, "trial") for amount in (0, 1, 1200)] == ["0 trials", "1 trial", "1,200 trials"]
+    assert [amounts.count(amount, "trial") for amount in (0, 1, 1200)] == ["0 trials", "1 trial", "1,200 trials"]
 
 
 def test_a_tiny_p_is_not_called_nothing() -> None:
-    assert numbers.probability(1e-7) == "p < 0.0001"
-    assert numbers.probability(0.001) == "p = 0.001"
+    assert amounts.probability(1e-7) == "p < 0.0001"
+    assert amounts.probability(0.001) == "p = 0.001"

@@ -1,8 +1,8 @@
-"""Orders findings by place, and selects the cells at which findings begin and the cells in a bad range."""
+"""Places of findings and cells: series, lane, variant, and metric or version; findings ordered by place."""
 
 from __future__ import annotations
 
-from harness.model import Cell, Finding, RunResult, Variant, signal_of
+from harness.model import Cell, Finding, RunResult, Variant
 
 RowKey = tuple[str, str, str, str]
 """The place of a finding (series, lane, variant, metric), or of a cell (series, lane, variant, version)."""
@@ -34,40 +34,6 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
         found.setdefault(side_of(finding, finding.after), []).append(finding)
     places = ((entry.cell_id, place_of_cell(entry.cell)) for entry in result.cells) if found else ()
     return {name: found[place] for name, place in places if place in found}
-
-
-def worsened(result: RunResult) -> frozenset[tuple[str, ...]]:
-    """Return the places of the cells in which a level or a value is worse than before.
-
-    These are the cells from each first bad version until the next fix, except versions that were not compared with the
-    others. The verdict of such a cell may be good.
-    """
-    changes: dict[RowKey, dict[str, bool]] = {}
-    for finding in ordered(result):
-        if signal_of(finding.metric).kind in ("level", "value"):
-            changes.setdefault(place_of(finding), {})[finding.after] = finding.kind != "first_fixed"
-    found: set[tuple[str, ...]] = set()
-    uncompared = _uncompared(result) if changes else frozenset()
-    for place, bad_since in changes.items():
-        series, lane, variant, _ = place
-        bad = None
-        for version in (version for name, version in positions(result) if name == series):
-            bad = bad_since.get(version, bad)
-            if bad is None:  # before the first change
-                bad = not next(iter(bad_since.values()))
-            if bad and (place, version) not in uncompared:
-                found.add((series, lane, variant, version))
-    return frozenset(found)
-
-
-def _uncompared(result: RunResult) -> frozenset[tuple[RowKey, str]]:
-    """Return the place and version of each level or value that was not compared with the other versions."""
-    return frozenset(
-        ((*place_of_cell(entry.cell)[:3], name), entry.cell.image.version)
-        for entry in result.cells
-        for name, signal in entry.verdict.signals.items()
-        if signal.is_uncompared
-    )
 
 
 def positions(result: RunResult) -> dict[tuple[str, str], int]:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.report.content.card_figure import Figure, Point
-from harness.report.text import numbers
+from harness import amounts
+from harness.report.content.finding_boxes import Figure, Point
 from harness.report.text.harmless_text import version
-from harness.report.text.signal_marks import Tone
+from harness.report.text.signal_words import Tone
 
 WIDTH, HEIGHT = 340, 130
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 22
@@ -105,7 +105,7 @@ def _mark(point: Point, x: float, heights: tuple[float, float]) -> PointMark:
         high=_y(value if high is None else high, heights),
         tone=point.tone,
         is_other=point.tone == "bad" and not point.own,
-        text=f"{version(point.version)}: {numbers.with_interval(value, interval) or 'no figure'}",
+        text=f"{version(point.version)}: {amounts.with_interval(value, interval) or 'no figure'}",
     )
 
 
@@ -128,8 +128,8 @@ def _lines(marks: Sequence[PointMark]) -> list[str]:
 def _heights(low: float, high: float) -> list[Label]:
     """Return the labels at the ends of the scale."""
     return [
-        Label(x=_LEFT - 8, y=_TOP + 4, anchor="end", text=numbers.number(_short(high))),
-        Label(x=_LEFT - 8, y=HEIGHT - _BOTTOM + 4, anchor="end", text=numbers.number(_short(low))),
+        Label(x=_LEFT - 8, y=_TOP + 4, anchor="end", text=amounts.number(_short(high))),
+        Label(x=_LEFT - 8, y=HEIGHT - _BOTTOM + 4, anchor="end", text=amounts.number(_short(low))),
     ]
 
 

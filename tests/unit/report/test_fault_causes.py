@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.model import CellResult, CellVerdict, Effect, RunResult, SignalVerdict, Variant
-from harness.report.content.fault_cards import cards
+from harness.report.content.finding_boxes import boxes
 from harness.report.exports import junit, markdown
 from harness.report.page import html_page
-from harness.report.text.faults.param_rule import evidence, rule_text, when_text
+from harness.report.text.fault_sentences import params_clause, rule_evidence, rule_text
 from harness.report.text.headline import sentence
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, PLAIN, SIGNAL, Square, lane, run
@@ -22,19 +22,19 @@ THIRD = lane("third", "RTX 5090")
 TWIN = lane("twin", "RTX 4090")
 X, Y = lane("x", None), lane("y", None)
 BOX_OLD, BOX_NEW = lane("box", "RTX 3090"), lane("box", "RTX 4090")
-LEAKS = "signal_ops leaks 24 KiB a step"
+LEAKS = "signal_ops leaks 24 KiB/step"
 
 
 def test_the_story_once_its_deciding_cell_was_run() -> None:
     assert sentence(run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)) == (
-        "signal_ops leaks 24 KiB a step since 22.12, on both cards, when input is random or variable; "
+        "signal_ops leaks 24 KiB/step since 22.12, on both cards, when input is random or variable; "
         "not the RTX 4090's fault. Layer: native heap."
     )
 
 
 def test_the_story_before() -> None:
     assert sentence(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL)) == (
-        "signal_ops leaks 24 KiB a step in 22.12, on the RTX 4090, when input is random or variable; "
+        "signal_ops leaks 24 KiB/step in 22.12, on the RTX 4090, when input is random or variable; "
         "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to settle it. "
         "Layer: native heap."
     )
@@ -116,7 +116,7 @@ def test_a_cell_that_passed_in_too_few_launches_is_not_nothing_good() -> None:
         ({OLD: "bgg", NEW: "ggb"},
          "since 22.12, on the RTX 4090; 22.12 is good on the RTX 3090: it takes both the image and the RTX 4090. "
          "Layer: native heap. "
-         "signal_ops leaks 24 KiB a step in 20.12 (fixed in 21.08), on the RTX 3090; "
+         "signal_ops leaks 24 KiB/step in 20.12 (fixed in 21.08), on the RTX 3090; "
          "20.12 is good on the RTX 4090: it takes both the image and the RTX 3090."),
         ({OLD: "ggg", NEW: "uub"},
          "in 22.12, on the RTX 4090; 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
@@ -181,21 +181,6 @@ def test_what_was_not_seen_good_in_the_bad_version_is_not_said_to_stay_good(bad_
     assert "stays good" not in sentence(faults.judged(replace(drawn, cells=tuple(map(judge, drawn.cells)))))
 
 
-def test_a_variant_that_was_not_seen_on_one_of_the_lanes_is_told() -> None:
-    """`on both cards` would claim too much for it."""
-    result = run({OLD: "ggb", NEW: "ggb"}, variants=SIGNAL)
-    dropped = [
-        replace(entry, verdict=build.unknown("untested", "no time"))
-        if entry.cell.lane == OLD and dict(entry.cell.variant.params) == {"op": "fft", "input": "variable"}
-        else entry
-        for entry in result.cells
-    ]
-    told = sentence(faults.judged(replace(result, cells=tuple(dropped))))
-    assert told.endswith(
-        "not the card's fault; 1 of these 4 variants has no result on the RTX 3090. Layer: native heap."
-    )
-
-
 def test_two_series_say_each_for_itself() -> None:
     wheel = build.series("wheel", ["1.15.4", "1.15.5"])
     versions = {"20.12": False, "21.08": False, "22.12": True, "1.15.4": False, "1.15.5": True}
@@ -206,8 +191,8 @@ def test_two_series_say_each_for_itself() -> None:
         )
     )
     assert sentence(both) == (
-        "ngc: signal_ops leaks 24 KiB a step since 22.12, on the RTX 3090. Layer: native heap. "
-        "wheel: signal_ops leaks 24 KiB a step since 1.15.5, on the RTX 3090. Layer: native heap."
+        "ngc: signal_ops leaks 24 KiB/step since 22.12, on the RTX 3090. Layer: native heap. "
+        "wheel: signal_ops leaks 24 KiB/step since 1.15.5, on the RTX 3090. Layer: native heap."
     )
 
 
@@ -230,8 +215,8 @@ def test_what_else_can_be_wrong_has_its_words() -> None:
 
 def test_what_came_went_and_came_again_has_each_size() -> None:
     assert sentence(build.quickstart()) == (
-        "multidict leaks 7.8 KiB a step since 6.3.0 (fixed in 6.3.2), "
-        "and 2.8 KiB a step since 6.5.0 (fixed in 6.6.4). Layer: native heap."
+        "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), "
+        "and 2.8 KiB/step since 6.5.0 (fixed in 6.6.4). Layer: native heap."
     )
 
 
@@ -257,7 +242,7 @@ def test_more_faults_than_fit_are_counted_and_told_below() -> None:
     many = [build.variant(f"s{number}") for number in range(5)]
     result = run({NEW: "ggb"}, variants=many)
     assert sentence(result).endswith("Layer: native heap. And 2 further faults below.")
-    assert "s4 leaks 24 KiB a step since 22.12" in shown(result)
+    assert "s4 leaks 24 KiB/step since 22.12" in shown(result)
 
 
 # ---------------------------------------------------------------- rules
@@ -283,7 +268,7 @@ AB = [build.variant("s", a=a, b=b) for a in (1, 2, 3) for b in (True, False)]
 def test_a_rule_is_told_as_a_condition_and_in_the_sentence(bad: list[Variant], text: str | None, spoken: str) -> None:
     one = faults.only(rule_of(bad, AB))
     assert rule_text(one.rule) == text
-    assert when_text(one) == spoken
+    assert params_clause(one) == spoken
 
 
 def test_what_no_small_rule_tells_apart_is_said_to_be_so() -> None:
@@ -291,7 +276,7 @@ def test_what_no_small_rule_tells_apart_is_said_to_be_so() -> None:
     odd = [one for one in every if sum(int(value or 0) for _, value in one.params) % 2]
     one = faults.only(rule_of(odd, every))
     assert one.unruly
-    assert when_text(one) == "in 8 variants, with no simple rule"
+    assert params_clause(one) == "in 8 variants, with no simple rule"
 
 
 def test_all_that_ran_is_not_all_that_was_asked() -> None:
@@ -301,14 +286,14 @@ def test_all_that_ran_is_not_all_that_was_asked() -> None:
         for entry in result.cells
     ]
     one = faults.only(faults.judged(replace(result, cells=tuple(dropped))))
-    assert when_text(one) == "in all variants that were judged (2 of 3)"
-    assert when_text(faults.only(run({NEW: "ggb"}, variants=AB[:2]))) == "in both variants"
+    assert params_clause(one) == "in all variants that were judged (2 of 3)"
+    assert params_clause(faults.only(run({NEW: "ggb"}, variants=AB[:2]))) == "in both variants"
 
 
 def test_params_that_always_came_together_are_both_named() -> None:
     two = [build.variant("s", a=1, b="x"), build.variant("s", a=2, b="y")]
     one = faults.only(rule_of(two[:1], two))
-    assert when_text(one) == "when a is 1 (or when b is x: the two always occur together)"
+    assert params_clause(one) == "when a is 1 (or when b is x: the two always occur together)"
 
 
 def test_what_a_rule_rests_on_is_below_the_tables() -> None:
@@ -328,11 +313,13 @@ def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
         )
     )
     assert sentence(result) == (
-        "headers leaks 5.1 KiB a step since 21.08, on the RTX 4090, when then is pop; "
-        "and 5.1 KiB a step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
+        "headers leaks 5.1 KiB/step since 21.08, on the RTX 4090, when then is pop; "
+        "and 5.1 KiB/step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
         "Layer: native heap."
     )
-    assert any(card.params.endswith("1 variant bad, 0 good; 1 bad there with another fault") for card in cards(result))
+    assert any(
+        card.texts["params"].endswith("1 variant bad, 0 good; 1 bad there with another fault") for card in boxes(result)
+    )
 
 
 def test_exceptions_and_what_never_ran_are_listed() -> None:
@@ -340,8 +327,8 @@ def test_exceptions_and_what_never_ran_are_listed() -> None:
     bad = [one for one in every if dict(one.params)["a"] == 0 and one != every[0]] + [every[-1]]
     one = faults.only(rule_of(bad, every))
     assert one.rule is not None
-    assert when_text(one) == "when a is 0 (2 exceptions)"
-    assert evidence(replace(one.rule, never_run=tuple(every[:5]))).endswith(
+    assert params_clause(one) == "when a is 0 (2 exceptions)"
+    assert rule_evidence(replace(one.rule, never_run=tuple(every[:5]))).endswith(
         "exceptions: a=3 b=3 c=1; a=0 b=0 c=0; 5 not judged there: a=0 b=0 c=0; a=0 b=0 c=1; a=0 b=1 c=0; and 2 more"
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness.model import SIGNALS, Effect
 from harness.model.episodes import EpisodeBounds
-from harness.report.text.faults import finding_phrases
+from harness.report.text import fault_sentences
 from tests.unit.report import build
 
 VERSIONS = ["1", "2", "3", "4", "5"]
@@ -15,16 +15,16 @@ VERSIONS = ["1", "2", "3", "4", "5"]
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (7.838, "KiB/step", "7.8 KiB a step"),
-        (3072, "KiB/step", "3.0 MiB a step"),
-        (1.0, "files/step", "1 file a step"),
-        (0.5, "files/step", "0.50 files a step"),
-        (1.01, "processes/step", "1 process a step"),
-        (2.0, "zombies/step", "2 zombies a step"),
-        (0.02, "s/step", "0.020 s a step"),
-        (1.0, "s/step", "1 s a step"),
-        (100, "B/step", "100 bytes a step"),
-        (5000, "B/step", "4.9 KiB a step"),
+        (7.838, "KiB/step", "7.8 KiB/step"),
+        (3072, "KiB/step", "3 MiB/step"),
+        (1.0, "files/step", "1 file/step"),
+        (0.5, "files/step", "0.50 files/step"),
+        (1.01, "processes/step", "1 process/step"),
+        (2.0, "zombies/step", "2 zombies/step"),
+        (0.02, "s/step", "20 ms/step"),
+        (1.0, "s/step", "1 s/step"),
+        (100, "B/step", "100 B/step"),
+        (5000, "B/step", "4.9 KiB/step"),
         (2.1, "ratio", "2.1 times"),
         (1.5, "ratio", "50 % more"),
         (0.5, "ratio", "50 % less"),
@@ -34,7 +34,7 @@ VERSIONS = ["1", "2", "3", "4", "5"]
     ],
 )
 def test_a_size_is_told_in_plain_words(value: float, unit: str, text: str) -> None:
-    assert finding_phrases.size(Effect(value=value, unit=unit, ci=(value, value))) == text
+    assert fault_sentences.size(Effect(value=value, unit=unit, ci=(value, value))) == text
 
 
 @pytest.mark.parametrize(
@@ -42,34 +42,34 @@ def test_a_size_is_told_in_plain_words(value: float, unit: str, text: str) -> No
     [
         ((0.2, 0.4), "failures", "20 to 40 % of launches"),
         ((0.2, 1.0), "failures", "20 % of launches to all launches"),
-        ((1.0, 2.0), "files/step", "1 file to 2 files a step"),
-        ((2.8, 24 * 1024), "KiB/step", "2.8 KiB to 24 MiB a step"),
+        ((1.0, 2.0), "files/step", "1 file/step to 2 files/step"),
+        ((2.8, 24 * 1024), "KiB/step", "2.8 KiB/step to 24 MiB/step"),
         ((1.2, 1.4), "ratio", "20 to 40 % more"),
         ((1.5, 3.0), "ratio", "50 % more to 3 times"),
     ],
 )
 def test_several_sizes_are_told_from_the_least_to_the_most(values: tuple[float, ...], unit: str, text: str) -> None:
-    assert finding_phrases.sizes([Effect(value=value, unit=unit) for value in values]) == text
+    assert fault_sentences.sizes([Effect(value=value, unit=unit) for value in values]) == text
 
 
 @pytest.mark.parametrize("name", list(SIGNALS))
 def test_every_signal_has_a_verb(name: str) -> None:
-    size = finding_phrases.size(Effect(value=2.0, unit="ratio"))
+    size = fault_sentences.size(Effect(value=2.0, unit="ratio"))
     finding = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric=name)
-    told = finding_phrases.verb([finding], size)
+    told = fault_sentences.predicate([finding], size)
     assert told.startswith(SIGNALS[name].verb.split(maxsplit=1)[0]) or name == "outcome"
     assert size in told
-    assert finding_phrases.again(finding, size) in (size, f"again ({size})")
+    assert fault_sentences.again(finding, size) in (size, f"again ({size})")
 
 
 def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None:
     of = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="metrics.loss")
-    assert finding_phrases.verb([of], "50 % more", is_share=True) == "returns 50 % more `loss`"
-    assert finding_phrases.verb([of], "5 times") == "returns another `loss` (5 times)"
+    assert fault_sentences.predicate([of], "50 % more", is_share=True) == "returns 50 % more `loss`"
+    assert fault_sentences.predicate([of], "5 times") == "returns another `loss` (5 times)"
     nan = build.finding(
         build.MULTIDICT, build.HERE, build.POP, before=None, after="6.3.0", metric="metrics.loss", verdict="nan"
     )
-    assert finding_phrases.verb([nan], "") == "returns NaN or infinity as `loss`"
+    assert fault_sentences.predicate([nan], "") == "returns NaN or infinity as `loss`"
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,4 @@ def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None
 def test_an_end_is_no_more_exact_than_it_is_known(
     begins: tuple[int, int] | None, ends: tuple[int, int] | None, text: str
 ) -> None:
-    assert finding_phrases.when(EpisodeBounds(begins=begins, ends=ends, seen=2), VERSIONS) == text
-
-
-def test_what_got_worse_is_told_beside_what_it_was() -> None:
-    assert finding_phrases.more("0.68 KiB a step", "0.12 KiB a step") == "0.68 KiB a step instead of 0.12"
-    assert finding_phrases.more("1.2 MiB a step", "12 KiB a step") == "1.2 MiB a step instead of 12 KiB"
-    assert finding_phrases.more("30 % more", "") == "a further 30 % more"
+    assert fault_sentences.since(EpisodeBounds(begins=begins, ends=ends, seen=2), VERSIONS) == text

@@ -1,4 +1,4 @@
-"""Formats the numbers of all reports: three significant digits, with a unit that suits their size."""
+"""Writes numbers, sizes, durations and counts: three significant digits, with a unit that suits their size."""
 
 from __future__ import annotations
 
@@ -71,33 +71,48 @@ def middle(values: Iterable[float | None]) -> float | None:
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
 
 
-def rate(kib_per_step: float, like: float | None = None) -> str:
-    """Return a growth rate: `7.84 KiB/step`, or MiB/step from 1024 KiB/step up. `like`: the value that decides the
-    unit, if it is not this one.
+_SIZES, _TIMES = ("B", "KiB", "MiB", "GiB"), ("µs", "ms", "s")
+
+
+def in_unit(
+    value: float,
+    unit: str,
+    *,
+    like: float | None = None,
+    digits: int = DIGITS,
+    form: Callable[[float], str] | None = None,
+) -> str:
+    """Return a value with its unit: `7.84 KiB/step`, `0.647 ms`, `31.2 MiB`, `1 file/step` or `38 % of launches`.
+
+    Sizes are shown in the unit itself or a larger one, and durations, always with three digits, in µs, ms or s. `like`:
+    the value that decides the unit, if it is not this one. `digits` are those of other units; `form` writes the number.
     """
-    if abs(kib_per_step if like is None else like) >= 1024:
-        return f"{number(kib_per_step / 1024)} MiB/step"
-    return f"{number(kib_per_step)} KiB/step"
+    what, slash, per = unit.partition("/")
+    of = abs(value if like is None else like)
+    if what in _TIMES:
+        place = _TIMES.index(what)
+        ms = of * 1000.0 ** (place - 1)
+        best = 2 if ms >= 1000 else 1 if ms >= 0.1 else 0
+        text = (form or _three_digits)(value * 1000.0 ** (place - best))
+        return f"{text} {_TIMES[best]}{slash}{per}"
+    if what in _SIZES:
+        place = _SIZES.index(what)
+        while place < len(_SIZES) - 1 and of >= 1024:
+            value, of, place = value / 1024, of / 1024, place + 1
+        return f"{(form or number)(value)} {_SIZES[place]}{slash}{per}"
+    if unit == "failures":
+        return f"{(form or number)(100 * value)} % of launches"
+    text = number(value, digits=digits) if form is None else form(value)
+    return f"{text}×" if unit == "ratio" else f"{text} {unit_after(text, unit)}".rstrip()
 
 
-def milliseconds(value_ms: float, like_ms: float | None = None) -> str:
-    """Return a duration in µs, ms or s, always with three digits, so that adjacent table cells are easy to compare.
-    `like_ms`: the value that decides the unit, if it is not this one.
-    """
-    size_ms = abs(value_ms if like_ms is None else like_ms)
-    if size_ms >= 1000:
-        return f"{number(value_ms / 1000, zeros=True)} s"
-    if size_ms < 0.1:
-        return f"{number(value_ms * 1000, zeros=True)} µs"
-    return f"{number(value_ms, zeros=True)} ms"
+def _three_digits(value: float) -> str:
+    return number(value, zeros=True)
 
 
-def mebibytes(value_mib: float, like_mib: float | None = None) -> str:
-    """Return a size: `31.2 MiB`, or GiB from 1024 MiB up. `like_mib`: the value that decides the unit, if it is not
-    this one.
-    """
-    is_large = abs(value_mib if like_mib is None else like_mib) >= 1024
-    return f"{number(value_mib / 1024)} GiB" if is_large else f"{number(value_mib)} MiB"
+def size(size_bytes: float) -> str:
+    """Return a size: `31.2 MiB`, `512 KiB` or `3 GiB`."""
+    return in_unit(size_bytes, "B")
 
 
 def duration(seconds: float) -> str:
@@ -123,17 +138,11 @@ def count(amount: int, noun: str) -> str:
 
 
 def without_unit(text: str, other: str) -> str:
-    """Return a figure without its unit if `other`, which follows it, has the same unit: `7.3` for `7.3 KiB a step`."""
+    """Return a figure without its unit if `other`, which follows it, has the same unit: `7.3` for `7.3 KiB/step`."""
     parts, others = text.split(), other.split()
     while min(len(parts), len(others)) > 1 and parts[-1] == others[-1]:
         parts, others = parts[:-1], others[:-1]
     return " ".join(parts)
-
-
-def amount(value: float, unit: str) -> str:
-    """Return a value with its unit: `0.5 files/step` or `1 file/step`."""
-    shown = number(value)
-    return f"{shown} {unit_after(shown, unit)}".rstrip()
 
 
 def change(value: Effect) -> str:
@@ -145,13 +154,14 @@ def effect(value: Effect) -> str:
     """Return an effect with its confidence interval, in its unit.
 
     `7.84 KiB/step (7.83 to 7.85)`; a `ratio` as `5.62× (5.5 to 5.7)`, below 2 as `+12.3 % (11 to 13.5)`;
-    a share of `failures` as `fails in 37.5 % of trials (8.52 to 75.5)`.
+    a share of `failures` as `fails in 37.5 % of launches (8.52 to 75.5)`.
     """
     if value.unit == "ratio":
         return _ratio(value)
     if value.unit == "failures":
-        return f"fails in {number(100 * value.value)} % of trials{_scaled(value.ci, lambda share: 100 * share)}"
-    return f"{amount(value.value, value.unit)}{_scaled(value.ci, float)}"
+        return f"fails in {in_unit(value.value, value.unit)}{_scaled(value.ci, lambda share: 100 * share)}"
+    text = number(value.value)
+    return f"{text} {unit_after(text, value.unit)}".rstrip() + _scaled(value.ci, float)
 
 
 _LEAST_SHARE = 0.001

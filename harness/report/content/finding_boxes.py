@@ -1,0 +1,321 @@
+"""Makes one box per fault, worst first: everything a reader needs to know about it, as data for every report.
+
+A fault is a set of findings, merged over variants and lanes. Its consequences are listed in its box and have none of
+their own.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness import amounts
+from harness.model import Attribution, CellResult, Episode, Finding, Observation, RunResult, gist, signal_of
+from harness.model.episodes import bounds_of, met, sign_of, span
+from harness.model.judged import State
+from harness.report.places import place_of, place_of_cell, side_of, variant_key
+from harness.report.text import fault_sentences, finding_words, signal_words
+from harness.report.text.cell_words import WHY_LENGTH
+from harness.report.text.fault_causes import whose_fault
+from harness.report.text.harmless_text import plain, shortened
+from harness.report.text.names import at_most, params_text, some_of, version_range
+from harness.report.text.signal_words import Tone
+
+_TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}
+_MOST_REASONS, _REASON_LENGTH, _MOST_OBSERVED = 4, 120, 5
+"""Most reasons that are quoted for one failure of several variants, most characters of each, most observations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """The figure of one version with its confidence interval, in the unit of `Figure`.
+
+    `own`: whether this finding itself makes the version bad. `most`: the smallest leak rate that the version rules out.
+    """
+
+    version: str
+    value: float | None
+    low: float | None
+    high: float | None
+    tone: Tone
+    own: bool
+    most: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """The points of a chart, oldest first. `unit` is the signal's unit. Values in `failures` and in `rise` (of the step
+    time within a launch) are fractions, not percentages.
+    """
+
+    title: str
+    unit: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingBox:
+    """The texts of one fault. `number` is its number for `harness issue`, `findings` the numbers of all its findings.
+
+    `sentence` states what is wrong, how much, since when, where and with which params. `texts` maps labels to what is
+    known besides: the figures of both sides in the row with the largest effect, or for a failure, how the launches
+    ended; the evidence, summed over all rows; params, whose fault it is, layer, consequences, and what is new in the
+    bad version. `commands` are the next steps, quoted for a shell, the most useful first.
+    """
+
+    attribution: Attribution
+    number: int
+    findings: tuple[int, ...]
+    sentence: str
+    texts: Mapping[str, str]
+    figure: Figure
+    commands: tuple[str, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """Return the box as plain text: the sentence, then a line for each text, then the next step."""
+        return [self.sentence, *(f"{name}: {text}" for name, text in self.texts.items()), f"next: {self.commands[0]}"]
+
+
+def boxes(result: RunResult) -> tuple[FindingBox, ...]:
+    """Return the boxes of a run, worst fault first."""
+    numbers = {finding: number for number, finding in enumerate(fault_sentences.numbered(result), start=1)}
+    cells = {place_of_cell(entry.cell): entry for entry in result.cells}
+    return tuple(_Maker(result, numbers, cells, of).box() for of in fault_sentences.worst_first(result))
+
+
+def observation_text(observation: Observation) -> str:
+    """Return `log: Could not …`; the text about a number of the scenario begins with its name: `loss 0.3 → 0.4`."""
+    text, signal = shortened(observation.text, most=200), signal_words.shown_signal(observation.signal)
+    return text if signal.kind == "value" else f"{signal.title}: {text}"
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the box of the attribution `of`. `numbers` are the findings' numbers; `cells` are by `place_of_cell`."""
+
+    result: RunResult
+    numbers: Mapping[Finding, int]
+    cells: Mapping[tuple[str, str, str, str], CellResult]
+    of: Attribution
+
+    def box(self) -> FindingBox:
+        telling = fault_sentences.telling_of(self.of)
+        (bad, good), number = _sides(telling), self.numbers[telling.finding]
+        figure, doubt = self._figure(telling), self._doubt()
+        failed = self.of.metric == "outcome"
+        texts = {
+            "figures": "" if failed else _change(figure, good, bad, telling),
+            "output": self._says(telling) if failed else "",
+            "consequences": "; ".join(self._consequences()),
+            "evidence": f"{self._launches()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
+            "params": self._params(),
+            "whose fault": whose_fault(self.of, self.result, before=good, after=bad),
+            "layer": plain(self.of.layer or ""),
+            "also new": "; ".join(self._observed()),
+        }
+        return FindingBox(
+            attribution=self.of,
+            number=number,
+            findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
+            sentence=fault_sentences.fault_text(self.of, self.result).without_cause,
+            texts={name: text for name, text in texts.items() if text},
+            figure=figure,
+            commands=tuple(self._commands(number)),
+        )
+
+    def _findings(self) -> list[Finding]:
+        return [finding for episode in self.of.episodes for finding in episode.findings]
+
+    def _figure(self, episode: Episode) -> Figure:
+        """Return an episode's figure for its series, lane and variant. Tones show only the state of its metric."""
+        finding, place = episode.finding, place_of(episode.finding)[:3]
+        row = next(row for row in self.result.plan.rows if place_of_cell(row.cells[0])[:3] == place)
+        own = span(episode, {cell.image.version: number for number, cell in enumerate(row.cells)})
+        drifts, points = finding.verdict == "slowdown", []
+        for number, (cell, told) in enumerate(zip(row.cells, episode.states, strict=True)):
+            entry = self.cells.get(place_of_cell(cell))
+            value, interval, state = None, None, told
+            if entry is not None and drifts:
+                value = entry.verdict.drift
+            elif entry is not None:
+                value, interval = signal_words.figure_of(finding.metric, entry.verdict)
+                state = None if signal_words.is_uncompared(finding.metric, entry.verdict) else told
+            low, high = interval or (None, None)
+            is_memory = entry is not None and finding.metric == "memory"
+            points.append(
+                Point(
+                    version=cell.image.version,
+                    value=value,
+                    low=low,
+                    high=high,
+                    tone="none" if value is None and not state else _TONES[state],
+                    own=state is True and number in own,
+                    most=signal_words.visible_of("memory", entry.verdict) if is_memory and entry is not None else None,
+                )
+            )
+        signal = signal_of(finding.metric)
+        title = "rise of the step time within a launch" if drifts else plain(signal.title)
+        return Figure(title=title, unit="rise" if drifts else signal.unit, points=tuple(points))
+
+    # ------------------------------------------------------------ evidence
+
+    def _launches(self) -> str:
+        """Return `6 launches of 6.3.0, 5 of which agree, against 6 of 6.2.0`, summed over all lanes and variants."""
+        bad = [(episode, _sides(episode)[0]) for episode in self.of.episodes]
+        good = [(episode, name) for episode in self.of.episodes if (name := _sides(episode)[1]) is not None]
+        chance = self._chance()
+        if self.of.metric == "outcome":
+            return f"{self._failures(bad)} failed{f', {self._failures(good)}' if good else ''}{chance}"
+        launches, agreeing = (
+            sum(getattr(e.verdict, name) for e in self._entries(bad)) for name in ("trials", "agreeing")
+        )
+        text = f"{amounts.count(launches, 'launch')} of {_named(bad)}"
+        agreed = ""
+        if not chance and launches > 1 and self.of.metric == "memory" and agreeing:
+            agreed = ", which agree" if agreeing == launches else f", {agreeing:,} of which agree"
+        text += agreed
+        if good:
+            others = sum(entry.verdict.trials for entry in self._entries(good))
+            text += f"{',' if agreed else ''} against {others:,} of {_named(good)}"
+        return f"{text}{chance}"
+
+    def _failures(self, side: Sequence[tuple[Episode, str]]) -> str:
+        entries = self._entries(side)
+        failed, trials = (sum(getattr(entry.verdict, name) for entry in entries) for name in ("failed", "trials"))
+        return f"{failed:,} of {amounts.count(trials, 'launch')} of {_named(side)}"
+
+    def _entries(self, side: Sequence[tuple[Episode, str]]) -> list[CellResult]:
+        places = [side_of(episode.finding, name) for episode, name in side]
+        return [self.cells[place] for place in places if place in self.cells]
+
+    def _chance(self) -> str:
+        """Return the largest p-value of all rows. The launches are summed over the rows, but each row is tested by
+        itself, so the largest p-value holds for all.
+        """
+        known = [episode.finding.p for episode in self.of.episodes if episode.finding.p is not None]
+        if len(known) < 2:
+            return f"; {amounts.probability(known[0])}" if known else ""
+        where = "in each variant" if len(self.of.variants) == len(self.of.episodes) else "at each place"
+        return f"; {amounts.probability(max(known)).replace('=', '≤')} {where}"
+
+    def _doubt(self) -> str:
+        """Return why the finding is provisional, or "" if it is confirmed."""
+        found = self._findings()
+        sides = [side_of(finding, name) for finding in found for name in (finding.before, finding.after)]
+        if self.result.verdict in ("interrupted", "running"):
+            return "the run was interrupted" if self.result.verdict == "interrupted" else "the run is not finished"
+        if not all(finding.confirmed for finding in found):
+            return finding_words.UNCONFIRMED
+        early = any(self.cells[side].verdict.provisional for side in sides if side in self.cells)
+        return "more launches were planned" if early else ""
+
+    def _says(self, telling: Episode) -> str:
+        """Return the reason for the failure: `crash in 3 of 3 launches: … exit code 7`. If the fault has several
+        variants, return each reason once: `with a=1, crash: … exit code 7; with a=2 and a=3, hang: …`.
+        """
+        if len(self.of.variants) < 2:
+            entries = self._entries([(telling, _sides(telling)[0])])
+            return shortened(entries[0].verdict.why, most=WHY_LENGTH) if entries else ""
+        found: dict[str, dict[str, None]] = {}
+        first = sorted(self.of.episodes, key=lambda episode: episode is not telling)
+        for entry in self._entries([(episode, _sides(episode)[0]) for episode in first]):
+            why = ": ".join(filter(None, (entry.verdict.verdict, _said(entry))))
+            found.setdefault(shortened(why, most=_REASON_LENGTH), {})[params_text(entry.cell.variant)] = None
+        told = [f"with {some_of(list(names), 3)}, {why}" for why, names in found.items()]
+        return "; ".join(at_most(told, _MOST_REASONS, rest="and {} more reasons"))
+
+    # ------------------------------------------------------------ with which params, and what follows
+
+    def _params(self) -> str:
+        """Return the rule for the params and its evidence: `op = pop; 1 variant bad, 1 good`."""
+        rule = self.of.rule
+        if rule is None:
+            return "no simple rule separates bad from good" if self.of.unruly else ""
+        return f"{fault_sentences.rule_text(rule) or 'all'}; {fault_sentences.rule_evidence(rule)}"
+
+    def _consequences(self) -> Iterator[str]:
+        """Yield `step time 1.7 times` for each consequence, with the number of variants if only some show it."""
+        found: dict[str, list[Finding]] = {}
+        for finding in self.result.findings:
+            if finding.consequence_of == self.of.metric and finding.kind != "first_fixed" and self._explains(finding):
+                found.setdefault(sign_of(finding), []).append(finding)
+        for ones in found.values():
+            size = fault_sentences.sizes([finding.effect for finding in ones if finding.effect is not None])
+            some, many = len({finding.variant for finding in ones}), len(self.of.variants)
+            share = f" (in {some} of {many} variants)" if some < many else ""
+            yield f"{f'{plain(signal_of(ones[0].metric).title)} {size}'.rstrip()}{share}"
+
+    def _explains(self, finding: Finding) -> bool:
+        if finding.series != self.of.series:
+            return False
+        order = fault_sentences.order_of(self.of, self.result)
+        bounds = bounds_of(Episode(begins=finding, ends=None, seen=finding.after), order)
+        return any(
+            place_of(episode.finding)[:3] == place_of(finding)[:3]
+            and episode.begins is not None
+            and met((bounds_of(Episode(begins=episode.begins, ends=None, seen=episode.begins.after), order), bounds))
+            for episode in self.of.episodes
+        )
+
+    def _observed(self) -> list[str]:
+        """Return the observations at the first bad version of these findings: `log: Could not load libcudnn.so.#`."""
+        begins = {side_of(finding, finding.after) for finding in self._findings() if finding.kind != "first_fixed"}
+        told = dict.fromkeys(
+            observation_text(each)
+            for each in self.result.observations
+            if (each.series, str(each.lane), variant_key(each.variant), each.after) in begins
+        )
+        return at_most(list(told), _MOST_OBSERVED)
+
+    def _commands(self, number: int) -> Iterator[str]:
+        if self.of.cause == "undecided" and self.of.missing:
+            yield shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), "--decide"])
+        yield shlex.join(["harness", "issue", str(self.result.directory), str(number)])
+
+
+def _sides(episode: Episode) -> tuple[str, str | None]:
+    """Return the bad and the good version at the beginning of an episode, or at its end if no good one precedes it."""
+    begins, ends = episode.begins, episode.ends
+    if begins is not None and (begins.before is not None or ends is None):
+        return begins.after, begins.before
+    assert ends is not None, "an episode has a begin or an end"
+    return ends.before or ends.after, ends.after
+
+
+def _named(side: Sequence[tuple[Episode, str]]) -> str:
+    return version_range(list(dict.fromkeys(name for _, name in side)))
+
+
+def _change(figure: Figure, old: str | None, new: str, episode: Episode) -> str:
+    """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`, and for a ratio the finding's own size, which
+    compares all versions before and after it; "" if the new side has no figure.
+    """
+    points = {point.version: point for point in figure.points}
+    after, before = points[new], points.get(old or "")
+    if after.value is None or math.isnan(after.value):
+        return ""
+    is_bound = before is not None and before.most is not None and before.tone == "good"
+    side = None if before is None else before.most if is_bound else before.value
+    like, digits = amounts.middle([after.value, side]), amounts.digits_apart(after.value, side)
+    unit = figure.unit if figure.unit != "rise" else ""
+    scale = 100 if figure.unit == "rise" else 1
+    text, *rest = (
+        "" if value is None else amounts.in_unit(scale * value, unit, like=like, digits=digits)
+        for value in (after.value, side, after.low, after.high)
+    )
+    older, low, high = (other.partition(" ")[0] for other in rest)
+    told = f"{text} %" if figure.unit == "rise" else text
+    begin = f"{'at most ' if is_bound else ''}{older or 'unknown'} → " if before is not None else ""
+    interval = f" ({low} to {high})" if low and high else ""
+    size = fault_sentences.size_of(episode)
+    ratio = f"; {amounts.effect(size)}" if size is not None and size.unit == "ratio" and figure.unit != "rise" else ""
+    return f"{figure.title} {begin}{told}{interval}{ratio}"
+
+
+def _said(entry: CellResult) -> str:
+    """Return the gist of the failure message of a cell's longest failed launch; "" if none failed or said anything."""
+    failed = [trial for trial in entry.trials if trial.measured and not trial.ended_well]
+    return gist(max(failed, key=lambda trial: trial.last_step).message) if failed else ""

@@ -1,0 +1,133 @@
+"""Makes the document of a run: everything that its report says, as plain data, in the order in which a reader needs it.
+
+The terminal, the page and Markdown render this one document: the headline, the findings, the tables, and sections of
+lines on what was not measured, what was observed, and what a good verdict does not cover.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from harness import amounts
+from harness.model import CellResult, RunResult
+from harness.report.content import version_table
+from harness.report.content.finding_boxes import FindingBox, boxes, observation_text
+from harness.report.content.version_table import ReportTable
+from harness.report.text import narrowed_text, not_decided
+from harness.report.text.cell_words import SO_FAR, WHY_LENGTH, is_needless, tone
+from harness.report.text.harmless_text import plain, shortened, version
+from harness.report.text.headline import sentence
+from harness.report.text.names import at_most
+
+_MOST_OBSERVATIONS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSection:
+    """A list of lines under a title. `name` identifies it for renderers; `doubt` marks what limits the answer."""
+
+    name: Literal["narrowed", "undecided", "slow", "observed", "warnings", "quiet"]
+    title: str
+    lines: tuple[str, ...]
+    doubt: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """What a report says. `totals` counts cells and launches on one line. `legend` explains the signs of the tables.
+    `sections` holds only sections with lines.
+    """
+
+    headline: str
+    totals: str
+    findings: tuple[FindingBox, ...]
+    tables: tuple[ReportTable, ...]
+    legend: tuple[str, ...]
+    sections: tuple[ReportSection, ...]
+
+    def lines_of(self, name: str) -> tuple[str, ...]:
+        """Return the lines of one section; () if it has none."""
+        return next((section.lines for section in self.sections if section.name == name), ())
+
+
+def document(result: RunResult) -> Document:
+    """Return the document of a run; all its texts are cleaned by `plain`."""
+    tables = version_table.tables(result)
+    sections = (
+        ReportSection(name="narrowed", title="Which component", lines=tuple(narrowed_text.lines(result.narrowed))),
+        ReportSection(
+            name="undecided", title="Not measured or not decided", lines=tuple(not_decided.lines(result)), doubt=True
+        ),
+        ReportSection(
+            name="slow", title="Grows, but more slowly than the limit", lines=tuple(not_decided.slow_growth(result)),
+            doubt=True,
+        ),
+        ReportSection(name="observed", title="Observed, not judged", lines=tuple(_observed(result))),
+        ReportSection(name="warnings", title="Warnings", lines=tuple(warnings(result)), doubt=True),
+        ReportSection(name="quiet", title="What a good verdict does not cover", lines=tuple(not_decided.quiet(result))),
+    )  # fmt: skip
+    return Document(
+        headline=sentence(result),
+        totals=_totals(result),
+        findings=boxes(result),
+        tables=tuple(tables),
+        legend=tuple(version_table.legend(tables)),
+        sections=tuple(section for section in sections if section.lines),
+    )
+
+
+def warnings(result: RunResult) -> list[str]:
+    """Return the warnings to read before trusting the report, each once; hosts that could not be used come first."""
+    unusable = [
+        f"host {plain(state.host.name)} could not be used: {shortened(state.problem, most=WHY_LENGTH)}"
+        for state in result.hosts
+        if state.problem is not None
+    ]
+    return [*unusable, *dict.fromkeys(map(plain, result.warnings))]
+
+
+def _observed(result: RunResult) -> Iterator[str]:
+    """Yield all observations; those made in several rows share a line: `six 1.1 → 1.2, 2 rows: log: Could not …`."""
+    places: dict[tuple[str, str, str, str], set[str]] = {}
+    for each in result.observations:
+        place = (each.series, each.before, each.after, observation_text(each))
+        places.setdefault(place, set()).add(f"{each.lane}, {each.variant}")
+    told = [
+        f"{plain(series)} {version(before)} → {version(after)}, "
+        f"{plain(next(iter(where))) if len(where) == 1 else f'{len(where)} rows'}: {text}"
+        for (series, before, after, text), where in places.items()
+    ]
+    yield from at_most(told, _MOST_OBSERVATIONS, rest="and {} more: see result.json")
+
+
+def _totals(result: RunResult) -> str:
+    """Return `12 cells: 6 good, 4 worse than before, 2 bad; 36 launches and 3 A/A replicates in 3 min; seed 7`.
+
+    `worse than before`: the cell's verdict is good, but a level such as step time or peak memory got worse.
+    `good in part`: some signal could not be decided. The seed determines the launch order, for `--seed`.
+    """
+    counted = Counter(map(_counted_as, result.cells))
+    parts = [f"{counted[name]:,} {name}" for name in _COUNTED if counted[name]]
+    known = sum("" < trial.started < result.started for entry in result.cells for trial in entry.trials)
+    ran = amounts.count(sum(len(entry.trials) for entry in result.cells) - known, "launch")
+    replicates = f" and {amounts.count(result.replicates, 'A/A replicate')}" if result.replicates else ""
+    earlier = f", {known:,} more from earlier runs" if known else ""
+    cells, time = amounts.count(len(result.cells), "cell"), amounts.duration(result.duration_s)
+    return f"{cells}: {', '.join(parts) or 'none'}; {ran}{replicates} in {time}{earlier}; seed {result.plan.seed}"
+
+
+_COUNTED = ("good", "good in part", SO_FAR, "worse than before", "bad", "unsure", "not measured", "not needed")
+
+
+def _counted_as(entry: CellResult) -> str:
+    """Return the category in _COUNTED to which a cell belongs."""
+    own, state = tone(entry.verdict.verdict), entry.verdict.state
+    if own == "good":
+        in_part = SO_FAR if entry.verdict.provisional else "good in part"
+        return {"bad": "worse than before", "good": "good"}.get(state, in_part)
+    if own == "none":
+        return "not needed" if is_needless(entry) else "not measured"
+    return "unsure" if state == "unsure" else "bad"

@@ -1,0 +1,232 @@
+"""States whose fault it is (image, card or host), and names lanes in sentences; never claims more than the attribution.
+
+A lane is named by its card if no other lane has the same card.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from harness import amounts
+from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult
+from harness.report.places import place_of_cell
+from harness.report.text.harmless_text import plain, version
+from harness.report.text.names import lane_text, some_of, together
+
+_EITHER = "host or card"
+LOCAL = "local"
+"""The name of the default host, which sentences call `this machine`."""
+_MOST_CONTROLS = 3
+
+
+def cause_text(attribution: Attribution, result: RunResult) -> str:
+    """Return `not the RTX 4090's fault; torch_ops stays good there`; "" if no lane or control needs a clause."""
+    names = LaneNames(attribution, result)
+    match attribution.cause:
+        case "image":
+            cause = _image(attribution, names)
+        case "gpu":
+            of = f"{names.all_of(attribution.bad_lanes)}{_or_of_hosts(attribution)}"
+            cause = f"{names.good_with(attribution)}: the fault of {of}, not the image's"
+        case "host":
+            hosts = together(sorted({host_name(lane.host.name) for lane in attribution.bad_lanes}))
+            cause = f"{names.good_with(attribution)}: the fault of {hosts}, not the image's"
+        case "interaction" if not attribution.good_lanes:
+            cause = "no image is bad on all of them: it takes both the image and the host or card"
+        case "interaction":
+            several = len(attribution.bad_lanes) > 1
+            one = (
+                f"one of these {names.kinds(attribution.bad_lanes)}" if several else names.blamed(attribution.bad_lanes)
+            )
+            cause = f"{names.good_with(attribution)}: it takes both the image and {one}"
+        case "undecided":
+            cause = _undecided(attribution, names)
+    return "; ".join(filter(None, (cause, _controls(attribution, names))))
+
+
+def whose_fault(attribution: Attribution, result: RunResult, *, before: str | None, after: str) -> str:
+    """Return `cause_text`, for an image's fault after whose it is: the image's, or a package's if the packages that are
+    installed in `before` and `after`, between which the fault begins or ends, differ.
+    """
+    whose = "" if attribution.cause != "image" else "the image's"
+    row = next(row for row in result.plan.rows if row.series.name == attribution.series)
+    installed = [
+        frozenset(image.source.packages)
+        for image in row.series.images
+        if isinstance(image.source, Install) and (before is None or image.version in (before, after))
+    ]
+    if whose and len(installed) > 1:
+        changed = {
+            _requirement_name(one)
+            for one in installed[0].union(*installed).difference(installed[0].intersection(*installed[1:]))
+        }
+        whose = "the package's" if len(changed) < 2 else f"one of the {len(changed):,} packages that differ"
+    return "; ".join(filter(None, (whose, cause_text(attribution, result))))
+
+
+def _requirement_name(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement.strip(), maxsplit=1)[0].lower().replace("_", "-")
+
+
+def _controls(attribution: Attribution, names: LaneNames) -> str:
+    """Return `torch_ops stays good there`: the scenarios that are good where this one is bad."""
+    controls = [plain(name) for name in attribution.controls]
+    if not controls:
+        return ""
+    there = " there" if names.on(attribution.bad_lanes) else ""
+    noun = "scenario" if len(controls) == _MOST_CONTROLS + 1 else "scenarios"
+    shown = some_of(controls, _MOST_CONTROLS, rest=f"{{}} more {noun}")
+    return f"{shown} {'stays' if len(controls) == 1 else 'stay'} good{there}"
+
+
+def _image(attribution: Attribution, names: LaneNames) -> str:
+    bad, told = attribution.bad_lanes, ""
+    if len(bad) > 1 and attribution.apart:
+        told = "the image's fault on each of them"
+    elif len(bad) > 1 and attribution.alike and bad[0].gpu is not None:
+        told = "not the host's fault" if len({lane.host.name for lane in bad}) > 1 else ""
+    elif len(bad) > 1 and attribution.cleared and len(attribution.cleared) < len(bad):
+        told = f"not {names.faults(attribution.cleared)}"
+    elif len(bad) > 1:
+        told = f"not the {names.kind(bad)}'s fault"
+    unknown = f"not known for {names.all_of(attribution.open_lanes)}" if attribution.open_lanes else ""
+    return "; ".join(filter(None, (told, unknown)))
+
+
+def _or_of_hosts(attribution: Attribution) -> str:
+    """Return `, or of its host (new)` for hosts without a good card; "" if one kind of card is bad on several."""
+    hosts = {lane.host.name for lane in attribution.bad_lanes}
+    if len(attribution.machines) > 1:  # the fault is on several machines of a pool
+        hosts -= {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}
+    doubted = sorted(hosts - {lane.host.name for lane in attribution.good_lanes})
+    if not doubted or (attribution.alike and len(hosts) > 1):
+        return ""
+    if len(doubted) < len(hosts):
+        return f", or of {together([host_name(host) for host in doubted])}"
+    whose = "its" if len(attribution.bad_lanes) == 1 else "their"
+    pools = {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}
+    machines = [plain(attribution.machines[0] if attribution.machines and host in pools else host) for host in doubted]
+    return f", or of {whose} host{'s' if len(doubted) > 1 else ''} ({together(machines)})"
+
+
+def _undecided(attribution: Attribution, names: LaneNames) -> str:
+    lanes = names.blamed(attribution.bad_lanes)
+    passed = names.passed(attribution.missing[0]) if attribution.missing else ""
+    if attribution.doubt == "nothing good" and passed:
+        rest = "too few to rule this fault out there, so the cause is undecided: run more of them (`--trials`)"
+        return f"{passed}, {rest}"
+    doubts = {
+        "image or lane": f"whether the image or {lanes} is at fault is undecided",
+        "lane or both": f"{names.good_with(attribution)}; whether {lanes} alone is at fault is undecided",
+        "nothing good": "there is nothing good to compare with, so the cause is undecided",
+    }
+    return f"{doubts[attribution.doubt or 'image or lane']}: {_way(attribution, names)}"
+
+
+def _way(attribution: Attribution, names: LaneNames) -> str:
+    """Return what to do to settle the question."""
+    if attribution.suspect:
+        machine = plain(attribution.suspect)
+        return (
+            f"everything ran on {machine}, where nothing is good, so {machine} itself may be at fault; "
+            f"to settle it, take it out of the pool and sweep again"
+        )
+    if attribution.missing:
+        return names.way_out(attribution.missing[0])
+    if attribution.doubt == "nothing good" and names.oldest in attribution.images:
+        return "add an older version; if that is bad too, the scenario itself may be the cause"
+    return "no cell of this matrix can settle it, so add a host, or a version that runs there"
+
+
+# ---------------------------------------------------------------- the names of lanes
+
+
+def host_name(name: str) -> str:
+    """Return the host's name with its noun: `host old`, or `this machine`."""
+    return "this machine" if name == LOCAL else f"host {plain(name)}"
+
+
+class LaneNames:
+    """Names the lanes of one attribution. In a run with one host and one lane, `on` names only a named card."""
+
+    def __init__(self, attribution: Attribution, result: RunResult) -> None:
+        self._cells = result.cells
+        rows = [row for row in result.plan.rows if row.series.name == attribution.series]
+        self.oldest = rows[0].series.images[0].version
+        self._lanes = dict.fromkeys(row.lane for row in rows if row.variant.scenario.name == attribution.scenario)
+        hosts = {host.name for host in result.plan.matrix.hosts} | {lane.host.name for lane in self._lanes}
+        self._is_only = len(hosts) == len(self._lanes) == 1
+
+    def one(self, lane: Lane) -> str:
+        """Return `the RTX 4090` if only this lane has that card, otherwise the lane's full name."""
+        return self._noun(lane) or lane_text(lane)
+
+    def _noun(self, lane: Lane) -> str:
+        """Return `the RTX 4090` or `this machine`; "" if only its full name distinguishes the lane from others."""
+        same_card = [other for other in self._lanes if other.gpu == lane.gpu]
+        if _has_name(lane) and len(same_card) == 1:
+            return f"the {plain(lane.gpu or '')}"
+        return host_name(LOCAL) if lane.gpu is None and lane.host.name == LOCAL else ""
+
+    def on(self, lanes: Sequence[Lane]) -> str:
+        """Return `on both cards`; "" if the run has only one lane and its card has no name."""
+        return "" if self._is_only and not any(map(_has_name, lanes)) else f"on {self.all_of(lanes)}"
+
+    def all_of(self, lanes: Sequence[Lane]) -> str:
+        """Return a phrase for all these lanes: `the RTX 4090`, `both cards`, `all 3 hosts` or `old and new`."""
+        if len(lanes) < 2 or set(lanes) != set(self._lanes) or self.kind(lanes) == _EITHER:
+            return together([self.one(lane) for lane in lanes])
+        return f"both {self.kinds(lanes)}" if len(lanes) == 2 else f"all {len(lanes)} {self.kinds(lanes)}"
+
+    def kind(self, lanes: Sequence[Lane]) -> str:
+        """Return the noun for these lanes: `card`, `host`, or `host or card` if only some of them have a GPU."""
+        if all(lane.gpu is not None for lane in lanes):
+            return "card"
+        return "host" if all(lane.gpu is None for lane in lanes) else _EITHER
+
+    def kinds(self, lanes: Sequence[Lane]) -> str:
+        """Return the plural of `kind`."""
+        return "hosts or cards" if self.kind(lanes) == _EITHER else f"{self.kind(lanes)}s"
+
+    def blamed(self, lanes: Sequence[Lane]) -> str:
+        """Return the card or host to blame: `the RTX 4090` or `host new`."""
+        return together([self.one(lane) if lane.gpu else host_name(lane.host.name) for lane in lanes])
+
+    def faults(self, lanes: Sequence[Lane]) -> str:
+        """Return the possessive phrase: `the RTX 4090's fault` or `the fault of a and b`."""
+        noun = self._noun(lanes[0]) if len(lanes) == 1 else ""
+        return f"{noun}'s fault" if noun else f"the fault of {self.blamed(lanes)}"
+
+    def good_with(self, attribution: Attribution) -> str:
+        """Return where the bad images are good: `22.12 is good on the RTX 3090`, `the same images are good on …`."""
+        image = version(attribution.images[0]) if len(attribution.images) == 1 else "the same images"
+        verb = "is" if len(attribution.images) == 1 else "are"
+        return f"{image} {verb} good on {together([self.one(lane) for lane in attribution.good_lanes])}"
+
+    def passed(self, cell: Cell) -> str:
+        """Return `1.2 passed 4 launches` for a cell that is good, though in too few launches to compare with; or ""."""
+        tried = self._tried(cell)
+        if tried is None or tried.verdict not in GOOD:
+            return ""
+        return f"{self._what(cell)} passed {amounts.count(tried.trials, 'launch')}"
+
+    def way_out(self, cell: Cell) -> str:
+        """Return how to settle the question with this cell: run it, or if they can, let its launches step more."""
+        what, tried = self._what(cell), self._tried(cell)
+        if tried is not None and tried.verdict in UNSURE and tried.trials > 1:
+            more = "" if cell.variant.scenario.command else ": give it more steps"
+            return f"{what} would settle it, but is {tried.verdict} after {tried.trials} launches{more}"
+        left_out = ", which the matrix leaves out," if cell.excluded is not None else ""
+        return f"run {what}{left_out} to settle it"
+
+    def _what(self, cell: Cell) -> str:
+        return f"{version(cell.image.version)} {self.on([cell.lane])}".rstrip()
+
+    def _tried(self, cell: Cell) -> CellVerdict | None:
+        return next((entry.verdict for entry in self._cells if place_of_cell(entry.cell) == place_of_cell(cell)), None)
+
+
+def _has_name(lane: Lane) -> bool:
+    """Return whether the lane's GPU is selected by a name, rather than by a number, `all` or `each`."""
+    return lane.gpu is not None and lane.gpu not in ("all", "each") and any(map(str.isalpha, lane.gpu))

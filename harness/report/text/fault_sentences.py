@@ -1,0 +1,399 @@
+"""Builds the sentence of a fault: subject, what it does and how much, since when, on which lanes, with which params.
+
+All reports take it from here; `fault_causes` adds whose fault it is. All figures are those of the findings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from harness import amounts
+from harness.model import (
+    SIGNALS,
+    Attribution,
+    Effect,
+    Episode,
+    Finding,
+    Lane,
+    ParamCondition,
+    Pull,
+    Rule,
+    RunResult,
+    Scalar,
+    Variant,
+    signal_of,
+    written,
+)
+from harness.model.attributed import lane_bounds
+from harness.model.episodes import EpisodeBounds, Order, met, sign_of, span
+from harness.report.places import ordered
+from harness.report.text.fault_causes import LaneNames, cause_text
+from harness.report.text.harmless_text import plain, version
+from harness.report.text.names import at_most, params_text, together
+
+MOST_AT_THE_TOP = 3
+_DOUBLE = 2.0
+"""A smaller ratio is written as a share."""
+_FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultText:
+    """The parts of a fault's sentence.
+
+    For example, `subject` is `signal`, `predicate` is `leaks 7.8 KiB/step`, `again` is its short form after another
+    leak, `7.8 KiB/step`, `since` is `since 6.3.0`, `where` is `on both cards`, `params` is `when a is 1`, and `cause`
+    is `not the RTX 4090's fault`. Faults of the same `sign` share a verb.
+    """
+
+    sign: str
+    subject: str
+    predicate: str
+    again: str
+    since: str
+    where: str
+    params: str
+    cause: str
+
+    @property
+    def tail(self) -> str:
+        return "".join(f", {part}" for part in (self.where, self.params) if part)
+
+    @property
+    def without_cause(self) -> str:
+        return f"{self.subject} {self.predicate} {self.since}{self.tail}."
+
+
+def fault_text(attribution: Attribution, result: RunResult) -> FaultText:
+    """Return the parts of an attribution's sentence."""
+    found = [episode.finding for episode in attribution.episodes]
+    effects = [effect for episode in attribution.episodes if (effect := size_of(episode)) is not None]
+    size = sizes(effects)
+    if attribution.episodes[0].depth and size and effects[0].unit == "ratio":
+        size = f"a further {size}"
+    since, where = _since_and_where(attribution, result)
+    return FaultText(
+        sign=sign_of(found[0]),
+        subject=_subject(attribution, result),
+        predicate=predicate(found, size, is_share=is_share(effects)),
+        again=again(found[0], size),
+        since=since,
+        where=where,
+        params=params_clause(attribution),
+        cause=cause_text(attribution, result),
+    )
+
+
+def sentence(attribution: Attribution, result: RunResult) -> str:
+    """Return a fault's sentence: `signal leaks 24 KiB/step since 22.12, on both cards; not the RTX 4090's fault.`"""
+    return sentences([attribution], result)[0]
+
+
+def sentences(attributions: Sequence[Attribution], result: RunResult) -> list[str]:
+    """Return a sentence for each subject and cause; faults that share both share a sentence, in which lasting faults
+    come before fixed ones, and the oldest first in both groups.
+    """
+    alike: dict[tuple[str, str], list[tuple[Attribution, FaultText]]] = {}
+    for attribution in attributions:
+        text = fault_text(attribution, result)
+        alike.setdefault((text.subject, text.cause), []).append((attribution, text))
+    return [_joined(subject, cause, faults, result) for (subject, cause), faults in alike.items()]
+
+
+def _joined(subject: str, cause: str, faults: list[tuple[Attribution, FaultText]], result: RunResult) -> str:
+    """Return `multidict leaks 7.8 KiB/step since 6.3.0, in both variants; and 2.8 KiB/step since 6.5.0. …`. A verb is
+    not repeated, and where and params are written once, at the end, if all faults share them.
+    """
+    faults = sorted(faults, key=lambda fault: (not _lasts(fault[0]), _begins(fault[0], result)))
+    texts = [text for _, text in faults]
+    parts = [
+        f"{text.again if number and texts[number - 1].sign == text.sign else text.predicate} {text.since}"
+        for number, text in enumerate(texts)
+    ]
+    if len({text.tail for text in texts}) == 1:
+        said = f"{', and '.join(parts)}{texts[0].tail}"
+    else:
+        said = "; and ".join(part + text.tail for part, text in zip(parts, texts, strict=True))
+    layers = dict.fromkeys(plain(of.layer) for of, _ in faults if of.layer)
+    layer = f" Layer: {' and '.join(layers)}." if layers else ""
+    return f"{subject} {said}{f'; {cause}' if cause else ''}.{layer}"
+
+
+# ---------------------------------------------------------------- which fault comes first
+
+
+def worst_first(result: RunResult) -> list[Attribution]:
+    """Return the attributions in order of severity: lasting faults before fixed ones, then in the order of the signals
+    (failures, growth, levels, values), then by size.
+    """
+    return sorted(result.attribution, key=_severity)
+
+
+def _severity(attribution: Attribution) -> tuple[bool, int, float]:
+    found = [episode.finding for episode in attribution.episodes]
+    rank = 1 if found[0].verdict == "nan" else 2 * [*SIGNALS, found[0].metric].index(found[0].metric)
+    effects = [finding.effect for finding in found if finding.effect is not None]
+    return not _lasts(attribution), rank, -max(map(_extent, effects), default=0.0)
+
+
+def _extent(effect: Effect) -> float:
+    return abs(math.log(effect.value)) if effect.unit == "ratio" and effect.value > 0 else effect.value
+
+
+def _lasts(attribution: Attribution) -> bool:
+    return any(episode.ends is None for episode in attribution.episodes)
+
+
+def _begins(attribution: Attribution, result: RunResult) -> int:
+    order = order_of(attribution, result)
+    return min(span(episode, order).start for episode in attribution.episodes)
+
+
+def numbered(result: RunResult) -> list[Finding]:
+    """Return the findings in the order of their numbers, which start at 1: first one finding for each fault, worst
+    fault first, as in the reports; then the remaining findings.
+    """
+    known = set(result.findings)
+    telling = (telling_of(attribution).finding for attribution in worst_first(result))
+    leads = dict.fromkeys(finding for finding in telling if finding in known)
+    by_place = ordered(replace(result, findings=(*leads, *ordered(result))))  # the order survives a reload
+    return list(dict.fromkeys([*leads, *by_place]))
+
+
+def telling_of(attribution: Attribution) -> Episode:
+    """Return the episode that represents the attribution: among those with a known beginning, if any, the one with the
+    largest effect.
+    """
+    return max(attribution.episodes, key=_weight)
+
+
+def _weight(episode: Episode) -> tuple[bool, float]:
+    effect = episode.finding.effect
+    return episode.begins is not None, 0.0 if effect is None else effect.value
+
+
+def order_of(attribution: Attribution, result: RunResult) -> Order:
+    """Return the position of each version in the attribution's series, 0 for the oldest."""
+    row = next(row for row in result.plan.rows if row.series.name == attribution.series)
+    return {cell.image.version: place for place, cell in enumerate(row.cells)}
+
+
+# ---------------------------------------------------------------- what, and how much
+
+
+def _subject(attribution: Attribution, result: RunResult) -> str:
+    """Return the subject of the sentence: `signal`, `multidict` or `multidict: headers`.
+
+    The subject is the scenario alone if the run has a single series, of pulled images. It is the series alone if the
+    series is not of pulled images and series and scenario occur only with each other. Otherwise it is both.
+    """
+    series = {row.series.name: row.series for row in result.plan.rows}
+    pairs = {(row.series.name, row.variant.scenario.name) for row in result.plan.rows}
+    of_images = all(isinstance(image.source, Pull) for image in series[attribution.series].images)
+    name, scenario = plain(attribution.series), plain(attribution.scenario)
+    if of_images and len(series) == 1:
+        return scenario
+    is_only = sum(attribution.series == own or attribution.scenario == other for own, other in pairs) == 1
+    return name if is_only and not of_images else f"{name}: {scenario}"
+
+
+def predicate(same: Sequence[Finding], size: str, *, is_share: bool = False) -> str:
+    """Return the predicate of findings of one sign, with their common size: `leaks 7.8 KiB/step`. `is_share`: the size
+    is a share, as in `returns 50 % more loss`, and not a factor.
+    """
+    finding, signal = same[0], signal_of(same[0].metric)
+    if finding.metric == "outcome":
+        said = " or ".join(dict.fromkeys(_FAILS.get(finding.verdict, "fails") for finding in same))
+        return f"{said}{f' in {size}' if size else ''}"
+    if finding.verdict == "slowdown":
+        return "gets slower step by step"
+    if finding.verdict == "nan":
+        return f"returns NaN or infinity as `{plain(signal.title)}`"
+    if signal.kind == "value" and is_share:
+        return f"returns {size} `{plain(signal.title)}`"
+    if finding.metric == "memory":
+        return f"{signal.verb} {size or 'memory'}"
+    return f"{plain(signal.verb)}{f' ({size})' if size else ''}"
+
+
+def again(finding: Finding, size: str) -> str:
+    """Return the short form after a clause with the same verb: `2.8 KiB/step`."""
+    if finding.metric == "memory" and size:
+        return size
+    return f"again ({size})" if size and finding.verdict not in ("slowdown", "nan") else "again"
+
+
+def size_of(episode: Episode) -> Effect | None:
+    """Return the size of the fault; None if unknown. If only its end is known, the ratio of the fix is inverted."""
+    effect = episode.finding.effect
+    if effect is None or episode.begins is not None or effect.unit != "ratio" or effect.value <= 0:
+        return effect
+    return replace(effect, value=1 / effect.value, ci=None)
+
+
+def sizes(effects: Sequence[Effect]) -> str:
+    """Return the size of one fault over several lanes and variants, as one figure or a range, smallest to largest.
+
+    If the confidence intervals of the smallest and largest rate overlap, return the first figure alone.
+    """
+    if not effects:
+        return ""
+    least, most = min(effects, key=lambda effect: effect.value), max(effects, key=lambda effect: effect.value)
+    meet = least.ci is not None and most.ci is not None and least.ci[1] >= most.ci[0]
+    if meet and most.unit.endswith("/step"):
+        return size(effects[0])
+    low, high = size(least), size(most)
+    return high if low == high else f"{amounts.without_unit(low, high)} to {high or 'all launches'}"
+
+
+def size(effect: Effect) -> str:
+    """Return an effect's size: `7.8 KiB/step`, `50 % more`, `5.62 times`, `38 % of launches`; "" for all launches."""
+    if effect.unit == "ratio" and effect.value >= _DOUBLE:
+        return f"{amounts.number(effect.value)} times"
+    if effect.unit == "ratio":
+        return f"{amounts.number(100 * abs(effect.value - 1))} % {'more' if effect.value >= 1 else 'less'}"
+    if effect.unit == "failures" and effect.value >= 1:
+        return ""
+    is_rough = effect.unit == "failures" or effect.unit.endswith("/step")
+    return amounts.in_unit(effect.value, effect.unit, form=_rough if is_rough else amounts.number)
+
+
+def _rough(value: float) -> str:
+    return amounts.rough(value).removesuffix(".0")
+
+
+def is_share(effects: Sequence[Effect]) -> bool:
+    """Return whether `sizes` returns a share of these effects: `50 % more`, and not `5 times`."""
+    return bool(effects) and all(effect.unit == "ratio" and effect.value < _DOUBLE for effect in effects)
+
+
+# ---------------------------------------------------------------- since when, and where
+
+
+def _since_and_where(attribution: Attribution, result: RunResult) -> tuple[str, str]:
+    names, order = LaneNames(attribution, result), order_of(attribution, result)
+    versions, lanes = list(order), lane_bounds(attribution, order)
+    together = _common(list(lanes.values()))
+    if together is not None:
+        return _since(together, attribution, versions), names.on(attribution.bad_lanes)
+    apart: dict[tuple[EpisodeBounds, ...], list[Lane]] = {}
+    for lane, bounds in lanes.items():
+        apart.setdefault(bounds, []).append(lane)
+    precise_first = sorted(apart.items(), key=lambda entry: _vagueness(entry[0]))
+    clauses = [f"{_since(bounds, attribution, versions)} on {names.all_of(some)}" for bounds, some in precise_first]
+    return " and ".join(clauses), ""
+
+
+def _common(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds, ...] | None:
+    """Return the bounds that hold on all lanes; None if the lanes must have changed at different versions."""
+    if len({len(bounds) for bounds in lanes}) > 1:
+        return None
+    found = [met(same) for same in zip(*lanes, strict=True)]
+    known = [bounds for bounds in found if bounds is not None]
+    return tuple(known) if len(known) == len(found) else None
+
+
+def _vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
+    """Return a sort key, most precise first: bounds with a last good version, then those that span fewest versions."""
+    last, first = several[0].begins or (-1, several[0].seen)
+    return last < 0, first - last
+
+
+def _since(several: Sequence[EpisodeBounds], attribution: Attribution, versions: Sequence[str]) -> str:
+    only = several[0]
+    if len(several) == len(attribution.images) == 1 and only.begins is not None and only.begins[0] < 0:
+        return f"in {version(attribution.images[0])}{_fixed(only, versions)}"
+    return " and ".join(since(bounds, versions) for bounds in several)
+
+
+def since(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
+    """Return when an episode begins and ends, as far as known: `since 6.3.0 (fixed in 6.3.2)`.
+
+    `versions` are all versions of the series, oldest first.
+    """
+    end = _fixed(bounds, versions)
+    if bounds.begins is None:
+        return f"up to {version(versions[bounds.seen])}{end}"
+    last, first = bounds.begins
+    name = version(versions[first])
+    if last < 0:
+        return f"in every version from {name}, the oldest{' that can be judged' if first else ''}{end}"
+    if bounds.gradual:
+        return f"gradually from {version(versions[last])} to {name}{end}"
+    if first - last > 1:
+        return f"since a version after {version(versions[last])}, {name} at the latest{end}"
+    return f"since {name}{end}"
+
+
+def _fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
+    """Return the end of an episode: ` (fixed in 6.3.2)`; "" if no version fixes it."""
+    if bounds.ends is None:
+        return ""
+    last, first = bounds.ends
+    name = version(versions[first])
+    where = name if first - last == 1 else f"a version after {version(versions[last])}, {name} at the latest"
+    return f" (fixed in {where}{', where that is known' if bounds.open else ''})"
+
+
+# ---------------------------------------------------------------- with which params
+
+
+def params_clause(attribution: Attribution) -> str:
+    """Return the rule as part of a sentence: `when input is random or variable`; "" if there is no rule."""
+    rule, many = attribution.rule, len(attribution.variants)
+    if attribution.unruly:
+        return f"in {amounts.count(many, 'variant')}, with no simple rule"
+    if rule is None:
+        return ""
+    if not rule.conditions and rule.never_run:
+        return f"in all variants that were judged ({many} of {many + len(rule.never_run)})"
+    if not rule.conditions:
+        return "in both variants" if many == 2 else f"in all {many} variants"
+    joined = (", or " if rule.any_of else " and ").join(map(_spoken, rule.conditions))
+    also = f" (or when {' and '.join(map(_spoken, rule.also[0]))}: the two always occur together)" if rule.also else ""
+    odd = f" ({amounts.count(len(rule.exceptions), 'exception')})" if rule.exceptions else ""
+    return f"when {joined}{also}{odd}"
+
+
+def rule_text(rule: Rule | None) -> str | None:
+    """Return the rule as a condition: `input in {random, variable}`; None without a rule or conditions."""
+    if rule is None or not rule.conditions:
+        return None
+    return (" or " if rule.any_of else " and ").join(map(_condition, rule.conditions))
+
+
+def rule_evidence(rule: Rule) -> str:
+    """Return the evidence for a rule: `op makes no difference; 8 variants bad, 16 good`."""
+    parts = []
+    if rule.indifferent:
+        names = together([plain(name) for name in rule.indifferent])
+        parts.append(f"{names} {'makes' if len(rule.indifferent) == 1 else 'make'} no difference")
+    parts.append(f"{amounts.count(rule.bad, 'variant')} bad, {rule.good} good")
+    if rule.otherwise:
+        parts.append(f"{rule.otherwise} bad there with another fault")
+    if rule.exceptions:
+        parts.append(f"exceptions: {_listed(rule.exceptions)}")
+    if rule.never_run:
+        parts.append(f"{len(rule.never_run)} not judged there: {_listed(rule.never_run)}")
+    return "; ".join(parts)
+
+
+def _condition(condition: ParamCondition) -> str:
+    values = [_value(value) for value in condition.values]
+    chosen = f"= {values[0]}" if len(values) == 1 else f"in {{{', '.join(values)}}}"
+    return f"{plain(condition.param)} {chosen}"
+
+
+def _spoken(condition: ParamCondition) -> str:
+    values = [_value(value) for value in condition.values]
+    return f"{plain(condition.param)} is {' or '.join(filter(None, (', '.join(values[:-1]), values[-1])))}"
+
+
+def _value(value: Scalar) -> str:
+    return plain(written(value))
+
+
+def _listed(variants: Sequence[Variant]) -> str:
+    return "; ".join(at_most([params_text(variant) for variant in variants], 3))

@@ -1,0 +1,247 @@
+"""Lists what a run did not measure, decide or check, so that no reader mistakes it for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from harness import amounts
+from harness.model import GOOD, GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, RunResult
+from harness.reasons import Remedy, SignalReason
+from harness.report.text import signal_words
+from harness.report.text.cell_words import HINDERED, WHY_LENGTH, is_needless, is_seen_once, tone, why
+from harness.report.text.harmless_text import plain, shortened, version
+from harness.report.text.names import lane_text, some_of, together, variant_text
+from harness.report.text.signal_words import shown_signal
+
+_SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
+_MORE_STEPS = "; more steps (`budget`) would settle it"
+_MOST_PLACES = 6
+
+
+def lines(result: RunResult) -> list[str]:
+    """Return the lines on cells and signals that were not decided, or not measured as planned.
+
+    Cells with the same verdict or signal, series, lane and reason share a line. Cells that a search did not need are
+    not gaps.
+    """
+    told: dict[tuple[str, str, str], list[CellResult]] = {}
+    for what, reason, entry in [*_undecided(result), *_provisional(result)]:
+        told.setdefault((what, _place(entry), shortened(reason, most=WHY_LENGTH)), []).append(entry)
+    return [*(_line(*key, some) for key, some in told.items()), *_open_signals(result), *_unprinted(result)]
+
+
+def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
+    host_problems = {state.problem for state in result.hosts}
+    fail_alone = set(_fails_alone(result))
+    for entry in result.cells:
+        verdict = entry.verdict.verdict
+        known = tone(verdict) in ("good", "bad")
+        reason = entry.problem if known else why(entry)
+        if (known and not reason) or reason in host_problems or is_needless(entry):
+            continue
+        name = f"{verdict}{', launched once' if is_seen_once(entry) else ''}"
+        more = _MORE_STEPS if tone(verdict) == "unsure" and _can_step_more(entry) else ""
+        remedy = _SETUP_BAD if entry.cell in fail_alone else more
+        reason = shortened(reason, most=WHY_LENGTH - len(remedy)) + remedy
+        yield f"{name}, {HINDERED}" if known else name, reason, entry
+
+
+def _can_step_more(entry: CellResult) -> bool:
+    """Return whether its launches can make more steps: a command alone decides on its steps, and launches that failed
+    would fail again.
+    """
+    return entry.verdict.steps > 0 and not (entry.verdict.failed or entry.cell.variant.scenario.command)
+
+
+def _fails_alone(result: RunResult) -> Iterator[Cell]:
+    """Yield the cells that failed before the first step although another version of the row did not.
+
+    The limit `setup: bad` would call such a cell bad. Scenarios judged by their exit code are left out: exit code 125
+    states that the version cannot be tested.
+    """
+    rows: dict[tuple[object, ...], list[CellResult]] = {}
+    for entry in result.cells:
+        if entry.verdict.trials:  # the trials of an `untested` cell failed before the first step
+            rows.setdefault((entry.cell.image.series, entry.cell.lane, entry.cell.variant), []).append(entry)
+    for row in rows.values():
+        failed, scenario = [one.cell for one in row if one.verdict.verdict == "untested"], row[0].cell.variant.scenario
+        if len(failed) < len(row) and not scenario.limits.setup_bad and not scenario.judge_exit:
+            yield from failed
+
+
+def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
+    for entry in result.cells:
+        if entry.verdict.provisional and tone(entry.verdict.verdict) in ("good", "bad"):
+            stop = entry.skipped if entry.skipped is not None and entry.skipped.by == "stop" else None
+            few = f"fewer launches than a verdict needs; {Remedy.SAME_SWEEP()}"
+            reason = few if stop is None else Remedy.SWEEP_WITHOUT_STOP(why=stop.why)
+            yield f"{entry.verdict.verdict} so far", reason, entry
+
+
+def _open_signals(result: RunResult) -> Iterator[str]:
+    """Yield lines on the blind and suspect signals of cells that the lines above do not cover: those tell the memory
+    and outcome of an undecided cell, and all signals of a provisional one. Of blind cells, the blindest is told.
+    """
+    told: dict[tuple[str, str, str, str], list[CellResult]] = {}
+    for entry in result.cells:
+        own = tone(entry.verdict.verdict)
+        above = ("memory", "outcome") if own != "good" else ()
+        for name in signal_words.in_order(entry.verdict.signals):
+            signal = entry.verdict.signals[name]
+            is_open = signal.seen in ("blind", "suspect") and own != "none" and not entry.verdict.provisional
+            if is_open and name not in above:
+                grows = signal.seen == "suspect" and shown_signal(name).kind == "growth"
+                reason = signal_words.reason(signal) + (_MORE_STEPS if grows and _can_step_more(entry) else "")
+                told.setdefault((name, signal.seen, _place(entry), reason), []).append(entry)
+    for (name, seen, place, reason), entries in told.items():
+        blindest = max((entry.verdict.signals[name] for entry in entries), key=lambda signal: signal.visible or 0.0)
+        state = f"{shown_signal(name).title}: {seen}" if seen == "suspect" else signal_words.state_text(name, blindest)
+        yield _line(state, place, reason, entries)
+
+
+def _place(entry: CellResult) -> str:
+    return f"{plain(entry.cell.image.series)} on {lane_text(entry.cell.lane)}"
+
+
+def _line(what: str, place: str, reason: str, entries: Sequence[CellResult]) -> str:
+    cells = {entry.cell for entry in entries}
+    versions = list(dict.fromkeys(version(entry.cell.image.version) for entry in entries))
+    variants = list(dict.fromkeys(variant_text(entry.cell.variant) for entry in entries))
+    some = some_of(versions, len(versions) if len(versions) <= 4 else 3)
+    if len(cells) < len(versions) * len(variants):  # some variants of some versions only
+        some = f"{amounts.count(len(cells), 'cell')} of {some}"
+    which = variants[0] if len(variants) == 1 else f"{len(variants)} variants"
+    return f"{what}: {some} ({place}, {which}){': ' if reason else ''}{reason}"
+
+
+def _unprinted(result: RunResult) -> Iterator[str]:
+    """Yield a line for each program whose `printed:` has patterns that no output line matched in any launch."""
+    for name, cells in _by_scenario(result).items():
+        program = cells[0].cell.variant.scenario.program
+        seen = {signal for entry in cells for signal in entry.verdict.signals}
+        asked = program.printed if program is not None else ()
+        lacking = [plain(repr(pattern)) for metric, pattern in asked if f"{METRIC_PREFIX}{metric}" not in seen]
+        if lacking and any(trial.last_step for entry in cells for trial in entry.trials):
+            yield f"printed: {plain(name)}: no line matched {together(lacking)}; {_example(cells)}"
+
+
+def _example(cells: Sequence[CellResult]) -> str:
+    """Return an example of a line that a launch printed, with a number in it if any line has one."""
+    outputs = (f"{trial.output.head}\n{trial.output.tail}" for entry in cells for trial in entry.trials)
+    printed = [line.strip() for output in outputs for line in output.splitlines() if line.strip()]
+    line = next((line for line in printed if any(map(str.isdigit, line))), next(iter(printed), ""))
+    return f"it printed, e.g.: {shortened(line, most=WHY_LENGTH)}" if line else "it printed nothing"
+
+
+def slow_growth(result: RunResult) -> list[str]:
+    """Return a line for each row with good cells whose growth is certain, and between half the limit and the limit.
+
+    `s 1.1, 1.2 on local, parse: grows 0.49 KiB/step, below the limit of 0.5: "leak: 0.25KiB" would report it`
+    """
+    rows: dict[tuple[str, float], list[tuple[str, float]]] = {}
+    for entry in result.cells:
+        limit, verdict = entry.cell.variant.scenario.limits.leak_kib_per_step, entry.verdict
+        rate, interval = signal_words.figure_of("memory", verdict)
+        if verdict.verdict in GOOD and rate is not None and interval and interval[0] > 0 and limit / 2 <= rate < limit:
+            place = f"{lane_text(entry.cell.lane)}, {variant_text(entry.cell.variant)}"
+            of = f"{plain(entry.cell.image.series)} on {place}", limit
+            rows.setdefault(of, []).append((version(entry.cell.image.version), rate))
+    return [
+        f"{place}: {some_of([name for name, _ in some], 8)} grow up to {amounts.rough(max(rate for _, rate in some))} "
+        f'KiB/step, below the limit of {limit:g}: "leak: {limit / 2:g}KiB" would report it'
+        for (place, limit), some in rows.items()
+    ]
+
+
+# ---------------------------------------------------------------- what a good verdict does not cover
+
+
+def quiet(result: RunResult) -> list[str]:
+    """Return lines on the limits of the report: the smallest leak that was ruled out, the signals that were not
+    checked, and the cells that were not needed.
+    """
+    return [line for line in (_ruled_out(result), _not_checked(result), _needless(result)) if line]
+
+
+def _ruled_out(result: RunResult) -> str:
+    flat = [entry.verdict for entry in result.cells if entry.verdict.verdict == "flat"]
+    known = [(found, verdict.steps) for verdict in flat if (found := signal_words.visible_of("memory", verdict))]
+    if not known:
+        return ""
+    bound, steps = amounts.in_unit(max(bound for bound, _ in known), "KiB/step"), min(steps for _, steps in known)
+    return f"flat rules out a leak above {bound} up to step {steps:,}; a smaller leak could go unnoticed"
+
+
+def _needless(result: RunResult) -> str:
+    """Return a line on the cells that were not needed, by row; "" if all were needed."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    reasons: list[str] = []
+    for entry in filter(is_needless, result.cells):
+        rows.setdefault((_place(entry), variant_text(entry.cell.variant)), []).append(version(entry.cell.image.version))
+        if entry.skipped is not None:
+            reasons.append("not needed by the search" if entry.skipped.by == "search" else plain(entry.skipped.why))
+    if not rows:
+        return ""
+    variants: dict[tuple[str, str], list[str]] = {}
+    for (place, variant), names in rows.items():
+        variants.setdefault((place, some_of(names, 8)), []).append(variant)
+    told = [f"{place}, {some_of(which, 2)}: {names}" for (place, names), which in variants.items()]
+    more = ["…"] if len(told) > _MOST_PLACES else []
+    cells = f"{len(reasons):,} of {amounts.count(len(result.cells), 'cell')}"
+    return f"{reasons[0]}: {cells} ({'; '.join([*told[:_MOST_PLACES], *more])})"
+
+
+def _not_checked(result: RunResult) -> str:
+    """Return `not checked: peak GPU memory (no GPU); in train: results (the scenario returns none)`: the signals that
+    no cell of a scenario checked. If no signal of a group was checked, all for the same reason, the group is named.
+    """
+    unseen = {plain(name): _unseen(cells) for name, cells in _by_scenario(result).items()}
+    if not unseen:
+        return ""
+    everywhere = [one for one in next(iter(unseen.values())) if all(one in some for some in unseen.values())]
+    same: dict[str, list[str]] = {}
+    for name, some in unseen.items():
+        same.setdefault(_with_reasons(one for one in some if one not in everywhere), []).append(name)
+    parts = [_with_reasons(everywhere), *(f"in {some_of(names, 3)}: {told}" for told, names in same.items() if told)]
+    return f"not checked: {'; '.join(filter(None, parts))}" if any(parts) else ""
+
+
+def _by_scenario(result: RunResult) -> Mapping[str, list[CellResult]]:
+    """Return the cells that were launched, by the name of their scenario."""
+    cells: dict[str, list[CellResult]] = {}
+    for entry in result.cells:
+        if entry.verdict.trials:
+            cells.setdefault(entry.cell.variant.scenario.name, []).append(entry)
+    return cells
+
+
+def _with_reasons(unseen: Iterable[tuple[str, str]]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in unseen:
+        by_reason.setdefault(reason, []).append(name)
+    return ", ".join(f"{together(names)} ({reason})" for reason, names in by_reason.items())
+
+
+def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
+    """Return the signals and groups that none of these cells of one scenario checked, each with the reason."""
+    scenario, reasons = cells[0].cell.variant.scenario, {}
+    is_recorded = any("outcome" in entry.verdict.signals for entry in cells)
+    judged = [signal for signal in SIGNALS.values() if signal.kind != "observation"]
+    for signal in judged:
+        seen = [entry.verdict.signals[signal.name] for entry in cells if signal.name in entry.verdict.signals]
+        if signal.limit is not None and scenario.limits.of(signal.name) is None:
+            reasons[signal.name] = SignalReason.LIMIT_IS_NONE()
+        elif is_recorded and all(one.seen == "none" for one in seen):
+            reasons[signal.name] = next((plain(one.why) for one in seen if one.why), SignalReason.NOT_MEASURED())
+    found: list[tuple[str, str]] = []
+    for group in GROUPS:
+        names = [signal.name for signal in judged if signal.group == group]
+        why_not = {name: reasons[name] for name in names if name in reasons}
+        if len(why_not) > 1 and len(why_not) == len(names) and len(set(why_not.values())) == 1:
+            found.append((signal_words.GROUP_NAMES[group], next(iter(why_not.values()))))
+        else:
+            found += [(shown_signal(name).title, reason) for name, reason in why_not.items()]
+    if is_recorded and not any(name.startswith(METRIC_PREFIX) for entry in cells for name in entry.verdict.signals):
+        none = "the scenario returns none" if scenario.program is None else "the program logs none"
+        found.append((signal_words.GROUP_NAMES["values"], none))
+    return found
