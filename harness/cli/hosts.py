@@ -46,7 +46,7 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
     from harness.cli.results import Terminal
     from harness.flows import doctor as doctor_flow
     from harness.flows.context import open_registries
-    from harness.report.terminal import doctor_json
+    from harness.report.terminal import doctor_output
     from harness.report.terminal import doctor_output as doctor_report
 
     with stop_on_signals() as stopped, shown_progress(stopped) as context:
@@ -54,10 +54,10 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
         checkup = doctor_flow.check(matrix, hosts=hosts, out=out, context=context, registry=registry)
     with to_stdout():
         if as_json:
-            print_json(doctor_json.to_json(checkup))
+            print_json(doctor_output.to_json(checkup))
         else:
             doctor_report.render(checkup, Terminal(highlight=False))
-    sys.exit(doctor_json.exit_code(checkup))
+    sys.exit(doctor_output.exit_code(checkup))
 
 
 @click.command()

@@ -92,7 +92,7 @@ def _check_options(context: click.Context, *, history: bool) -> None:
 def _judge_histories(paths: tuple[Path, ...], *, limit: str, falls: bool, as_json: bool) -> None:
     from harness.flows.judge import describe_history, judge_history, too_few
     from harness.matrix import values
-    from harness.report.terminal.figure_history_output import series_lines
+    from harness.report.terminal.history_output import series_lines
 
     least = option("--limit", values.fraction, limit)
     if falls and least >= 1:

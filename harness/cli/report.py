@@ -106,7 +106,7 @@ def frontier(*, run: str, out: Path) -> None:
     Exit status: 0; 2 if there is no such run.
     """
     from harness.flows import compare as frontier_flow
-    from harness.report.terminal import frontier_output as frontier_report
+    from harness.report.terminal import probes_output as frontier_report
     from harness.store import RunDirectory, lookup
 
     path = lookup.find_run(run, out=out)

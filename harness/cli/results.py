@@ -21,7 +21,7 @@ from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import ProgressListener, RunResult
 from harness.plan.cells import Selection
 from harness.report.charts.library import library_or_none
-from harness.report.exports import cells_csv, junit, markdown, summary_json
+from harness.report.exports import junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.terminal.progress.plain import open_progress
@@ -45,7 +45,7 @@ def write_exports(result: RunResult, directory: RunDirectory) -> None:
     """Write the exports of a result, but not the result itself."""
     directory.write("summary.json", FORMATS["json"](result))
     directory.write("junit.xml", junit.render(result))
-    directory.write("cells.csv", cells_csv.render(result))
+    directory.write("cells.csv", summary_json.cells_csv(result))
     write_readable(result, directory)
 
 
@@ -80,7 +80,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
     "md": markdown.render,
     "json": summary_json.encoded,
     "junit": junit.render,
-    "csv": cells_csv.render,
+    "csv": summary_json.cells_csv,
     "terminal": run_report.text,
 }
 

@@ -26,8 +26,7 @@ from harness.model.watching import Say
 from harness.plan.cells import make_plan
 from harness.registry.bounded_http import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import PublishedImage
-from harness.report.terminal.doctor_json import exit_code, to_json
-from harness.report.terminal.doctor_output import render
+from harness.report.terminal.doctor_output import exit_code, render, to_json
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Kept, Prepared
 from harness.run.images.registry_sizes import RegistryAnswers, disk_of

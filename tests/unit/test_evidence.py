@@ -28,7 +28,7 @@ from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, P
 from harness.model.answers.evidence import Container, EnvironmentDifference, Machine
 from harness.report.content.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
-from harness.report.issue.public_recipe import for_strangers
+from harness.report.issue.public_images import for_strangers
 from harness.report.issue.reduced_scenario import python_file
 from harness.report.issue.repro_script import shell
 from harness.report.text import finding_words

@@ -19,7 +19,7 @@ from harness.flows import reread
 from harness.judge.attribution.cause import attribute
 from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip, Stop, Trace
 from harness.model.matrix import Gpu
-from harness.report.exports import cells_csv, junit, markdown
+from harness.report.exports import junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.store import RunDirectory
@@ -51,7 +51,9 @@ def written(result: RunResult, folder: Path) -> RunResult:
     return replace(result, directory=folder)
 
 
-@pytest.mark.parametrize("render", [run_report.text, html_page.render, markdown.render, junit.render, cells_csv.render])
+@pytest.mark.parametrize(
+    "render", [run_report.text, html_page.render, markdown.render, junit.render, summary_json.cells_csv]
+)
 @pytest.mark.parametrize(
     "result", [build.quickstart(), build.unreachable(), build.signalled()], ids=["bad", "lost", "signals"]
 )

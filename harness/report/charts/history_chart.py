@@ -10,7 +10,7 @@ from harness import amounts
 from harness.model import FAILURES, CellResult, Interval, Metric
 from harness.report.charts.vega_charts import Drawing
 from harness.report.content.version_table import Row, Shown
-from harness.report.text import cell_words, signal_words
+from harness.report.text import signal_words
 from harness.report.text.harmless_text import version
 from harness.report.text.signal_words import Tone
 
@@ -146,7 +146,7 @@ def _text(cell: Shown, metric: Metric, value: float | None) -> str:
         return cell.word
     if value is not None and not math.isfinite(value):
         return signal_words.value_text(metric, value)
-    return cell_words.cell_text(cell.result.verdict) if value is not None or _says_why(cell) else "not measured"
+    return signal_words.cell_text(cell.result.verdict) if value is not None or _says_why(cell) else "not measured"
 
 
 def _changes(cells: Sequence[Shown], tones: Sequence[Tone], *, is_changed: bool) -> Iterator[dict[str, str]]:

@@ -17,11 +17,10 @@ from harness.model.episodes import bounds_of, met, sign_of, span
 from harness.model.judged import State
 from harness.report.places import place_of, place_of_cell, side_of, variant_key
 from harness.report.text import fault_sentences, finding_words, signal_words
-from harness.report.text.cell_words import WHY_LENGTH
 from harness.report.text.fault_causes import whose_fault
 from harness.report.text.harmless_text import plain, shortened
 from harness.report.text.names import at_most, params_text, some_of, version_range
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_words import WHY_LENGTH, Tone
 
 _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}
 _MOST_REASONS, _REASON_LENGTH, _MOST_OBSERVED = 4, 120, 5

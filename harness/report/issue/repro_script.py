@@ -12,9 +12,9 @@ from harness import amounts
 from harness.masking import is_secret, scrubbed
 from harness.model import Build, Install, Pull, Source
 from harness.model.answers.evidence import Container, Machine, Recipe
-from harness.report.issue.public_recipe import withholding
+from harness.report.issue.public_images import withholding
 from harness.report.issue.reduced_scenario import python_file, templates
-from harness.report.text import cell_words
+from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened
 
 FOLDER = "/tmp/repro"
@@ -34,7 +34,7 @@ def shell(recipe: Recipe) -> str:
     script = python_file(recipe)
     told = {
         "what": plain(str(recipe.cell)),
-        "measured": shortened(scrubbed(cell_words.cell_sentence(recipe.result)), most=300),
+        "measured": shortened(scrubbed(signal_words.cell_sentence(recipe.result)), most=300),
         "notes": list(_notes(recipe)),
         "script": script,
         "end": _end_mark(script),

@@ -8,10 +8,9 @@ from harness import amounts
 from harness.model import GOOD, GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, RunResult
 from harness.reasons import Remedy, SignalReason
 from harness.report.text import signal_words
-from harness.report.text.cell_words import HINDERED, WHY_LENGTH, is_needless, is_seen_once, tone, why
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.names import lane_text, some_of, together, variant_text
-from harness.report.text.signal_words import shown_signal
+from harness.report.text.signal_words import HINDERED, WHY_LENGTH, is_needless, is_seen_once, shown_signal, tone, why
 
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
 _MORE_STEPS = "; more steps (`budget`) would settle it"

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict
 from harness.report.content import version_table
 from harness.report.document import document
-from harness.report.exports import cells_csv, junit, markdown, summary_json
+from harness.report.exports import junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import cell_words, not_decided, signal_words
+from harness.report.text import not_decided, signal_words
 from tests.unit.report import build
 
 GOOD = SignalVerdict(seen="good")
@@ -92,7 +92,7 @@ def test_no_cell_is_good_that_has_a_doubt(known: dict[str, SignalVerdict], own: 
     assert (tone == "bad") == (own in BAD or "bad" in open_)
     assert not (provisional and "✓" in marks)
     assert ("✗" in marks) == ("bad" in open_)
-    assert all(cell_words.cell_words(verdict, least=3)[0:1])
+    assert all(signal_words.cell_words(verdict, least=3)[0:1])
 
 
 def test_of_several_bad_signals_the_cause_is_shown() -> None:
@@ -128,8 +128,8 @@ def test_what_grows_is_called_by_its_name_and_nan_by_its_metric() -> None:
     assert ("open files", "1 file/step") in words_of
     assert ("NaN or inf", "in loss") in words_of
     growing = next(one.verdict for one in build.signalled().cells if one.verdict.verdict == "growth")
-    assert cell_words.cell_text(growing) == "open files 1 file/step"
-    assert cell_words.verdict_word(replace(growing, verdicts=("leak", "growth"))) == "leak, open files"
+    assert signal_words.cell_text(growing) == "open files 1 file/step"
+    assert signal_words.verdict_word(replace(growing, verdicts=("leak", "growth"))) == "leak, open files"
 
 
 def test_a_version_that_is_bad_already_is_not_first_bad_again_by_what_follows() -> None:
@@ -253,7 +253,7 @@ def _cases(result: RunResult) -> list[ElementTree.Element]:
 
 
 def _rows(result: RunResult) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(cells_csv.render(result))))
+    return list(csv.DictReader(io.StringIO(summary_json.cells_csv(result))))
 
 
 def test_junit_skips_what_is_blind_and_fails_what_is_bad() -> None:

@@ -10,7 +10,7 @@ from harness.report.document import document, warnings
 from harness.report.exports import markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import cell_words, finding_words, names, not_decided, signal_words
+from harness.report.text import finding_words, names, not_decided, signal_words
 from tests.unit.report import build
 
 GOOD_END = SignalVerdict(seen="good")
@@ -40,12 +40,12 @@ def quiet_lines(begin: str, result: RunResult) -> list[str]:
     ],
 )
 def test_cell_text(verdict: CellVerdict, text: str) -> None:
-    assert cell_words.cell_text(verdict) == text
+    assert signal_words.cell_text(verdict) == text
 
 
 def test_a_cell_says_how_often_and_why() -> None:
     entry = build.varied().cells[7]
-    assert cell_words.cell_sentence(entry) == (
+    assert signal_words.cell_sentence(entry) == (
         "crash SIGSEGV (3 of 3 launches failed): crash in 3 of 3 launches: signal 11, died by SIGSEGV after step 1"
     )
 
@@ -54,7 +54,7 @@ def test_a_cell_that_the_matrix_leaves_out_gives_the_matrix_reason() -> None:
     entry = build.quickstart().cells[0]
     left_out = replace(entry, cell=replace(entry.cell, excluded="too long for a weekly run"),
                        verdict=build.unknown("untested", ""))  # fmt: skip
-    assert cell_words.cell_sentence(left_out) == "untested: excluded: too long for a weekly run"
+    assert signal_words.cell_sentence(left_out) == "untested: excluded: too long for a weekly run"
 
 
 def test_a_change_that_is_smaller_than_any_that_is_named_is_none() -> None:
@@ -208,7 +208,7 @@ def hindered(entry: CellResult) -> CellResult:
 def test_a_verdict_that_rests_on_less_than_was_planned_says_so() -> None:
     """The run exits with 3: a user who looks for the reason must find it, even if the cell is good or bad."""
     good, leaking = (hindered(build.quickstart().cells[place]) for place in (0, 3))
-    assert cell_words.cell_sentence(leaking).startswith(
+    assert signal_words.cell_sentence(leaking).startswith(
         "leak 7.84 KiB/step (3 launches, 4,000 steps): not measured as planned: local: connection lost; start dockerd"
     )
     assert not_decided.lines(replace(build.quickstart(), cells=(good, leaking))) == [
@@ -223,7 +223,7 @@ def test_a_problem_is_told_once() -> None:
     """The verdict's reason, or the lost host, may name it already."""
     entry = build.varied().cells[11]
     assert entry.problem
-    assert cell_words.why(entry) == entry.problem
+    assert signal_words.why(entry) == entry.problem
     result = build.unreachable()
     assert not_decided.lines(result) == []
     lost = replace(build.quickstart().cells[0], problem=result.hosts[0].problem or "")
@@ -234,7 +234,7 @@ def test_a_problem_whose_words_occur_in_the_reason_is_told() -> None:
     """It was searched in the reason: a short problem that the reason happened to contain was not told."""
     leaking = replace(build.quickstart().cells[3], problem="launches")
     assert leaking.problem in leaking.verdict.why
-    assert cell_words.why(leaking) == f"not measured as planned: launches; {leaking.verdict.why}"
+    assert signal_words.why(leaking) == f"not measured as planned: launches; {leaking.verdict.why}"
 
 
 @pytest.mark.parametrize(
