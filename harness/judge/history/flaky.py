@@ -18,7 +18,7 @@ from harness.model import FAILURES, CellVerdict, Floats, Trial, Trials
 from harness.model.judged import BAD, GOOD, UNSURE, State
 from harness.reasons import RoundReason
 
-MISS = 1e-3
+MISS = 1.25e-3
 """Highest probability allowed that a version that counts as good also has the failure, but its launches missed it.
 According to `benchmarks/accuracy_failures.py`, a wrong version is named in 2 to 3 of 100 histories at 0.01, in 1 of 100
 at 0.002, and in up to 6 of 1,000 at this value. If four launches failed and no launch of a bad version ended well,
