@@ -53,17 +53,17 @@ def test_the_newest_of_a_matrix_stays_however_old(tmp_path: Path) -> None:
 def test_a_run_that_goes_on_stays(tmp_path: Path) -> None:
     going_on = RunDirectory.create(out=tmp_path, matrix="m", now=NOW - timedelta(days=90))
     made(tmp_path, 1)
-    assert cleaned(tmp_path) == [f"left alone: {going_on.path} (0 MiB): in use"]
+    assert cleaned(tmp_path) == [f"left alone: {going_on.path} (0 B): in use"]
     path = going_on.path
     del going_on
-    assert cleaned(tmp_path) == [f"removed {path} (0 MiB)"]
+    assert cleaned(tmp_path) == [f"removed {path} (0 B)"]
 
 
 def test_what_later_runs_took_over_stays_with_them(tmp_path: Path) -> None:
     old, young = made(tmp_path, 90, 1)
     shared = young / "trials" / "y-1.json"
     shared.hardlink_to(old / "trials" / "x-1.json")
-    assert cleaned(tmp_path) == [f"removed {old} (0 MiB)"]
+    assert cleaned(tmp_path) == [f"removed {old} (0 B)"]
     assert shared.stat().st_size == 1 << 20
 
 
