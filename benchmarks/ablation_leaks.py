@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks import generators
 from benchmarks.accuracy_traces import LEAKS, LIMITS, QUIET, RATES, STEP, STEPS
-from harness.judge.trace.growth.leak_patterns import LeakRate, SampledSeries
+from harness.judge.trace.leak_patterns import LeakRate, SampledSeries
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Floats, Trace
 from harness.reasons import GrowthReason

@@ -3,8 +3,8 @@
     python -m benchmarks.accuracy --seed 1 --count 200 --json accuracy.json
 
 `accuracy_traces` judges single traces, and `accuracy_cells` three launches of one version. `accuracy_histories` names
-versions by their step times, and `accuracy_failures` by flaky failures. `accuracy_acquittals` clears versions of being
-slower during pulls. `accuracy_searches` counts the launches of a bisection.
+versions by their step times, and `accuracy_failures` by flaky failures. `accuracy_searches` counts
+the launches of a bisection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
-    accuracy_acquittals,
     accuracy_cells,
     accuracy_failures,
     accuracy_histories,
@@ -30,7 +29,6 @@ PARTS = {
     "cells": accuracy_cells,
     "histories": accuracy_histories,
     "failures": accuracy_failures,
-    "acquittals": accuracy_acquittals,
     "searches": accuracy_searches,
 }
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.generators import Generator
-from harness.judge.cell.cell_verdict import fails_late, judge_cell, needs_whole_budget, wants_more
+from harness.judge.cell import fails_late, judge_cell, needs_whole_budget, wants_more
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.transitions import outcome_changes, wants_launches
-from harness.model import CellVerdict, Change, Limits, Steps, Trial, Trials
+from harness.model import Asked, CellVerdict, Change, Failure, Limits, Steps, Trial, Trials
 
 SHARE = 1
 """Divisor of `--count`: one history per requested trace."""
@@ -117,9 +117,9 @@ def _wanted(cells: Sequence[CellVerdict], runs: Sequence[Sequence[Trial]], asked
 
 def launch(number: int, *, fails_at: int | None, steps: int) -> Trial:
     """Return a trial that fails in step `fails_at` if it gets there, and otherwise ends well after `steps` steps."""
-    made: dict[str, Any] = {"cell_id": "made", "number": number, "key": "made", "steps_asked": STEPS.budget}
+    made: dict[str, Any] = {"cell_id": "made", "number": number, "key": "made", "asked": Asked(steps=STEPS.budget)}
     if fails_at is not None and fails_at <= steps:
-        return Trial(end="crash", signal=11, last_step=fails_at - 1, **made)
+        return Trial(end="crash", failure=Failure(signal=11), last_step=fails_at - 1, **made)
     return Trial(end="completed" if steps == STEPS.budget else "stopped", last_step=steps, **made)
 
 

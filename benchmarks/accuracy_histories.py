@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.generators import Floats, Generator
 from benchmarks.history_rules import SIMPLE, Answer
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.level_changes import LevelRule, step_time_changes
-from harness.judge.history.wants_round import too_wide
+from harness.judge.history.changes import LevelRule, step_time_changes
+from harness.judge.history.precision import too_wide
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 8
 

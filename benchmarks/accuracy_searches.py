@@ -21,12 +21,12 @@ from benchmarks.accuracy_failures import launch
 from benchmarks.generators import Generator
 from harness.assess import findings
 from harness.assess.row_verdicts import JudgedRow
-from harness.judge.cell.cell_verdict import judge_cell
+from harness.judge.cell import judge_cell
+from harness.judge.history.flaky import Evidence
 from harness.judge.history.transitions import outcome_changes
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
-from harness.schedule.bisect.bisect_records import Evidence, Rules, VersionEvidence
-from harness.schedule.bisect.conclude import conclude
-from harness.schedule.bisect.decide import decide
+from harness.schedule.bisect.bisect_records import Rules, VersionEvidence
+from harness.schedule.bisect.decide import conclude, decide
 from harness.schedule.bisect_changes import with_boundaries
 from tests.unit.report import build
 
@@ -160,7 +160,7 @@ def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Nam
     cells = [judge_cell(each, limits=Limits(), steps=Steps()) for each in trials]
     changes: Sequence[Change] = outcome_changes(cells, trials, baseline=None, miss=rules.alpha)
     if made.effect != 1:
-        cells = [CellVerdict(verdict="flat", verdicts=("flat",), why="", trials=spot.launches) for spot in spots]
+        cells = [CellVerdict(verdicts=("flat",), why="", trials=spot.launches) for spot in spots]
         changes = ()
     told = with_boundaries(changes, conclude(spots, rules=rules), cells=cells, rules=rules)
     images = build.series("made", [str(place) for place in range(len(spots))]).images

@@ -135,7 +135,7 @@ class Place:
         """Return what a sweep left but should not: processes, folders, cgroups and containers."""
         names = [f"process {process.pid}" for process in self.processes()]
         names += [path.name for path in (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")]
-        dead = leftovers.names_of_dead(self.folder / "tmp", cgroup_root=CGROUPS)  # those of all sweeps on this machine
+        dead = leftovers.leftover_names(self.folder / "tmp", cgroup_root=CGROUPS)  # those of all sweeps on this machine
         names += [name for name in dead if any(f"_{process.pid}_" in name for process in self.started)]
         if self.cgroup is not None:
             names += [f"cgroup {path.name}" for path in self.cgroup.path.iterdir() if path.is_dir()]
@@ -265,14 +265,14 @@ def press(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None
     """Give the harness and its trials together hardly more memory than they use, for a while."""
     if at.cgroup is None:
         raise SystemExit("the fault `pressure` needs a memory cgroup: run it as root")
-    limit = at.cgroup.path / ("memory.max" if at.cgroup.version == 2 else "memory.limit_in_bytes")
+    limit = at.cgroup.path / "memory.max"
     told = dict(line.split() for line in (at.cgroup.path / "memory.stat").read_text().splitlines())
-    used = int(told["anon" if at.cgroup.version == 2 else "total_rss"])
+    used = int(told["anon"])
     with contextlib.suppress(OSError):  # the kernel can refuse a limit below the current use
         limit.write_text(str(used + rng.randint(0, ROOM_BYTES)))
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(rng.uniform(0.5, 5))
-    limit.write_text("max" if at.cgroup.version == 2 else "-1")
+    limit.write_text("max")
 
 
 def set_clock(at: Place, process: subprocess.Popen[str], rng: random.Random) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from harness.model import Host, Image, Install, Scenario, Steps, Variant, Where
 from harness.run import open_engine
 from harness.run.engine import Engine, Exit, LaunchRequest, Prepared, Session
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 
 SCRIPT = '"""Nothing, a thousand times."""\n\n\ndef setup():\n    return lambda: None\n'

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.cli.shared.results import write_result
+from harness.cli.results import write_result
 from harness.model import CellVerdict, Finding, Lane, RunResult, Variant
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json

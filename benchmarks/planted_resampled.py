@@ -118,7 +118,7 @@ class Draws:
         trial, like = self.rounds[number].pop(), self.pool.facts[run.cell.id.removesuffix("-twin")]
         return replace(
             trial, cell_id=run.cell.id, number=len(run.trials) + 1, run=MADE, round=number, key=like.key,
-            facts=like.facts, image_digest=like.image_digest, reference=like.reference,
+            facts=like.facts, image=replace(trial.image, digest=like.image.digest, reference=like.image.reference),
         )  # fmt: skip
 
     def _round(self, number: int) -> list[Trial]:

@@ -29,13 +29,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost
-from harness.flows.running.pool_run import PoolRun
+from harness.flows.context import RunContext
+from harness.flows.hosts import OpenHost
+from harness.flows.pool import PoolRun
 from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
 from harness.run.run_interfaces import Batch, CellRun, RowRun, Turn
-from harness.schedule.cost import round_limit_s
-from harness.schedule.priority import RowStanding
+from harness.schedule.priority import RowStanding, round_limit_s
 from harness.schedule.row_queue import RowQueue
 from tests import pools
 from tests.lab.daemon import Daemon
@@ -200,9 +199,6 @@ class Rounds:
     def next(self) -> Batch:
         self.done += 1
         return Batch(runs=self.runs if self.done <= self.rounds else (), round=self.done, record={"kind": "round"})
-
-    def early(self) -> Sequence[Batch]:
-        return ()
 
 
 @dataclass(kw_only=True)

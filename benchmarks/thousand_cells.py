@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from benchmarks.no_engine import DONE, EngineAtHand, Silent, framed
-from harness.flows.parts.context import RunContext
+from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import Host
 from harness.run.engine import Exit, LaunchRequest, Session

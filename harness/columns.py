@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 EXPLAINED = (
-    "memory: `rss_kib`, `heap_kib`, `gpu_kib`, `gpu_pool_kib`, `gpu_reserved_kib`, or with `_bytes`, `_kb`, `_mb`, "
-    "`_gb`, `_mib`, `_gib`; time: `step_s`, `step_ms`"
+    "memory: `rss_kib`, `heap_kib`, `gpu_kib`, `gpu_process_kib`, `gpu_pool_kib`, `gpu_reserved_kib`, or with "
+    "`_bytes`, `_kb`, `_mb`, `_gb`, `_mib`, `_gib`; time: `step_s`, `step_ms`"
 )
 GPU = frozenset({"gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"})
 """The judge's names of the GPU memory columns."""
@@ -17,24 +17,17 @@ JUDGED = GPU | {"rss_kib", "step_s"}
 _BINARY = {"b": 1, "byte": 1, "bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _DECIMAL = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SECONDS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_TORCH = r"(?:(?:gpu|torch|cuda|torch_cuda)_(?:memory_)?|memory_)"
 _MEMORY = {
     known: re.compile(rf"(?:{names})_(?P<unit>[a-z]+)")
     for known, names in (
         ("rss_kib", "rss"),
         ("heap_kib", "heap"),
-        ("gpu_kib", "(?:gpu|vram)(?:_mem|_memory)?(?:_used)?"),
-        ("gpu_process_kib", "gpu_process(?:_memory)?"),
-        ("gpu_pool_kib", f"gpu_pool|{_TORCH}allocated"),
-        ("gpu_reserved_kib", f"{_TORCH}(?:reserved|cached)"),
+        ("gpu_kib", "gpu"),
+        ("gpu_process_kib", "gpu_process"),
+        ("gpu_pool_kib", "gpu_pool"),
+        ("gpu_reserved_kib", "gpu_reserved"),
     )
 }
-_STATS = {"allocated_bytes.all.current": "gpu_pool_kib", "reserved_bytes.all.current": "gpu_reserved_kib"}
-"""Keys of torch.cuda.memory_stats; both are in bytes."""
-_NVIDIA_SMI = re.compile(r"(memory\.used|used_gpu_memory) \[(\w+)\]")
-_NVIDIA_MEMORY = {"memory.used": "gpu_kib", "used_gpu_memory": "gpu_process_kib"}
-_WHOSE = frozenset({"index", "name", "uuid", "pci_bus_id", "gpu_name", "gpu_uuid", "gpu_bus_id", "pid", "process_name"})
-"""Columns of nvidia-smi that identify the GPU or the process of a row."""
 _TIME = re.compile(r"step(?:_time)?_([a-zµ]+)")
 _LIKE_MEMORY = re.compile(r"rss|mem|heap|(?:^|_)(?:bytes|[kmgt]i?b)$")
 _LIKE_RSS = re.compile(r"(?:.*_)?rss(?:_.*)?")
@@ -50,8 +43,6 @@ class ColumnName:
     name: str
     known: str
     factor: float = 1.0
-    cell_unit: str = ""
-    """Unit that nvidia-smi appends to each number, unless its option `nounits` is set."""
     is_decimal: bool = False
     """In kB, MB or GB: powers of 1000, as in a matrix file, although some programs mean powers of 1024."""
 
@@ -87,14 +78,6 @@ def unjudged(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
     return [name for name in names if _recognise(name) is None and any(each.fullmatch(_normal(name)) for each in like)]
 
 
-def tells_whose(names: Iterable[str]) -> list[str]:
-    """Return the columns of an nvidia-smi export that identify a device or process; each must be equal in all rows."""
-    names = list(names)
-    if not any(column.cell_unit for column in recognised(names)):
-        return []
-    return [name for name in names if _normal(name) in _WHOSE]
-
-
 def _seems_memory(name: str) -> bool:
     return _recognise(name) is None and bool(_LIKE_MEMORY.search(_normal(name)))
 
@@ -103,10 +86,6 @@ def _recognise(name: str) -> ColumnName | None:
     normal = _normal(name)
     if normal == "blocks":
         return ColumnName(name=name, known=normal)
-    if name.lower() in _STATS:
-        return ColumnName(name=name, known=_STATS[name.lower()], factor=1 / 1024)
-    if (match := _NVIDIA_SMI.fullmatch(name)) and (size := _BINARY.get(match[2].lower())):
-        return ColumnName(name=name, known=_NVIDIA_MEMORY[match[1]], factor=size / 1024, cell_unit=match[2])
     for known, pattern in _MEMORY.items():
         if (memory := pattern.fullmatch(normal)) and (size := (_BINARY | _DECIMAL).get(memory["unit"])):
             return ColumnName(name=name, known=known, factor=size / 1024, is_decimal=memory["unit"] in _DECIMAL)

@@ -78,7 +78,10 @@ class PackageRelease:
         """Return whether a file of the release fits CPython `python` ("3.11") on Linux, judged by names and
         metadata.
         """
-        return any(_fits(file, python) for file in self.files)
+        return any(
+            _allows(file.requires_python, python) and (not file.name.endswith(".whl") or _wheel_fits(file.name, python))
+            for file in self.files
+        )
 
 
 class _JsonFile(BaseModel):
@@ -222,10 +225,6 @@ def _name_and_version(filename: str) -> tuple[str, Version] | None:
         return parse_sdist_filename(filename)
     except ValueError:
         return None
-
-
-def _fits(file: File, python: str) -> bool:
-    return _allows(file.requires_python, python) and (not file.name.endswith(".whl") or _wheel_fits(file.name, python))
 
 
 def _allows(requires_python: str | None, python: str) -> bool:

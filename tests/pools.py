@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from harness.cli.shared.results import write_result
-from harness.flows.parts.context import RunContext
+from harness.cli.results import write_result
+from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
 from harness.report.terminal.progress.plain import plain_progress

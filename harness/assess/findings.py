@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from harness.assess.row_verdicts import JudgedRow
 from harness.assess.standing import ENOUGH, launches_beside
 from harness.judge.attribution.consequences import with_consequences
-from harness.judge.changed_signals import with_changes
-from harness.judge.history.changes import holm
-from harness.judge.history.level_changes import FAMILY_ALPHA
+from harness.judge.history.changes import FAMILY_ALPHA, holm
+from harness.judge.signal_verdicts import with_changes
 from harness.model import Change, Finding, Metric, Observation, signal_of
 
 

@@ -10,35 +10,36 @@ import numpy as np
 from packaging.utils import canonicalize_name
 
 from harness import facts
+from harness.judge.api import judge_cell_of, judge_so_far
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.compared_levels import Compared, with_compared
+from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.new_log_lines import new_lines
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes
-from harness.judge.history.detectable_effect import visible
 from harness.judge.history.flaky import MISS
-from harness.judge.history.returned_values import Values, judge_values
+from harness.judge.history.precision import visible
+from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.remedies import with_remedy
-from harness.judge.signal_verdicts import Resolution, with_levels, with_values
+from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import (
     GOOD,
     LEVELS,
-    METRIC_PREFIX,
     CellResult,
+    CellVerdict,
     Change,
+    Floats,
     Install,
     Limits,
     Noise,
     Observed,
-    Trace,
     Trial,
     VersionRow,
 )
-from harness.reasons import RowWarning
+from harness.reasons import RowWarning, TrialReason
 from harness.run.run_interfaces import CellRun
 from harness.schedule.bisect_changes import with_boundaries, with_confirmation
 from harness.schedule.bisect_scheduler import BisectScheduler
-from harness.schedule.oracle import judge_run
 
 SHOWN_ROWS = 240
 """Most rows of a trace that reports show; the journal keeps all rows."""
@@ -97,29 +98,27 @@ def judge_row(
     the scheduler that chose its launches if it was bisected, `trace_rows` the number of rows to keep of each trace, and
     `rows` the number of rows of its scenario.
     """
-    cells = [judge_run(run, least=least) for run in runs]
+    cells = [_judged_run(run, least=least) for run in runs]
     trials = [cell.trials for cell in cells]
     scenario = row.variant.scenario
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
     values: Mapping[str, Values] = {}
     if not scenario.judge_exit:
         values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps)
-    if not_finite := _not_finite(values):
-        cells = [_without_medians(cell, not_finite.get(place, ())) for place, cell in enumerate(cells)]
+    if not_finite := {} if scenario.judge_exit else nan_versions(compared.alike, scenario.limits):
         named = {place: ", ".join(names) for place, names in not_finite.items()}
-        compared = replace(compared, cells=[cell.verdict for cell in cells], not_finite=named)
+        compared = replace(compared, not_finite=named)
     changes = _changes(row, compared, noise=noise, searched=searched)
     seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, rows=rows)
     if not scenario.judge_exit:
-        verdicts = with_compared(compared, limits=scenario.limits, searched=searched is not None)
         asked = Resolution(limits=scenario.limits, visible=seen or {}, searched=searched is not None)
-        verdicts = with_values(with_levels(compared, verdicts, asked), values)
+        verdicts = with_signals(compared, values, asked)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
         changes = (*_sized(changes, compared), *(change for metric in values.values() for change in metric.changes))
     if searched is not None:
         cells = list(with_confirmation(cells, changes))
     return JudgedRow(
-        cells=tuple(thinned_cell(_with_visible(cell, seen), rows=trace_rows) for cell in cells),
+        cells=tuple(thinned_cell(cell, rows=trace_rows) for cell in cells),
         changes=changes,
         tested=() if scenario.judge_exit else _tested(compared, scenario.limits, values),
         observed=(*(observed for metric in values.values() for observed in metric.observed), *new_lines(trials)),
@@ -127,26 +126,38 @@ def judge_row(
     )
 
 
+def _judged_run(run: CellRun, *, least: int) -> CellResult:
+    """Return the verdict on a cell's run. With fewer than `least` trials, a good one is provisional or inconclusive."""
+    cell, trials = run.cell, tuple(run.trials)
+    if run.incompatible:
+        judged = CellVerdict(verdicts=("incompatible",), why=run.incompatible)
+    elif not run.measured and (why := run.problem or (run.skipped.why if run.skipped else "")):
+        judged = CellVerdict(verdicts=("untested",), why=why, trials=len(trials))
+    else:
+        judged = judge_cell_of(cell, trials)
+    problem = "" if cell.excluded else run.problem
+    if problem and judged.verdict in GOOD and len(run.measured) < least:
+        why = TrialReason.TOO_FEW_RAN(count=len(run.measured), least=least, why=judged.why)
+        judged = replace(judged, verdicts=("inconclusive",), why=why)
+    if not problem and len(run.measured) < least and run.measured:
+        judged = judge_so_far(cell, trials)
+    stopped = run.skipped.why if run.skipped is not None and run.skipped.by == "stop" else ""
+    if not problem and judged.verdict in GOOD and len(run.measured) < least and (stopped or not run.skipped):
+        count, why = len(run.measured), judged.why
+        if stopped:
+            why = TrialReason.SO_FAR_STOPPED(count=count, least=least, stopped=stopped, why=why)
+        else:
+            why = TrialReason.SO_FAR(count=count, least=least, why=why)
+        judged = replace(judged, provisional=True, why=why)
+    digest = run.prepared.digest if run.prepared else None
+    return CellResult(
+        cell=cell, cell_id=cell.id, verdict=judged, digest=digest, trials=trials, problem=problem, skipped=run.skipped
+    )
+
+
 def _tested(compared: Compared, limits: Limits, values: Mapping[str, Values]) -> tuple[str, ...]:
-    levels = [name for name in compared.tables if limits.of(name) is not None]
+    levels = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
     return (*levels, *(name for name, metric in values.items() if metric.is_tested))
-
-
-def _not_finite(values: Mapping[str, Values]) -> Mapping[int, Sequence[str]]:
-    """Return, by position, the metrics whose NaN makes the version bad."""
-    named: dict[int, list[str]] = {}
-    for signal, metric in values.items():
-        for place in metric.not_finite:
-            named.setdefault(place, []).append(signal.removeprefix(METRIC_PREFIX))
-    return named
-
-
-def _without_medians(cell: CellResult, names: Sequence[str]) -> CellResult:
-    """Return the cell with None for these metrics: a median of finite steps alone would look like a result."""
-    if not names:
-        return cell
-    metrics = {**cell.verdict.metrics, **dict.fromkeys(names)}
-    return replace(cell, verdict=replace(cell.verdict, metrics=metrics))
 
 
 def noise_place_of(row: VersionRow) -> tuple[str, str]:
@@ -167,26 +178,30 @@ def _sized(changes: Iterable[Change], compared: Compared) -> Iterator[Change]:
         yield replace(change, effect=None) if little.keys() & {change.before, change.after} else change
 
 
-def _with_visible(cell: CellResult, seen: Mapping[str, float] | None) -> CellResult:
-    """Return the cell with the minimum detectable effects of the whole comparison, if the cell took part in it."""
-    judged = cell.verdict
-    is_compared = judged.compared_step_ms is not None or judged.compared_peak_mib is not None
-    return replace(cell, verdict=replace(judged, smallest_visible=seen)) if is_compared else cell
-
-
 def thinned_cell(cell: CellResult, *, rows: int = SHOWN_ROWS) -> CellResult:
     """Return the cell with at most `rows` rows a trace, so that ten thousand cells fit in memory."""
     return replace(cell, trials=tuple(thinned_trial(trial, rows=rows) for trial in cell.trials))
 
 
 def thinned_trial(trial: Trial, *, rows: int = SHOWN_ROWS) -> Trial:
-    """Return the trial with at most `rows` rows in its trace."""
+    """Return the trial with at most `rows` rows in its trace, and as many of its counts."""
     trace = trial.trace
     if trace is None or len(trace.step) <= rows:
         return trial
-    kept = np.unique(np.linspace(0, len(trace.step) - 1, rows).astype(np.intp))
-    columns = {name: values[kept] for name, values in trace.columns.items()}
-    return replace(trial, trace=Trace(step=trace.step[kept], columns=columns, looks=trace.looks))
+    return replace(
+        trial,
+        trace=replace(
+            trace,
+            step=_thinned(trace.step, rows),
+            columns={name: _thinned(values, rows) for name, values in trace.columns.items()},
+            counts={name: _thinned(values, rows) for name, values in trace.counts.items()},
+        ),
+    )
+
+
+def _thinned(values: Floats, rows: int) -> Floats:
+    """Return at most `rows` evenly spaced values, the first and the last among them."""
+    return values[np.unique(np.linspace(0, len(values) - 1, rows).astype(np.intp))] if len(values) > rows else values
 
 
 def _beside_others(row: VersionRow, changes: Sequence[Change]) -> Iterator[str]:

@@ -12,8 +12,8 @@ from harness.model import Noise, Plan, VersionRow
 from harness.reasons import RowWarning
 from harness.run.run_interfaces import CellRun, RowRun
 from harness.schedule.bisect_scheduler import BisectScheduler
-from harness.schedule.compatibility import cannot_run
 from harness.schedule.full_scheduler import FullScheduler
+from harness.schedule.oracle import cannot_run
 from harness.store.journal import ASIDE
 
 FAILED = ("crash", "oom", "hang")

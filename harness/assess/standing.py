@@ -8,7 +8,7 @@ from itertools import pairwise
 from harness.assess.row_verdicts import JudgedRow
 from harness.judge.comparison.level_rules import RULES
 from harness.model import BAD, GOOD, UNSURE, CellVerdict, Change, Trials, signal_of
-from harness.schedule.confirming import to_confirm
+from harness.schedule.full_scheduler import to_confirm
 from harness.schedule.priority import RowStanding
 
 ENOUGH = 2

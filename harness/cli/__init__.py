@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from harness import __version__, exit_codes
-from harness.cli.shared.common import say
+from harness.cli.common import say
 from harness.errors import HarnessError, chain_of, did_you_mean
 from harness.report.text.harmless_text import readable
 
@@ -27,7 +27,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
     "demo": ("try_:demo", "run a first sweep: a real leak in a real package, without Docker"),
     "try": ("try_:try_", "run your command with two or more versions; no matrix file is needed"),
-    "init": ("init:init", "write a matrix for this folder, and run its first two cells"),
     "doctor": ("hosts:doctor", "check the hosts, and which image can run where, before a sweep"),
     "watch": ("watch:watch", "run new images of a registry, together with the last good one"),
     "compare": ("report:compare", "compare runs of several hosts or days"),
@@ -42,8 +41,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "judge": ("judge:judge", "judge traces or histories from files"),
     "probe": ("probe:probe", "examine scenarios from inside: ops, lines, valgrind, largest size"),
     "frontier": ("report:frontier", "plot peak memory against throughput of a run's variants"),
-    "new-scenario": ("authoring:new_scenario", "write a working scenario as a starting point"),
-    "schema": ("authoring:schema", "print the JSON Schema of matrix files, for editors"),
+    "schema": ("report:schema", "print the JSON Schema of matrix files, for editors"),
     "clean": ("hosts:clean", "remove what killed runs left behind"),
 }
 """Name -> module and function, and the one-line help, in the order of `harness --help`."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from harness import __version__
-from harness.cli.shared.common import FILE, OUT, print_json, say, show, to_stdout, write_file
+from harness.cli.common import FILE, OUT, print_json, say, show, to_stdout, write_file
 from harness.errors import InfrastructureError, UsageError
 
 ASK_ENGINE = click.option(
@@ -40,7 +40,7 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
 
     Exit status: 0; 2 if there is no such cell.
     """
-    from harness.flows.evidence import repro as repro_flow
+    from harness.flows import evidence as repro_flow
     from harness.report.issue import repro_script as repro_report
     from harness.report.issue.reduced_scenario import python_file
     from harness.store import lookup
@@ -87,8 +87,8 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
 
     Exit status: 0; 2 if there is no such finding.
     """
-    from harness.flows.evidence import diff as diff_flow
-    from harness.flows.evidence import issue as issue_flow
+    from harness.flows import evidence as diff_flow
+    from harness.flows import evidence as issue_flow
     from harness.report.issue import bug_report as issue_report
     from harness.report.text import finding_words
     from harness.store import lookup
@@ -147,7 +147,7 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool,
 
     Exit status: 0; 2 if there is no such finding.
     """
-    from harness.flows.evidence import diff as diff_flow
+    from harness.flows import evidence as diff_flow
     from harness.report.content import environment_diff as diff_report
     from harness.report.text import finding_words
     from harness.store import lookup

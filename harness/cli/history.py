@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, IN, option, print_json, say, to_stdout
+from harness.cli.common import FILE, IN, option, print_json, say, to_stdout
 from harness.errors import UsageError
 
 SINCE = click.option("--since", metavar="AGE", help="Only runs that began within this time: 12h, 30d, 8w.")
@@ -45,7 +45,7 @@ def runs(
 
     Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
-    from harness.flows.runs.indexed_runs import HistoryQuery, list_runs
+    from harness.flows.index import HistoryQuery, list_runs
     from harness.report.terminal.history_output import runs_lines
 
     query = HistoryQuery(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
@@ -94,7 +94,7 @@ def history(
 
     Exit status: 0; 2 if there is no such series; 3 if the index cannot be used.
     """
-    from harness.flows.runs.indexed_runs import HistoryQuery, list_histories
+    from harness.flows.index import HistoryQuery, list_histories
     from harness.report.terminal.history_output import SHOWN, history_lines
 
     if every and last is not None:
@@ -134,7 +134,7 @@ def publish(*, out: Path, folder: Path, url: str) -> None:
 
     Exit status: 0; 2 if --out holds other files; 3 if the site cannot be written.
     """
-    from harness.flows.runs.publish import publish as write_site
+    from harness.flows.publish import publish as write_site
     from harness.report.site.pages import pages
 
     if url and not url.startswith(("https://", "http://")):
@@ -157,7 +157,7 @@ def _one_format(*, as_csv: bool, as_json: bool) -> Iterator[None]:
 def _age(text: str | None) -> timedelta | None:
     if text is None:
         return None
-    from harness.flows.upkeep.old_runs import age
+    from harness.flows.clean import age
 
     return option("--since", age, text)
 

@@ -9,8 +9,19 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, HOSTS, OUT, option, print_json, say, show, shown_progress, to_stdout
-from harness.cli.shared.interrupt import STOPPING, stop_on_signals
+from harness.cli.common import (
+    FILE,
+    HOSTS,
+    OUT,
+    STOPPING,
+    option,
+    print_json,
+    say,
+    show,
+    shown_progress,
+    stop_on_signals,
+    to_stdout,
+)
 from harness.errors import EngineUnreachable
 
 
@@ -32,10 +43,10 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
 
     Exit status: 0; 3 if a host cannot be used.
     """
-    from harness.cli.shared.terminal import Terminal
-    from harness.flows.parts.registries import open_registries
-    from harness.flows.upkeep import doctor as doctor_flow
-    from harness.report.terminal import doctor_json
+    from harness.cli.results import Terminal
+    from harness.flows import doctor as doctor_flow
+    from harness.flows.context import open_registries
+    from harness.report.terminal import doctor_output
     from harness.report.terminal import doctor_output as doctor_report
 
     with stop_on_signals() as stopped, shown_progress(stopped) as context:
@@ -43,10 +54,10 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
         checkup = doctor_flow.check(matrix, hosts=hosts, out=out, context=context, registry=registry)
     with to_stdout():
         if as_json:
-            print_json(doctor_json.to_json(checkup))
+            print_json(doctor_output.to_json(checkup))
         else:
             doctor_report.render(checkup, Terminal(highlight=False))
-    sys.exit(doctor_json.exit_code(checkup))
+    sys.exit(doctor_output.exit_code(checkup))
 
 
 @click.command()
@@ -72,12 +83,12 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
 
     Exit status: 0; 3 if a host of MATRIX cannot be reached.
     """
-    from harness.flows.upkeep import clean as clean_flow
-    from harness.flows.upkeep import old_runs
+    from harness.flows import clean
+    from harness.flows import clean as clean_flow
 
-    older_than = None if runs is None else option("--runs", old_runs.age, runs)
+    older_than = None if runs is None else option("--runs", clean.age, runs)
     if older_than is not None:
-        old_runs.check_folder(out)  # before anything is removed
+        clean.check_folder(out)  # before anything is removed
     for number in STOPPING:
         signal.signal(number, signal.default_int_handler)  # like Ctrl-C: a request to a queue is withdrawn
     name, hosts = clean_flow.hosts_of(matrix, os.environ)
@@ -87,7 +98,7 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
             show(f"{host}\n")
         problems += [host.problem] if host.problem else []
     if older_than is not None:
-        for line in old_runs.clean(out, matrix=name, older_than=older_than, dry_run=dry_run):
+        for line in clean.clean_runs(out, matrix=name, older_than=older_than, dry_run=dry_run):
             with to_stdout():
                 show(f"{line}\n")
     if matrix is not None and problems:

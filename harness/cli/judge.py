@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, option, say, to_stdout
+from harness.cli.common import FILE, option, say, to_stdout
 from harness.errors import UsageError
 
 
@@ -35,13 +35,12 @@ def judge(
     """Print a verdict on each trace, as one JSON object per line, or on each history of figures.
 
     A trace is a CSV with a header `step,rss_kib,step_s,gpu_kib` (all but one may be absent; also rss_mb, step_ms,
-    gpu_pool_mib and similar), a CSV export of nvidia-smi, a trial of a run, an mprof or a psrecord log; - is the
-    standard input. All its steps are used.
+    gpu_pool_mib and similar), or a trial of a run; - is the standard input. All its steps are used.
 
     \b
     For example:
       harness judge trace.csv
-      harness judge mprofile.dat --leak 2KiB
+      harness judge trace.csv --leak 2KiB
       harness judge trace.csv --metric handles=0.1
       harness judge --history throughput.csv --falls --limit 5%
 
@@ -91,9 +90,9 @@ def _check_options(context: click.Context, *, history: bool) -> None:
 
 
 def _judge_histories(paths: tuple[Path, ...], *, limit: str, falls: bool, as_json: bool) -> None:
-    from harness.flows.judge_history import describe_history, judge_history, too_few
+    from harness.flows.judge import describe_history, judge_history, too_few
     from harness.matrix import values
-    from harness.report.terminal.figure_history_output import series_lines
+    from harness.report.terminal.history_output import series_lines
 
     least = option("--limit", values.fraction, limit)
     if falls and least >= 1:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.common import FILE, OUT, show, shown_progress, to_stdout
-from harness.cli.shared.interrupt import stop_on_signals
+from harness.cli.common import FILE, OUT, show, shown_progress, stop_on_signals, to_stdout
 from harness.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -111,11 +110,10 @@ def _of_files(
     fresh: bool,
     stopped: threading.Event,
 ) -> Narrowed | None:
-    from harness.cli.shared.results import swept
+    from harness.cli.results import swept
     from harness.flows.sweep import SweepOptions
-    from harness.matrix.drafts.two_files import Files, matrix_of_files
     from harness.narrow import flow
-    from harness.narrow.question import question_of
+    from harness.narrow.question import Files, matrix_of_files, question_of
     from harness.plan.cells import make_plan, select
 
     is_script = len(words) == 1 and words[0].endswith(".py")
@@ -173,8 +171,8 @@ def _narrow(
 
 def _keep(found: Narrowed, run: Path) -> None:
     """Keep the answer in the run's directory, and write the run's reports again to include it."""
-    from harness.cli.shared import results
-    from harness.flows.parts import reread
+    from harness.cli import results
+    from harness.flows import reread
     from harness.store import RunDirectory, saved_narrowed
 
     directory = RunDirectory(run)

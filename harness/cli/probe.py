@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, HOSTS, SERIES, say, shown_progress, to_stdout
-from harness.cli.shared.interrupt import stop_on_signals
+from harness.cli.common import FILE, HOSTS, SERIES, say, shown_progress, stop_on_signals, to_stdout
 from harness.errors import InfrastructureError
 
 PROBES = ("artifacts", "largest", "lines", "optrace", "valgrind")
@@ -37,10 +36,10 @@ def probe(
 
     Exit status: 0; 3 if a probe failed.
     """
-    from harness.cli.shared.results import write_readable
+    from harness.cli.results import write_readable
     from harness.flows import probe as probing
-    from harness.flows.parts import reread
-    from harness.flows.runs.indexed_runs import remember
+    from harness.flows import reread
+    from harness.flows.index import remember
     from harness.flows.sweep import SweepOptions, selected
     from harness.report.terminal import probes_output as probe_report
     from harness.store import RunDirectory

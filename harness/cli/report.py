@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import click
 
-from harness.cli.shared.common import FILE, IN, OUT, WIDE, print_json, to_stdout, write_file
+from harness.cli.common import FILE, IN, OUT, WIDE, print_json, to_stdout, write_file
 from harness.errors import UsageError
 
 FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
@@ -43,8 +45,8 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
     if wide and wanted != "terminal":
         raise UsageError("--wide: applies only to --format terminal; html, json and csv contain every signal anyway")
     path = lookup.find_run(run, out=folder, option="--in")
-    from harness.cli.shared import results  # imported only once there is a run, because this takes half a second
-    from harness.flows.parts import reread
+    from harness.cli import results
+    from harness.flows import reread
     from harness.report.terminal import run_report
 
     result = reread.read_result(path)
@@ -75,8 +77,8 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
 
     Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 4 undecided.
     """
-    from harness.cli.shared.terminal import Terminal
-    from harness.flows.runs.compare import compare_runs
+    from harness.cli.results import Terminal
+    from harness.flows.compare import compare_runs
     from harness.report.terminal import compare_output as compare_report
     from harness.store.lookup import find_run
 
@@ -103,8 +105,8 @@ def frontier(*, run: str, out: Path) -> None:
 
     Exit status: 0; 2 if there is no such run.
     """
-    from harness.flows.runs import frontier as frontier_flow
-    from harness.report.terminal import frontier_output as frontier_report
+    from harness.flows import compare as frontier_flow
+    from harness.report.terminal import probes_output as frontier_report
     from harness.store import RunDirectory, lookup
 
     path = lookup.find_run(run, out=out)
@@ -112,3 +114,27 @@ def frontier(*, run: str, out: Path) -> None:
     RunDirectory(path).write("frontier.svg", frontier_report.svg(settings))
     with to_stdout():
         click.echo(frontier_report.table(settings))
+
+
+# ---------------------------------------------------------------- authoring
+
+
+SUMMARY = files("harness") / "data" / "summary.schema.json"
+
+
+@click.command()
+@click.argument("of", type=click.Choice(["matrix", "summary"]), default="matrix")
+def schema(*, of: str) -> None:
+    """Print the JSON Schema of matrix.yaml, for editors; or of summary.json, for programs that read it.
+
+    \b
+    For example:
+      harness schema > matrix.schema.json
+      harness schema summary
+
+    Exit status: 0.
+    """
+    from harness.matrix import schema as matrix_schema
+
+    with to_stdout():
+        print_json(matrix_schema() if of == "matrix" else json.loads(SUMMARY.read_bytes()))

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.common import FILE, FRESH, HOSTS, OUT, SERIES, SUMMARY, WIDE, option, to_stdout
-from harness.cli.shared.interrupt import stop_on_signals
+from harness.cli.common import FILE, FRESH, HOSTS, OUT, SERIES, SUMMARY, WIDE, option, stop_on_signals, to_stdout
 from harness.errors import UNSTARTED, Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def sweep(
 
     Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 3 something could not run, 4 undecided, 130 interrupted.
     """
-    from harness.cli.shared.results import print_result, swept
+    from harness.cli.results import print_result, swept
     from harness.flows import deciding
     from harness.flows.sweep import SweepOptions, explained, selected
 
@@ -129,7 +128,7 @@ def stop_of(until: str | None, *, quick: bool, time: str | None) -> Stop | None:
 
 def _print_settled(result: RunResult, *, as_json: bool) -> None:
     """Print that nothing is left to decide; with `as_json` to stderr, because stdout is for the JSON."""
-    from harness.cli.shared.results import print_result
+    from harness.cli.results import print_result
 
     is_open = any(one.cause == "undecided" for one in result.attribution)
     state = "has a cause that no cell of this matrix can decide" if is_open else "leaves no cause undecided"

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.common import FILE, FRESH, OUT, SUMMARY, option, say
+from harness.cli.common import FILE, FRESH, OUT, SUMMARY, option, say
 from harness.errors import HarnessError, Interrupted, UsageError
 
 if TYPE_CHECKING:
     import threading
 
     from harness.flows.sweep import SweepOptions
-    from harness.matrix.drafts.draft import Draft
+    from harness.matrix.draft import Draft
     from harness.model import RunResult
 
 LIMITED = "the first launch was short, so a launch now ends after {timeout_s:g} s at the latest: timeout in the matrix"
@@ -85,11 +85,11 @@ def demo(*, folder: Path, out: Path) -> None:
     Exit status: 1, because it finds the leaks; else as for sweep.
     """
     from harness import exit_codes
-    from harness.cli.shared.results import print_result, swept_file
-    from harness.flows.first import demo as demo_flow
+    from harness.cli.results import print_result, swept_file
+    from harness.flows import try_ as flow
     from harness.flows.sweep import SweepOptions
 
-    matrix = demo_flow.write(folder)
+    matrix = flow.write_demo(folder)
     say(f"the demo is {matrix}: read it and change it")
     say(f"this command runs it again: harness sweep {matrix}")
     result = swept_file(matrix, SweepOptions(out=out))
@@ -114,6 +114,7 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.option("--until", type=click.Choice(["first-bad", "end"]), help="As for sweep.")
 @click.option("--quick", is_flag=True, help="As for sweep: one launch of each version, and more to confirm suspects.")
 @click.option("--time", "time", metavar="DURATION", help="Spend this time (2h, 45m), then stop.")
+@click.option("--write", type=FILE, metavar="FILE", help="Write the matrix to this file, and launch nothing.")
 @FRESH
 @OUT
 @SUMMARY
@@ -121,8 +122,8 @@ def demo(*, folder: Path, out: Path) -> None:
 def try_(
     ctx: click.Context, *, versions: tuple[str, ...], engine: str | None, gpus: str, files: tuple[str, ...],
     beside: tuple[str, ...], network: bool, steps_are: str | None, step_pattern: str | None, exit_code: bool,
-    step_time: str, trials: str | None, until: str | None, quick: bool, time: str | None, fresh: bool, out: Path,
-    as_json: bool,
+    step_time: str, trials: str | None, until: str | None, quick: bool, time: str | None, write: Path | None,
+    fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
 
@@ -135,23 +136,30 @@ def try_(
       harness try team/app:41 team/app:42 -- python train.py
       harness try torch==2.5.1 torch==2.6.0 --with numpy -- python train.py
       harness try old.txt new.txt --quick -- python train.py
+      harness try torch==2.5.1 torch==2.6.0 --write matrix.yaml -- python train.py
       harness try team/app:41 team/app:42 --step-pattern '^step' -- ./run.sh
 
     Exit status: as for sweep.
     """
     from harness.cli.sweep import stop_of, trials_of
+    from harness.flows import try_ as flow
     from harness.flows.sweep import SweepOptions
-    from harness.matrix.drafts import draft
+    from harness.matrix import draft
     from harness.matrix.values import seconds
 
     options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
+    here = Path() if write is not None and write.parent == Path() else Path.cwd()  # so that a folder can be moved
     drafted = draft.drafted(
-        ("harness", "try", *ctx.meta["typed"]), folder=Path.cwd(), versions=versions,
+        ("harness", "try", *ctx.meta["typed"]), folder=here, versions=versions,
         command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, beside=beside,
         steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time),
     )  # fmt: skip
     say(f"copied in: {', '.join(drafted.job.carried) or 'nothing from this folder'}")
+    if write is not None:
+        flow.write_matrix(drafted, write, os.environ)
+        say(f"wrote {write}; run it with: harness sweep {write}")
+        return
     is_new = not out.exists()
     try:
         sys.exit(_tried(drafted, options, as_json=as_json))
@@ -165,9 +173,9 @@ def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
     """Write the matrix file, fit its budget and its timeout to the first launches, and sweep it. Return the exit code.
     If nothing was launched, remove all files again.
     """
-    from harness.cli.shared.interrupt import stop_on_signals
-    from harness.cli.shared.results import print_result, swept_file
-    from harness.flows.first import try_ as flow
+    from harness.cli.common import stop_on_signals
+    from harness.cli.results import print_result, swept_file
+    from harness.flows import try_ as flow
 
     matrix = flow.write(drafted, out=options.out)
     flow.check(matrix, os.environ)
@@ -193,8 +201,8 @@ def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
 
 def _refuse(error: HarnessError | None, matrix: Path, results: Sequence[RunResult], options: SweepOptions) -> None:
     """If there is an error, remove the runs and the matrix file of the question, and raise the error."""
-    from harness.flows.first import try_ as flow
-    from harness.flows.runs.indexed_runs import remember
+    from harness.flows import try_ as flow
+    from harness.flows.index import remember
 
     if error is not None:
         matrix.unlink(missing_ok=True)
@@ -211,20 +219,20 @@ def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threa
     these launches. Return None for a command that has no steps. Raises UsageError if no step was seen, or if the newest
     version fails before its first step in the same way as the oldest; then the file and the runs are removed.
     """
-    from harness.matrix.drafts import first_launch
+    from harness.flows import try_ as flow
 
     launches = 2 if drafted.job.source else 1
     if not drafted.job.source and "step_pattern" not in drafted.job.entry:
         return None
     results = [_launched(matrix, options, stopped, launches=launches)]
     try:
-        first_launch.check(drafted, results[0])
-        if first_launch.fails_before_a_step(results[0]) and not stopped.is_set():
+        flow.check_steps(drafted, results[0])
+        if flow.fails_before_a_step(results[0]) and not stopped.is_set():
             results.append(_launched(matrix, options, stopped, place=-1))
-            first_launch.check_both(drafted, *results)
+            flow.check_both(drafted, *results)
     except UsageError as error:
         _refuse(error, matrix, results, options)
-    if (note := first_launch.few_steps(drafted, results[0])) is not None:
+    if (note := flow.few_steps(drafted, results[0])) is not None:
         say(note)
     return results[0]
 
@@ -233,8 +241,8 @@ def _launched(
     matrix: Path, options: SweepOptions, stopped: threading.Event, *, place: int = 0, launches: int = 1
 ) -> RunResult:
     """Launch one version of a matrix file, 0 for the oldest and -1 for the newest, and return the result."""
-    from harness.cli.shared.results import swept
-    from harness.flows.first import try_ as flow
+    from harness.cli.results import swept
+    from harness.flows import try_ as flow
     from harness.model import Stop, Trials
 
     some = replace(options, stop=Stop(), trials=Trials(least=launches, most=launches))

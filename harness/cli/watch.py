@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from harness.cli.shared.common import FILE, OUT, option, say, to_stdout
-from harness.cli.shared.interrupt import stop_on_signals
+from harness.cli.common import FILE, OUT, option, say, stop_on_signals, to_stdout
 
 if TYPE_CHECKING:
     from harness.model import RunResult
@@ -53,7 +52,7 @@ def watch(
     Exit status: 0 if nothing is new, else that of the sweep, or 1 if anything drifts over the versions.
     """
     from harness.flows import watch as watch_flow
-    from harness.flows.parts.registries import open_registries
+    from harness.flows.context import open_registries
     from harness.matrix import values
 
     interval_s = None if once else option("--interval", values.seconds, interval)
@@ -81,7 +80,7 @@ def _tell(seen: RegistryLook, *, as_json: bool) -> None:
 
 
 def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
-    from harness.flows.runs.indexed_runs import list_drifts
+    from harness.flows.index import list_drifts
     from harness.report.exports.history_export import drift_json
     from harness.report.text import finding_words
 
@@ -97,7 +96,7 @@ def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
 
 def _sweep(selection: Selection, *, fresh: bool, out: Path, as_json: bool, stopped: threading.Event) -> RunResult:
     # Imported only if something is new: importing everything that a sweep needs takes longer than a look.
-    from harness.cli.shared.results import print_result, swept
+    from harness.cli.results import print_result, swept
     from harness.flows.sweep import SweepOptions
 
     result = swept(selection, SweepOptions(fresh=fresh, out=out), stopped)

@@ -137,10 +137,11 @@ def _code_of(cuda: str, needs: Needs, capability: str) -> Compatibility | None:
     if dropped is not None and (numbers(cuda) or ()) >= dropped:
         return _incompatible(f"{name} no longer has code for {sm(capability)}")
     newest = numbers(needs.cuda_newest) or ()
+    major, minor = (*newest, 0, 0)[:2]
     wanted = numbers(least) or ()
     if newest[:2] >= wanted:
         return None
-    if not needs.said_cuda and _next_minor(newest) >= wanted:
+    if not needs.said_cuda and (major, minor + 1) >= wanted:
         return _unknown(f"{lacks}, but the table may be off by one minor version, and {major_minor(least)} has it")
     return _incompatible(lacks)
 
@@ -155,11 +156,6 @@ def _built_code(needs: Needs, capability: str) -> Compatibility | None:
         return _unknown(f"only PTX can run on {sm(capability)}: it is compiled at the first start, or refused")
     names = " ".join(sm(built.capability) for built in needs.architectures)
     return _incompatible(f"it has code for {names}, but none for {sm(capability)}")
-
-
-def _next_minor(version: Numbers) -> Numbers:
-    major, minor = (*version, 0, 0)[:2]
-    return (major, minor + 1)
 
 
 def _host(gpu: Gpu) -> str:
@@ -213,15 +209,12 @@ def _condition(text: str, gpu: Gpu) -> bool | None:
         return None
     name, sign, wanted = match.groups()
     if name == "brand":
-        return _brand(wanted, gpu) if sign in ("=", "==") else None
+        # No driver reports a consumer card as `tesla`; older ones report data-centre cards as such.
+        never = sign in ("=", "==") and wanted == "tesla" and is_data_centre(gpu.name) is False
+        return False if never else None
     left = numbers({"cuda": gpu.cuda, "driver": gpu.driver, "arch": gpu.compute_capability}.get(name))
     right = numbers(wanted)
     return None if left is None or right is None else COMPARE[sign](left, right)
-
-
-def _brand(wanted: str, gpu: Gpu) -> bool | None:
-    """Evaluate a brand. No driver reports a consumer card as `tesla`; older ones report data-centre cards as such."""
-    return False if wanted == "tesla" and is_data_centre(gpu.name) is False else None
 
 
 def _all(results: Iterable[bool | None]) -> bool | None:

@@ -150,7 +150,7 @@ def explain_failure(trial: Trial) -> Signature | None:
     """
     if trial.end not in FAILURES:
         return None
-    return signature(f"{trial.message}\n{trial.output_tail}", steps=_steps(trial))
+    return signature(f"{trial.message}\n{trial.output.tail}", steps=_steps(trial))
 
 
 def _steps(trial: Trial) -> int:

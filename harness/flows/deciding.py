@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
-from harness.flows.parts import reread
-from harness.judge.attribution.cause import deciding_cells
-from harness.model import Lane, RunResult
-from harness.plan.cells import Selection, make_plan
-from harness.run.trial.payload import payload_hash
-from harness.store import result_file
+from harness.assess.findings import find
+from harness.assess.row_verdicts import JudgedRow
+from harness.errors import HarnessError, ImageUnavailable, Interrupted, UsageError
+from harness.flows import reread
+from harness.flows.context import RunContext
+from harness.flows.hosts import OpenHost, leased
+from harness.flows.running import Ending, RunningRows
+from harness.judge.attribution.cause import attribute, deciding_cells
+from harness.model import Lane, Plan, RunResult
+from harness.model.watching import unheard
+from harness.plan.cells import Selection, including, make_plan
+from harness.run.run_interfaces import CellRun
+from harness.run.trial.payload import payload_hash, trial_key
+from harness.schedule.oracle import cannot_run
+from harness.store import RunDirectory, result_file
 from harness.store.json_files import ABSENT, WRONG, read_json
 from harness.store.plan_entries import PlanFile
-from harness.store.plan_file import plan_to_json
+from harness.store.plan_file import SCHEMA, plan_to_json
 
 
 def settled(selection: Selection, out: Path) -> RunResult | None:
@@ -40,7 +50,7 @@ def _is_of(selection: Selection, run: Path) -> bool:
     Return False for a run that cannot be read.
     """
     try:
-        stored = read_json(run / "plan.json", _as_written, absent=ABSENT, wrong=WRONG)
+        stored = read_json(run / "plan.json", _as_written, absent=ABSENT, wrong=WRONG, schema=SCHEMA)
     except UsageError:
         return False
     hosts = {host.name: host for _, _, host in selection.combinations}
@@ -60,7 +70,75 @@ def _as_written(plan: Any) -> Mapping[str, Any]:
 
 
 def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan without the parts that may differ between two runs of it, such as the seed and the exclusions."""
+    """Return the plan without the parts that may differ between two runs of it, such as the seed and the search."""
     scenarios = [{**scenario, "files": None} for scenario in plan["scenarios"]]
     rows = [{**row, "cells": [cell["id"] for cell in row["cells"]]} for row in plan["blocks"]]
-    return {**plan, "file": None, "seed": None, "dockerfiles": None, "scenarios": scenarios, "blocks": rows}
+    free = dict.fromkeys(("file", "seed", "search", "stop", "include", "exclude", "dockerfiles"))
+    return {**plan, **free, "scenarios": scenarios, "blocks": rows}
+
+
+# ---------------------------------------------------------------- undecided
+
+
+def cells_to_run(
+    plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, context: RunContext
+) -> tuple[Plan, frozenset[str]]:
+    """Return the plan, and the ids of its cells that would settle an undecided cause. If only a cell that the matrix
+    excludes can settle it, the plan includes that cell. The trials of an earlier call count, so the next call returns
+    the next cells. Raises UsageError if no earlier trial belongs to this plan.
+    """
+    known, included = None, plan
+    while included != known:
+        known = included
+        rows = _judged(known, hosts, journal, context)
+        if context.stopped.is_set():
+            return known, frozenset()
+        cells = tuple(cell for row in rows for cell in row.cells)
+        if not any(cell.trials for cell in cells):
+            shutil.rmtree(journal.path)
+            raise UsageError(
+                "--decide: no earlier measurement still fits this plan (script, settings, images or hosts have changed "
+                "since); sweep it without --decide first"
+            )
+        wanted = {cell.id for cell in deciding_cells(attribute(known, cells, find(rows).findings))}
+        included = including(known, wanted)
+    names = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
+    context.progress.note(f"to be measured: {names}" if names else "nothing to decide: no cause is undecided")
+    return known, frozenset(wanted)
+
+
+def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, context: RunContext) -> Sequence[JudgedRow]:
+    """Return the verdicts on all rows by the trials of earlier runs that still fit. Nothing is launched. A host that
+    is lost meanwhile gets a problem. Return () if the run is stopped.
+    """
+    rows = RunningRows(plan=plan, journal=journal, ending=Ending(asked=plan.stop), only=frozenset())
+    homes = journal.machines()
+    for each in (each for each in hosts if each.usable):
+        here = each.host.machine
+        try:
+            with leased(each, context, over=context.stopped.is_set):
+                for row in rows.on(each.part_of):
+                    if homes.get(row.place, here) == here:
+                        for run in row.cells:
+                            _take_over(run, each, journal, context, most=plan.trials.most)
+                        rows.finish(row)
+        except Interrupted:
+            return ()
+        except HarnessError as error:  # the other hosts go on
+            each.problem = error.text_at(each.host.where)
+    return rows.judged()
+
+
+def _take_over(run: CellRun, each: OpenHost, journal: RunDirectory, context: RunContext, *, most: int) -> None:
+    """Read the newest trials of a cell that fit its image, if the machine has the image."""
+    assert each.engine is not None
+    cell = run.cell = each.own(run.cell)
+    if cell.excluded or run.incompatible or each.engine.look(cell.image, unheard) is None:
+        return
+    with suppress(ImageUnavailable):  # the sweep reports it
+        say = context.preparing(lane=str(cell.lane), image=cell.image.version)
+        prepared = each.engine.prepare(cell.image, say)
+        run.incompatible = cannot_run(cell, prepared) or ""
+        if not run.incompatible:
+            key = trial_key(cell, prepared=prepared, facts=each.engine.facts)
+            run.trials[:] = journal.known_trials(cell, key)[-most:]

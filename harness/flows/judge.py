@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from harness.errors import UsageError
+from harness.judge import intervals
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.changepoints import Changepoint
+from harness.judge.history.figure_history import FEWEST_ALONE, SeriesFound, judge_series
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.trace_verdict import judge_trace
-from harness.model import Limits, TraceVerdict
+from harness.model import Change, Effect, Limits, SeriesChange, SeriesVerdict, TraceVerdict
+from harness.model.answers.judged_figures import SeriesKind
 from harness.model.watching import Say, unheard
-from harness.traces import read_trace
+from harness.traces import HistoryFile, read_history, read_trace
 
 PRINTED = (
     "verdict", "verdicts", "steps", "rate_kib_per_step", "rate_ci", "excluded_kib_per_step", "layer", "plateau_mib",
@@ -33,3 +43,133 @@ def judge_file(path: Path, *, limits: Limits, metrics: Mapping[str, float], note
 def describe(path: Path, found: TraceVerdict) -> dict[str, Any]:
     """Return a trace's verdict as `harness judge` prints it."""
     return {"trace": str(path), **{name: getattr(found, name) for name in PRINTED}}
+
+
+# ---------------------------------------------------------------- judge history
+
+
+TOLD = 5
+"""Most names that a message lists; the rest are counted."""
+
+
+def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
+    """Judge the history in a file of measurements. `limit`: the relative change from which a version counts as worse,
+    such as 0.05. `falls`: lower values are worse, and `limit` is less than 1. Raises UsageError.
+    """
+    file = read_history(path)
+    versions, rounds = complete_part(file)
+    if len(file.cells) < 2:
+        raise UsageError(f"{path}: has values of one version only; give values of at least two versions")
+    if len(versions) < 2 or not rounds:
+        raise UsageError(f"{path}: the rounds lack too many values; measure every version in every round")
+    sign = -1 if falls else 1
+    rows = [[sign * math.log(file.cells[version][turn]) for version in versions] for turn in rounds]
+    table = RoundTable(values=np.array(rows), positions=tuple(range(len(versions))))
+    least = -math.log1p(-limit) if falls else math.log1p(limit)
+    series = judge_series(table, least=least)
+    return SeriesVerdict(
+        history=str(path),
+        versions=tuple(versions),
+        rounds=len(rounds),
+        falls=falls,
+        limit=limit,
+        changes=_changes(series, versions, falls=falls),
+        noise=series.noise,
+        visible=None if series.visible is None else abs(intervals.share_of(sign * series.visible)),
+        lasting=series.lasting,
+        alone=series.alone,
+        odd=tuple(versions[place] for place in series.odd),
+        left_out=tuple(_left_out(file, versions, rounds)),
+    )
+
+
+def complete_part(file: HistoryFile) -> tuple[list[str], list[str]]:
+    """Return versions and rounds that form a table without gaps. As long as a value is missing, the version or round
+    that lacks the largest share of its values is dropped; at equal shares, the version. Two versions are kept.
+    """
+    missing = np.array([[turn not in cells for turn in file.rounds] for cells in file.cells.values()])
+    lacks = [missing.sum(axis=1), missing.sum(axis=0)]  # missing values by version, and by round
+    kept = [np.full(count, True) for count in missing.shape]
+    while lacks[0].any():
+        shares = [lacks[0].max() / kept[1].sum(), lacks[1].max() / kept[0].sum()]
+        axis = 0 if shares[0] >= shares[1] and kept[0].sum() > 2 else 1
+        worst = int(lacks[axis].argmax())
+        lacks[1 - axis] = (lacks[1 - axis] - missing.take(worst, axis=axis)) * kept[1 - axis]
+        lacks[axis][worst] = 0
+        kept[axis][worst] = False
+    return (
+        [version for version, used in zip(file.cells, kept[0], strict=True) if used],
+        [turn for turn, used in zip(file.rounds, kept[1], strict=True) if used],
+    )
+
+
+def _left_out(file: HistoryFile, versions: Sequence[str], rounds: Sequence[str]) -> Iterator[str]:
+    lost = [version for version in file.cells if version not in set(versions)]
+    if lost:
+        yield f"{_names('version', lost)}: not measured in every round that is compared"
+    dropped = [turn for turn in file.rounds if turn not in set(rounds)]
+    if dropped:
+        yield f"{_names('round', dropped)}: without some of the versions that are compared"
+
+
+def _names(what: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - TOLD} more" if len(names) > TOLD else ""
+    return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names[:TOLD])}{more}"
+
+
+def _changes(series: SeriesFound, versions: Sequence[str], *, falls: bool) -> tuple[SeriesChange, ...]:
+    found: list[tuple[SeriesKind, Change | Changepoint, Effect | None]] = [
+        *((change.kind, change, change.effect) for change in series.changes),
+        *(("better", shift, _size(shift)) for shift in series.better),
+    ]
+    changes = []
+    for kind, at, effect in sorted(found, key=lambda one: one[1].after):
+        assert effect is not None, "levels have sizes"
+        change = SeriesChange(
+            kind=kind,
+            before=None if at.before is None else versions[at.before],
+            after=versions[at.after],
+            between=() if at.before is None else tuple(versions[at.before + 1 : at.after]),
+            effect=_inverse(effect) if falls else effect,
+            p=at.p,
+        )
+        changes.append(change)
+    return tuple(changes)
+
+
+def _size(shift: Changepoint) -> Effect:
+    low, high = map(intervals.ratio_of, shift.interval)
+    return Effect(value=intervals.ratio_of(shift.size), unit="ratio", ci=(low, high))
+
+
+def _inverse(effect: Effect) -> Effect:
+    ci = None if effect.ci is None else (1 / effect.ci[1], 1 / effect.ci[0])
+    return Effect(value=1 / effect.value, unit=effect.unit, ci=ci)
+
+
+def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
+    """Return the verdict on a history as `--json` prints it."""
+    return {
+        "history": found.history,
+        "verdict": found.verdict,
+        "versions": len(found.versions),
+        "rounds": found.rounds,
+        "worse": "less" if found.falls else "more",
+        "limit": found.limit,
+        "changes": [asdict(change) for change in found.changes],
+        "noise": found.noise,
+        "noise_of": None if found.noise is None else "neighbours" if found.alone else "rounds",
+        "smallest_visible": found.visible,
+        "smallest_visible_lasting": found.lasting,
+        "odd": list(found.odd),
+        "left_out": list(found.left_out),
+        "why": "" if found.noise is not None else too_few(found),
+    }
+
+
+def too_few(found: SeriesVerdict) -> str:
+    """Return why nothing could be judged, and what to measure."""
+    return (
+        f"{len(found.versions)} versions with one value each do not show how large the noise is: measure all of them "
+        f"again in a second and a third round, or give {FEWEST_ALONE} versions"
+    )

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from harness import probes
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
-from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, first_usable, lanes_of
-from harness.flows.parts.hosts.opening import using_hosts
-from harness.flows.parts.hosts.threads import in_threads
-from harness.flows.parts.looking_inside import Looking
+from harness.flows.context import RunContext
+from harness.flows.hosts import OpenHost, first_usable, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions
-from harness.model import Cell, Probe, Probed, SizeTry
+from harness.model import Cell, Probe, Probed, SizeTry, Variant
+from harness.model.watching import unheard
 from harness.plan.cells import Selection, make_plan
-from harness.probes import results
-from harness.probes.asked import asked_probes, nothing_asked, probes_to_run
-from harness.probes.largest import search_largest, sizes_of, with_size
-from harness.probes.looked import Looked
-from harness.probes.probe_files import Unreadable
-from harness.run.engine import Engine, Prepared
+from harness.probes import (
+    Looked,
+    SentFiles,
+    Unreadable,
+    asked_probes,
+    nothing_asked,
+    probes_to_run,
+    search_largest,
+    sizes_of,
+    with_size,
+)
+from harness.run.engine import Engine, LaunchRequest, Prepared
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack
 from harness.store import RunDirectory
 from harness.store.saved_probes import keep_probes
 
@@ -107,7 +116,7 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
     """
     if blank.variant.scenario.script is None:
         looked = looking.launch(blank.variant, steps=MOST_STEPS, probe={"name": "valgrind"})
-        return results.probed_leaks_of_command(blank, looked)
+        return probes.probed_leaks_of_command(blank, looked)
     launches: dict[str, Looked] = {}
     with looking.control() as other:
         in_threads(
@@ -116,7 +125,7 @@ def _leaks(looking: Looking, blank: Probed) -> Probed:
                 lambda: launches.update(control=other.launch(blank.variant, steps=1, probe={"name": "valgrind"})),
             ]
         )
-    return results.probed_leaks(blank, **launches)
+    return probes.probed_leaks(blank, **launches)
 
 
 def _largest(looking: Looking, blank: Probed) -> Probed:
@@ -132,16 +141,91 @@ def _largest(looking: Looking, blank: Probed) -> Probed:
         looked = looking.launch(with_size(blank.variant, param, size), steps=blank.probe.steps, probe=None)
         if looked.problem and not looked.trial.ran_out_of_memory:
             problems.append(f"{param}={size}: {looked.problem}")
-        return results.size_try(size, looked)
+        return probes.size_try(size, looked)
 
     tries = tuple(each for each in search_largest(attempt, sizes) if each.end != "not tried")
     return replace(blank, tries=tries, problem="; ".join(problems))
 
 
 FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
-    "optrace": lambda looking, blank: results.probed_ops(blank, _launch(looking, blank)),
-    "lines": lambda looking, blank: results.probed_lines(blank, _launch(looking, blank)),
-    "artifacts": lambda looking, blank: results.probed_files(blank, _launch(looking, blank)),
+    "optrace": lambda looking, blank: probes.probed_ops(blank, _launch(looking, blank)),
+    "lines": lambda looking, blank: probes.probed_lines(blank, _launch(looking, blank)),
+    "artifacts": lambda looking, blank: probes.probed_files(blank, _launch(looking, blank)),
     "valgrind": _leaks,
     "largest": _largest,
 }
+
+
+# ---------------------------------------------------------------- looking inside
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looking:
+    """Launches of one cell. `aside`: the text after the lane's name in progress reports."""
+
+    engine: Engine
+    cell: Cell
+    context: RunContext
+    prepared: Prepared
+    aside: str = ""
+
+    @contextlib.contextmanager
+    def control(self) -> Iterator[Looking]:
+        """Open a second connection, through which another thread can launch. Raises InfrastructureError."""
+        engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=unheard)
+        try:
+            yield replace(self, engine=engine, aside=" (control)")
+        finally:
+            engine.close()
+
+    def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
+        """Make one launch of `steps` steps, and report its progress. Raises InfrastructureError, Interrupted."""
+        cell, progress = self.cell, self.context.progress
+        lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
+        progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
+        looked = self.quiet_launch(
+            variant,
+            steps=steps,
+            probe=probe,
+            on_step=lambda step, rss: progress.step(lane=lane, step=step, rss_kib=rss),
+        )
+        outcome = f"{(probe or {}).get('name', 'plain')}: {looked.problem or looked.trial.end}"
+        progress.trial_ended(lane=lane, cell=label, number=1, text=outcome, bad=bool(looked.problem))
+        return looked
+
+    def quiet_launch(
+        self,
+        variant: Variant,
+        *,
+        steps: int,
+        probe: Mapping[str, Any] | None,
+        on_step: Callable[[int, float | None], None] = lambda step, rss: None,
+    ) -> Looked:
+        """Make one launch of `steps` steps, without progress reports. Raises InfrastructureError, Interrupted."""
+        files, cell = SentFiles(), self.cell
+        trial = run_trial(
+            self.engine,
+            LaunchRequest(
+                prepared=self.prepared,
+                scenario=variant.scenario,
+                payload=pack(variant, extras={"looks": [steps], "look_times_s": None, "probe": probe}),
+                gpus=cell.lane.gpus,
+                labels={"harness.run": "probe", "harness.cell": cell.id, "harness.trial": "1"},
+            ),
+            cell_id=cell.id,
+            number=1,
+            key="",
+            round=0,
+            decide=lambda trace: "go",
+            on_step=on_step,
+            cancelled=self.context.stopped.is_set,
+            on_file=files.note,
+        )
+        if trial.end == "interrupted":
+            raise Interrupted("interrupted")
+        return Looked(
+            trial=trial,
+            files=files.whole(),
+            left_out=files.left_out,
+            is_script=variant.scenario.script is not None,
+        )

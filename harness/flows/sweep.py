@@ -6,25 +6,29 @@ import functools
 import json
 import random
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from harness.assess.estimate import estimate
 from harness.assess.findings import Findings, find, observations
-from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, lanes_of, states_of, troubles_of
-from harness.flows.parts.hosts.opening import using_hosts
-from harness.flows.running import undecided
-from harness.flows.running.plan_run import Running
+from harness.errors import HarnessError, Interrupted
+from harness.flows import deciding
+from harness.flows.context import RunContext
+from harness.flows.hosts import OpenHost, in_threads, lanes_of, states_of, troubles_of, using_hosts
+from harness.flows.pool import PoolRun
+from harness.flows.running import Ending, MachineRun, RunningRows
+from harness.judge.api import run_verdict
 from harness.judge.attribution.cause import attribute
 from harness.matrix import load_matrix
-from harness.model import Explanation, Matrix, Plan, RunResult, SearchMode, Stop, Trials
+from harness.model import Explanation, Host, Matrix, Plan, RunResult, RunVerdict, SearchMode, Stop, Trials
 from harness.plan.cells import Selection, make_plan, select
-from harness.plan.explain import explain
+from harness.plan.explain import explain, most_launches, typical_launches
+from harness.run.hosts.side_by_side import compares_times
+from harness.run.run_interfaces import RowRun
 from harness.run.trial.payload import payload_hash
-from harness.schedule import oracle
+from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory, inputs
 from harness.store.plan_file import plan_to_json
 
@@ -82,7 +86,7 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
     with using_hosts(selection.images, context, homes=homes) as opened:
         plan, only = make_plan(selection, lanes_of(opened)), None
         if options.decide:
-            plan, only = undecided.cells_to_run(plan, opened, directory, context)
+            plan, only = deciding.cells_to_run(plan, opened, directory, context)
         told = plan_to_json(
             plan,
             payload=payload_hash,
@@ -97,8 +101,7 @@ def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> t
             so_far=lambda found: context.so_far(lambda: made(found()), directory),
         )  # fmt: skip
         running.run()
-    result = made(find(running.rows.judged()))
-    return replace(result, verdict=oracle.verdict_on_run(result, interrupted=context.stopped.is_set())), directory
+    return made(find(running.rows.judged()), interrupted=context.stopped.is_set()), directory
 
 
 def _result(
@@ -109,15 +112,22 @@ def _result(
     clock: float,
     opened: Sequence[OpenHost],
     directory: Path,
+    interrupted: bool | None = None,
 ) -> RunResult:
-    """Return the result of these findings, with the verdict `running`. `clock`: the start, in monotonic seconds."""
+    """Return the result of these findings. `clock`: the start, in monotonic seconds; `interrupted`: whether the run was
+    interrupted, None if it is still running.
+    """
     cells = tuple(cell for row in judged.rows for cell in row.cells)
+    hosts = states_of(opened)
+    verdict: RunVerdict = "running"
+    if interrupted is not None:
+        verdict = run_verdict(cells, judged.findings, hosts, interrupted=interrupted)
     return RunResult(
         matrix=plan.matrix.name,
-        verdict="running",
+        verdict=verdict,
         started=began.isoformat(timespec="seconds"),
         duration_s=round(time.monotonic() - clock, 1),
-        hosts=states_of(opened),
+        hosts=hosts,
         plan=plan,
         cells=cells,
         findings=judged.findings,
@@ -127,3 +137,101 @@ def _result(
         observations=observations(judged.rows),
         replicates=sum(row.replicates for row in judged.rows),
     )
+
+
+# ---------------------------------------------------------------- the run of a plan
+
+
+@dataclass(kw_only=True)
+class Running:
+    """A plan being run on open hosts.
+
+    `only`: the ids of the cells that may be launched; None: all. `so_far`: as for `RunningRows`.
+    """
+
+    plan: Plan
+    hosts: Sequence[OpenHost]
+    journal: RunDirectory
+    context: RunContext
+    reuse: bool = True
+    only: frozenset[str] | None = None
+    so_far: Callable[[Callable[[], Findings]], None] = lambda found: None
+    ending: Ending = field(init=False)
+    rows: RunningRows = field(init=False)
+    machine_run: MachineRun = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ending = Ending(asked=self.plan.stop)
+        self.rows = RunningRows(
+            plan=self.plan, journal=self.journal, ending=self.ending, only=self.only, so_far=self.so_far
+        )
+        self.machine_run = MachineRun(
+            plan=self.plan, journal=self.journal, context=self.context, finished=self.rows.finish, reuse=self.reuse
+        )
+
+    def run(self) -> None:
+        """Launch the missing trials. Return early once the run is stopped. A lost host gets a problem."""
+        trials, searched = self.plan.trials, any(map(self.plan.searched, self.plan.rows))
+        exact = trials.least == trials.most and not searched
+        self.context.progress.plan(most=most_launches(self.plan, self.only), exact=exact, about=self._about())
+        hosts = dict.fromkeys(each.part_of for each in self.hosts)
+        machines = [[each for each in self.hosts if each.part_of == host] for host in hosts]
+        in_threads([functools.partial(self._run_host, each) for each in machines], self.context.stopped)
+        if self.ending.reached and self.only != frozenset() and not self.context.stopped.is_set():
+            self.rows.mark_unfinished(self.ending.reached)
+
+    def _about(self) -> Mapping[str, int]:
+        """Return the probable number of launches by lane: as in earlier runs, else as many as clear results take."""
+        if self.only is not None:
+            return {}
+        expected = estimate(self.journal.path.parent, self.plan) if self.reuse else None
+        return typical_launches(self.plan) if expected is None else expected.launches
+
+    def _run_host(self, machines: Sequence[OpenHost]) -> None:
+        each, *_ = machines
+        runs = self.rows.on(each.part_of)
+        if each.part_of.pool:
+            self._pool(machines).run(runs)
+            return
+        try:
+            if each.usable:
+                self.machine_run.use(each, self._queue(each.host, runs), self.context.stopped.is_set)
+        except Interrupted:
+            raise
+        except HarnessError as error:  # the other hosts go on, and what is known is reported
+            each.problem = error.text_at(each.host.where)
+        if each.problem is not None:
+            self.rows.give_up(runs, each.problem)
+            self.context.progress.note(each.placed_problem)
+
+    def _pool(self, machines: Sequence[OpenHost]) -> PoolRun:
+        return PoolRun(
+            machines=machines,
+            context=self.context,
+            rows=self.rows,
+            make_queue=functools.partial(self._queue, machines[0].part_of),
+            use=self.machine_run.use,
+            homes=self.journal.machines() if self.reuse else {},
+        )
+
+    def _queue(self, host: Host, rows: Sequence[RowRun]) -> RowQueue:
+        """Return the queue of a host's rows. If the space for images is limited, the series run one after the other: if
+        they took turns, each round would pull their images again.
+        """
+        queue = RowQueue(
+            standing=self.rows.standing,
+            recall=self.rows.open_rows.recall,
+            stop=self.ending.why,
+            may=lambda worker, row: host.parallel is not True or worker == str(row.cells[0].cell.lane),
+            splits=None if isinstance(host.parallel, bool) or host.pool or host.request is not None else _splits,
+        )
+        series = list(dict.fromkeys(row.cells[0].cell.image.series for row in rows))
+        for row in rows:
+            limited = host.disk_bytes is not None
+            queue.add(row, group=series.index(row.cells[0].cell.image.series) if limited else 0)
+        return queue
+
+
+def _splits(row: RowRun) -> bool:
+    """Return whether the launches of a row can run side by side."""
+    return not compares_times(row.cells[0].cell.variant.scenario)

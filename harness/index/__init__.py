@@ -6,7 +6,6 @@ tables.
 """
 
 from harness.index.database import FILE, with_index
-from harness.index.queries import OpenIndex
-from harness.index.views import views_of
+from harness.index.queries import OpenIndex, views_of
 
 __all__ = ["FILE", "OpenIndex", "views_of", "with_index"]

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
-from harness.index.run_rows import RunRows, killed_rows, probe_rows, refused_rows, sweep_rows
+from harness.model import CellVerdict, Plan
+from harness.model.answers.indexed import RunKind
+from harness.model.signals import known_effect
 from harness.store import began_at, result_file
+from harness.store.plan_entries import plan_from_file, read_plan_file
+from harness.store.result_file import CellEntry, ResultFile
 from harness.store.saved_probes import FILE as PROBES
+from harness.store.saved_probes import read_entries
+from harness.store.trial_json import trial_files
 
 
 def remove(connection: sqlite3.Connection, path: str) -> None:
@@ -96,3 +107,179 @@ def _began(name: str) -> str:
     """Return the time in a run's name in ISO 8601; "" if the name has none."""
     began = began_at(name)
     return "" if began is None else began.isoformat()
+
+
+# ---------------------------------------------------------------- run rows
+
+
+MOST_LETTERS = 2000
+"""Maximum length in characters of one text in the index."""
+
+SqlRow = tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellRows:
+    """A cell with its figures. `history` is a position in `RunRows.histories`."""
+
+    history: int
+    row: SqlRow
+    figures: tuple[SqlRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRows:
+    """The rows of one run, in the column order of `index_schema.py` but without the columns that the index adds.
+
+    The first field of a finding is a position in `histories`. `problem` is also the last field of `run`.
+    """
+
+    run: SqlRow
+    problem: str = ""
+    histories: tuple[SqlRow, ...] = ()
+    images: tuple[SqlRow, ...] = ()
+    cells: tuple[CellRows, ...] = ()
+    findings: tuple[SqlRow, ...] = ()
+    causes: tuple[SqlRow, ...] = ()
+
+
+def _run(kind: RunKind, *, started: str, problem: str = "", **known: Any) -> SqlRow:
+    names = ("duration_s", "verdict", "cells", "bad", "findings", "warnings")
+    defaults = {"duration_s": 0.0, "verdict": None, "cells": 0, "bad": 0, "findings": 0, "warnings": "[]"}
+    return (kind, started, *(({**defaults, **known})[name] for name in names), problem)
+
+
+def refused_rows(problem: str, *, began: str) -> RunRows:
+    """Return the rows of a run whose directory cannot be read, for the reason `problem`."""
+    return RunRows(run=_run("sweep", started=began, problem=_text(problem)), problem=_text(problem))
+
+
+def probe_rows(folder: Path, *, began: str) -> RunRows:
+    """Return the rows of a directory that `harness probe` made; `cells` is the number of probes. Raises UsageError."""
+    entries = read_entries(folder / PROBES)
+    failed = sum(bool(entry.problem) for entry in entries)
+    warnings = [f"{failed} of {len(entries)} probes failed"] if failed else []
+    return RunRows(run=_run("probe", started=began, cells=len(entries), warnings=json.dumps(warnings)))
+
+
+def killed_rows(folder: Path, *, began: str) -> RunRows:
+    """Return the rows of a run that was killed before it wrote a result: what its plan and its launches show. Raises
+    UsageError.
+    """
+    plan = plan_from_file(read_plan_file(folder), folder)
+    launches = len(trial_files(folder))
+    kept = f"{'1 launch is' if launches == 1 else f'{launches:,} launches are'} kept for the next run of the same sweep"
+    row = _run(
+        "killed",
+        started=began,
+        verdict="interrupted",
+        cells=sum(len(row.cells) for row in plan.rows),
+        warnings=json.dumps([f"killed before it wrote a result; {kept}"]),
+    )
+    return RunRows(run=row)
+
+
+def sweep_rows(folder: Path, *, began: str) -> RunRows:
+    """Return the rows of a run that has a report. `began`, the time in the run's name, serves if the result has no
+    start time. Raises UsageError.
+    """
+    plan = plan_from_file(read_plan_file(folder), folder)
+    told = result_file.read_result(folder)
+    findings = result_file.findings_of(told, plan, path=folder / result_file.FILE)
+    cells = tuple(_cells(plan, told))
+    shown = len(told.causes) or sum(not finding.consequence_of for finding in findings)  # the faults that reports show
+    return RunRows(
+        run=_run(
+            "sweep",
+            started=_text(told.started) or began,
+            duration_s=_duration(told.duration_s),
+            verdict=told.verdict,
+            cells=len(cells),
+            bad=sum(cell.row[STATE] == "bad" for cell in cells),
+            findings=shown,
+            warnings=json.dumps([_text(warning) for warning in told.warnings[:MOST_LETTERS]]),
+        ),
+        histories=tuple(_histories(plan)),
+        images=tuple(_images(plan)),
+        cells=cells,
+        findings=tuple(_findings(told)),
+        causes=tuple((json.dumps(cause.findings), _text(cause.sentence)) for cause in told.causes if cause.sentence),
+    )
+
+
+def _histories(plan: Plan) -> Iterator[SqlRow]:
+    for row in plan.rows:
+        lane, variant = row.lane, row.variant
+        params = json.dumps(dict(variant.params))
+        if len(params) > MOST_LETTERS:
+            raise UsageError(f"params longer than {MOST_LETTERS:,} characters")
+        names = (row.series.name, lane.host.name, lane.gpu, variant.scenario.name, params, str(lane), str(variant))
+        yield tuple(None if name is None else _text(name) for name in names)
+
+
+def _images(plan: Plan) -> Iterator[SqlRow]:
+    for series in plan.matrix.series:
+        for place, image in enumerate(series.images):
+            yield _text(series.name), place, _text(image.version), image.version == series.baseline
+
+
+STATE = 3
+"""Position of `state` in the row of a cell."""
+
+
+def _cells(plan: Plan, told: ResultFile) -> Iterator[CellRows]:
+    for number, row in enumerate(plan.rows):
+        for cell in row.cells:
+            entry = told.cells.get(cell.id)
+            if entry is not None:
+                yield _cell(cell.image.version, entry, history=number)
+
+
+def _cell(version: str, entry: CellEntry, *, history: int) -> CellRows:
+    verdict = result_file.verdict_of(entry)
+    why = "; ".join(dict.fromkeys(filter(None, (entry.problem, verdict.why))))
+    digest = None if entry.digest is None else _text(entry.digest)
+    row = (
+        _text(version), digest, verdict.verdict, verdict.state, _text(why), verdict.trials, verdict.failed,
+        entry.first_launch and _text(entry.first_launch), entry.taken_over, verdict.provisional,
+        verdict.layer and _text(verdict.layer),
+    )  # fmt: skip
+    return CellRows(history=history, row=row, figures=tuple(_figures(verdict)))
+
+
+def _figures(verdict: CellVerdict) -> Iterator[SqlRow]:
+    """Yield a row per signal, in the signal's unit. Memory, step time and peak memory have the figures that reports
+    show.
+    """
+    for name, signal in verdict.signals.items():
+        if signal.seen != "none" or signal.value is not None:
+            low, high = (None, None) if signal.ci is None else signal.ci
+            limits = _number(signal.limit), _number(known_effect(name, signal.visible))
+            yield _text(name), signal.seen, _number(signal.value), _number(low), _number(high), *limits
+
+
+def _findings(told: ResultFile) -> Iterator[SqlRow]:
+    for finding in told.findings:
+        effect = finding.effect
+        low, high = (None, None) if effect is None or effect.ci is None else effect.ci
+        yield (
+            finding.row, _text(finding.metric), finding.kind, finding.before and _text(finding.before),
+            _text(finding.after), _text(finding.verdict), None if effect is None else _number(effect.value),
+            effect and _text(effect.unit), _number(low), _number(high), _number(finding.p), finding.confirmed,
+            _text(finding.consequence_of),
+        )  # fmt: skip
+
+
+def _duration(value: float | None) -> float | None:
+    """Return a duration in seconds; None if a damaged file holds a negative or infinite one."""
+    known = _number(value)
+    return known if known is not None and known >= 0 else None
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _text(value: str) -> str:
+    """Return the first MOST_LETTERS characters of a text, in a form that SQLite can store."""
+    return value[:MOST_LETTERS].encode(errors="replace").decode()

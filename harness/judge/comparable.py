@@ -78,10 +78,10 @@ def conditions(trial: Trial) -> Mapping[str, Any]:
     fields = {f"host.{name}": fingerprint.get(name) for name in HOST_FIELDS}
     fields |= {field: facts.get(name) for field, name in SEEN_FIELDS.items()}
     fields |= {
-        "image.digest": trial.image_digest or None,
+        "image.digest": trial.image.digest or None,
         "host.cgroup": _field(cgroup, "version"),
         "settings.memory_limit": _limit_asked_for(_field(cgroup, "limit_bytes"), fingerprint),
-        "settings.budget": trial.steps_asked or None,
+        "settings.budget": trial.asked.steps or None,
     }
     if isinstance(environment := facts.get("environment"), Mapping):
         fields["image.environment"] = {name: environment[name] for name in environment if name not in LANE_VARIABLES}

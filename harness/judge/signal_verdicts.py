@@ -13,10 +13,20 @@ from itertools import pairwise
 from harness.judge.comparison.compared_levels import Compared, LevelEstimate
 from harness.judge.comparison.level_rules import EXACT, RULES
 from harness.judge.comparison.round_tables import Round
-from harness.judge.comparison.which_launches import is_warm
 from harness.judge.history.returned_values import Values
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
-from harness.model import LEVELS, SIGNALS, CellVerdict, Limits, SignalVerdict
+from harness.model import (
+    GROWTHS,
+    LEVELS,
+    METRIC_PREFIX,
+    SIGNALS,
+    CellVerdict,
+    Change,
+    Limits,
+    SignalState,
+    SignalVerdict,
+    signal_of,
+)
 from harness.reasons import Remedy, SignalReason
 
 SUSPECT_RATIO = 2.0
@@ -35,20 +45,13 @@ class Resolution:
     searched: bool = False
 
 
-def with_levels(compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> tuple[CellVerdict, ...]:
-    """Return the cells of a row, oldest first, with the verdict on each level signal added."""
-    return _with_signals(cells, {name: _level(name, compared, cells, asked) for name in LEVELS})
-
-
-def with_values(cells: Sequence[CellVerdict], values: Mapping[str, Values]) -> tuple[CellVerdict, ...]:
-    """Return the cells of a row with the verdict on each number that the scenario returned added."""
-    return _with_signals(cells, {name: value.seen for name, value in values.items()})
-
-
-def _with_signals(
-    cells: Sequence[CellVerdict], added: Mapping[str, Sequence[SignalVerdict]]
-) -> tuple[CellVerdict, ...]:
-    """Return the cells with these signals added; for each signal, `added` has one verdict per cell."""
+def with_signals(compared: Compared, values: Mapping[str, Values], asked: Resolution) -> tuple[CellVerdict, ...]:
+    """Return the cells of a row, oldest first, with the verdict on each level, and on each number that the scenario
+    returned.
+    """
+    cells = compared.cells
+    added = {name: _level(name, compared, cells, asked) for name in LEVELS}
+    added |= {name: list(value.seen) for name, value in values.items()}
     return tuple(
         replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in added.items()}})
         for place, cell in enumerate(cells)
@@ -57,7 +60,7 @@ def _with_signals(
 
 def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> list[SignalVerdict]:
     limit = asked.limits.of(name)
-    own, levels = compared.own_levels(name), compared.levels(name, limit=limit)
+    own, levels = compared.own_levels(name), compared.levels(name)
     figures = {**own, **levels}
     highest = max((level for level, _ in figures.values()), default=0.0)
     measured = sum(bool(cell.trials) for cell in cells)
@@ -88,8 +91,12 @@ def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: R
         verdicts = _with_suspects(name, verdicts, launched, limit=limit, by_one=by_one, apart=apart)
     little = compared.little(name)
     return [
-        replace(verdict, value=little[place], ci=None) if place in little and verdict.value is not None else verdict
-        for place, verdict in enumerate(verdicts)
+        replace(verdict, value=little[place], ci=None)
+        if place in little and verdict.value is not None
+        else replace(verdict, value=own.value, ci=own.ci, apart=True)
+        if verdict.value is None and own.value is not None
+        else verdict
+        for place, (verdict, own) in enumerate(zip(verdicts, (cell.of(name) for cell in cells), strict=True))
     ]
 
 
@@ -115,7 +122,7 @@ def _absent(name: str, compared: Compared, place: int) -> str:
         return rule.absent()
     if badness := compared.badness(place):
         return SignalReason.BAD_VERSION(verdict=badness)
-    return SignalReason.NO_WARM_LAUNCH() if rule.usable is is_warm else SignalReason.NO_USABLE_LAUNCH()
+    return rule.unusable()
 
 
 def _of_place(
@@ -264,3 +271,72 @@ def _figures(name: str, level: LevelEstimate) -> LevelEstimate:
     if not SIGNALS[name].falls:
         return level
     return 1 / value, None if ci is None else (1 / ci[1], 1 / ci[0])
+
+
+# ---------------------------------------------------------------- signals that a row's changes make bad or suspect
+
+
+def with_changes(
+    cells: Sequence[CellVerdict], kept: Sequence[Change], dropped: Sequence[Change]
+) -> tuple[CellVerdict, ...]:
+    """Return the cells of a row with the signals of `kept` changes marked `bad`, from each first bad version to the
+    version before the first fixed one. The signals of `dropped` changes, which Holm's correction rejected or which had
+    too few rounds, are marked `suspect` up to the first fixed version of a kept change.
+    """
+    marked = [dict(cell.signals) for cell in cells]
+    doubtful = sorted(
+        [*dropped, *(change for change in kept if change.kind == "first_fixed")], key=lambda each: each.after
+    )
+    groups: tuple[tuple[Sequence[Change], SignalState], ...] = ((doubtful, "suspect"), (kept, "bad"))
+    for changes, seen in groups:
+        for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
+            signal = marked[place].get(name)
+            if signal is not None and _is_covered(name, signal):
+                why = signal.why if seen == "bad" else _unconfirmed(name, cells[place])
+                marked[place][name] = replace(signal, seen=seen, why=why, remedy="")
+    return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
+
+
+def _is_covered(name: str, signal: SignalVerdict) -> bool:
+    """Return whether the changes of a signal apply to a version. They do not apply to a level that was not compared
+    with the others, even if it lies between two changes or after the last one.
+    """
+    if name.startswith(METRIC_PREFIX):
+        return True
+    return signal.is_compared
+
+
+def _unconfirmed(name: str, cell: CellVerdict) -> str:
+    """Return why a change of a level or a value is not a finding."""
+    if cell.trials < signal_of(name).rounds:
+        return SignalReason.UNCONFIRMED(launches=signal_of(name).rounds)
+    return SignalReason.MAY_BE_CHANCE()
+
+
+def _places(changes: Sequence[Change], *, versions: int, whole: bool) -> list[tuple[str, int]]:
+    """Return (signal, position) wherever these changes make a level or a value bad. A signal may be bad in several
+    ways, each with its own changes. Unless the changes are `whole` (none is missing), a way that begins with a
+    `first_fixed` is ignored.
+    """
+    ways: dict[tuple[str, bool | str], list[Change]] = {}
+    for change in changes:
+        if change.metric not in ("outcome", "memory", *GROWTHS):
+            way = change.verdict if change.metric.startswith(METRIC_PREFIX) else change.p is None
+            ways.setdefault((change.metric, way), []).append(change)
+    places = []
+    for (name, _), same in ways.items():
+        if whole or same[0].kind != "first_fixed":
+            places += [(name, place) for place in _bad_places(same, versions=versions)]
+    return places
+
+
+def _bad_places(changes: Sequence[Change], *, versions: int) -> list[int]:
+    """Return the positions of the versions that are bad according to these changes of one signal."""
+    begins = {change.after: change.kind != "first_fixed" for change in changes}
+    bad = begins[min(begins)] is False  # the first change is a repair, so the series begins bad
+    places = []
+    for place in range(versions):
+        bad = begins.get(place, bad)
+        if bad:
+            places.append(place)
+    return places

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtrit
 
-from harness.judge import logs
-from harness.judge.cell.trial_verdict import judge_launches, trace_verdicts
-from harness.judge.comparison import aa_noise
-from harness.judge.comparison.round_effects import NEGLIGIBLE
-from harness.judge.comparison.round_tables import FEWEST_ROUNDS, level_columns
+from harness.judge import intervals
+from harness.judge.comparison.noise import NEGLIGIBLE, floor, spread_of
+from harness.judge.comparison.round_tables import level_columns
 from harness.judge.intervals import CONFIDENCE, SEPARATED
+from harness.judge.launches import judge_launches, trace_verdicts
 from harness.model import (
     BAD,
     GOOD,
@@ -63,22 +62,12 @@ def compare_cell(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits
     Step time and peak memory differ if they differ by more than the A/A noise. Any other level must also differ by at
     least its limit, at a significance level divided by the number of levels (Bonferroni).
     """
-    both = [_countable(one), _countable(other)]
+    both = [one.trials, other.trials]
     outcome = Measured(metric="outcome", one=None, other=None, standing=_standing(one, other))
     levels = [_level(name, one, other, both, steps=steps, limit=limits.of(name)) for name in LEVELS]
     states = [_state(name, one.verdict, other.verdict) for name in (*GROWTHS, *_values(one.verdict, other.verdict))]
     found = (outcome, _growth(one, other, steps=steps, limits=limits), *levels, *states)
     return tuple(measured for measured in found if measured is not None)
-
-
-def _countable(side: ComparedCell) -> Sequence[Trial]:
-    """Return the trials of a side. If the cell's step times were compared with fewer than FEWEST_ROUNDS launches in
-    turn, launches that waited for an image count like the others, because the equivalence test rested on them.
-    """
-    in_turn = sum(trial.pulled != "awaited" for trial in side.trials)
-    if side.verdict.compared_step_ms is None or in_turn >= FEWEST_ROUNDS:
-        return side.trials
-    return [replace(trial, pulled="") for trial in side.trials]
 
 
 def ratio_interval(one: Sequence[float], other: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:
@@ -92,7 +81,7 @@ def ratio_interval(one: Sequence[float], other: Sequence[float], *, confidence: 
     freedom = sum(squares) ** 2 / sum(s**2 / (len(side) - 1) for s, side in zip(squares, sides, strict=True))
     margin = float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(squares))
     middle = float(sides[1].mean() - sides[0].mean())
-    return logs.ratio_of(middle - margin), logs.ratio_of(middle + margin)
+    return intervals.ratio_of(middle - margin), intervals.ratio_of(middle + margin)
 
 
 def _level(
@@ -127,16 +116,16 @@ def _level(
         other=new,
         ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
-        floor=None if floor is None else logs.share_of(floor),
+        floor=None if floor is None else intervals.share_of(floor),
         standing=standing,
     )
 
 
 def _floor(metric: Metric, both: tuple[Noise | None, Noise | None], *, launches: int) -> float | None:
     """Return the larger A/A noise floor of the two places, as a log ratio; None if one of them is unknown."""
-    if launches < 1 or any(aa_noise.spread_of(noise, metric) is None for noise in both):
+    if launches < 1 or any(spread_of(noise, metric) is None for noise in both):
         return None
-    return max(aa_noise.floor(noise, metric, rounds=launches) for noise in both)
+    return max(floor(noise, metric, rounds=launches) for noise in both)
 
 
 def _level_standing(
@@ -175,8 +164,8 @@ def _growth(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Lim
     level = _level_standing(*rates, floor=SAME_LEAK) if both else "unknown"
     return Measured(
         metric="memory",
-        one=one.verdict.rate_kib_per_step,
-        other=other.verdict.rate_kib_per_step,
+        one=one.verdict.of("memory").value,
+        other=other.verdict.of("memory").value,
         ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
         standing=level if level in ("more", "less") else _standing(one, other, only="leak"),

@@ -41,7 +41,8 @@ def check_shape(context: Context) -> MatrixFile:
         file = MatrixFile.model_validate({} if data is None else data)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            path = _path(detail)
+            marked = detail["loc"]  # with pydantic's own marks, such as the tags of unions
+            path = tuple(step for step in marked if isinstance(step, int) or not MARK.fullmatch(step))
             if path and path[-1] == "":
                 context.add(path[:-1], "has an empty key; give it a name")
             elif path not in empty:
@@ -60,11 +61,6 @@ def _empty(value: Any, path: KeyPath) -> Iterator[KeyPath]:
             yield (*path, key)
         elif key not in ("params", "include", "exclude"):
             yield from _empty(inner, (*path, key))
-
-
-def _path(detail: ErrorDetails) -> KeyPath:
-    """Return the error's key path, without pydantic's own marks such as the tags of unions."""
-    return tuple(step for step in detail["loc"] if isinstance(step, int) or not MARK.fullmatch(step))
 
 
 def _words(detail: ErrorDetails) -> str:

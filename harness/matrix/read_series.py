@@ -307,11 +307,6 @@ def install_of(path: Path, *, python: str | None, base: str | None) -> model.Ins
     )
 
 
-def requirements(path: Path) -> Iterator[str]:
-    """Yield the requirements of a file, without their hashes. Raises ValueError with the file and the line."""
-    return (requirement for requirement, *_ in _requirements(path))
-
-
 def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Yield each requirement with its hashes and its place. Raises ValueError; its text begins with the place."""
     try:

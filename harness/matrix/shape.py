@@ -378,16 +378,15 @@ class MetricLimitEntry(Shape):
         return self
 
 
-def _metric_form(value: Any) -> Any:
-    if isinstance(value, dict | MetricLimitEntry) or value in ("equal", "none"):
-        return value
-    raise ValueError(f"{values.kind(value)} is not allowed; write equal, none, or a limit such as {{drop: 5%}}")
-
-
 AnyMetricLimit = Annotated[
     Annotated[MetricLimitEntry, Tag("<mapping>")] | Annotated[Literal["equal", "none"], Tag("<text>")],
     BY_FORM,
-    BeforeValidator(_metric_form, json_schema_input_type=MetricLimitEntry | Literal["equal", "none"]),
+    BeforeValidator(
+        values.word_or(
+            "equal", "none", form=MetricLimitEntry, remedy="write equal, none, or a limit such as {drop: 5%}"
+        ),
+        json_schema_input_type=MetricLimitEntry | Literal["equal", "none"],
+    ),
 ]
 
 
@@ -424,19 +423,17 @@ class StepsFunction(Shape):
 
 
 KINDS_OF_STEPS: tuple[str, ...] = get_args(model.StepsAre)
-
-
-def _steps_form(value: Any) -> Any:
-    if isinstance(value, dict | StepsFunction) or value in KINDS_OF_STEPS:
-        return value
-    given = repr(value) if isinstance(value, str) else values.kind(value)
-    raise ValueError(f'{given} is not allowed; write {", ".join(KINDS_OF_STEPS)}, or {{function: "module:name"}}')
-
-
 AnyStepsAre = Annotated[
     Annotated[StepsFunction, Tag("<mapping>")] | Annotated[model.StepsAre, Tag("<text>")],
     BY_FORM,
-    BeforeValidator(_steps_form, json_schema_input_type=StepsFunction | model.StepsAre),
+    BeforeValidator(
+        values.word_or(
+            *KINDS_OF_STEPS,
+            form=StepsFunction,
+            remedy=f'write {", ".join(KINDS_OF_STEPS)}, or {{function: "module:name"}}',
+        ),
+        json_schema_input_type=StepsFunction | model.StepsAre,
+    ),
 ]
 
 
@@ -450,6 +447,11 @@ class OpTraceEntry(Shape):
     """The steps at which tracing starts, in ascending order."""
     repeat: Annotated[Whole, Field(ge=1, le=100)] = 5
     """Number of steps traced from each of these; the table shows their medians."""
+
+    @property
+    def steps(self) -> int:
+        """Return the last step that is traced."""
+        return max(self.at) + self.repeat - 1
 
 
 class Stepped(Shape):
@@ -620,15 +622,11 @@ def _tidy(value: Any) -> Any:
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {key: _tidy(item) for key, item in value.items() if not (key == "default" and _is_record(item))}
+    unwritten = (type(None), dict, list)  # no user would write null or a whole record as a default
+    kept = {key: _tidy(item) for key, item in value.items() if key != "default" or not isinstance(item, unwritten)}
     choices = [choice for choice in kept.get("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1:
         kept = {**{key: item for key, item in kept.items() if key != "anyOf"}, **choices[0]}
     if "patternProperties" in kept:
         kept["additionalProperties"] = False
     return kept
-
-
-def _is_record(default: Any) -> bool:
-    """Return whether no user would write a default like this: null, or a whole record in the records' units."""
-    return default is None or isinstance(default, dict | list)

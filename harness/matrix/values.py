@@ -346,10 +346,16 @@ def _environment(value: Any) -> Any:
     return result
 
 
-def _gpus(value: Any) -> Any:
-    if isinstance(value, list) or value in ("none", "all", "each"):
-        return value
-    raise ValueError(f'{kind(value)} is not allowed; allowed: none, all, each, or a list such as ["RTX 3090"]')
+def word_or(*words: str, form: type, remedy: str) -> Callable[[Any], Any]:
+    """Return a check that a value is one of `words`, or has the other form: a mapping (`form` is its Shape) or a list.
+    `remedy` ends the message."""
+
+    def checked(value: Any) -> Any:
+        if isinstance(value, (form, list if form is list else dict)) or value in words:
+            return value
+        raise ValueError(f"{kind(value)} is not allowed; {remedy}")
+
+    return checked
 
 
 Environment = Annotated[
@@ -375,7 +381,10 @@ Gpus = Annotated[
     Annotated[Literal["none", "all", "each"], Tag("<text>")]
     | Annotated[list[Text], Field(min_length=1), Tag("<list>")],
     BY_FORM,
-    BeforeValidator(_gpus, json_schema_input_type=Literal["none", "all", "each"] | list[Text]),
+    BeforeValidator(
+        word_or("none", "all", "each", form=list, remedy='allowed: none, all, each, or a list such as ["RTX 3090"]'),
+        json_schema_input_type=Literal["none", "all", "each"] | list[Text],
+    ),
 ]
 ParamValues = Annotated[
     list[ScalarValue],

@@ -60,7 +60,6 @@ from harness.model.matrix import (
     Build,
     ContainerKind,
     EngineKind,
-    Excluded,
     Graft,
     Host,
     Image,
@@ -76,7 +75,22 @@ from harness.model.matrix import (
     engine_kind,
     machine_name,
 )
-from harness.model.measured import LARGEST, End, Floats, Look, Remedy, Shortfall, Trace, Trial
+from harness.model.measured import (
+    LARGEST,
+    Asked,
+    Conditions,
+    End,
+    Failure,
+    Floats,
+    LaunchedImage,
+    Look,
+    Printed,
+    Remedy,
+    Shortfall,
+    Trace,
+    Trial,
+    gist,
+)
 from harness.model.planned import Cell, Estimate, Explanation, HostCost, Plan, SearchMode, Skip, VersionRow
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.scenario import (

@@ -61,7 +61,8 @@ class SignalVerdict:
     """The verdict on one signal of a cell. `value` is its figure in the signal's unit, with its confidence interval;
     `limit` is what counts as bad; `visible` is the minimum detectable effect (a share for levels, an amount per step
     for growths); `why` is the reason for the state, "" if the figures show it; `remedy` is what would let it be judged.
-    `apart`: it was measured in other rounds than the other versions, so that more launches would not settle it.
+    `apart`: the figure cannot be compared with those of other versions, however many launches there are: it comes from
+    other rounds, or from launches that do not count.
     """
 
     seen: SignalState
@@ -80,6 +81,13 @@ class SignalVerdict:
         """
         return self.seen == "blind" and self.visible is None
 
+    @property
+    def is_compared(self) -> bool:
+        """Return whether the figure of a level was compared with those of other versions."""
+        return self.value is not None and not self.apart and not self.is_uncompared
+
+
+NOT_JUDGED = SignalVerdict(seen="none")
 
 CellState = Literal["bad", "good", "unsure", "none"]
 """State of a cell over all its signals; `none`: nothing is known about the image."""
@@ -87,42 +95,34 @@ CellState = Literal["bad", "good", "unsure", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class CellVerdict:
-    """The verdict on one cell, over its trials (`judge/cell/cell_verdict.py`); an entry of `summary.json`'s `cells`.
+    """The verdict on one cell, over its trials (`judge/cell.py`); an entry of `summary.json`'s `cells`.
 
-    `step_ms` and `peak_rss_mib` are those of whole launches. `compared_*` are the figures that findings compare
-    (`judge/comparison/compared_levels.py`), from the steps and rounds that all versions of the row share; None if the
-    cell was not compared.
+    `verdicts` lists all that apply, strongest first. All figures are in `signals`, in the signals' units.
+    `agreeing` is the number of launches on which the verdict rests, `failed` the number that failed, and `signal` the
+    one that killed them. `drift` is the rise of the step time within a launch, a share. `provisional`: the cell has
+    fewer launches than its verdict needs, so that the verdict may change.
     """
 
-    verdict: VerdictName
     verdicts: tuple[VerdictName, ...]
     why: str
     trials: int = 0
     agreeing: int = 0
-    """Number of launches on which the verdict rests; 0 if the cell was not measured."""
     failed: int = 0
-    said: str = ""
-    """The gist of the failure message that `why` quotes; "" if the launch left none, or did not fail."""
     signal: int | None = None
     steps: int = 0
     layer: str | None = None
-    plateau_mib: float | None = None
-    rate_kib_per_step: float | None = None
-    rate_ci: Interval | None = None
-    excluded_kib_per_step: float | None = None
-    step_ms: float | None = None
-    step_ms_ci: Interval | None = None
-    step_drift: float | None = None
-    peak_rss_mib: float | None = None
-    compared_step_ms: float | None = None
-    compared_step_ms_ci: Interval | None = None
-    compared_peak_mib: float | None = None
-    compared_peak_mib_ci: Interval | None = None
-    smallest_visible: Mapping[str, float] | None = None
-    metrics: Mapping[str, Any] = field(default_factory=dict)
+    drift: float | None = None
     signals: Mapping[str, SignalVerdict] = field(default_factory=dict)
     provisional: bool = False
-    """Whether the cell has fewer launches than its verdict needs, so that the verdict may change."""
+
+    @property
+    def verdict(self) -> VerdictName:
+        """Return the strongest verdict."""
+        return self.verdicts[0]
+
+    def of(self, signal: str) -> SignalVerdict:
+        """Return the verdict on a signal; one without figures if the cell has none."""
+        return self.signals.get(signal, NOT_JUDGED)
 
     @property
     def state(self) -> CellState:
@@ -140,20 +140,6 @@ class CellVerdict:
     def blind(self) -> tuple[str, ...]:
         """Return the signals that are blind."""
         return tuple(name for name, signal in self.signals.items() if signal.seen == "blind")
-
-    @property
-    def step_level(self) -> tuple[float | None, Interval | None]:
-        """Return the step time in ms that reports show, and its interval: the compared one, if known."""
-        if self.compared_step_ms is None:
-            return self.step_ms, self.step_ms_ci
-        return self.compared_step_ms, self.compared_step_ms_ci
-
-    @property
-    def peak_level(self) -> tuple[float | None, Interval | None]:
-        """Return the peak memory in MiB that reports show, and its interval: the compared one, if known."""
-        if self.compared_peak_mib is None:
-            return self.peak_rss_mib, None
-        return self.compared_peak_mib, self.compared_peak_mib_ci
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -178,7 +178,8 @@ def engine_kind(engine: str) -> EngineKind:
     if engine not in ENGINES and engine.isidentifier():
         for entry in entry_points(group="harness.engines", name=engine):
             with contextlib.suppress(ImportError, AttributeError):  # the matrix file's reader then knows no such engine
-                ENGINES[engine] = entry.load()
+                if isinstance(kind := entry.load(), EngineKind):
+                    ENGINES[engine] = kind
     return ENGINES.get(engine, ENGINES["docker"])
 
 
@@ -269,13 +270,6 @@ class Lane:
         return self.host.name if self.gpu is None else f"{self.host.name}/{self.gpu}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Excluded:
-    """A cell that the matrix leaves out, with the reason that the report shows."""
-
-    why: str
-
-
 MOST_TRIALS = 1000
 """Most launches of one cell that a matrix file or `--trials` may request."""
 
@@ -290,12 +284,11 @@ class Trials:
 class Stop:
     """The conditions that end a sweep before every result is as certain as it can be: after the first confirmed
     finding (`first_bad`), after one round and the launches that confirm what looks bad (`quick`), or after a time
-    (`time_s`). A running launch is not cut off. `first_look`: `quick` was set by `harness init`, not by the user.
+    (`time_s`). A running launch is not cut off.
     """
 
     first_bad: bool = False
     quick: bool = False
-    first_look: bool = False
     time_s: float | None = None
 
 

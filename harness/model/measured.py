@@ -43,6 +43,14 @@ End = Literal[
 ]
 
 
+TRACEBACK = "Traceback (most recent call last)"
+
+
+def gist(message: str) -> str:
+    """Return the last line of a message with a traceback, which names the error; other messages unchanged."""
+    return message.strip().splitlines()[-1] if TRACEBACK in message else message
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
     """The measurements of a look, around gc.collect, after `step` steps. Memory in KiB; a missing probe gives None.
@@ -142,27 +150,74 @@ class Trace:
         return {name: values for name, values in self.columns.items() if name not in AGENT_COLUMNS}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Printed:
+    """What a scenario printed: the beginning, the end, and the size in bytes after its first step (None: no step).
+    `buffered`: why the rows of a command are not steps (its output came in bursts); "" if they are."""
+
+    head: str = ""
+    tail: str = ""
+    bytes: int | None = None
+    buffered: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """The budget of a launch: its steps, and the limit on the seconds in steps (None: there was no limit)."""
+
+    steps: int = 0
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchedImage:
+    """The image of a launch. `digest` is part of the trial's key. `reference`: what the engine launched, an image's id
+    or an interpreter's path. `bytes`: its size on disk."""
+
+    digest: str = ""
+    reference: str = ""
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conditions:
+    """The conditions under which a launch ran. `cold`: the first launch of an image that was pulled, built or installed
+    in this run, whose files were not yet in memory. `disturbed`: why its step times are unusable (a GPU's clock was
+    reduced). `pulled`: an image was pulled at the same time. `beside`: the largest number of other launches that ran on
+    the host at the same time. The times of a trial with one of the last three are not compared."""
+
+    cold: bool = False
+    disturbed: str = ""
+    pulled: bool = False
+    beside: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """The details of an end that is no `completed`: how the process died, and the stacks of its threads if it hung.
+
+    `shortfall`: why it made fewer steps than its budget without a fault. `remedy`: the advice if no step was seen.
+    `at_exit`: it failed after its last step, so its samples are those of a whole launch. `oom_in_setup`: memory ran out
+    before the first step, and the end is `setup`.
+    """
+
+    signal: int | None = None
+    exit_code: int | None = None
+    stacks: str = ""
+    shortfall: Shortfall = ""
+    remedy: Remedy = ""
+    at_exit: bool = False
+    oom_in_setup: bool = False
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Trial:
     """One launch of a cell in a fresh container: the unit of all statistics.
 
     `facts` is what the agent reported at `hello` (python, packages, libraries, cgroup limits, allowed environment).
-    `run` and `round` identify the trials that ran side by side, whose times may be compared. `image_digest` and
-    `fingerprint` are part of `key`, the hash under which a later run may reuse this trial. `reference`: what the engine
-    launched, an image's id or an interpreter's path. `disturbed`: why its step times are unusable (a GPU's clock was
-    reduced). `pulled`: `beside` if an image was pulled at the same time, which is ordinary noise; `awaited` if images
-    of its round were not ready yet, so that the choice of versions that ran during a pull was not random. `beside` is
-    the largest number of other launches that ran on the host at the same time; the times of such a trial are not
-    compared.
-
-    `time_asked_s` is the requested limit on the seconds in steps; None: there was no limit.
-    `at_exit`: it failed after its last step, so its samples are those of a whole launch. `oom_in_setup`: memory ran out
-    before the first step, and the end is `setup`. `cold`: the first launch of an
-    image that was pulled, built or installed in this run, whose files were not yet in memory. `output_bytes`: size of
-    the output after its first step. `output_head` and `output_tail`: the beginning and the end of the output.
-    `not_finite`: by metric, the number of steps that returned NaN or an infinity, and the first of them. `image_bytes`:
-    the image's size on disk. `buffered`: why the rows of a command are not steps (its output came in bursts); "" if
-    they are.
+    `run` and `round` identify the trials that ran side by side, whose times may be compared. `key` is the hash under
+    which a later run may reuse this trial; `fingerprint`, which describes the lane, is part of it. `not_finite`: by
+    metric, the number of steps that returned NaN or an infinity, and the first of them.
     """
 
     cell_id: str
@@ -170,42 +225,27 @@ class Trial:
     key: str
     end: End
     message: str = ""
-    shortfall: Shortfall = ""
-    remedy: Remedy = ""
-    oom_in_setup: bool = False
+    failure: Failure = Failure()
     run: str = ""
     round: int = 0
-    signal: int | None = None
-    exit_code: int | None = None
+    asked: Asked = Asked()
     last_step: int = 0
-    steps_asked: int = 0
-    time_asked_s: float | None = None
     started: str = ""
     duration_s: float = 0.0
     trace: Trace | None = None
     peak_rss_kib: float | None = None
     probe_cost: float | None = None
-    output_tail: str = ""
-    output_head: str = ""
-    output_bytes: int | None = None
+    output: Printed = Printed()
     not_finite: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    at_exit: bool = False
-    cold: bool = False
-    buffered: str = ""
-    image_bytes: int | None = None
-    stacks: str = ""
-    disturbed: str = ""
-    pulled: Literal["", "beside", "awaited"] = ""
-    beside: int = 0
-    image_digest: str = ""
-    reference: str = ""
+    conditions: Conditions = Conditions()
+    image: LaunchedImage = LaunchedImage()
     facts: Mapping[str, Any] = field(default_factory=dict)
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def told(self) -> str:
         """Return the trial's message, followed by the advice on the matrix file."""
-        return "; ".join(filter(None, (self.message, REMEDIES[self.remedy])))
+        return "; ".join(filter(None, (self.message, REMEDIES[self.failure.remedy])))
 
     def after_end(self, line: str) -> str:
         """Return a line of the message after the end: `crash: step 3: …`. A line on a failure in setup stays unchanged,
@@ -216,7 +256,7 @@ class Trial:
     @property
     def ran_out_of_memory(self) -> bool:
         """Return whether memory ran out, in the steps or in setup, where weights are allocated."""
-        return self.end == "oom" or self.oom_in_setup
+        return self.end == "oom" or self.failure.oom_in_setup
 
     @property
     def measured(self) -> bool:
@@ -226,9 +266,9 @@ class Trial:
     @property
     def unsteady(self) -> str:
         """Return why a rise of the step time may have an outside cause; "" if nothing disturbed the trial."""
-        if self.beside and not self.disturbed:
+        if self.conditions.beside and not self.conditions.disturbed:
             return "other launches ran at the same time"
-        return self.disturbed or ("an image was pulled at the same time" if self.pulled else "")
+        return self.conditions.disturbed or ("an image was pulled at the same time" if self.conditions.pulled else "")
 
     @property
     def ended_well(self) -> bool:
@@ -238,22 +278,22 @@ class Trial:
     @property
     def out_of_time(self) -> bool:
         """Return whether the time limit of the scenario (`timeout`) ended it, between two looks."""
-        return self.end == "stopped" and self.shortfall == "timeout"
+        return self.end == "stopped" and self.failure.shortfall == "timeout"
 
     @property
     def ended_early(self) -> bool:
         """Return whether the trial is a program that ended by itself before its budget of steps."""
-        return self.end == "stopped" and self.shortfall == "own_end"
+        return self.end == "stopped" and self.failure.shortfall == "own_end"
 
     @property
     def stepless(self) -> bool:
         """Return whether the trial ran, but nothing counted as a step: another launch would end in the same way."""
-        return self.end == "setup" and self.shortfall == "no_step"
+        return self.end == "setup" and self.failure.shortfall == "no_step"
 
     @property
     def made_its_steps(self) -> bool:
         """Return whether the samples are those of a launch that ran to its end."""
-        return self.ended_well or self.at_exit
+        return self.ended_well or self.failure.at_exit
 
     @property
     def machine(self) -> str:

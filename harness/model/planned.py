@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from harness.model.matrix import Excluded, Image, Lane, Matrix, Series, Stop, Trials
+from harness.model.matrix import Image, Lane, Matrix, Series, Stop, Trials
 from harness.model.scenario import Variant
 
 
@@ -18,13 +18,14 @@ from harness.model.scenario import Variant
 class Cell:
     """image × lane × variant.
 
-    `twin`: the A/A replicate, the same image again under another name, which measures the noise between equal images.
+    `excluded`: why the matrix leaves it out; None if it does not. `twin`: the A/A replicate, the same image again
+    under another name, which measures the noise between equal images.
     """
 
     image: Image
     lane: Lane
     variant: Variant
-    excluded: Excluded | None = None
+    excluded: str | None = None
     twin: bool = False
 
     @cached_property

@@ -52,7 +52,8 @@ class Limits:
 
     `signals` maps each signal to its limit, in the signal's unit (None: it is off, and no launches are made for it); a
     signal that is not given has the default of the table of signals. `slowdown` is the rise of the step time within a
-    launch, a share. `setup_bad`: a failure before the first step is a crash, not `untested`.
+    launch, a share. `setup_bad`: a failure before the first step is a crash, not `untested`. Raises ValueError for a
+    limit that is not above zero.
     """
 
     signals: Mapping[str, float | None] = field(default_factory=dict, hash=False)
@@ -62,6 +63,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "signals", {name: self.signals.get(name, SIGNALS[name].limit) for name in LIMITED})
+        for limit in (*self.signals.values(), self.slowdown):
+            if limit is not None and not limit > 0:
+                raise ValueError(f"a limit is above zero, not {limit:g}")
 
     def of(self, signal: str) -> float | None:
         """Return the limit of a signal in the signal's unit; None if the signal has none, or is off."""

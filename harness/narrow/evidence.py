@@ -1,7 +1,7 @@
 """Judges the launches of a hybrid: bad, good, unresolved, or not settled yet.
 
 Where failures decide, one failure makes a hybrid bad, and launches that end well make it good once they are unlikely
-to be luck, given how often bad hybrids fail (`harness.failure_rate`). Where a level decides, a hybrid is judged by its
+to be luck, given how often bad hybrids fail (`judge.history.flaky`). Where a level decides, a hybrid is judged by its
 share of the effect from A to B, compared in rounds.
 """
 
@@ -17,7 +17,7 @@ from itertools import chain
 import numpy as np
 from scipy.special import gammaln, stdtr, stdtrit
 
-from harness import failure_rate
+from harness.judge.history.flaky import Evidence, chance_of_luck
 from harness.model import Effect, Floats, Interval
 from harness.model.answers.narrowed import Hybrid, HybridOutcome, HybridResult, HybridState
 from harness.reasons import NarrowReason
@@ -106,7 +106,7 @@ class HybridEvidence:
             return self._result(hybrid, state="bad") if enough else None
         if not self._rate[0]:
             return self._result(hybrid, state="good") if self._is_fine(hybrid, fine) else None
-        odds = failure_rate.luck(*self._rate, more=fine) * (SHAM_ODDS if hybrid.sham and hybrid.base == "B" else 1)
+        odds = _luck(self._rate, fine) * (SHAM_ODDS if hybrid.sham and hybrid.base == "B" else 1)
         doubt = self._rules.alpha if sure else self._rules.doubt
         return self._result(hybrid, state="good") if fine >= least and odds / (1 + odds) <= doubt else None
 
@@ -114,7 +114,7 @@ class HybridEvidence:
         """Return whether A or B is good, if nothing has failed; B is judged by its failures in the finding's run."""
         if hybrid not in (self.a, self.b) or fine < self._rules.least:
             return False
-        odds = failure_rate.luck(*self._rules.seen, more=fine) if self._rules.seen[0] else 1.0
+        odds = _luck(self._rules.seen, fine) if self._rules.seen[0] else 1.0
         return hybrid == self.a or odds <= self._rules.alpha
 
     @cached_property
@@ -316,3 +316,8 @@ def _student(values: Floats, freedom: float) -> Floats:
     """Return the density of Student's t with `freedom` degrees of freedom."""
     log_most = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - math.log(math.pi * freedom) / 2
     return np.asarray(np.exp(log_most - (freedom + 1) / 2 * np.log1p(values**2 / freedom)))
+
+
+def _luck(seen: tuple[int, int], more: int) -> float:
+    """Return the probability that `more` launches of a bad hybrid all end well, by the (failed, good) launches seen."""
+    return chance_of_luck([Evidence(bad=seen[0], good=seen[1])], [Evidence(good=more)])

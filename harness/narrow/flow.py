@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UNSTARTED, EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted, UsageError
-from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, first_usable
-from harness.flows.parts.hosts.opening import leased, using_hosts
-from harness.flows.parts.looking_inside import Looking
-from harness.flows.running.machine_run import MachineRun
+from harness.flows.context import RunContext
+from harness.flows.hosts import OpenHost, first_usable, leased, using_hosts
+from harness.flows.probe import Looking
+from harness.flows.running import MachineRun
 from harness.model import Cell, Finding, Lane, Plan, Trials
 from harness.model.answers.narrowed import ComponentGroup, Hybrid, Narrowed, Side
 from harness.narrow.coupling import Coupling
@@ -26,7 +25,7 @@ from harness.narrow.inventory import FILE, Inventory, changed_copy, read_invento
 from harness.narrow.launches import NarrowScheduler, fault_counts, is_level, level_size
 from harness.narrow.question import NarrowQuestion, check_swappable, coupled, refuse_bad, refuse_equal
 from harness.narrow.search import ComponentSearch, SearchCost, expected_cost
-from harness.probes.looked import Looked
+from harness.probes import Looked
 from harness.run.engine import Engine, Kept, Lease, Prepared
 from harness.run.hosts.host_run import HostRun
 from harness.run.process.engine import has_program

@@ -13,11 +13,11 @@ from statistics import median
 
 import numpy as np
 
-from harness.judge.cell.cell_summary import TRACEBACK
-from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
 from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
+from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import FAILURES, GOOD, Cell, Finding, Image, Scenario, Trial
 from harness.model.answers.narrowed import Hybrid, HybridOutcome, HybridState
+from harness.model.measured import TRACEBACK
 from harness.narrow.search import ComponentSearch
 from harness.reasons import NarrowReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
@@ -45,9 +45,6 @@ class NarrowScheduler:
     _checked: set[Hybrid] = field(default_factory=set)
     _judged: dict[Trial, JudgedTrial | None] = field(default_factory=dict)
     _rounds: dict[tuple[str, int], int] = field(default_factory=dict)
-
-    def early(self) -> Sequence[Batch]:
-        return ()
 
     def next(self) -> Batch:
         while True:
@@ -274,7 +271,7 @@ class _Reader:
 
 def failure_signature(trial: Trial) -> tuple[object, ...]:
     """Return a key that two launches share if they fail in the same way."""
-    return trial.end, trial.signal, trial.exit_code, _exception(f"{trial.output_tail}\n{trial.message}")
+    return trial.end, trial.failure.signal, trial.failure.exit_code, _exception(f"{trial.output.tail}\n{trial.message}")
 
 
 def _exception(text: str) -> str:

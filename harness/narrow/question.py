@@ -13,7 +13,10 @@ from typing import NoReturn
 
 from harness.errors import InfrastructureError, UsageError
 from harness.masking import WITHHELD
-from harness.model import Cell, Finding, Host, Lane, Plan, RunResult, Trial
+from harness.matrix.draft import job_of, safe
+from harness.matrix.programs import ScriptProblem, read_script
+from harness.matrix.read_series import install_of
+from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
 from harness.model.answers.narrowed import Side
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.inventory import Inventory, components
@@ -122,7 +125,9 @@ def check_finding(finding: Finding) -> None:
     if finding.kind == "first_fixed":
         raise UsageError(f"{place}: is where a fault was fixed; give narrow a finding at which something became worse")
     if finding.lane.host.request is not None:
-        raise UsageError(f"{place}: narrow makes no hybrids on Slurm hosts yet; run it on a node with --good and --bad")
+        raise UsageError(
+            f"{place}: narrow makes no hybrids on a cluster's nodes yet; run it on a node with --good and --bad"
+        )
     if finding.before is None:
         raise UsageError(f"{place}: is bad from the start, so there is no good version to make hybrids with")
 
@@ -192,3 +197,74 @@ def refuse_bad(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> No
     if b_fails:
         raise UsageError(f"{a}: should be good, but fails ({problem}); so does the bad one: is the scenario at fault?")
     raise UsageError(f"{a}: should be good, but fails ({problem}); and {b} does not: are they swapped?")
+
+
+# ---------------------------------------------------------------- two files
+
+
+HOST = "local"
+SERIES = "files"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Two requirement files, and what is run in the environments that they describe: a script, or a command that is
+    judged by its exit code."""
+
+    good: Path
+    bad: Path
+    script: Path | None
+    command: tuple[str, ...]
+    python: str | None = None
+
+
+def matrix_of_files(files: Files) -> Matrix:
+    """Return a matrix with both files as the versions of one series, good first. Raises UsageError."""
+    where = Where(file=str(files.script or files.good), line=1, key="")
+    scenario = _scenario_of(files, where)
+    images = tuple(_image(name, path, files.python) for name, path in _named(files.good, files.bad).items())
+    if images[0].source == images[1].source:
+        raise UsageError(f"{files.good} and {files.bad}: ask for the same packages, so there is nothing to find")
+    return Matrix(
+        name=f"narrow-{scenario.name}",
+        path=files.script or files.good,
+        series=(Series(name=SERIES, images=images, where=where),),
+        hosts=(Host(name=HOST, engine="process", gpus="none", where=where),),
+        scenarios=(scenario,),
+    )
+
+
+def _named(good: Path, bad: Path) -> Mapping[str, Path]:
+    """Return the files by the name of their side: the file name without extension, or `good` and `bad` if these are
+    equal.
+    """
+    if good.stem != bad.stem:
+        return {good.stem: good, bad.stem: bad}
+    return {"good": good, "bad": bad}
+
+
+def _image(name: str, path: Path, python: str | None) -> Image:
+    try:
+        source = install_of(path, python=python, base=None)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return Image(series=SERIES, version=name, source=source, where=Where(file=str(path), line=1, key=""))
+
+
+def _scenario_of(files: Files, where: Where) -> Scenario:
+    if files.script is None:
+        job = job_of(files.command, folder=Path(), exit_code=True, has_image=False)
+        carried = tuple(map(Path, job.carried))
+        return Scenario(
+            name=safe(Path(files.command[0]).name), where=where, command=files.command, judge_exit=True, files=carried
+        )
+    try:
+        script = read_script(files.script.name, files.script.read_bytes())
+        problems = [text for _, text in script.wrong_names(())]
+    except OSError as error:
+        raise UsageError(f"{files.script}: cannot be read: {error.strerror}") from error
+    except ScriptProblem as error:
+        raise UsageError(str(error)) from error
+    if problems:
+        raise UsageError(f"{files.script}: {problems[0]}; give its params a default, or sweep with a matrix file")
+    return Scenario(name=safe(files.script.stem), where=where, title=script.title, script=files.script)

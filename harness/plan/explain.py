@@ -88,7 +88,7 @@ def _expected(row: VersionRow, plan: Plan) -> Expected:
 
 def _left_out(cells: Sequence[Cell]) -> list[str]:
     """Return one line for each reason to leave cells out, with their number."""
-    whys = [f"{cell.image.series} on {cell.lane}: {cell.excluded.why}" for cell in cells if cell.excluded]
+    whys = [f"{cell.image.series} on {cell.lane}: {cell.excluded}" for cell in cells if cell.excluded]
     return [f"{whys.count(why)} × {why}" for why in dict.fromkeys(whys)]
 
 

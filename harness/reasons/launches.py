@@ -38,9 +38,6 @@ class LaunchReason(Reason):
     """Says why versions are launched next, or why no more are."""
 
     ROUND = "round {number} of {least}"
-    WAITING_FOR_IMAGE = "launch {number}, while waiting for an image"
-    WAITING_UNKNOWN = "in its turn, to measure the effect of waiting for images"
-    STEP_TIMES_DIFFER = "step times differ, so all versions run side by side"
     AA_NOISE_UNKNOWN = "the same image again, to measure the A/A noise, which is how far two equal images differ"
 
     CHANGE_UNCONFIRMED = "{versions} again, to confirm the change"
@@ -63,5 +60,4 @@ class SkipReason(Reason):
 
     STOPPED_AT_FIRST_BAD = "stopped by --until first-bad"
     STOPPED_BY_QUICK = "stopped by --quick"
-    STOPPED_AFTER_LOOK = "stopped after a first look"
     STOPPED_BY_TIME = "stopped by --time"

@@ -17,10 +17,10 @@ from harness.report.content import version_table
 from harness.report.content.finding_boxes import FindingBox, boxes, observation_text
 from harness.report.content.version_table import ReportTable
 from harness.report.text import narrowed_text, not_decided
-from harness.report.text.cell_words import SO_FAR, WHY_LENGTH, is_needless, tone
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.headline import sentence
 from harness.report.text.names import at_most
+from harness.report.text.signal_words import SO_FAR, WHY_LENGTH, is_needless, tone
 
 _MOST_OBSERVATIONS = 20
 

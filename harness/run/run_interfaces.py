@@ -151,10 +151,6 @@ class Scheduler(Protocol):
     def next(self) -> Batch:
         """Return the next batch, whose runs are all runnable. Call it again when the trials of the batch are done."""
 
-    def early(self) -> Sequence[Batch]:
-        """Return batches of one run each that may be launched early, while the lane waits for a pull, which disturbs
-        step times. Batches of the lowest round are launched first; the caller need not launch any."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowRun:
@@ -201,12 +197,6 @@ class Queue(Protocol):
 
     def ahead(self, worker: str) -> Sequence[RowRun]:
         """Return the rows that a worker has begun or may begin, most urgent first."""
-
-    def claim(self, row: RowRun, worker: str) -> bool:
-        """Assign a row to the worker ahead of its turn; return False if another worker has begun it or works on it."""
-
-    def again(self, row: RowRun) -> None:
-        """Release a row that was claimed, after its launch."""
 
     def abandon(self, worker: str) -> None:
         """Record that a worker of this name has ended early and will not put its turns back."""

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from harness.judge import logs
-from harness.model import BAD, CellResult, CellVerdict, Change, Effect
+import numpy as np
+
+from harness.judge.api import describe_trial
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.changepoints import Changepoint, Levels
+from harness.judge.history.changes import LevelRule, level_changes
+from harness.model import BAD, CellResult, CellVerdict, Change
 from harness.reasons import SkipReason
 from harness.schedule.bisect.bisect_records import LEVEL, Boundary, Rules
-from harness.schedule.oracle import describe_trial
-
-SLOWER = "slower"
-"""Verdict of a change of level."""
 
 
 def with_boundaries(
@@ -64,48 +65,28 @@ def _meet(boundary: Boundary, change: Change) -> bool:
 def _levels(
     boundaries: Sequence[Boundary], *, cells: Sequence[CellVerdict], baseline: int | None, limit: float
 ) -> list[Change]:
-    """Return the steps that are findings. Higher is worse; a step down is a finding only if it ends something bad."""
+    """Return the steps that are findings, by the rule of every history of levels."""
     steps = sorted((boundary for boundary in boundaries if boundary.metric == LEVEL), key=lambda step: step.after)
-    heights = list(accumulate((step.size or 0.0 for step in steps), initial=0.0))
-    usual = baseline if baseline is not None and cells[baseline].trials else None
-    good = heights[0] if usual is None else heights[sum(step.after <= usual for step in steps)]
-    bad = heights[0] > good + limit
-    levels = [_from_start(steps, above=heights[0] - good, cells=cells)] if bad else []
-    for step, height in zip(steps, heights[1:], strict=True):
-        worse = height > good + limit
-        if step.worse if worse else bad:
-            levels.append(_change(step, worse=worse))
-        good = good if worse or usual is not None else height
-        bad = worse
-    return levels
-
-
-def _from_start(steps: Sequence[Boundary], *, above: float, cells: Sequence[CellVerdict]) -> Change:
-    """Return the change for an oldest launched version that is worse than the baseline, by `above` (a log ratio)."""
-    oldest = next(place for place, cell in enumerate(cells) if cell.trials)
-    return Change(
-        metric=LEVEL,
-        kind="bad_from_start",
-        before=None,
-        after=oldest,
-        untestable=tuple(range(oldest)),
-        effect=Effect(value=logs.ratio_of(above), unit="ratio"),
-        p=max((step.p for step in steps if step.p is not None), default=None),
-        verdict=SLOWER,
+    ends = {place for step in steps for place in (step.before, step.after)}
+    ran = tuple(place for place, cell in enumerate(cells) if cell.trials or place in ends)
+    shifts = [
+        Changepoint(
+            first=ran.index(step.after), stretch=(0, len(ran)), before=ran.index(step.before or 0),
+            after=ran.index(step.after), size=step.size or 0.0, interval=step.interval or (0.0, 0.0),
+            p=1.0 if step.p is None else step.p,
+        )
+        for step in steps
+    ]  # fmt: skip
+    if not shifts:
+        return []
+    levels = Levels(
+        bounds=(0, *(shift.first for shift in shifts), len(ran)),
+        means=tuple(accumulate((shift.size for shift in shifts), initial=0.0)),
+        shifts=tuple(shifts),
     )
-
-
-def _change(step: Boundary, *, worse: bool) -> Change:
-    ci = None if step.interval is None else (logs.ratio_of(step.interval[0]), logs.ratio_of(step.interval[1]))
-    return Change(
-        metric=LEVEL,
-        kind="first_bad" if worse else "first_fixed",
-        before=step.before,
-        after=step.after,
-        effect=Effect(value=logs.ratio_of(step.size or 0.0), unit="ratio", ci=ci),
-        p=step.p,
-        verdict=SLOWER,
-    )
+    table = RoundTable(values=np.zeros((1, len(ran))), positions=ran)
+    found = level_changes(LEVEL, table, levels, rule=LevelRule(least=limit, baseline=baseline))
+    return [change if change.before is None else replace(change, untestable=()) for _, change in found]
 
 
 def with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[CellResult, ...]:

@@ -6,9 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.judge.cell.trial_verdict import JudgedTrial, judge_launches
+from harness.judge.api import judge_cell_of
 from harness.judge.comparison.round_tables import level_columns
+from harness.judge.history.flaky import Evidence
+from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import Usual, usual_of
+from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import BAD, GOOD, Skip, Trials
 from harness.reasons import BisectReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
@@ -16,14 +19,12 @@ from harness.schedule.bisect.bisect_records import (
     LEVEL,
     Boundary,
     Decision,
-    Evidence,
     RowVersions,
     Rules,
     VersionEvidence,
 )
-from harness.schedule.bisect.conclude import conclude, not_needed
-from harness.schedule.bisect.decide import decide
-from harness.schedule.oracle import judge_trials, row_fails_late
+from harness.schedule.bisect.decide import conclude, decide, not_needed
+from harness.schedule.oracle import row_fails_late
 
 
 @dataclass(kw_only=True)
@@ -39,10 +40,6 @@ class BisectScheduler:
     baseline: int | None = None
     conclusion: str = ""
     """The result in one sentence; empty until the search is over."""
-
-    def early(self) -> tuple[Batch, ...]:
-        """Return nothing, because only earlier launches show which launches are worthwhile."""
-        return ()
 
     def next(self) -> Batch:
         doubted = self._doubted_baseline()
@@ -132,7 +129,7 @@ class BisectScheduler:
         if self.baseline is None:
             return Usual()
         run = self.runs[self.baseline]
-        return usual_of(judge_trials(run.cell, run.measured))
+        return usual_of(judge_cell_of(run.cell, run.measured))
 
     def _launches(self, run: CellRun) -> Sequence[JudgedTrial]:
         scenario = run.cell.variant.scenario
@@ -157,7 +154,9 @@ class BisectScheduler:
         scenario = self.runs[0].cell.variant.scenario
         if scenario.judge_exit:
             return {}
-        columns = level_columns(LEVEL, [run.measured for run in self.runs], steps=scenario.steps)
+        columns = level_columns(
+            LEVEL, without_nan([run.measured for run in self.runs], scenario.limits), steps=scenario.steps
+        )
         rounds = sorted({key for column in columns.values() for key in column})
         numbers = {key: number for number, key in enumerate(rounds)}
         return {

@@ -3,25 +3,118 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.judge.cell import cell_verdict
-from harness.judge.comparison.equivalence import may_hold
-from harness.judge.comparison.round_tables import FEWEST_ROUNDS, step_time_launches
+from harness.judge.api import judge_cell_of, judge_so_far
+from harness.judge.cell import wants_more
+from harness.judge.comparison.noise import noise_of
+from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.history.flaky import always_fails
+from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
-from harness.judge.history.wants_round import differs_late, wants_round
-from harness.model import Depth, Noise, Scenario, Skip, Trials
+from harness.judge.launches import AGREE
+from harness.judge.trace.stopping import is_brief
+from harness.model import BAD, GOOD, CellVerdict, Depth, Noise, Scenario, Skip, Trials
 from harness.reasons import LaunchReason, SkipReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
-from harness.schedule.aa_replicate import AAReplicate, is_compared
-from harness.schedule.confirming import to_confirm
-from harness.schedule.oracle import judge_so_far, judge_trials, row_fails_late
+from harness.schedule.oracle import row_fails_late
 
-REFERENCES = 2
-"""Launches that the oldest version that waited for images has in its turn, without waiting, as a reference."""
+MANY_VERSIONS = 4
+"""Fewest versions that show the noise themselves if their steps are brief."""
+
+
+@dataclass(kw_only=True)
+class AAReplicate:
+    """The A/A replicate of one of `runs` (the versions, oldest first). `run` is None until a version is chosen."""
+
+    runs: Sequence[CellRun]
+    run: CellRun | None = None
+    rounds: set[int] = field(default_factory=set)
+    """Rounds of this run in which the image of the replicate took part."""
+
+    @property
+    def originals(self) -> list[CellRun]:
+        """Return the runs of the image that the replicate copies."""
+        return [run for run in self.runs if self.run is not None and run.cell.image == self.run.cell.image]
+
+    def choose(self, may_go_on: Callable[[CellRun], bool]) -> None:
+        """Choose the oldest version whose step times can be compared, if there are others to compare.
+
+        The choice does not depend on the order in which images arrive, because it waits for older versions that are
+        still to be measured.
+        """
+        able = [run for run in self.runs if run.runnable]
+        if self.run is not None or len(able) < 2:
+            return
+        oldest = next((run for run in able if is_compared(run) or (not run.measured and may_go_on(run))), None)
+        if oldest is not None and oldest.measured and not _shows_noise(oldest, len(able)):
+            self.run = CellRun(cell=replace(oldest.cell, twin=True))
+
+    def missing_round(self) -> int | None:
+        """Return the first round that the original ran before the replicate was chosen; None if none is missing."""
+        if self.run is None:
+            return None
+        ran = {trial.round for original in self.originals for trial in original.trials[original.adopted :]}
+        missing = (self.rounds & ran) - {trial.round for trial in self.run.measured[self.run.adopted :]}
+        return min(missing, default=None)
+
+    def noise(self) -> Noise | None:
+        """Return the A/A noise from all rounds that have both the image and its replicate, earlier runs included."""
+        if self.run is None:
+            return None
+        by_round = {(trial.run, trial.round): trial for run in self.originals for trial in run.measured}
+        pairs = [(by_round.get((trial.run, trial.round)), trial) for trial in self.run.measured]
+        both = [(original, replicate) for original, replicate in pairs if original is not None]
+        return noise_of(both, steps=self.run.cell.variant.scenario.steps)
+
+
+def is_compared(run: CellRun) -> bool:
+    """Return whether the step times of a version can be compared."""
+    return any(has_step_times(trial) for trial in run.measured)
+
+
+def _shows_noise(run: CellRun, versions: int) -> bool:
+    """Return whether the versions themselves show the noise: they are many, and their steps too brief for small changes
+    to matter.
+    """
+    return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)
+
+
+def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
+    """Return the positions of the versions to launch again for the first change that is not confirmed: the last good
+    and the first bad version until two launches of the bad one agree, then the good one alone as often as it takes.
+
+    For a leak, two launches of the good version are enough; for a failure, which it may have missed by luck, it needs
+    `asked.least`. If that many launches of the bad version do not agree, the rounds of all versions decide. A row that
+    is bad from the start has no good side. Return () if there is nothing to confirm.
+    """
+    good: int | None = None
+    was_bad = False
+    for place, cell in enumerate(cells):
+        if not cell.trials:
+            continue
+        is_bad = _looks_bad(cell)
+        sides = _lacking(place, good, cells, asked=asked) if is_bad and not was_bad else ()
+        if sides:
+            return sides
+        was_bad = is_bad
+        good = place if cell.verdict in GOOD else good
+    return ()
+
+
+def _looks_bad(cell: CellVerdict) -> bool:
+    """Return whether any launch of the version was bad by itself, whether others agree or not."""
+    return bool(BAD & set(cell.verdicts)) or cell.failed > 0 or cell.verdict == "suspect"
+
+
+def _lacking(bad: int, good: int | None, cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
+    if not BAD & set(cells[bad].verdicts):
+        sides = (bad,) if good is None else (good, bad)
+        return sides if cells[bad].trials < asked.least else ()
+    wanted = asked.least if cells[bad].failed else min(AGREE, asked.least)
+    return (good,) if good is not None and cells[good].trials < wanted else ()
 
 
 @dataclass(kw_only=True)
@@ -71,26 +164,6 @@ class FullScheduler:
             return Batch(runs=(), record=self._done(), skipped=self._skipped())
         return replace(batch, whole=row_fails_late(self.runs) or self._differs_late(), row_runs=self.runs)
 
-    def early(self) -> list[Batch]:
-        """Return the launches to make while images are prepared. If step times are compared, enough launches are left
-        for rounds in which every version has its turn; once those rounds are needed, only the first launch of each
-        version is made, which runs the whole budget.
-        """
-        if self.only is not None:
-            return []
-        enough = self.asked.least
-        if self._compares_steps:
-            enough = min(enough if self._may_be_equivalent() else 1, self.asked.most - self.asked.least)
-        return [
-            Batch(
-                runs=(run,),
-                round=self._label(self._rounds_of(run)),
-                record=_record("round", LaunchReason.WAITING_FOR_IMAGE(number=len(run.trials) + 1)),
-            )
-            for run in self.runs
-            if run.runnable and len(run.trials) < enough and not (run.measured and self._has_to_confirm(run))
-        ]
-
     # ------------------------------------------------------------ batches
 
     def _confirm(self, able: Sequence[CellRun]) -> Batch | None:
@@ -123,10 +196,6 @@ class FullScheduler:
             return None
         number = min(done[run.cell.id] for run in behind)
         runs = [run for run in behind if done[run.cell.id] == number]
-        if number and self._has_waited:
-            if not self._may_be_equivalent():
-                return self._round(able, next_round(self.runs), reason=LaunchReason.STEP_TIMES_DIFFER())
-            runs = [*self._reference(able, runs), *runs]
         reason = LaunchReason.ROUND(number=number + 1, least=self.asked.least)
         batch = self._round(runs, self._label(number), reason=reason)
         return replace(batch, depth=self._depth(number))
@@ -151,32 +220,7 @@ class FullScheduler:
         """Return the number under which the trials of a round are kept; the numbers in `extra` are already taken."""
         return next(itertools.islice((label for label in itertools.count() if label not in self.extra), number, None))
 
-    def _reference(self, able: Sequence[CellRun], runs: Sequence[CellRun]) -> list[CellRun]:
-        """Return the oldest version that waited for images, to launch it again, if no such version had its turn yet:
-        this shows how waiting affects step times. Once it has had all its launches, no other version replaces it.
-        """
-        compared = [run for run in self.runs if run.runnable and is_compared(run)]
-        waited = [run for run in compared if _awaited(run)]
-        if not waited or len(compared) < 2 or self.asked.least < FEWEST_ROUNDS:
-            return []
-        had_its_turn = any(len(run.measured) - _awaited(run) >= REFERENCES for run in waited)
-        return [] if had_its_turn or waited[0] in runs or waited[0] not in able else waited[:1]
-
-    @property
-    def _has_waited(self) -> bool:
-        """Return whether step times are to be compared although launches waited for images."""
-        return self.only is None and self._compares_steps and any(_awaited(run) for run in self.runs)
-
-    def _may_be_equivalent(self) -> bool:
-        """Return whether launches that waited for images may still show equivalence, which makes rounds needless."""
-        trials = [run.measured if run.runnable else [] for run in self.runs]
-        launches = step_time_launches(trials, steps=self._scenario.steps)
-        return may_hold(launches, limit=self._scenario.limits.of("step_time") or 0.0, wanted=self.asked.least)
-
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
-        reference = self._reference(able, []) if self._has_waited else []
-        if reference and self._may_be_equivalent():
-            return self._round(reference, next_round(self.runs), reason=LaunchReason.WAITING_UNKNOWN())
         always = self._always_fail()
         reasons = {run.cell.id: reason for run in able if run.cell.id not in always and (reason := self._reason(run))}
         together = self._wants_round()
@@ -218,23 +262,14 @@ class FullScheduler:
             trials_asked=self.asked, noise=self.noise(), rows=self.rows,
         )  # fmt: skip
 
-    def _has_to_confirm(self, run: CellRun) -> bool:
-        """Return whether the next launch must run the whole budget again; it then waits for its turn."""
-        scenario = self._scenario
-        return not scenario.judge_exit and cell_verdict.needs_whole_budget(
-            run.measured, limits=scenario.limits, steps=scenario.steps
-        )
-
     def _reason(self, run: CellRun) -> str | None:
         if run.doubted:
             return LaunchReason.FAILED_ALONGSIDE()
         limits, steps, exit_only = self._scenario.limits, self._scenario.steps, self._scenario.judge_exit
-        return cell_verdict.wants_more(
-            run.measured, trials_asked=self.asked, limits=limits, steps=steps, exit_only=exit_only
-        )
+        return wants_more(run.measured, trials_asked=self.asked, limits=limits, steps=steps, exit_only=exit_only)
 
     def _intermittent(self, able: Sequence[CellRun]) -> dict[str, str]:
-        cells = [judge_trials(run.cell, run.trials) for run in self.runs]
+        cells = [judge_cell_of(run.cell, run.trials) for run in self.runs]
         wanted = wants_launches(cells, [run.measured for run in self.runs], trials_asked=self.asked)
         return {self.runs[place].cell.id: reason for place, reason in wanted.items() if self.runs[place] in able}
 
@@ -278,11 +313,6 @@ class FullScheduler:
 def _is_measured(run: CellRun) -> bool:
     """Return whether the peaks of a run can be compared, even if its step times cannot."""
     return any(trial.trace is not None for trial in run.measured)
-
-
-def _awaited(run: CellRun) -> int:
-    """Return how many launches waited for images."""
-    return sum(trial.pulled == "awaited" for trial in run.measured)
 
 
 def _record(kind: str, reason: str) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from harness.run.run_interfaces import Batch, CellRun, RowRun, Turn
-from harness.schedule.cost import expected_s, spent_s
-from harness.schedule.priority import REASONS, RowStanding, RowState, by_urgency, choose, gives_way
+from harness.schedule.priority import REASONS, RowStanding, RowState, by_urgency, choose, expected_s, gives_way, spent_s
 
 Worker = str
 """The name of a machine, or of a connection to one."""
@@ -152,28 +151,6 @@ class RowQueue:
                 entries[place].row
                 for place in by_urgency([entry.state for entry in entries], launch_s=self._launch_s())
             ]
-
-    def claim(self, row: RowRun, worker: Worker) -> bool:
-        with self._lock:
-            entry = self._entries.get(row)
-            if entry is None or entry.busy or entry.turns or entry.worker not in (None, worker):
-                return False
-            is_new, entry.busy = self._give(entry, worker), True
-            entry.turns += 1
-        if is_new:
-            self.begin(worker, row)
-        self.recall(row)
-        return True
-
-    def again(self, row: RowRun) -> None:
-        """Give back a claimed row after its launch. The row is judged again if it had a turn before."""
-        entry = self._entry(row)
-        if entry.proposal is not None:
-            self.put_back(row)
-            return
-        with self._lock:
-            entry.turns, entry.busy = 0, False
-            self._lock.notify_all()
 
     def resume(self, worker: Worker) -> None:
         """Continue the rows on which a worker was working when it was lost."""

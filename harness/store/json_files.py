@@ -33,14 +33,23 @@ def _load(path: Path) -> Any:
 
 
 def read_json(
-    path: Path, validate: Callable[[Any], Content], *, absent: str, wrong: str, damaged: str = AGAIN
+    path: Path,
+    validate: Callable[[Any], Content],
+    *,
+    absent: str,
+    wrong: str,
+    damaged: str = AGAIN,
+    schema: int | None = None,
 ) -> Content:
     """Return what `validate` makes of the content of a JSON file. Raises UsageError, which names the file, the place in
     it and the remedy: `absent` if the file cannot be read, `wrong` if `validate` raises ValueError, and `damaged` if
-    the file is not JSON.
+    the file is not JSON. `schema`: the number of the format that the file must name, if its format has a number.
     """
     try:
-        return validate(_load(path))
+        content = _load(path)
+        if schema is not None and isinstance(content, dict):
+            _check_schema(content.get("schema"), schema, path)
+        return validate(content)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; {absent}") from error
     except ValidationError as error:
@@ -49,6 +58,18 @@ def read_json(
         raise UsageError(f"{path}: is damaged: not JSON: {error}; {damaged}") from error
     except ValueError as error:
         raise UsageError(f"{path}: {error}; {wrong}") from error
+
+
+def _check_schema(found: Any, schema: int, path: Path) -> None:
+    """Raise UsageError if the number of a file's format is not the one that this version reads."""
+    if type(found) is not int:
+        raise ValueError("schema: no whole number, so the format of the file is unknown")
+    if found != schema:
+        text = f"format {found}" if abs(found) < 10**6 else "an unknown format"
+        raise UsageError(
+            f"{path}: has {text}, and this version of the harness reads format {schema}; read it with the"
+            " version that wrote it, or run the sweep again"
+        )
 
 
 def read_extra(path: Path, validate: Callable[[Any], Content]) -> Content:

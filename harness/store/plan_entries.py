@@ -12,7 +12,6 @@ from harness.model import (
     Build,
     Cell,
     ContainerKind,
-    Excluded,
     Host,
     Image,
     Install,
@@ -25,15 +24,18 @@ from harness.model import (
     Pull,
     Scalar,
     Scenario,
+    SearchMode,
     Series,
     Source,
     Steps,
+    Stop,
     Trials,
     Variant,
     VersionRow,
     Where,
 )
 from harness.store.json_files import ABSENT, WRONG, first_problem, read_json
+from harness.store.plan_file import SCHEMA
 
 
 class SourceFile(BaseModel):
@@ -139,7 +141,11 @@ class PlanFile(BaseModel):
     matrix: str
     file: str = ""
     seed: int
+    search: SearchMode
+    stop: Stop
     trials: Trials
+    include: list[dict[str, Scalar]]
+    exclude: list[dict[str, Scalar]]
     hosts: list[HostFile]
     series: list[SeriesFile]
     scenarios: list[ScenarioFile] = []
@@ -149,7 +155,7 @@ class PlanFile(BaseModel):
 
 def read_plan_file(folder: Path) -> PlanFile:
     """Return the content of plan.json in a run's directory. Raises UsageError if it is missing or damaged."""
-    return read_json(folder / "plan.json", PlanFile.model_validate, absent=ABSENT, wrong=WRONG)
+    return read_json(folder / "plan.json", PlanFile.model_validate, absent=ABSENT, wrong=WRONG, schema=SCHEMA)
 
 
 def plan_from_file(file: PlanFile, folder: Path) -> Plan:
@@ -170,8 +176,10 @@ def plan_from_file(file: PlanFile, folder: Path) -> Plan:
         series=tuple(series.values()),
         hosts=tuple(hosts.values()),
         scenarios=tuple(scenarios.values()),
+        include=tuple(file.include),
+        exclude=tuple(file.exclude),
     )
-    return Plan(matrix=matrix, rows=rows, trials=file.trials, seed=file.seed)
+    return Plan(matrix=matrix, rows=rows, trials=file.trials, seed=file.seed, search=file.search, stop=file.stop)
 
 
 def _host(file: HostFile, where: Where) -> Host:
@@ -242,7 +250,7 @@ def _row(file: RowFile, series: Series, host: Host, scenario: Scenario) -> Versi
             image=images[cell.image],
             lane=lane,
             variant=variant,
-            excluded=None if cell.excluded is None else Excluded(why=cell.excluded),
+            excluded=cell.excluded or None,
         )
         for cell in file.cells
     )

@@ -28,7 +28,11 @@ def plan_to_json(
         "matrix": plan.matrix.name,
         "file": str(plan.matrix.path),
         "seed": plan.seed,
+        "search": plan.search,
+        "stop": asdict(plan.stop),
         "trials": {"least": plan.trials.least, "most": plan.trials.most},
+        "include": list(map(dict, plan.matrix.include)),
+        "exclude": list(map(dict, plan.matrix.exclude)),
         "hosts": [_host_json(host) for host in dict.fromkeys(row.lane.host for row in plan.rows)],
         "series": [
             {"name": series.name, "baseline": series.baseline, "images": list(map(_image_json, series.images))}
@@ -128,8 +132,5 @@ def _row_json(row: VersionRow) -> dict[str, Any]:
         "gpu": row.lane.gpu,
         "scenario": row.variant.scenario.name,
         "params": dict(row.variant.params),
-        "cells": [
-            {"id": cell.id, "image": cell.image.version, "excluded": cell.excluded.why if cell.excluded else None}
-            for cell in row.cells
-        ],
+        "cells": [{"id": cell.id, "image": cell.image.version, "excluded": cell.excluded} for cell in row.cells],
     }

@@ -205,7 +205,7 @@ def _unplaced(entry: Finding | Observation, rows: Mapping[tuple[object, ...], in
 
 def read_result(folder: Path) -> ResultFile:
     """Return the result of the run in a directory. Raises UsageError if it is missing or damaged."""
-    return read_json(folder / FILE, ResultFile.model_validate, absent=UNENDED, wrong=WRONG)
+    return read_json(folder / FILE, ResultFile.model_validate, absent=UNENDED, wrong=WRONG, schema=SCHEMA)
 
 
 def verdict_of(entry: CellEntry) -> CellVerdict:

@@ -27,13 +27,9 @@ class _TraceFile(BaseModel):
     counts: dict[str, list[float | None]]
 
 
-_COUNT = NonNegativeInt | None
 _STRICTER = {
     "trace": _TraceFile | None,
     "not_finite": dict[str, tuple[NonNegativeInt, NonNegativeInt]],
-    "output_bytes": _COUNT,
-    "image_bytes": _COUNT,
-    "beside": NonNegativeInt,
 }
 """Fields that are checked by a stricter type than Trial declares, because the file may come from anywhere."""
 _FIELDS: dict[str, Any] = {
@@ -60,6 +56,7 @@ def describe_cell(cell: Cell) -> dict[str, Any]:
 def trial_to_json(trial: Trial, cell: Cell) -> dict[str, Any]:
     """Return the content of a trial's file."""
     plain = {item.name: getattr(trial, item.name) for item in fields(Trial) if item.name != "trace"}
+    plain |= {name: asdict(plain[name]) for name in ("output", "asked", "image", "conditions", "failure")}
     return {"schema": SCHEMA, "cell": describe_cell(cell), **plain, "trace": _trace_to_json(trial.trace)}
 
 
@@ -102,14 +99,17 @@ def trial_files(run: Path, *, of: str = "") -> list[Path]:
 
 def read_trial(path: Path) -> Trial:
     """Return the trial in a file. Raises UsageError if the file is missing or does not hold a trial."""
-    return read_json(path, _trial, absent=ABSENT, wrong="it is not a trial of the harness")
+    return read_json(path, _trial, absent=ABSENT, wrong="it is not a trial of the harness", schema=SCHEMA)
 
 
 def _trial(content: Any) -> Trial:
     """Return the trial with this content. Raises ValueError or its subclass, pydantic's ValidationError."""
     file = vars(_TrialFile.model_validate(content))
     fields_of_trial = {name: file[name] for name in get_type_hints(Trial)}
-    return Trial(**{**fields_of_trial, "trace": _trace(file["trace"])})
+    trial = Trial(**{**fields_of_trial, "trace": _trace(file["trace"])})
+    if min(trial.output.bytes or 0, trial.image.bytes or 0, trial.conditions.beside) < 0:
+        raise ValueError("a size or a count is negative")
+    return trial
 
 
 def _trace(file: _TraceFile | None) -> Trace | None:

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.traces.user_files import read_content
+from harness.traces.trace_files import read_content
 
 EXPECTED = "a CSV of `version,value` or `version,value,round`"
 MOST_BYTES = 16 << 20

@@ -1,11 +1,17 @@
-"""Reads a trace from a CSV, a trial of the journal, or a log of mprof or psrecord; the content shows which it is."""
+"""Reads a trace from a CSV, or from a trial of the journal; the content shows which it is."""
 
 from __future__ import annotations
 
 import csv
+import errno
+import io
 import math
+import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,19 +19,15 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from harness.columns import EXPLAINED, JUDGED, ColumnName, overlooked, recognised, unjudged
 from harness.errors import UsageError
-from harness.model import Floats, Look, Trace
+from harness.model import LARGEST, Floats, Look, Trace
 from harness.model.watching import Say, unheard
+from harness.safe_files import read_bounded
 from harness.store.json_files import MOST_VALUES
-from harness.traces.csv_cells import CUT, check_columns, listed, measured, number, seems_cut
-from harness.traces.trace_csv import disorder, read_columns
-from harness.traces.user_files import read_content
 
-EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, a trial's JSON, or a log of mprof or psrecord"
+EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, or a trial's JSON"
 MOST_BYTES = 1 << 30
-ENDING = 10
-"""Most samples, 0.1 s apart, of falling memory that count as the end of the program; a longer fall is judged."""
-_PSRECORD = "# Elapsed time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +43,9 @@ def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Say = unheard) 
     judge's units. `note` receives a message about an ambiguous unit, about memory in an unknown unit, and about a last
     line that seems truncated, which is left out.
 
-    `metrics` are further columns that must be present; other numeric columns are kept, too. In the logs of samplers
-    without steps (mprof, psrecord), each sample counts as one step. Blank cells and infinities are NaN; other values
-    are within LARGEST. Whatever the file holds, only UsageError is raised, with `path:line:` (`path: key:` for
-    JSON), the problem and the remedy.
+    `metrics` are further columns that must be present; other numeric columns are kept, too. Without a column `step`,
+    each row counts as one step. Blank cells and infinities are NaN; other values are within LARGEST. Whatever the file
+    holds, only UsageError is raised, with `path:line:` (`path: key:` for JSON), the problem and the remedy.
     """
     content = read_content(path, most_bytes=MOST_BYTES, expected=EXPECTED, shorten="keep every tenth row")
     if content.lstrip().startswith(b"{"):
@@ -61,10 +62,6 @@ def _read_text(path: Path, text: str, metrics: Sequence[str], note: Say) -> Trac
         raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
     if {"version", "value"} <= {name.strip() for name in start.partition("\n")[0].lower().split(",")}:
         raise UsageError(f"{path}:1: is a history of versions, not a trace; use --history")
-    if start.startswith(_PSRECORD):
-        return _read_log(path, text, metrics, note, keyword="", column=2)
-    if start.startswith(("MEM ", "CMDL ", "CMDLINE ", "FUNC ", "CHLD ")):
-        return _read_log(path, text, metrics, note, keyword="MEM", column=1)
     return _trace(path, read_columns(path, text, metrics, note))
 
 
@@ -121,46 +118,6 @@ def _look(path: Path, look: Look) -> Look:
     return Look(**{name: value for name, value in numbers.items() if not math.isnan(value)})
 
 
-# ---------------------------------------------------------------- samplers' logs
-
-
-def _read_log(path: Path, text: str, metrics: Sequence[str], note: Say, *, keyword: str, column: int) -> Trace:
-    """Read a log with MiB in one column. Only lines that begin with `keyword` count; with "", all but comments."""
-    memory_mib: list[float] = []
-    before: list[str] = []
-    for place, line in enumerate(text.splitlines(keepends=True), start=1):
-        cells = line.split()
-        if not cells or (cells[0] != keyword if keyword else cells[0].startswith("#")):
-            continue
-        if not line.endswith(("\n", "\r")) and seems_cut(cells, before):
-            note(f"{path}:{place}: {CUT}")
-            continue
-        before = cells
-        value = number(cells[column]) if len(cells) > column else None
-        if value is None:
-            raise UsageError(f"{path}:{place}: no memory figure in {reprlib.repr(line.strip())}; remove the line")
-        memory_mib.append(measured(f"{path}:{place}", value))
-    columns = {"rss_kib": np.array(_while_it_lived(memory_mib)) * 1024}
-    check_columns(f"{path}:1:", list(columns), metrics, measured=columns)
-    return _trace(path, columns)
-
-
-def _while_it_lived(memory_mib: Sequence[float]) -> Sequence[float]:
-    """Return the samples without the end of the program, which a sampler observes from outside: memory that falls until
-    the last line, or is 0 there. A fall over more than ENDING samples is behaviour of the program and is kept.
-    """
-    alive = len(memory_mib)
-    while alive > 1 and memory_mib[alive - 1] == 0:
-        alive -= 1
-    last = alive
-    while last > 1 and memory_mib[last - 1] < memory_mib[last - 2]:
-        last -= 1
-    return memory_mib[: last if alive - last <= ENDING else alive]
-
-
-# ---------------------------------------------------------------- all
-
-
 def _trace(path: Path, columns: Mapping[str, Floats], *, looks: tuple[Look, ...] = ()) -> Trace:
     """Return the trace, with its rows numbered from 1 if the file has no steps. Raises UsageError if there are no rows
     or the steps do not increase.
@@ -174,3 +131,217 @@ def _trace(path: Path, columns: Mapping[str, Floats], *, looks: tuple[Look, ...]
     if row is not None:
         raise UsageError(f"{path}:1: step: entry {row + 1} is not larger than the one before; sort the rows by step")
     return Trace(step=step, columns=rest, looks=looks)
+
+
+# ---------------------------------------------------------------- cells and names of columns
+
+
+REMEDY = f"rename one ({EXPLAINED}), or judge it with --metric COLUMN"
+CUT = "the last line seems truncated and is left out"
+
+
+def check_columns(where: str, names: Sequence[str], metrics: Sequence[str], *, measured: Iterable[str]) -> None:
+    """Check that the columns include `metrics` and something to judge; `measured` are the names that the judge gives
+    them. Raises UsageError.
+    """
+    shown = listed(names)
+    for name in metrics:
+        if name not in names:
+            raise UsageError(f"{where} no column {name!r}; the columns are: {shown}")
+    if not (JUDGED & set(measured) or metrics):
+        if len(names) == 1 and re.search(r"[;\t]", names[0]):
+            raise UsageError(f"{where} the columns are not separated by commas ({shown}); separate them by commas")
+        raise UsageError(f"{where} no column holds memory or step time ({shown}); {REMEDY}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first 20 names as text that is safe to print, whatever their source."""
+    shown = [name if name.isprintable() and len(name) <= 40 else reprlib.repr(name) for name in names[:20]]
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return ", ".join(shown) + more or "none"
+
+
+def number(cell: str) -> float | None:
+    """Return the number in a cell: NaN for a blank, None for text."""
+    text = cell.strip()
+    try:
+        return float(text) if text else math.nan
+    except ValueError:
+        return None
+
+
+def seems_cut(cells: Sequence[str], before: Sequence[str]) -> bool:
+    """Return whether a last line without a line end seems truncated: it has fewer cells than the line before, or a
+    shorter last cell.
+    """
+    shorter = [len(cell.strip()) for cell in cells[-1:]] < [len(cell.strip()) for cell in before[-1:]]
+    return shorter or len(cells) < len(before)
+
+
+def measured(where: str, value: float) -> float:
+    """Return `value`; NaN for an infinity, which some samplers write for an unknown value. Raises UsageError if it is
+    beyond LARGEST.
+    """
+    if value in (math.inf, -math.inf):
+        return math.nan
+    if abs(value) > LARGEST:
+        shown = reprlib.repr(value)
+        raise UsageError(f"{where}: {shown} is too large to have been measured; correct it or leave it blank")
+    return value
+
+
+# ---------------------------------------------------------------- CSV: a fast path for plain numbers, else by cell
+
+
+def read_columns(path: Path, text: str, metrics: Sequence[str], note: Say) -> dict[str, Floats]:
+    """Return the columns of a CSV under the judge's names and in its units. See `read_trace` for the arguments."""
+    header = next(csv.reader(io.StringIO(text, newline="")))
+    names = ["step" if name.strip().lower() == "step" else name.strip() for name in header]
+    known = recognised(names, apart=metrics)
+    _check_header(f"{path}:1:", names, metrics, known)
+    for name in unjudged(names, apart=metrics):
+        remedy = "use a name such as `rss_mib`, `gpu_mib` or `gpu_pool_mib`"
+        note(f"{path}:1: {listed([name])}: not judged, because its unit is unknown; {remedy}")
+    needed = {"step", *metrics, *(column.name for column in known)}
+    text = _without_cut_end(path, text, note)
+    columns = _fast_columns(text, names) or _careful_columns(path, text, names, needed, note)
+    for column in known:
+        columns[column.known] = columns.pop(column.name) * column.factor
+        if column.is_decimal:
+            note(f"{path}:1: {column.note}")
+    return columns
+
+
+def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], known: Sequence[ColumnName]) -> None:
+    if all(name and number(name) is not None for name in names):
+        raise UsageError(f"{where} no header; the first line must name the columns, such as `step,rss_kib,step_s`")
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        raise UsageError(f"{where} column {reprlib.repr(double[0])} appears twice; rename one")
+    for measure in dict.fromkeys(column.known for column in known):
+        same = [column.name for column in known if column.known == measure]
+        if len(same) > 1:
+            raise UsageError(f"{where} the columns {listed(same)} are the same measure; remove all but one")
+    check_columns(where, names, metrics, measured={column.known for column in known})
+    if missed := overlooked(names, apart=metrics):
+        raise UsageError(f"{where} not a known column: {listed(missed)}; {REMEDY}")
+
+
+def _without_cut_end(path: Path, text: str, note: Say) -> str:
+    """Return the text without a truncated last line: 80000 cut to 8 would look like a drop in memory."""
+    rows, _, last = text.rpartition("\n")
+    above, _, before = rows.rpartition("\n")
+    if not last or not above or not seems_cut(*(next(csv.reader([line]), []) for line in (last, before))):
+        return text  # the first row cannot be compared: only the header is above it
+    note(f"{path}:{above.count(chr(10)) + 3}: {CUT}")
+    return f"{rows}\n"
+
+
+def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
+    """Parse with numpy's C parser. Return None if the file holds anything but plain numbers with increasing steps."""
+    rows = io.StringIO(text, newline=None)
+    rows.readline()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
+    except (ValueError, UserWarning):  # numpy warns about a file without rows
+        return None
+    if table.size == 0 or table.shape[1] != len(names) or bool((np.abs(table) > LARGEST).any()):
+        return None
+    columns = {name: np.ascontiguousarray(table[:, place]) for place, name in enumerate(names)}
+    step = columns.get("step")
+    return columns if step is None or disorder(step) is None else None
+
+
+def _careful_columns(path: Path, text: str, names: Sequence[str], needed: Set[str], note: Say) -> dict[str, Floats]:
+    """Parse cell by cell; a blank is NaN. Text raises UsageError in a column that is needed (one of `needed`); any
+    other column that holds text is left out.
+    """
+    values: dict[str, list[float]] = {name: [] for name in names}
+    before = -math.inf
+    for line, cells, may_be_cut in _rows(text):
+        try:
+            row = _row(f"{path}:{line}:", names, cells, needed)
+            before = _check_step(f"{path}:{line}:", row, before=before)
+        except UsageError:
+            if not may_be_cut:
+                raise
+            note(f"{path}:{line}: {CUT}")
+            break
+        for name in values.keys() - row.keys():
+            del values[name]
+        for name, column in values.items():
+            column.append(row[name])
+    return {name: np.array(column) for name, column in values.items()}
+
+
+def _rows(text: str) -> Iterator[tuple[int, list[str], bool]]:
+    """Yield the line number and the cells of each row, and whether the row may be truncated: it is the last line, and
+    has no line end.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""))
+    next(reader)
+    rows = ((reader.line_num, cells) for cells in reader if cells)
+    held = next(rows, None)
+    for following in rows:
+        if held is not None:
+            yield *held, False
+        held = following
+    if held is not None:
+        yield *held, not text.endswith(("\n", "\r"))
+
+
+def _row(where: str, names: Sequence[str], cells: Sequence[str], needed: Set[str]) -> dict[str, float]:
+    """Return the numbers of a row by column; text in a column that is not needed is left out. Raises UsageError."""
+    if len(cells) != len(names):
+        raise UsageError(f"{where} {len(cells)} cells, but the header has {len(names)} columns; correct this row")
+    row: dict[str, float] = {}
+    for name, cell in zip(names, cells, strict=True):
+        value = number(cell)
+        if value is not None:
+            row[name] = measured(f"{where} {listed([name])}", value)
+        elif name in needed:
+            shown = reprlib.repr(cell)
+            raise UsageError(f"{where} {name}: {shown} is not a number; write a number or leave it blank")
+    return row
+
+
+def _check_step(where: str, row: Mapping[str, float], *, before: float) -> float:
+    step = row.get("step", before)
+    if "step" in row and not step > before:
+        raise UsageError(f"{where} step: {step:g} comes after {before:g}; sort the rows by step, without duplicates")
+    return step
+
+
+def disorder(step: Floats) -> int | None:
+    """Return the index of the first row whose step is not larger than the one before; None if all steps increase."""
+    if np.isnan(step[:1]).any():
+        return 0
+    wrong = np.flatnonzero(~(np.diff(step) > 0))
+    return int(wrong[0]) + 1 if len(wrong) else None
+
+
+# ---------------------------------------------------------------- whole files
+
+
+_HEAD_BYTES = 4096
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+def read_content(path: Path, *, most_bytes: int, expected: str, shorten: str) -> bytes:
+    """Return the content without a byte order mark; the path `-` is standard input. Raises UsageError if the file is
+    unreadable, too large or binary, which its first bytes show: /dev/zero has no end. `expected` describes the right
+    kind of file; `shorten` is the remedy for a large one.
+    """
+    try:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+            content = head if b"\0" in head else head + read_bounded(file, most_bytes=most_bytes)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise UsageError(f"{path}:1: is {error.strerror}; {shorten}") from error
+        raise UsageError(f"{path}: {error.strerror or error}; name a readable file: {expected}") from error
+    if b"\0" in content:
+        raise UsageError(f"{path}:1: is a binary file; give {expected}")
+    return content.removeprefix(_UTF8_MARK)

@@ -18,7 +18,7 @@ from harness.agent.probes.processes import Bounds
 from harness.agent.scenario import stepping
 from harness.agent.supervisor import child, command, supervisor
 from harness.agent.supervisor.child import Death
-from harness.judge.cell.cell_summary import gist
+from harness.judge.cell import gist
 
 
 def died(*, number: int | None = None, code: int | None = None) -> Death:

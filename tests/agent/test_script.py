@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.judge.trace.growth.rule import LEAST_ROWS
+from harness.judge.trace.growth import LEAST_ROWS
 from tests.agent.driver import Agent, Told, pack
 
 PLANTED = Path(__file__).parents[2] / "scenarios" / "planted.py"

@@ -32,7 +32,7 @@ from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Prepared, Session
 from harness.run.hosts import host_gpus
-from harness.run.process import cgroups, host_lock, leftovers
+from harness.run.process import cgroups, leftovers, locks
 
 KIND = EngineKind(opener="tests.contract.local_engine:open_engine", in_environments=True)
 """What an entry point of the group `harness.engines` names."""
@@ -118,7 +118,7 @@ class LocalEngine:
     # ------------------------------------------------------------ the host
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
-        return host_lock.held(leftovers.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
+        return locks.held(leftovers.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         return host_gpus.of_this_machine(place=f"{self._host.where}.gpus")
@@ -127,17 +127,17 @@ class LocalEngine:
         return platform.processor() or None
 
     def leftovers(self) -> tuple[str, ...]:
-        return leftovers.names_of_dead(leftovers.temporary_folder(), cgroup_root=cgroups.CGROUPS)
+        return leftovers.leftover_names(leftovers.temporary_folder(), cgroup_root=cgroups.CGROUPS)
 
     def remove_leftovers(self) -> int:
-        return leftovers.remove_folders(leftovers.temporary_folder(), cgroup_root=cgroups.CGROUPS)
+        return leftovers.remove_leftovers(leftovers.temporary_folder(), cgroup_root=cgroups.CGROUPS)
 
     def condition(self, say: Say) -> HostCondition:
         folder = leftovers.temporary_folder()
         disk = shutil.disk_usage(folder)
         room = Room(free_bytes=disk.free, total_bytes=disk.total)
         return HostCondition(
-            engine="local", holder=host_lock.holder(folder), room=room, leftovers=self.leftovers(), kept_bytes=0
+            engine="local", holder=locks.holder(folder), room=room, leftovers=self.leftovers(), kept_bytes=0
         )
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from harness.errors import ImageUnavailable, Interrupted
 from harness.model import Build
-from harness.run.hosts.owner import OWNER_LABEL, this_process
+from harness.run.hosts.holders import OWNER_LABEL, this_process
 from tests.contract.world import BASE, World, image, installed, pulled, quiet
 
 pytestmark = pytest.mark.docker

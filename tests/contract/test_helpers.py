@@ -14,7 +14,7 @@ import pytest
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Install
 from harness.run import open_engine
-from harness.run.docker import gpu_probe, helpers, host_probe
+from harness.run.docker import containers, host_probe
 from harness.run.docker.containers import PIDS_LIMIT
 from tests.contract.world import BASE, World, host, image, quiet
 
@@ -89,12 +89,12 @@ def test_an_image_that_lies_does_not_hold_up_a_look_at_the_room(
 def test_an_image_that_lies_does_not_hold_up_the_question_for_gpus(
     client: docker_sdk.DockerClient, hostile: Make, monkeypatch: pytest.MonkeyPatch, script: str, says: str
 ) -> None:
-    monkeypatch.setattr(gpu_probe, "PROBE_S", 2)
+    monkeypatch.setattr(host_probe, "PROBE_S", 2)
     bad = hostile(script)
-    monkeypatch.setattr(gpu_probe, "with_python", lambda *_: iter([(bad, "python3")]))
+    monkeypatch.setattr(host_probe, "with_python", lambda *_: iter([(bad, "python3")]))
     access: Any = NoGpus()
     with pytest.raises(InfrastructureError) as caught:
-        gpu_probe.ask(client, access, place="hosts.here.gpus", images=[], get_one=lambda: bad, say=quiet)
+        host_probe.ask(client, access, place="hosts.here.gpus", images=[], get_one=lambda: bad, say=quiet)
     assert str(caught.value).startswith(f"hosts.here.gpus: {says}")
     assert "\n" not in str(caught.value)
 
@@ -111,7 +111,7 @@ def host_config(client: docker_sdk.DockerClient, container_id: str) -> dict[str,
 def test_every_container_is_locked(docker: World, client: docker_sdk.DockerClient) -> None:
     """An image that grows without limit took the host's memory, and the kernel killed the engine."""
     base = client.images.get(BASE).id
-    with helpers.created(client, base, ["python3"], purpose="look") as container_id:
+    with containers.created(client, base, ["python3"], purpose="look") as container_id:
         found = host_config(client, container_id)
         assert (found["NetworkMode"], found["PidsLimit"], found["Memory"]) == ("none", 256, 1 << 30)
     total_bytes = docker.engine.facts["memory_bytes"]

@@ -33,7 +33,7 @@ def test_installed_package_is_what_the_agent_sees(installing: World) -> None:
     trial = installing.trial("quiet", prepared=prepared)
     assert trial.facts["packages"]["six"] == "1.16.0"
     assert prepared.digest.startswith("sha256:")
-    assert trial.image_digest == prepared.digest
+    assert trial.image.digest == prepared.digest
 
 
 @pytest.mark.index

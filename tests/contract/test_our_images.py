@@ -16,10 +16,9 @@ from docker.errors import NotFound
 
 from harness.model import Build
 from harness.run.docker import containers
-from harness.run.docker.containers import NAME_LABEL, marked
-from harness.run.docker.dead_containers import UNCHECKED_AGE_S, living, remove_dead
-from harness.run.hosts import owner
-from harness.run.hosts.owner import OWNER_LABEL
+from harness.run.docker.containers import NAME_LABEL, UNCHECKED_AGE_S, living, marked, remove_leftovers
+from harness.run.hosts import holders
+from harness.run.hosts.holders import OWNER_LABEL
 from harness.run.images.our_images import IMAGE_LABEL
 from tests.contract.world import BASE, World, image, installed, quiet
 
@@ -31,8 +30,8 @@ WAITING = ["sleep", "60"]
 @pytest.fixture
 def dead() -> str:
     """Return the owner that a killed harness of this machine leaves behind."""
-    ours = owner.this_process()
-    return str(owner.Owner(machine=ours.machine, pid=ours.pid, start=ours.start - 100))
+    ours = holders.this_process()
+    return str(holders.Owner(machine=ours.machine, pid=ours.pid, start=ours.start - 100))
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def test_a_container_is_removed_whose_making_was_never_confirmed(
     with pytest.raises(ConnectionError):
         containers.made(client, BASE, command=["true"], **mark)
     assert client.containers.list(all=True, filters={"name": mark["name"]})
-    remove_dead(client)
+    remove_leftovers(client)
     assert not client.containers.list(all=True, filters={"name": mark["name"]})
 
 
@@ -93,7 +92,7 @@ def test_a_container_of_a_users_own_from_an_overlay_stays(
     prepared = docker.engine.prepare(installed("six==1.16.0"), quiet)
     theirs = create(prepared.reference, name=f"harness-{secrets.token_hex(4)}")
     assert theirs.labels[OWNER_LABEL] == ""
-    remove_dead(client, now_s=2**33)
+    remove_leftovers(client, now_s=2**33)
     assert is_there(client, theirs)
 
 
@@ -107,7 +106,7 @@ def test_inherited_labels_of_a_dead_harness_make_nobody_a_leftover(
     try:
         theirs = create(committed.id)
         assert theirs.labels[OWNER_LABEL] == dead
-        remove_dead(client)
+        remove_leftovers(client)
         assert (is_there(client, theirs), is_there(client, ours)) == (True, False)
         theirs.remove()
     finally:
@@ -121,9 +120,9 @@ def test_only_old_and_ended_containers_of_others_are_removed(
     mark = marked("test")
     other = create(BASE, name=mark["name"], labels={**mark["labels"], OWNER_LABEL: "another-machine:1:1"})
     created_s = client.api.containers(all=True, filters={"id": other.id})[0]["Created"]
-    remove_dead(client, now_s=created_s + UNCHECKED_AGE_S - 1)
+    remove_leftovers(client, now_s=created_s + UNCHECKED_AGE_S - 1)
     assert is_there(client, other)
-    remove_dead(client, now_s=created_s + UNCHECKED_AGE_S + 1)
+    remove_leftovers(client, now_s=created_s + UNCHECKED_AGE_S + 1)
     assert not is_there(client, other)
 
 

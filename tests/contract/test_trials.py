@@ -19,7 +19,7 @@ import pytest
 from harness.model import Steps, Variant
 from harness.run.process import leftovers
 from harness.run.slurm.container_commands import NODE_FOLDER
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from tests.contract.conftest import SECRET, what_remains
 from tests.contract.world import ROOT, World, quiet
@@ -39,14 +39,14 @@ def until(condition: Callable[[], bool], *, seconds: float) -> bool:
 
 def test_quiet_scenario_completes_with_every_step_sampled(world: World) -> None:
     trial = world.trial("quiet")
-    assert (trial.end, trial.last_step, trial.steps_asked) == ("completed", 60, 60)
+    assert (trial.end, trial.last_step, trial.asked.steps) == ("completed", 60, 60)
     assert trial.trace is not None
     assert list(trial.trace.step) == list(range(1, 61))
     assert [look.step for look in trial.trace.looks] == [20, 40, 60]
     rss_kib = trial.trace.column("rss_kib")
     assert rss_kib is not None
     assert 1_000 < np.nanmin(rss_kib) < 100_000  # on a busy machine memory is read less often than at each step
-    assert "setup of quiet" in trial.output_tail
+    assert "setup of quiet" in trial.output.tail
     assert trial.facts["python"].startswith("3.")
     assert trial.fingerprint["kernel"] == os.uname().release
 
@@ -75,9 +75,9 @@ def test_the_time_limit_between_two_looks_leaves_a_valid_shorter_trace(world: Wo
 )
 def test_crash_is_told_with_its_cause(world: World, act: str, number: int | None, code: int | None) -> None:
     trial = world.trial(act)
-    assert (trial.end, trial.signal) == ("crash", number)
+    assert (trial.end, trial.failure.signal) == ("crash", number)
     if code is not None:
-        assert trial.exit_code == code
+        assert trial.failure.exit_code == code
 
 
 def test_memory_limit_holds_and_meeting_it_is_oom(world: World) -> None:
@@ -105,13 +105,13 @@ def test_a_program_of_files_is_run_as_a_command(world: World, tmp_path: Path) ->
         on_step=lambda step, rss_kib: None,
         cancelled=lambda: False,
     )
-    assert (trial.end, trial.output_tail.strip()) == ("completed", "it ran"), trial.message
+    assert (trial.end, trial.output.tail.strip()) == ("completed", "it ran"), trial.message
 
 
 def test_no_progress_is_a_hang_with_stacks(world: World) -> None:
     trial = world.trial("hang", timeout_s=3.0)
     assert trial.end == "hang"
-    assert "faults.py" in trial.stacks
+    assert "faults.py" in trial.failure.stacks
     assert trial.duration_s < 30
 
 
@@ -120,11 +120,11 @@ def test_params_files_and_environment_arrive_and_no_secret(world: World, tmp_pat
     (tmp_path / "data" / "inner.txt").write_text("from the file")
     value = "$(touch /tmp/x) \"ü' \\ \n{}"
     trial = world.trial("tell", value=value, files=(tmp_path / "data",), environment=(("TOLD", "a b"),))
-    told = trial.output_tail.splitlines()
+    told = trial.output.tail.splitlines()
     assert trial.end == "completed", trial.message
     assert f"value {value!r}" in told
     assert {"file faults.py", "file data", "content from the file", "environment TOLD a b"} <= set(told)
-    assert SECRET not in trial.output_tail
+    assert SECRET not in trial.output.tail
     assert not any(name.startswith("environment SSL_CERT_FILE") for name in told)
 
 

@@ -21,9 +21,8 @@ from paramiko import SSHException
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Build, Image, Install
-from harness.run.docker.docker_client import engine_errors, explanation
+from harness.run.docker.docker_client import engine_errors, explanation, with_time_limit
 from harness.run.docker.engine import DockerEngine, open_engine
-from harness.run.docker.reachability import with_time_limit
 from harness.run.images.build_images import build
 from tests.contract.world import BASE, World, engine_named, host, image, pulled, quiet
 

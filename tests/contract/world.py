@@ -26,7 +26,7 @@ from harness.model import (
 )
 from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest, Prepared
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from tests.contract import local_engine
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,12 @@ import numpy as np
 from harness.assess.findings import find
 from harness.assess.row_verdicts import to_be_continued
 from harness.assess.running_row import RunningRow, running_rows
+from harness.judge.api import run_verdict
 from harness.judge.attribution.cause import attribute
 from harness.matrix import load_matrix
-from harness.model import Cell, Look, RunResult, Trace, Trial
+from harness.model import Asked, Cell, Conditions, Failure, LaunchedImage, Look, Printed, RunResult, Trace, Trial
 from harness.plan.cells import make_plan, select
 from harness.run.run_interfaces import CellRun
-from harness.schedule import oracle
 from harness.schedule.full_scheduler import FullScheduler
 
 RUNS = Path(__file__).parent / "runs"
@@ -60,33 +59,38 @@ def trial_of(launch: Launch, cell: Cell) -> Trial:
         key=launch["key"],
         end=launch["end"],
         message=launch.get("message", ""),
-        shortfall=launch.get("shortfall", ""),
-        oom_in_setup=launch.get("oom_in_setup", False),
+        failure=Failure(
+            shortfall=launch.get("shortfall", ""),
+            oom_in_setup=launch.get("oom_in_setup", False),
+            signal=launch.get("signal"),
+            exit_code=launch.get("exit_code"),
+            at_exit=launch.get("at_exit", False),
+            stacks=launch.get("stacks", ""),
+        ),
         run="golden",
         round=launch["round"],
-        signal=launch.get("signal"),
-        exit_code=launch.get("exit_code"),
         last_step=launch.get("steps_made", 0),
-        steps_asked=launch.get("steps_asked", 0),
-        time_asked_s=launch.get("seconds_asked"),
+        asked=Asked(steps=launch.get("steps_asked", 0), time_s=launch.get("seconds_asked")),
         started=launch["started"],
         duration_s=launch.get("duration_s", 0.0),
         trace=_trace(launch),
         peak_rss_kib=launch.get("peak_rss_kib"),
         probe_cost=launch.get("probe_cost"),
-        output_head=output.get("head", ""),
-        output_tail=output.get("tail", ""),
-        output_bytes=output.get("bytes"),
+        output=Printed(
+            head=output.get("head", ""),
+            tail=output.get("tail", ""),
+            bytes=output.get("bytes"),
+            buffered=launch.get("buffered", ""),
+        ),
         not_finite={name: (count, first) for name, (count, first) in launch.get("not_finite", {}).items()},
-        at_exit=launch.get("at_exit", False),
-        cold=launch.get("first_of_image", False),
-        buffered=launch.get("buffered", ""),
-        stacks=launch.get("stacks", ""),
-        disturbed=launch.get("disturbed", ""),
-        beside=launch.get("beside", 0),
-        image_bytes=image.get("bytes"),
-        image_digest=image.get("digest", ""),
-        reference=image.get("reference", ""),
+        conditions=Conditions(
+            cold=launch.get("first_of_image", False),
+            disturbed=launch.get("disturbed", ""),
+            beside=launch.get("beside", 0),
+        ),
+        image=LaunchedImage(
+            bytes=image.get("bytes"), digest=image.get("digest", ""), reference=image.get("reference", "")
+        ),
         facts=launch.get("facts", {}),
         fingerprint=launch.get("fingerprint", {}),
     )
@@ -130,12 +134,12 @@ def judged(golden: Mapping[str, Any], folder: Path) -> tuple[RunResult, dict[str
         verdicts = [to_be_continued(each, "") for each in verdicts]
     found = find(verdicts)
     cells = tuple(cell for row in found.rows for cell in row.cells)
+    verdict = run_verdict(cells, found.findings, (), interrupted=golden["interrupted"])
     result = RunResult(
-        matrix=matrix.name, verdict="running", started="", duration_s=0.0, hosts=(), plan=plan, cells=cells,
+        matrix=matrix.name, verdict=verdict, started="", duration_s=0.0, hosts=(), plan=plan, cells=cells,
         findings=found.findings, attribution=attribute(plan, cells, found.findings), directory=folder,
     )  # fmt: skip
-    verdict = oracle.verdict_on_run(result, interrupted=golden["interrupted"])
-    return replace(result, verdict=verdict), launched
+    return result, launched
 
 
 def _is_of(launch: Launch, row: RunningRow) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.flows.parts.reread import read_result
+from harness.flows.reread import read_result
 from harness.matrix import load_matrix
 from harness.model import Cell, Trial
 from harness.store.saved_run import read_run
@@ -29,21 +29,41 @@ KEPT_FACTS = ("python", "implementation", "libc", "packages", "wheels", "cgroup"
 def launch_of(trial: Trial, cell: Cell, *, replicate: bool) -> dict[str, Any]:
     """Return a launch in the format of golden runs."""
     launch: dict[str, Any] = {
-        "series": cell.image.series, "version": cell.image.version, "host": cell.lane.host.name, "gpu": cell.lane.gpu,
-        "scenario": cell.variant.scenario.name, "params": dict(cell.variant.params), "replicate": replicate,
-        "number": trial.number, "round": trial.round, "key": trial.key[:8], "started": trial.started,
-        "duration_s": trial.duration_s, "end": trial.end, "message": _plain(trial.message), "signal": trial.signal,
-        "exit_code": trial.exit_code, "at_exit": trial.at_exit, "shortfall": trial.shortfall,
-        "oom_in_setup": trial.oom_in_setup, "steps_made": trial.last_step, "steps_asked": trial.steps_asked,
-        "seconds_asked": trial.time_asked_s, "peak_rss_kib": trial.peak_rss_kib, "probe_cost": trial.probe_cost,
-        "output": {"head": _plain(trial.output_head), "tail": _plain(trial.output_tail), "bytes": trial.output_bytes},
-        "not_finite": {name: list(value) for name, value in trial.not_finite.items()}, "buffered": trial.buffered,
-        "stacks": _plain(trial.stacks), "first_of_image": trial.cold, "disturbed": trial.disturbed,
-        "beside": trial.beside,
-        "image": {"digest": trial.image_digest[:24], "reference": "", "bytes": trial.image_bytes},
+        "series": cell.image.series,
+        "version": cell.image.version,
+        "host": cell.lane.host.name,
+        "gpu": cell.lane.gpu,
+        "scenario": cell.variant.scenario.name,
+        "params": dict(cell.variant.params),
+        "replicate": replicate,
+        "number": trial.number,
+        "round": trial.round,
+        "key": trial.key[:8],
+        "started": trial.started,
+        "duration_s": trial.duration_s,
+        "end": trial.end,
+        "message": _plain(trial.message),
+        "signal": trial.failure.signal,
+        "exit_code": trial.failure.exit_code,
+        "at_exit": trial.failure.at_exit,
+        "shortfall": trial.failure.shortfall,
+        "oom_in_setup": trial.failure.oom_in_setup,
+        "steps_made": trial.last_step,
+        "steps_asked": trial.asked.steps,
+        "seconds_asked": trial.asked.time_s,
+        "peak_rss_kib": trial.peak_rss_kib,
+        "probe_cost": trial.probe_cost,
+        "output": {"head": _plain(trial.output.head), "tail": _plain(trial.output.tail), "bytes": trial.output.bytes},
+        "not_finite": {name: list(value) for name, value in trial.not_finite.items()},
+        "buffered": trial.output.buffered,
+        "stacks": _plain(trial.failure.stacks),
+        "first_of_image": trial.conditions.cold,
+        "disturbed": trial.conditions.disturbed,
+        "beside": trial.conditions.beside,
+        "image": {"digest": trial.image.digest[:24], "reference": "", "bytes": trial.image.bytes},
         "facts": {name: value for name, value in trial.facts.items() if name in KEPT_FACTS},
         "fingerprint": {name: value for name, value in trial.fingerprint.items() if name in ("gpus", "machine")},
-    }  # fmt: skip
+    }
     if trial.trace is not None:
         looks = [asdict(look) for look in trial.trace.looks]
         names = [name for name in (looks[0] if looks else ()) if any(look[name] is not None for look in looks)]
@@ -70,7 +90,8 @@ def record(run: Path, matrix: Path, name: str, search: str) -> None:
     cells = {cell.id: cell for cell in result.plan.cells}
     launches = [(trial, cells[key], False) for key, one in stored.cells.items() for trial in one.trials]
     launches += [(trial, cells[key], True) for key, some in stored.twins.items() for trial in some]
-    scripts = {each.script for each in load_matrix(matrix, environ={}).scenarios if each.script is not None}
+    scenarios = load_matrix(matrix, environ={}).scenarios
+    scripts = {path for each in scenarios for path in (each.script, *each.files) if path is not None}
     content = {
         "matrix": matrix.read_text(),
         "files": {str(script.relative_to(matrix.parent)): script.read_text() for script in scripts},

@@ -52,14 +52,7 @@ def answers(result: RunResult, launched: dict[str, list[str]]) -> dict[str, Any]
     }  # fmt: skip
 
 
-UNDER_REPAIR = {"flaky", "interrupted", "leak", "nan", "two_hosts"}
-"""Runs in which the one rule of judge/history calls a value blind that was good: two or three launches of each version,
-a spread of 0.0003, a limit of 5 %. The rule is to be mended, and this set to be emptied and removed."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.xfail) if name in UNDER_REPAIR else name for name in NAMES]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_run_keeps_its_answers(name: str, tmp_path: Path) -> None:
     found = json.loads(json.dumps(answers(*judged(read(name), tmp_path))))
     assert found == json.loads((RUNS / f"{name}.answers.json").read_text())

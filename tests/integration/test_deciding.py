@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import cli
-from harness.cli.shared.results import write_reports
+from harness.cli.results import write_reports
 from harness.errors import UsageError
 from harness.flows import deciding
 from harness.flows.sweep import SweepOptions, selected

@@ -20,12 +20,12 @@ from unittest import mock
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
-from harness.flows.parts.context import RunContext
+from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.judge.trace import stopping
 from harness.model import Host, Image, Install, RunResult, SearchMode
 from harness.report.terminal.progress.plain import plain_progress
-from harness.report.text import cell_words
+from harness.report.text import signal_words
 from harness.run.engine import LaunchRequest, Prepared, Session
 from harness.run.process.engine import ProcessEngine
 
@@ -152,7 +152,7 @@ def test_too_few_trials_are_not_good(tmp_path: Path) -> None:
     assert cell.verdict.verdict == "inconclusive"
     assert "no space left" in cell.problem
     assert re.match(
-        "not measured as planned: .*no space left.*; only 2 of 3 launches could run; so far", cell_words.why(cell)
+        "not measured as planned: .*no space left.*; only 2 of 3 launches could run; so far", signal_words.why(cell)
     )
     assert result.exit_code == 3
 

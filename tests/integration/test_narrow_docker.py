@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from harness.flows.parts.context import RunContext
+from harness.flows.context import RunContext
 from harness.matrix import load_matrix
 from harness.model.answers.narrowed import Hybrid
 from harness.narrow import flow as narrow_sides

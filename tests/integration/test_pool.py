@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from harness.flows.parts.reread import read_result
+from harness.flows.reread import read_result
 from harness.model import RunResult, Trial
 from harness.report.exports import summary_json
 from harness.report.page import html_page

@@ -18,10 +18,10 @@ import pytest
 from harness.errors import InfrastructureError, Interrupted
 from harness.model import Build, Trial
 from harness.model.matrix import Gpu
-from harness.plan.lanes import choose_lanes
-from harness.run.docker import gpu_probe
+from harness.plan.cells import choose_lanes
+from harness.run.docker import host_probe
 from harness.run.hosts.host_gpus import mismatch
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from tests.contract.world import BASE, World, host, image, pulled, quiet
 from tests.lab.conftest import world
 from tests.lab.daemon import HOOK, Daemon
@@ -127,7 +127,7 @@ def test_a_driver_that_is_stuck_is_not_waited_for(lab: Lab, monkeypatch: pytest.
     def interrupted(text: str) -> None:
         raise Interrupted("interrupted")
 
-    monkeypatch.setattr(gpu_probe, "PROBE_S", 1)
+    monkeypatch.setattr(host_probe, "PROBE_S", 1)
     with changed(lab.new, sleeps_s=4), closing(world(lab.new).engine) as engine:
         with pytest.raises(
             InfrastructureError, match=r"the NVIDIA driver did not answer within 1 s; see `nvidia-smi` the"

@@ -17,7 +17,7 @@ from harness.errors import ImageUnavailable
 from harness.model import Host, Image, NodeRequest, Steps
 from harness.run import open_engine
 from harness.run.engine import Engine
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.process import leftovers
 from harness.run.slurm import steps
 from tests.contract.world import BASE, World, installed, pulled, quiet
@@ -103,11 +103,11 @@ def test_params_files_and_environment_arrive_and_nothing_of_ours(node: Node, tmp
     (tmp_path / "data" / "inner.txt").write_text("from the file")
     value = "$(touch /tmp/x) \"ü' \\ \n{}"
     trial = node.world.trial("tell", value=value, files=(tmp_path / "data",), environment=(("TOLD", "a b"),))
-    told = trial.output_tail.splitlines()
+    told = trial.output.tail.splitlines()
     assert trial.end == "completed", trial.message
     assert {f"value {value!r}", "file data", "content from the file", "environment TOLD a b"} <= set(told)
-    assert "hunter2" not in trial.output_tail
-    assert "environment SLURM_JOB_ID" not in trial.output_tail
+    assert "hunter2" not in trial.output.tail
+    assert "environment SLURM_JOB_ID" not in trial.output.tail
 
 
 def test_an_interrupted_trial_leaves_no_container(node: Node) -> None:
@@ -127,7 +127,7 @@ def test_a_step_that_has_to_be_killed_leaves_no_container(node: Node, monkeypatc
 
 
 def test_a_container_of_a_dead_run_is_removed_and_one_of_a_living_run_is_not(node: Node) -> None:
-    own = owner.this_process()
+    own = holders.this_process()
     dead = f"{leftovers.PREFIX}{str(replace(own, start=own.start - 1000)).replace(':', '_')}_00000001"
     living = leftovers.new_name()
     for name in (dead, living):

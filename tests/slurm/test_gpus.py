@@ -16,10 +16,10 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.model import Host, NodeRequest
-from harness.plan.lanes import choose_lanes
+from harness.plan.cells import choose_lanes
 from harness.run import open_engine
 from harness.run.hosts.host_gpus import mismatch
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
 from tests.contract.world import ROOT, World, installed, quiet
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import WHERE, environ, held
@@ -86,7 +86,7 @@ def test_a_trial_gets_the_card_that_slurm_gave_and_not_that_of_another_job(
             world.engine, launch, cell_id="cell", number=1, key="key", round=0, decide=lambda trace: "go",
             on_step=lambda step, rss_kib: None, cancelled=lambda: False,
         )  # fmt: skip
-    assert f"environment CUDA_VISIBLE_DEVICES {ours}" in trial.output_tail.splitlines(), trial.message
+    assert f"environment CUDA_VISIBLE_DEVICES {ours}" in trial.output.tail.splitlines(), trial.message
     assert mismatch(lane.gpus, trial.facts) == ""
 
 

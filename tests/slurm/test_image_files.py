@@ -137,19 +137,19 @@ def data(tmp_path: Path) -> Path:
 def test_a_trial_gets_the_image_alone_and_nothing_of_it_stays(node: Node, data: Path) -> None:
     """The trial gets no variable of ours or of Slurm's and no network, and what it writes is gone afterwards."""
     trial = node.world.trial("tell", prepared=node.prepared(), files=(data,), environment=(("TOLD", "a b"),))
-    told = trial.output_tail.splitlines()
+    told = trial.output.tail.splitlines()
     assert {"environment FROM_THE_IMAGE yes", "environment ENTRYPOINT ran", "environment TOLD a b"} <= set(told)
     assert not [line for line in told if "hunter2" in line or line.startswith("environment SLURM_")]
     assert "interfaces lo" in told
     assert "environment RANK 0" not in told
     assert not list(Path(NODE_FOLDER).glob(f"harness-*_{os.getpid()}_*"))
     networked = node.world.trial("tell", prepared=node.prepared(), files=(data,), network=True)
-    assert "interfaces lo " in networked.output_tail
+    assert "interfaces lo " in networked.output.tail
 
 
 def test_an_entrypoint_that_is_not_wanted_does_not_run(node: Node, data: Path) -> None:
     trial = node.world.trial("tell", prepared=node.prepared(keep_entrypoint=False), files=(data,))
-    assert "environment ENTRYPOINT left_out" in trial.output_tail.splitlines()
+    assert "environment ENTRYPOINT left_out" in trial.output.tail.splitlines()
 
 
 def test_a_crash_and_a_met_limit_are_told_with_their_cause(node: Node) -> None:

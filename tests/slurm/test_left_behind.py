@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.flows.upkeep import clean as clean_flow
+from harness.flows import clean as clean_flow
 from harness.model import Host
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.process import leftovers
 from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.conftest import what_remains
@@ -52,7 +52,7 @@ def test_what_a_killed_salloc_leaves_is_found_by_its_owners_name(cluster: Cluste
 
 
 def test_folders_of_dead_trials_are_removed_from_the_node(environ: dict[str, str]) -> None:
-    own = owner.this_process()
+    own = holders.this_process()
     dead = replace(own, start=own.start - 1000)
     left = Path(NODE_FOLDER) / f"{leftovers.PREFIX}{str(dead).replace(':', '_')}_00000001"
     living = Path(NODE_FOLDER) / leftovers.new_name()

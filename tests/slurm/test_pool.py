@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.flows.parts.hosts import opening
+from harness.flows import hosts
 from harness.model import RunResult
 from harness.report.exports import summary_json
 from harness.report.page import html_page
@@ -74,7 +74,7 @@ def test_a_sweep_begins_with_the_nodes_that_there_are_and_others_join(
     run: Sweep, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it would wait for the last node, while the first ones are already charged."""
-    monkeypatch.setattr(opening, "GATHER_S", 0.5)
+    monkeypatch.setattr(hosts, "GATHER_S", 0.5)
     others = ["sbatch", "--exclusive", "--nodes=2", "--time=5", "--output=/dev/null", "--wrap=sleep 300"]
     job = cluster.slurm(*others).split()[-1]
     assert until(lambda: "R" in cluster.slurm("squeue", "--noheader", f"--jobs={job}", "--format=%t"), seconds=10)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.process import leftovers
 from tests.contract.world import World, pulled, quiet
 from tests.slurm.cluster import Cluster
@@ -48,7 +48,7 @@ def test_an_image_is_unpacked_once_and_gone_when_the_node_is_given_back(node: No
 
 
 def test_a_container_of_a_dead_run_is_removed_and_one_of_a_living_run_is_not(node: Node) -> None:
-    own = owner.this_process()
+    own = holders.this_process()
     dead = f"{leftovers.PREFIX}{str(replace(own, start=own.start - 1000)).replace(':', '_')}_0123456789ab"
     others = ["somebodys", f"pyxis_{leftovers.new_name()}"]
     (node.state / "containers").mkdir()

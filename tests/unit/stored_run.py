@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cli.shared.results import write_result
+from harness.cli.results import write_result
 from harness.model import CellResult, CellVerdict, Lane, RunResult, Scalar, Scenario, Trial, Variant
 from harness.store import RunDirectory, inputs, trial_to_json
 from harness.store.plan_file import plan_to_json
@@ -58,9 +58,8 @@ def trial(entry: CellResult, number: int) -> Trial:
     return replace(
         made,
         message="crash in step 3 (/home/ada/x.py:3): https://ada:pw@mirror/simple" if crashed else "",
-        stacks='File "/root/.cache/x.py", line 3' if crashed else "",
-        image_digest="sha256:" + "d" * 64,
-        reference=IDS[version],
+        failure=replace(made.failure, stacks='File "/root/.cache/x.py", line 3' if crashed else ""),
+        image=replace(made.image, digest="sha256:" + "d" * 64, reference=IDS[version]),
         facts={
             "python": "3.11.2",
             "libc": "glibc 2.36",

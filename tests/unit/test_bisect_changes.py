@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 
-from harness.model import CellVerdict, Change
+from harness.model import CellVerdict, Change, SignalVerdict
 from harness.schedule.bisect.bisect_records import Boundary, Rules
 from harness.schedule.bisect_changes import with_boundaries
 
-CELLS = [CellVerdict(verdict="flat", verdicts=("flat",), why="", trials=3, peak_rss_mib=100.0)] * 6
+CELLS = [
+    CellVerdict(
+        verdicts=("flat",), why="", trials=3, signals={"peak_memory": SignalVerdict(seen="good", value=102_400.0)}
+    )
+] * 6
 CRASH = Change(metric="outcome", kind="first_bad", before=2, after=3, p=0.1, verdict="crash")
 FIXED = Change(metric="outcome", kind="first_fixed", before=3, after=4, p=0.1, verdict="crash")
 
@@ -56,6 +60,6 @@ def test_a_series_that_begins_slower_than_its_baseline_is_bad() -> None:
 
 def test_a_baseline_that_could_not_run_says_nothing() -> None:
     """Its level is unknown, and no version may be called bad by a guess."""
-    cells = [*CELLS[:5], CellVerdict(verdict="untested", verdicts=("untested",), why="", trials=0)]
+    cells = [*CELLS[:5], CellVerdict(verdicts=("untested",), why="", trials=0)]
     faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
     assert with_boundaries([], [faster], cells=cells, rules=Rules(step_limit=LIMIT, baseline=5)) == ()

@@ -12,9 +12,8 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from harness.errors import EngineUnreachable, UsageError
-from harness.flows.upkeep import clean as clean_flow
-from harness.flows.upkeep import old_runs
-from harness.flows.upkeep.clean import Cleaned, clean, hosts_of
+from harness.flows import clean as clean_flow
+from harness.flows.clean import Cleaned, clean, hosts_of
 from harness.model import Host, Image
 from harness.run.engine import Kept
 from harness.store import RunDirectory
@@ -34,7 +33,7 @@ def made(out: Path, *days_ago: int, matrix: str = "m") -> list[Path]:
 
 
 def cleaned(out: Path, *, matrix: str | None = None, dry_run: bool = False) -> list[str]:
-    return list(old_runs.clean(out, matrix=matrix, older_than=MONTH, dry_run=dry_run, now=NOW))
+    return list(clean_flow.clean_runs(out, matrix=matrix, older_than=MONTH, dry_run=dry_run, now=NOW))
 
 
 def test_old_runs_go_and_young_ones_stay(tmp_path: Path) -> None:
@@ -98,18 +97,18 @@ def test_what_a_killed_clean_left_is_removed(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder"):
-        old_runs.check_folder(tmp_path / "none")
+        clean_flow.check_folder(tmp_path / "none")
 
 
 @pytest.mark.parametrize(("text", "hours"), [("12h", 12), ("30d", 720), ("8w", 1344)])
 def test_ages(text: str, hours: int) -> None:
-    assert old_runs.age(text) == timedelta(hours=hours)
+    assert clean_flow.age(text) == timedelta(hours=hours)
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "-1d", "1.5d", "30 d", "999999w"])
 def test_what_is_no_age(text: str) -> None:
     with pytest.raises(ValueError, match="write 12h, 30d or 8w"):
-        old_runs.age(text)
+        clean_flow.age(text)
 
 
 # ---------------------------------------------------------------- hosts

@@ -17,13 +17,12 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import COMMANDS, cli, command, run
+from harness.cli.common import show, write_file
 from harness.cli.probe import PROBES
-from harness.cli.shared.common import show, write_file
-from harness.cli.shared.results import FORMATS
+from harness.cli.results import FORMATS
 from harness.cli.sweep import _print_settled
 from harness.errors import UsageError
 from harness.flows import probe as probing
-from harness.flows.first import new_scenario
 from tests.unit.report import build
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +115,7 @@ def ended(line: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("line", ["harness schema >/dev/full", "harness new-scenario mine --folder {} >/dev/full"])
+@pytest.mark.parametrize("line", ["harness schema >/dev/full", "harness schema summary >/dev/full"])
 def test_a_full_disk_under_stdout_is_a_message(line: str, tmp_path: Path) -> None:
     """It was a traceback, with an exit code that means "report a bug"."""
     code, said = ended(line.format(tmp_path))
@@ -165,20 +164,13 @@ def test_an_exit_code_does_not_hang_on_stderr(away: str, tmp_path: Path) -> None
 
 def test_a_stdout_that_is_closed_takes_no_file(tmp_path: Path) -> None:
     """The next opened file would get number 1, and the output would be written into it."""
-    assert ended(f"harness new-scenario mine --folder {tmp_path} >&-")[0] == 0
-    assert (tmp_path / "mine.py").read_text() == new_scenario.SCRIPT
+    assert ended(f"cd {tmp_path} && harness try six==1.15.0 six==1.16.0 --write a.yaml -- true >&-")[0] == 0
+    assert (tmp_path / "a.yaml").read_text().startswith("# Written by")
 
 
-def test_a_closed_stdin_asks_nothing(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("print(1)\n")
-    code, said = ended(f"cd {tmp_path} && harness init --version six==1.15.0 <&-")
-    assert code == 2
-    assert "Traceback" not in said
-
-
-def test_a_scenario_for_which_there_is_no_room_is_not_begun(tmp_path: Path) -> None:
+def test_a_matrix_for_which_there_is_no_room_is_not_begun(tmp_path: Path) -> None:
     """An empty file was left, which the next call took for a user's file."""
-    code, said = ended(f"ulimit -f 0; harness new-scenario mine --folder {tmp_path}")
+    code, said = ended(f"cd {tmp_path}; ulimit -f 0; harness try six==1.15.0 six==1.16.0 --write a.yaml -- true")
     assert (code, list(tmp_path.iterdir())) == (2, [])
     assert "cannot write" in said
 
@@ -209,7 +201,7 @@ def test_where_nothing_can_be_written_is_a_message(tmp_path: Path) -> None:
             write_file(path, "")
 
 
-def test_a_run_that_leaves_nothing_to_decide_is_bad_in_the_words_of_the_reports(capsys) -> None:
+def test_a_run_that_leaves_nothing_to_decide_is_told_in_the_words_of_the_reports(capsys) -> None:
     """It said `(regression)`, which is the verdict's code in files."""
     _print_settled(build.quickstart(), as_json=False)
     assert capsys.readouterr().out.endswith("leaves no cause undecided (verdict: regression)\n")

@@ -17,16 +17,18 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness.cli import cli
-from harness.cli.shared.results import write_result
+from harness.cli.results import write_result
 from harness.errors import UsageError
-from harness.flows.runs.compare import compare_runs
+from harness.flows.compare import compare_runs
 from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval
 from harness.model import (
+    Asked,
     CellResult,
     CellVerdict,
     Column,
     Comparison,
     Lane,
+    LaunchedImage,
     Limits,
     Measured,
     Metric,
@@ -56,7 +58,7 @@ def trial(entry: CellResult, number: int, *, run: str, step_s: float, machine: s
     rng = np.random.default_rng([seed, number, *entry.cell.image.version.encode()])
     steps = np.arange(1.0, 521.0)
     pace = step_s * float(np.exp(rng.normal(0, 0.01)))
-    rate = entry.verdict.rate_kib_per_step or 0.0
+    rate = entry.verdict.of("memory").value or 0.0
     columns = {"step_s": pace * np.exp(rng.normal(0, 0.01, len(steps))), "rss_kib": 30_000 + np.round(rate * steps)}
     return Trial(
         cell_id=entry.cell.id,
@@ -66,10 +68,10 @@ def trial(entry: CellResult, number: int, *, run: str, step_s: float, machine: s
         run=run,
         round=number,
         last_step=520,
-        steps_asked=520,
+        asked=Asked(steps=520),
         started=f"{run} {entry.cell.id} {number}",
         trace=Trace(step=steps, columns=columns),
-        image_digest=f"sha256:{entry.cell.image.version}",
+        image=LaunchedImage(digest=f"sha256:{entry.cell.image.version}"),
         facts={
             "agent": "1",
             "python": "3.8",
@@ -207,7 +209,7 @@ def test_cells_that_the_later_run_took_over_are_told_in_one_line_beside_what_it_
     first = runs.write("a", {OLD: "ggg"})
     newest = faults.NGC.images[-1].version
     second = runs.write(
-        "b", {OLD: "ggg"}, change=lambda one: one if one.image_digest == f"sha256:{newest}" else _taken_over(one)
+        "b", {OLD: "ggg"}, change=lambda one: one if one.image.digest == f"sha256:{newest}" else _taken_over(one)
     )
     (code, shown) = called(str(first), str(second))
     text = " ".join(shown.split())
@@ -220,8 +222,8 @@ def test_cells_that_the_later_run_took_over_are_told_in_one_line_beside_what_it_
 @pytest.mark.parametrize(
     ("change", "payload", "text"),
     [
-        (lambda one: replace(one, image_digest="sha256:other"), "script", "sha256:other"),
-        (lambda one: replace(one, steps_asked=400), "script", "steps 520 and 400"),
+        (lambda one: replace(one, image=replace(one.image, digest="sha256:other")), "script", "sha256:other"),
+        (lambda one: replace(one, asked=replace(one.asked, steps=400)), "script", "steps 520 and 400"),
         (lambda one: replace(one, facts={**one.facts, "agent": "2"}), "script", "agent version 1 and 2"),
         (lambda one: replace(one, facts={**one.facts, "probes": ["rss", "heap"]}), "script", "probes"),
         (lambda one: one, "edited", "script or command, its files or the agent: script and edited"),
@@ -250,9 +252,23 @@ def test_limits_and_steps_of_the_matrix_must_be_the_same(runs: Runs) -> None:
         compare_runs([first, second])
 
 
+@pytest.mark.parametrize("limit", [0, -0.5])
+def test_a_limit_that_no_matrix_file_takes_is_a_line_about_the_plan(runs: Runs, limit: float) -> None:
+    """Such a plan.json was damaged or changed by hand."""
+    first, second = runs.write("a", {OLD: "ggg"}), runs.write("b", {NEW: "ggg"})
+    plan = json.loads((second / "plan.json").read_text())
+    plan["scenarios"][0]["settings"]["limits"]["signals"]["step_time"] = limit
+    (second / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(UsageError, match=r"plan\.json: .*a limit is above zero, not") as refused:
+        compare_runs([first, second])
+    assert "\n" not in str(refused.value)
+
+
 def test_one_image_that_differs_is_refused_and_the_rest_compared(runs: Runs) -> None:
     def rebuilt(one: Trial) -> Trial:
-        return replace(one, image_digest="sha256:new") if one.image_digest == "sha256:22.12" else one
+        return (
+            replace(one, image=replace(one.image, digest="sha256:new")) if one.image.digest == "sha256:22.12" else one
+        )
 
     found = compare_runs([runs.write("a", {OLD: "ggb"}), runs.write("b", {NEW: "ggb"}, change=rebuilt)])
     assert [bool(pair.refused) for pair in found.pairs] == [False, False, True]
@@ -277,8 +293,8 @@ def _edited(path: Path, name: str, text: str) -> Path:
             lambda path: _edited(path, "result.json", "[]"),
             r"result\.json: Input should be a valid dictionary; the file is",
         ),
-        (lambda path: _edited(path, "plan.json", "{}"), "matrix: Field required"),
-        (lambda path: _edited(path, "result.json", '{"cells": 1}'), "verdict: "),
+        (lambda path: _edited(path, "plan.json", '{"schema": 1}'), "matrix: Field required"),
+        (lambda path: _edited(path, "result.json", '{"schema": 2, "cells": 1}'), "verdict: "),
     ],
 )
 def test_what_is_no_run_is_said_with_its_file(runs: Runs, spoil: Callable[[Path], Path], text: str) -> None:
@@ -436,7 +452,11 @@ def test_a_signal_that_differs_has_a_row_from_its_limit_on(runs: Runs, seconds: 
     """The limit of a setup is 50 % and 0.5 s; a row for each of twenty equal signals would hide it."""
 
     def starting(mean_s: float) -> Callable[[Trial], Trial]:
-        return lambda one: replace(one, facts={**one.facts, "setup_s": mean_s * (1 + 0.001 * one.number)}, cold=False)
+        return lambda one: replace(
+            one,
+            facts={**one.facts, "setup_s": mean_s * (1 + 0.001 * one.number)},
+            conditions=replace(one.conditions, cold=False),
+        )
 
     first = runs.write("a", {OLD: "gg"}, of=OLD_TAGS, machine="m", change=starting(1.0))
     second = runs.write("b", {OLD: "gg"}, of=OLD_TAGS, machine="m", change=starting(seconds))
@@ -474,7 +494,7 @@ def test_a_side_that_only_a_signal_makes_bad_is_not_shown_as_flat() -> None:
     [
         (build.flat(), "flat ≤0.017", "both good"),
         (replace(build.flat(), provisional=True), "flat ≤0.017 so far", "neither is bad"),
-        (replace(build.flat(), signals={"step_time": SignalVerdict(seen="blind")}), "flat ≤0.017", "neither is bad"),
+        (build.told(build.flat(), "step_time", seen="blind"), "flat ≤0.017", "neither is bad"),
     ],
 )
 def test_a_side_that_is_not_decided_is_not_called_good(verdict: CellVerdict, shown: str, together: str) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from harness.errors import InfrastructureError
+from harness.judge.api import describe_trial, wants_alone
 from harness.model import (
     Cell,
+    Conditions,
     End,
     Host,
     Image,
@@ -28,9 +30,9 @@ from harness.model import (
     Where,
 )
 from harness.model.matrix import Gpu
-from harness.schedule.compatibility import review
-from harness.schedule.oracle import describe_trial, wants_alone
+from harness.schedule.oracle import review
 from tests.integration.test_flow import MATRIX, Engine, run
+from tests.unit.trials import made_trial
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 GPU = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 3090", index=0, compute_capability="8.6", driver="470.82", cuda="11.4")
@@ -57,7 +59,7 @@ def cell(**scenario: Any) -> Cell:
 
 
 def trial(**fields: Any) -> Trial:
-    return Trial(**{"cell_id": "c", "number": 1, "key": "k", "end": "infrastructure", **fields})
+    return made_trial(**{"end": "infrastructure", **fields})
 
 
 def test_a_launch_that_the_runtime_refused_for_the_driver_is_incompatible() -> None:
@@ -136,7 +138,7 @@ def test_a_watcher_is_told_of_what_else_grows() -> None:
     asked = cell(steps=Steps(), limits=Limits())
     assert describe_trial(asked, fills) == ("growth: shared memory 8 KiB/step to step 4000", True)
     assert describe_trial(asked, leaks) == ("growth: shared memory 8 KiB/step; leak 24 KiB/step to step 4000", True)
-    beside = replace(fills, beside=1)
+    beside = replace(fills, conditions=Conditions(beside=1))
     assert describe_trial(asked, beside) == ("flat to step 4000", False)
     assert wants_alone(asked, beside)
     assert not wants_alone(asked, fills)

@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from harness.cli import cli
 from harness.errors import InfrastructureError, UsageError
-from harness.flows.evidence import diff as diff_flow
-from harness.flows.evidence.repro import recipe
+from harness.flows import evidence as diff_flow
+from harness.flows.evidence import recipe
 from harness.model import Build, Lane, Pull, Series, measured
 from harness.report.issue import repro_script
 from harness.report.issue.repro_script import shell

@@ -16,21 +16,20 @@ import pytest
 from rich.console import Console
 
 from harness.errors import EngineUnreachable, Interrupted
-from harness.flows.parts.context import RunContext
+from harness.flows import doctor
+from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected
-from harness.flows.upkeep import doctor
-from harness.model import Host, Image, Pull, Trace, Trial, Where
+from harness.model import Asked, Host, Image, Pull, Trace, Trial, Where
 from harness.model.answers.doctor import Checkup, HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.plan.cells import make_plan
 from harness.registry.bounded_http import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import PublishedImage
-from harness.report.terminal.doctor_json import exit_code, to_json
-from harness.report.terminal.doctor_output import render
+from harness.report.terminal.doctor_output import exit_code, render, to_json
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Kept, Prepared
-from harness.run.images.needs import RegistryAnswers, disk_of
+from harness.run.images.registry_sizes import RegistryAnswers, disk_of
 from harness.store import RunDirectory
 from tests.integration.test_flow import QUIET
 
@@ -344,6 +343,15 @@ def launched(cell_id: str, number: int, *, factor: float) -> Trial:
     rows = np.arange(1.0, 201.0)
     columns = {"rss_kib": np.full(200, 50_000.0), "step_s": np.full(200, 0.01 * factor)}
     return Trial(
-        cell_id=cell_id, number=number, key="k", end="completed", run="r", round=number, last_step=200, steps_asked=200,
-        started=f"2024-01-0{number}", peak_rss_kib=50_000.0, trace=Trace(step=rows, columns=columns),
-    )  # fmt: skip
+        cell_id=cell_id,
+        number=number,
+        key="k",
+        end="completed",
+        run="r",
+        round=number,
+        last_step=200,
+        asked=Asked(steps=200),
+        started=f"2024-01-0{number}",
+        peak_rss_kib=50_000.0,
+        trace=Trace(step=rows, columns=columns),
+    )

@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.no_engine import Silent, framed
 from benchmarks.thousand_cells import MARKER, Asleep, SleepingEngine, messages
-from harness.flows.parts.context import RunContext
-from harness.flows.running.early_end import Ending
+from harness.flows.context import RunContext
+from harness.flows.running import Ending
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult, Stop
 from harness.reasons import SkipReason
@@ -144,11 +144,6 @@ def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(t
     assert _remedies(result) == {"run the same sweep again to continue"}
     quick, _ = swept(tmp_path / "quick", Stop(quick=True))
     assert _remedies(quick) == {"stopped by --quick; run the same sweep without it to continue"}
-
-
-def test_a_first_look_is_not_called_an_option_that_nobody_gave(tmp_path: Path) -> None:
-    result, _ = swept(tmp_path, Stop(quick=True, first_look=True))
-    assert headline.sentence(result).startswith("Stopped after a first look. Nothing bad found, but 12 of 12 cells")
 
 
 def test_time_ends_a_sweep_before_its_first_launch_if_there_is_none_and_says_so(tmp_path: Path) -> None:

@@ -17,19 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import Interrupted
-from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost, lanes_of, states_of, troubles_of
-from harness.flows.upkeep import control
+from harness.flows import doctor
+from harness.flows.context import RunContext
+from harness.flows.hosts import OpenHost, lanes_of, states_of, troubles_of
 from harness.judge.comparable import set_apart
 from harness.model import Host, Lane, Matrix, Plan, Trial, Where, machine_name
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
-from harness.plan.cells import make_plan, select
+from harness.plan.cells import choose_lanes, make_plan, select
 from harness.plan.equal_machines import MachineSeen, odd_ones, unlike
-from harness.plan.lanes import choose_lanes
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Lease, Prepared
-from harness.run.trial.keys import trial_key
+from harness.run.trial.payload import trial_key
 from harness.store.plan_entries import PlanFile, plan_from_file
 from harness.store.plan_file import plan_to_json
 from tests.unit.test_plan import MATRIX, WHERE
@@ -134,7 +133,7 @@ def opened() -> list[OpenHost]:
 
 
 def test_doctor_does_not_wait_for_a_machine_in_use_until_its_sweep_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "LEASE_WAIT_S", 0.05)
+    monkeypatch.setattr(doctor, "LEASE_WAIT_S", 0.05)
     machines = opened()[:2]
     for each in machines:
         engine: Any = each.engine
@@ -142,7 +141,7 @@ def test_doctor_does_not_wait_for_a_machine_in_use_until_its_sweep_ends(monkeypa
     image = Prepared(image=MATRIX.series[0].images[0], reference="r", digest="sha256:1")
     with plain_progress(io.StringIO()) as progress:
         context = RunContext(environ={}, progress=progress, stopped=threading.Event())
-        told = control.measure([(each, {"app 1.0": image}) for each in machines], context)
+        told = doctor.measure([(each, {"app 1.0": image}) for each in machines], context)
     assert told == dict.fromkeys(("gpu1", "gpu2"), "the machine is in use; run doctor again when it is free")
 
 

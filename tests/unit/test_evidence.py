@@ -21,16 +21,14 @@ from harness.cli import cli
 from harness.cli import run as main
 from harness.errors import InfrastructureError, UsageError
 from harness.facts import sections
-from harness.flows.evidence.diff import difference
-from harness.flows.evidence.issue import issue
-from harness.flows.evidence.repro import recipe
-from harness.flows.parts.reread import read_result
+from harness.flows.evidence import difference, issue, recipe
+from harness.flows.reread import read_result
 from harness.masking import WITHHELD, scrubbed
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
 from harness.model.answers.evidence import Container, EnvironmentDifference, Machine
 from harness.report.content.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
-from harness.report.issue.public_recipe import for_strangers
+from harness.report.issue.public_images import for_strangers
 from harness.report.issue.reduced_scenario import python_file
 from harness.report.issue.repro_script import shell
 from harness.report.text import finding_words
@@ -313,7 +311,7 @@ def test_the_leak_of_a_program_that_ends_soon_is_seen(tmp_path: Path) -> None:
 def test_a_report_says_whether_its_script_can_show_the_leak(tmp_path: Path, steps: int, told: str) -> None:
     run = run_of(stored_run.write(tmp_path, script=None, command=("./train",)))
     asked = recipe(run, find_cell(run, ["6.3.0"]))
-    verdict = replace(asked.result.verdict, verdicts=("leak",), rate_kib_per_step=7.84, steps=steps)
+    verdict = build.told(replace(asked.result.verdict, verdicts=("leak",), steps=steps), "memory", value=7.84)
     asked = replace(asked, result=replace(asked.result, verdict=verdict))
     assert told in shell(asked)
     report = replace(issue(run, run.findings[0], inspect=None), recipe=asked)

@@ -1,39 +1,27 @@
-"""`harness try` and `init`: the matrix that they write is the one that the user meant, and is readable."""
+"""`harness try`: the matrix that it writes is the one that the user meant, and is readable."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import sys
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from packaging.version import Version
 
 from harness.cli import run
-from harness.cli.init import init
 from harness.cli.try_ import try_
 from harness.errors import UsageError
-from harness.flows.first import init as init_flow
-from harness.flows.first import try_ as try_flow
-from harness.flows.sweep import SweepOptions
-from harness.matrix import load_matrix
-from harness.matrix.drafts import draft, first_launch
-from harness.matrix.drafts import job as draft_job
-from harness.matrix.drafts import series as draft_series
-from harness.matrix.drafts import steps as draft_steps
-from harness.matrix.drafts.steps import steps_of
+from harness.flows import try_ as flow
+from harness.matrix import draft, load_matrix
+from harness.matrix.draft import steps_of
 from harness.matrix.values import NAME
 from harness.model import End, Install, Matrix, Pull, Remedy, RunResult, Trace
-from harness.package_index import File, IndexSilent, PackageRelease
 from harness.run.run_interfaces import CellRun
 from harness.store import RunDirectory
 from tests.unit.matrix.conftest import FakeIndex
@@ -56,16 +44,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def job(folder: Path, *words: str, **more: Any) -> draft_job.DraftJob:
-    return draft_job.job_of(words, folder=folder, **more)
+def job(folder: Path, *words: str, **more: Any) -> draft.DraftJob:
+    return draft.job_of(words, folder=folder, **more)
 
 
-def series(*words: str, folder: Path = Path("/nowhere"), **more: Any) -> draft_series.DraftSeries:
-    return draft_series.series_of(words, folder=folder, **more)
+def series(*words: str, folder: Path = Path("/nowhere"), **more: Any) -> draft.DraftSeries:
+    return draft.series_of(words, folder=folder, **more)
 
 
 def loaded(made: draft.Draft, out: Path) -> Matrix:
-    return load_matrix(try_flow.write(made, out=out), environ={}, index=FakeIndex(silent=True))
+    return load_matrix(flow.write(made, out=out), environ={}, index=FakeIndex(silent=True))
 
 
 def drafted(folder: Path, versions: tuple[str, ...], *words: str, **more: Any) -> Matrix:
@@ -218,7 +206,7 @@ def test_a_file_that_cannot_be_copied_in_is_an_error(folder: Path) -> None:
 
 def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
     with (folder / "conf" / "large.bin").open("wb") as large:
-        large.truncate(draft_job.MOST_BYTES + 1)
+        large.truncate(draft.MOST_BYTES + 1)
     with pytest.raises(UsageError, match="conf: more than 256 MiB"):
         job(folder, "python", "train.py", "conf/small.yaml")
 
@@ -230,8 +218,6 @@ def test_a_program_that_is_nowhere_is_an_error_before_anything_is_launched(
     assert run(["try", "numpy==2.0.0", "numpy==2.1.0", "--step-pattern", "^step", "--", "python", "-u", "tran.py"]) == 2
     said = f"harness: tran.py: is not in {folder}; did you mean 'train.py'? name a Python program of this folder\n"
     assert capsys.readouterr().err == said
-    assert run(["init", "--program", "tran.py", "--version", "numpy==2.0.0", "--version", "numpy==2.1.0"]) == 2
-    assert capsys.readouterr().err == said, "every version crashed, and was said to be bad"
     assert not (folder / "reports").exists()
     assert not (folder / "matrix.yaml").exists()
     assert job(folder, "python", "tran.py").entry == {"command": ["python", "tran.py"]}, "an image may have it"
@@ -252,12 +238,28 @@ def test_every_word_of_a_command_comes_through_the_file_as_it_was(
 
 def test_a_matrix_that_was_edited_is_not_overwritten(folder: Path) -> None:
     made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "true"))
-    first = try_flow.write(made, out=folder)
-    assert try_flow.write(made, out=folder) == first
+    first = flow.write(made, out=folder)
+    assert flow.write(made, out=folder) == first
     first.write_text("edited")
-    second = try_flow.write(made, out=folder)
+    second = flow.write(made, out=folder)
     assert (first.read_text(), second.name) == ("edited", "try-true-2.yaml")
     assert load_matrix(second, environ={}).name == "try-true"  # the name by which trials are reused
+
+
+def test_write_keeps_the_matrix_and_launches_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The matrix can be moved with its folder, and no file of the user is overwritten."""
+    monkeypatch.chdir(folder)
+    line = ["try", "six==1.15.0", "six==1.16.0", "--write", "matrix.yaml", "--", "python", "train.py"]
+    assert run(line) == 0
+    assert "wrote matrix.yaml; run it with: harness sweep matrix.yaml" in capsys.readouterr().err
+    (scenario,) = load_matrix(Path("matrix.yaml"), environ={}).scenarios
+    assert scenario.program is not None
+    assert str(folder) not in Path("matrix.yaml").read_text()
+    assert not Path("reports").exists()
+    assert run(line) == 2
+    assert "matrix.yaml: already exists; choose another name for --write" in capsys.readouterr().err
 
 
 def test_try_says_in_one_line_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,252 +295,42 @@ def test_a_call_that_is_refused_leaves_no_matrix_and_no_folder(
 def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) -> None:
     result = build.quickstart()
     nothing = replace(result, cells=tuple(replace(cell, trials=()) for cell in result.cells))
-    assert try_flow.unlaunched([nothing, result]) is None, "earlier launches count"
+    assert flow.unlaunched([nothing, result]) is None, "earlier launches count"
     host = replace(result.hosts[0], problem="no such machine")
-    assert str(try_flow.unlaunched([replace(nothing, hosts=(host,))])) == "nothing was launched: no such machine"
-    assert try_flow.unlaunched([nothing]).__class__.__name__ == "Interrupted"
+    assert str(flow.unlaunched([replace(nothing, hosts=(host,))])) == "nothing was launched: no such machine"
+    assert flow.unlaunched([nothing]).__class__.__name__ == "Interrupted"
     (folder / "reports").mkdir()
     (folder / "reports" / "index.sqlite").touch()
     (folder / "reports" / "mine").touch()
-    try_flow.remove_index_of_nothing(folder / "reports")
+    flow.remove_index_of_nothing(folder / "reports")
     assert len(list((folder / "reports").iterdir())) == 2
     (folder / "reports" / "mine").unlink()
-    try_flow.remove_index_of_nothing(folder / "reports")
+    flow.remove_index_of_nothing(folder / "reports")
     assert list((folder / "reports").iterdir()) == []
 
 
-# ---------------------------------------------------------------- init
-
-
-class Index:
-    """A package index with three releases of torch, one of which is a release candidate."""
-
-    def releases(self, name: str) -> tuple[PackageRelease, ...]:
-        if name != "torch":
-            raise IndexSilent("down")
-        wheels = {text: File(name=f"torch-{text}-py3-none-any.whl") for text in ("2.5.0", "2.6.0rc1", "2.6.0")}
-        return tuple(PackageRelease(version=Version(text), files=(file,)) for text, file in wheels.items())
-
-
-def found(folder: Path, *images: str) -> list[tuple[str, ...]]:
-    return list(init_flow.histories(folder, images=images, index=Index(), python="3.11"))
-
-
-def test_the_training_is_found_before_other_programs(folder: Path) -> None:
-    (folder / "a_model.py").write_text("import torch.nn\n")
-    (folder / "b_long.py").write_text("import torch\n" + "#" * draft_job.MOST_SOURCE_BYTES)
-    (folder / "c_newer.py").write_text("import torch\nyes no\n")
-    os.mkfifo(folder / "d_pipe.py")
-    assert init_flow.programs(folder) == ["train.py", "a_model.py"]
-
-
-def test_only_programs_are_searched_for_a_framework(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data set that was copied in was read completely."""
-    searched: list[str] = []
-    monkeypatch.setattr(draft_steps, "modules", lambda file: searched.append(file.name) or [])
-    (folder / "data.bin").write_bytes(b"import torch")
-    assert not draft_steps.imports_trainer(job(folder, "python", "train.py", "data.bin"), folder)
-    assert {"train.py", "model.py"} <= set(searched)
-    assert "data.bin" not in searched
+# ---------------------------------------------------------------- names
 
 
 def test_the_imports_of_a_link_to_a_program_are_seen(folder: Path) -> None:
     (folder / "link.py").symlink_to(folder / "train.py")
-    assert "torch" in draft_job.modules(folder / "link.py")
+    assert "torch" in draft.modules(folder / "link.py")
 
 
 @given(st.text(max_size=80))
 @example("größe")
 @example("a" * 47 + "--b")
 def test_each_name_is_one_that_a_matrix_file_allows(text: str) -> None:
-    name = draft_series.safe(text)
+    name = draft.safe(text)
     assert re.fullmatch(NAME, name)
     assert name[-1] not in "._-"
 
 
 def test_programs_without_an_ascii_letter_have_names_of_their_own() -> None:
     """All of them were called `it`, so that their runs were in one folder."""
-    names = {draft_series.safe(text) for text in ("模型", "训练", "обучение")}
+    names = {draft.safe(text) for text in ("模型", "训练", "обучение")}
     assert len(names) == 3
     assert all(re.fullmatch(NAME, name) for name in names)
-
-
-def test_a_pinned_framework_is_compared_with_the_release_before_it(folder: Path) -> None:
-    (folder / "requirements.txt").write_text("numpy==2.0.0\ntorch==2.6.0  # new\n")
-    assert found(folder) == [("torch==2.5.0", "torch==2.6.0")]
-    assert init_flow.needs(folder, ("torch==2.5.0",)) == ("numpy==2.0.0",)
-    (folder / "requirements.txt").write_text("jax==0.5.0\ntorch==2.5.0\n")
-    assert found(folder) == []
-
-
-def test_two_tags_of_an_image_are_compared_and_two_files_before_them(folder: Path) -> None:
-    images = ("team/app:1", "other:1", "team/app:2", "team/app:3")
-    assert found(folder, *images) == [("team/app:2", "team/app:3")]
-    for name in ("requirements-old.txt", "requirements.txt"):
-        (folder / name).touch()
-        os.utime(folder / name, (1, len(name) == 16))
-    assert found(folder, *images)[0] == ("requirements-old.txt", "requirements.txt")
-
-
-def test_init_writes_a_matrix_that_can_be_moved_with_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    words = ["init", "--version", "numpy==2.0.0", "--version", "numpy==2.0.1", "--no-run", "--args", "--epochs 9"]
-    assert run(words) == 0
-    written = (folder / "matrix.yaml").read_text()
-    assert str(folder) not in written
-    (scenario,) = load_matrix(folder / "matrix.yaml", environ={}, index=FakeIndex(silent=True)).scenarios
-    assert scenario.program is not None
-    assert scenario.program.args == ("--epochs", "9")
-    assert run(words) == 2
-    assert (folder / "matrix.yaml").read_text() == written
-
-
-def test_init_that_finds_nothing_says_which_option_tells_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(["init", "--yes"]) == 2
-    said = "harness: no training program found in this folder; name it: harness init --program FILE\n"
-    assert capsys.readouterr().err == said
-    (tmp_path / "train.py").touch()
-    monkeypatch.setenv("PATH", "")
-    assert run(["init", "--yes"]) == 2
-    assert "no two versions found in this folder; name them, oldest first: harness init --version" in (
-        capsys.readouterr().err
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
-
-
-@pytest.fixture
-def answering(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Answer the questions of init on a terminal; the input ends after the last answer."""
-    answers: list[str] = []
-
-    def prompt(*_: object, **__: object) -> str:
-        if not answers:
-            try:
-                raise EOFError
-            except EOFError:
-                raise click.Abort from None
-        return answers.pop(0)
-
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr(click, "prompt", prompt)
-    return answers
-
-
-def test_init_names_the_one_version_that_it_found(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its example named torch."""
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("PATH", "")
-    (folder / "requirements.txt").write_text("jsonschema==4.18.4\n")
-    assert run(["init", "--yes"]) == 2
-    assert capsys.readouterr().err == (
-        "harness: found jsonschema==4.18.4 in requirements.txt; name an older one: "
-        "--version jsonschema==X --version jsonschema==4.18.4\n"
-    )
-    (folder / "requirements.txt").write_text("a==1\nb==2\n")
-    assert init_flow.pin(folder) is None, "nobody knows which is meant"
-
-
-def test_init_does_not_ask_for_versions_of_what_it_will_refuse(
-    folder: Path, answering: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "loop.py").write_text(LOOP)
-    answering += ["loop.py", "", "app:1 app:2"]
-    assert run(["init", "--no-run"]) == 2
-    said = capsys.readouterr().err
-    assert (answering, "imports no framework" in said) == (["app:1 app:2"], True)
-    assert "let it print" not in said, "nothing was launched: nobody knows what it prints"
-
-
-def test_init_asks_again_where_it_refuses_an_answer(
-    folder: Path, answering: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It ended at the first mistake, and all questions had to be answered again."""
-    answering += ["tran.py", "train.py", "'", "--epochs 9", "app:1", "app:1 app:2"]
-    assert run(["init", "--no-run"]) == 0
-    said = capsys.readouterr().err
-    assert [line.partition(";")[0] for line in said.splitlines()][:3] == [
-        f"harness: tran.py: is not in {folder}",
-        'harness: --args: "\'" is not a list of words: No closing quotation',
-        "harness: 1 version: give two or more, oldest first, such as team/app:41 team/app:42, or torch==2.5.1 "
-        "torch==2.6.0, or old.txt new.txt",
-    ]
-    assert "wrote matrix.yaml: train with app:1, app:2" in said
-
-
-def test_init_asks_three_times_and_ends_in_one_line_where_the_input_ends(
-    folder: Path, answering: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    answering += ["one.py", "two.py", "three.py", "train.py"]
-    assert run(["init"]) == 2
-    assert (answering, capsys.readouterr().err.count("is not in")) == (["train.py"], 3)
-    assert run(["init"]) == 2
-    assert (
-        capsys.readouterr().err
-        == "\nharness: the input ended before the last question; harness init --yes asks nothing\n"
-    )
-    assert not (folder / "matrix.yaml").exists()
-
-
-def test_init_does_not_leave_it_at_a_file_that_it_removed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It said that it had written matrix.yaml, but the file was gone."""
-
-    def refused(drafted: object, matrix: Path, *_: object) -> None:
-        matrix.unlink()
-        raise UsageError("nothing is a step")
-
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr("harness.cli.init.rehearse", refused)
-    assert run(["init", "--yes", "--version", "app:1", "--version", "app:2"]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        "harness: wrote matrix.yaml: train with app:1, app:2",
-        "harness: removed matrix.yaml again: its first launches cannot be judged",
-        "harness: nothing is a step",
-    ]
-
-
-def test_init_without_a_launch_refuses_what_try_refuses(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It wrote a matrix in which every version then ended without a step."""
-    monkeypatch.chdir(folder)
-    (folder / "loop.py").write_text(LOOP)
-    words = [
-        "init",
-        "--yes",
-        "--no-run",
-        "--program",
-        "loop.py",
-        "--version",
-        "six==1.16.0",
-        "--version",
-        "six==1.17.0",
-    ]
-    assert run(words) == 2
-    assert "such as --steps-are loop:train_one" in capsys.readouterr().err
-    assert not (folder / "matrix.yaml").exists()
-    assert run([*words, "--steps-are", "auto"]) == 0, "whoever knows better says so"
-    (folder / "matrix.yaml").unlink()
-    (folder / "loop.py").write_text("import parts\n")
-    (folder / "parts" / "loss.py").write_text("import torch\n")
-    assert run(words) == 0, "a module of the folder trains"
-
-
-def test_the_first_two_cells_are_the_oldest_and_the_newest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    versions = [word for tag in "123" for word in ("--version", f"app:{tag}")]
-    assert run(["init", *versions, "--no-run"]) == 0
-    selection = try_flow.selection_of(Path("matrix.yaml"), SweepOptions(), {}, places=(0, -1))
-    (images,) = selection.images.values()
-    assert [image.version for image in images] == ["1", "3"]
 
 
 # ---------------------------------------------------------------- a program's own end
@@ -549,7 +341,9 @@ def rehearsed(steps: int, end: End = "stopped") -> RunResult:
     told = f"the program ended by itself after {steps} of 4000 steps; let it make more, or lower `budget`"
     result = build.quickstart()
     known = replace(result.cells[0].trials[0], end=end, last_step=steps)
-    trial = replace(known, message=told, shortfall="own_end") if end == "stopped" else known
+    trial = (
+        replace(known, message=told, failure=replace(known.failure, shortfall="own_end")) if end == "stopped" else known
+    )
     return replace(result, cells=(replace(result.cells[0], trials=(trial,)),))
 
 
@@ -557,20 +351,20 @@ def rehearsed(steps: int, end: End = "stopped") -> RunResult:
 def test_a_short_training_is_measured_up_to_its_own_end(steps: int, budget: int, folder: Path) -> None:
     """Each cell of a first sweep was inconclusive: the training had 2,000 steps and the matrix asked for 4,000."""
     made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
-    first = try_flow.write(made, out=folder)
-    matrix, own = try_flow.fit(made, first, rehearsed(steps), out=folder)
+    first = flow.write(made, out=folder)
+    matrix, own = flow.fit(made, first, rehearsed(steps), out=folder)
     (scenario,) = load_matrix(matrix, environ={}, index=FakeIndex(silent=True)).scenarios
     assert (matrix, own.budget, scenario.steps.budget) == (first, budget, budget)
-    again = try_flow.write(made, out=folder)
-    assert try_flow.fit(made, again, rehearsed(steps), out=folder)[0] == first, "the same command has the same matrix"
+    again = flow.write(made, out=folder)
+    assert flow.fit(made, again, rehearsed(steps), out=folder)[0] == first, "the same command has the same matrix"
     assert len(list(folder.glob("try-*.yaml"))) == 1
 
 
 @pytest.mark.parametrize(("steps", "end"), [(4000, "completed"), (2000, "crash"), (63, "stopped")])
 def test_a_budget_stays_that_no_own_end_sets(steps: int, end: End, folder: Path) -> None:
     made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
-    first = try_flow.write(made, out=folder)
-    matrix, own = try_flow.fit(made, first, rehearsed(steps, end), out=folder)
+    first = flow.write(made, out=folder)
+    matrix, own = flow.fit(made, first, rehearsed(steps, end), out=folder)
     assert own.budget == 4000
     assert "4000" in matrix.read_text()
 
@@ -603,19 +397,11 @@ def test_a_version_that_hangs_is_not_waited_for_as_long_as_nothing_is_known(
     """A command of two seconds that hung in the newer version was waited for 20 minutes, in every launch."""
     (folder / "check.sh").write_text("#!/bin/sh\n")
     made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, *words))
-    first = try_flow.write(made, out=folder)
-    matrix, known = try_flow.fit(made, first, result, out=folder)
+    first = flow.write(made, out=folder)
+    matrix, known = flow.fit(made, first, result, out=folder)
     (scenario,) = load_matrix(matrix, environ={}, index=FakeIndex(silent=True)).scenarios
     assert scenario.timeout_s == timeout_s
     assert (known.timeout_s is None) == (timeout_s == made.longest_s)
-
-
-def test_init_fits_its_matrix_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
-    matrix = init_flow.write(made, folder=Path())
-    assert init_flow.fit(made, matrix, rehearsed(1999)) == 1999
-    assert load_matrix(matrix, environ={}, index=FakeIndex(silent=True)).scenarios[0].steps.budget == 1999
 
 
 # ---------------------------------------------------------------- what the first launch shows
@@ -646,8 +432,18 @@ def plain_loop(folder: Path, *words: str, **more: Any) -> draft.Draft:
 def ended(end: End, message: str, *, steps: int = 0, output: str = "", remedy: Remedy = "") -> RunResult:
     """Return a run whose only launch ended like this."""
     result = build.quickstart()
-    known = replace(result.cells[0].trials[0], end=end, message=message, remedy=remedy, last_step=steps)
-    launch = replace(known, output_tail=output, shortfall="no_step" if "no step was seen" in message else "")
+    known = replace(
+        result.cells[0].trials[0],
+        end=end,
+        message=message,
+        failure=replace(result.cells[0].trials[0].failure, remedy=remedy),
+        last_step=steps,
+    )
+    launch = replace(
+        known,
+        output=replace(known.output, tail=output),
+        failure=replace(known.failure, shortfall="no_step" if "no step was seen" in message else ""),
+    )
     return replace(result, cells=(replace(result.cells[0], trials=(launch,)),))
 
 
@@ -655,7 +451,7 @@ def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
     """The message named a key of a matrix file, to a user who has none."""
     seen = ended("setup", NO_STEP, output="loaded\nstep 1 loss=0.5\nstep 2 loss=0.4\n", remedy="function")
     with pytest.raises(UsageError) as told:
-        first_launch.check(plain_loop(folder), seen)
+        flow.check_steps(plain_loop(folder), seen)
     assert str(told.value) == (
         "loop.py: the program ended, and no step was seen: it did not import any framework; name the function that "
         "makes a step, such as --steps-are loop:train_one (it defines train_one, Net.forward, load), or count each "
@@ -666,7 +462,7 @@ def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
 def test_the_pattern_that_is_suggested_matches_the_line_that_was_printed(folder: Path) -> None:
     line = "[train] (epoch) 3/9"  # a coloured line would be suggested with its escape codes
     with pytest.raises(UsageError) as told:
-        first_launch.check(plain_loop(folder), ended("setup", NO_STEP, output=f"\x1b[32m3 %\n\x1b[32m4 %\n{line}\n"))
+        flow.check_steps(plain_loop(folder), ended("setup", NO_STEP, output=f"\x1b[32m3 %\n\x1b[32m4 %\n{line}\n"))
     (pattern,) = shlex.split(str(told.value).rpartition("--step-pattern ")[2])
     assert re.search(pattern, line)
 
@@ -679,9 +475,9 @@ def test_a_question_that_is_refused_leaves_no_run_behind(tmp_path: Path) -> None
     ]
     made[2].point_latest()
     seen = ended("setup", NO_STEP)
-    try_flow.remove_runs([replace(seen, directory=run.path) for run in made[1:]])
+    flow.remove_runs([replace(seen, directory=run.path) for run in made[1:]])
     assert (tmp_path / "try-loop" / "latest").resolve() == made[0].path
-    try_flow.remove_runs([replace(seen, directory=run.path) for run in made[:2]])  # one file is gone already
+    flow.remove_runs([replace(seen, directory=run.path) for run in made[:2]])  # one file is gone already
     assert not list(tmp_path.iterdir())
 
 
@@ -689,38 +485,37 @@ def test_a_command_whose_pattern_matches_nothing_is_not_told_of_functions(folder
     made = plain_loop(folder, step_pattern="^epoch")
     message = "the command ended, and no step was seen: no line matches step_pattern '^epoch'; its last line is: step 4"
     with pytest.raises(UsageError) as told:
-        first_launch.check(made, ended("setup", message, output="step 4\n"))
+        flow.check_steps(made, ended("setup", message, output="step 4\n"))
     assert "--steps-are" not in str(told.value)
     assert str(told.value).startswith(f"python loop.py: {message}; count each matching line")
 
 
 def test_a_launch_that_made_steps_or_crashed_is_no_error_of_the_question(folder: Path) -> None:
     for seen in (ended("completed", "", steps=500), ended("crash", "step 3: ValueError: x"), ended("setup", "x")):
-        first_launch.check(plain_loop(folder), seen)
+        flow.check_steps(plain_loop(folder), seen)
 
 
 def test_what_both_ends_lack_is_said_after_three_launches(folder: Path) -> None:
     """Six launches reported a missing module, and none named the option that installs it."""
     lacks = ended("setup", "Traceback …/trial-1/…\nbefore the first step: ModuleNotFoundError: No module named 'yaml'")
     other = ended("setup", "Traceback …/trial-2/…\nbefore the first step: ModuleNotFoundError: No module named 'yaml'")
-    assert first_launch.fails_before_a_step(lacks)
+    assert flow.fails_before_a_step(lacks)
     with pytest.raises(UsageError, match="No module named 'yaml'; if that is a package, also install it: --with"):
-        first_launch.check_both(plain_loop(folder), lacks, other)
-    first_launch.check_both(plain_loop(folder), lacks, ended("completed", "", steps=500))
+        flow.check_both(plain_loop(folder), lacks, other)
+    flow.check_both(plain_loop(folder), lacks, ended("completed", "", steps=500))
 
 
 def test_each_command_has_the_options_that_the_first_launch_names() -> None:
-    """`harness init` suggested `--file NAME`, but had no such option."""
-    for command in (init, try_):
+    for command in (try_,):
         flags = {flag for one in command.params for flag in one.opts}
         assert {"--file", "--with", "--steps-are", "--step-pattern"} <= flags
 
 
 def test_too_few_steps_are_told_after_the_first_launch(folder: Path) -> None:
-    note = first_launch.few_steps(plain_loop(folder), ended("stopped", "", steps=5))
+    note = flow.few_steps(plain_loop(folder), ended("stopped", "", steps=5))
     assert note is not None
     assert note.startswith("loop.py: made 5 steps and ended; with fewer than 64, neither memory nor step time")
-    assert first_launch.few_steps(plain_loop(folder), ended("stopped", "", steps=64)) is None
+    assert flow.few_steps(plain_loop(folder), ended("stopped", "", steps=64)) is None
 
 
 def test_a_function_that_is_not_there_is_told_in_the_words_that_were_typed(folder: Path) -> None:
@@ -742,4 +537,7 @@ def test_a_program_without_a_step_is_launched_once(folder: Path) -> None:
     (launch,) = ended("setup", NO_STEP).cells[0].trials
     run_ = CellRun(cell=build.quickstart().cells[0].cell, trials=[launch])
     assert not run_.runnable
-    assert CellRun(cell=run_.cell, trials=[replace(launch, message="ImportError: x", shortfall="")]).runnable
+    assert CellRun(
+        cell=run_.cell,
+        trials=[replace(launch, message="ImportError: x", failure=replace(launch.failure, shortfall=""))],
+    ).runnable

@@ -15,6 +15,7 @@ from harness.run.engine import Prepared
 from harness.run.run_interfaces import Batch, CellRun
 from harness.schedule.full_scheduler import FullScheduler
 from tests.nightly import many
+from tests.unit.trials import changed
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 STEPS = Steps(first=500, budget=1000)
@@ -122,7 +123,7 @@ def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
         quiet = timed(lambda run: 1e-6)(run, number)
         crashes = run.cell.image.version == "2" and number in (0, 3, 5)
         ended = {"end": "crash", "signal": 11, "last_step": 40, "trace": None} if crashes else {}
-        return replace(quiet, **ended)  # type: ignore[arg-type]
+        return changed(quiet, **ended)
 
     play(FullScheduler(runs=runs, asked=Trials(least=2, most=8)), measure)
     launches = [len(run.trials) for run in runs]
@@ -162,10 +163,6 @@ def test_rounds_end_whatever_happens() -> None:
         assert all(len(run.measured) <= 5 for run in runs)
 
 
-def changed(trial: Trial, **fields: object) -> Trial:
-    return replace(trial, **fields)  # type: ignore[arg-type]
-
-
 def test_an_interrupted_round_is_made_up_for() -> None:
     """After Ctrl-C in the first round and the same command again, no version may be missing from the comparison."""
     runs = row(3)
@@ -187,19 +184,6 @@ def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
     batches = play(FullScheduler(runs=row(3), asked=Trials(least=3, most=6)), measure)
     assert [len(batch.runs) for batch in batches] == [3, 3, 3, 3]
     assert "every version" in str(batches[-1].record["reason"])
-
-
-def test_what_settles_a_cause_needs_no_step_times_again() -> None:
-    """With --decide, versions that had waited for images in an earlier run were launched along with
-    the requested one.
-    """
-    runs = row(3)
-    measure = timed(lambda run: 1e-3)
-    for run in runs[:2]:
-        run.trials = [changed(measure(run, number), pulled="awaited", run="before") for number in range(3)]
-        run.adopted = 3
-    scheduler = FullScheduler(runs=runs, asked=Trials(least=3, most=8), only=frozenset(run.cell.id for run in runs))
-    assert [names(batch) for batch in play(scheduler, measure)] == [{"2"}] * 3
 
 
 def test_versions_of_another_day_are_not_measured_again() -> None:

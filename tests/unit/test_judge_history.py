@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.flows.judge_history import complete_part
+from harness.flows.judge import complete_part
 from harness.traces import HistoryFile, read_history
 from harness.traces.histories import MOST_ROUNDS, MOST_VERSIONS
 from tests.nightly import many

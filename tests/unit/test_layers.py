@@ -38,11 +38,10 @@ ALLOWED = {
     "masking": set(),
     "facts": BASE | {"reasons"},
     "traces": BASE | {"columns", "safe_files", "store"},
-    "failure_rate": BASE,
-    "judge": BASE | {"failure_rate", "reasons"},
+    "judge": BASE | {"reasons"},
     "probes": BASE,
-    "narrow": BASE | {"failure_rate", "flows", "judge", "masking", "probes", "reasons", "run", "schedule", "store"},
-    "schedule": BASE | {"amounts", "judge", "run", "failure_rate", "compat", "reasons"},
+    "narrow": BASE | {"flows", "judge", "masking", "matrix", "probes", "reasons", "run", "schedule", "store"},
+    "schedule": BASE | {"amounts", "judge", "run", "compat", "reasons"},
     "assess": BASE | {"amounts", "judge", "run", "schedule", "store", "compat", "facts", "reasons"},
     "report": BASE | {"amounts", "facts", "masking", "reasons", "safe_files"},
     "compat": BASE,
@@ -57,15 +56,13 @@ ALLOWED = {
 # Each subpackage may import those before it, and none after it. "" stands for the files in the part's own folder.
 ROOMS = {
     "judge": (
-        ("logs",),
         ("intervals", "comparable", "remedies"),
-        ("trace.growth",),
         ("trace",),
         ("comparison",),
-        ("cell",),
+        ("launches", "cell"),
         ("history",),
         ("attribution",),
-        ("changed_signals", "signal_verdicts", "unpaired"),
+        ("signal_verdicts", "unpaired", "api"),
     ),
     "report": (
         ("text", "places"),
@@ -76,8 +73,8 @@ ROOMS = {
         ("site",),
     ),
     "schedule": (
-        ("bisect", "priority", "confirming", "cost", "aa_replicate"),
-        ("compatibility", "oracle", "row_queue"),
+        ("bisect", "priority"),
+        ("oracle", "row_queue"),
         ("full_scheduler", "bisect_scheduler", "bisect_changes"),
     ),
     "narrow": (
@@ -88,11 +85,13 @@ ROOMS = {
         ("flow",),
     ),
     "flows": (
-        ("parts",),
-        ("running",),
+        ("context",),
+        ("hosts",),
+        ("reread", "running", "index"),
+        ("pool",),
+        ("deciding",),
         ("sweep",),
-        ("first",),
-        ("evidence", "runs", "upkeep", ""),
+        ("",),
     ),
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.errors import UsageError
-from harness.flows.running.open_rows import OpenRows
+from harness.flows.running import OpenRows
 from harness.model import Trace, Trial
 from harness.run.run_interfaces import RowRun
 from harness.store import RunDirectory

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import EngineUnreachable
-from harness.flows.parts.context import RunContext
-from harness.flows.parts.hosts.machines import OpenHost
-from harness.flows.running.machine_progress import MachineProgress
-from harness.flows.running.pool_run import PoolRun
-from harness.model import Host, Trial
+from harness.flows.context import RunContext
+from harness.flows.hosts import OpenHost
+from harness.flows.pool import PoolRun
+from harness.flows.running import MachineProgress
+from harness.model import Host, Trace, Trial
 from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.run_interfaces import Batch, CellRun, RowRun
@@ -41,6 +42,8 @@ class World:
     done: set[int] = field(default_factory=set)
     restarted: list[str] = field(default_factory=list)
     broken: list[Trial] = field(default_factory=list)
+    whole: Trace = field(default_factory=lambda: Trace(step=np.arange(1.0, 9.0), columns={}))
+    """The trace in the file of each trial."""
     notes: io.StringIO = field(default_factory=io.StringIO)
 
     def run(self, rows: Sequence[RowRun]) -> list[OpenHost]:
@@ -63,7 +66,10 @@ class World:
         return SimpleNamespace(
             is_done=lambda row: id(row) in self.done, choose_noise=self._begun, again=self._again,
             runs_of=lambda row: row.cells,
-            journal=SimpleNamespace(write_trial=lambda trial, cell: self.broken.append(trial)),
+            journal=SimpleNamespace(
+                write_trial=lambda trial, cell: self.broken.append(trial),
+                read_back=lambda trial: replace(trial, trace=self.whole),
+            ),
         )  # fmt: skip
 
     def _opened(self, host: Host) -> Any:
@@ -204,13 +210,17 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
         assert turn is not None
         if turn.batch is None:
             waiting.put_back(both)
-    run.trials.append(Trial(cell_id="c", number=1, key="k", end="crash", round=0))
+    thin = Trace(step=np.array([1.0]), columns={})
+    run.trials.append(Trial(cell_id="c", number=1, key="k", end="crash", round=0, trace=thin))
     pool = PoolRun(
         machines=(), context=None, rows=world.rows(), make_queue=queue, use=None, homes={},  # type: ignore[arg-type]
     )  # fmt: skip
     pool._break_rounds("gpu0", waiting)
-    assert [(trial.end, trial.disturbed) for trial in run.trials] == [("crash", MachineReason.LOST_DURING_ROUND())]
+    assert [(trial.end, trial.conditions.disturbed) for trial in run.trials] == [
+        ("crash", MachineReason.LOST_DURING_ROUND())
+    ]
     assert world.broken == run.trials
+    assert run.trials[0].trace is world.whole, "the file keeps all rows, although the trace in memory was thinned"
 
 
 @dataclass
@@ -222,9 +232,6 @@ class Pairs:
 
     def next(self) -> Batch:
         return Batch(runs=self.runs, round=0, record={"kind": "round"})
-
-    def early(self) -> tuple[()]:
-        return ()
 
 
 def test_a_machine_s_trials_count_for_the_pool_and_have_a_line_of_their_own() -> None:

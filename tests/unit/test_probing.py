@@ -16,15 +16,15 @@ from unittest import mock
 
 import pytest
 
+import harness.probes
 from harness.errors import Interrupted, UsageError
-from harness.flows.parts.context import RunContext
+from harness.flows.context import RunContext
 from harness.flows.probe import probe
 from harness.flows.sweep import SweepOptions, selected
 from harness.model import Host, Probed
 from harness.model.watching import Say
 from harness.plan.cells import make_plan
-from harness.probes import looked
-from harness.probes.looked import MOST_FILE_CHARACTERS
+from harness.probes import MOST_FILE_CHARACTERS
 from harness.report.terminal import probes_output as report
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import LaunchRequest, Lease, Session
@@ -147,7 +147,7 @@ def one(
     with (
         plain_progress(sys.stderr) as watching,
         mock.patch.object(tempfile, "tempdir", str(folder / "tmp")),
-        mock.patch.object(looked, "MOST_FILE_CHARACTERS", most),
+        mock.patch.object(harness.probes, "MOST_FILE_CHARACTERS", most),
     ):
         context = RunContext(
             environ=os.environ, progress=watching, stopped=threading.Event(),

@@ -13,16 +13,15 @@ import pytest
 
 import harness
 from harness import reasons
-from harness.judge.cell.cell_summary import TRACEBACK
 from harness.model import Doubt
+from harness.model.measured import TRACEBACK
 from tests.unit import source
 
 CODE = Path(harness.__file__).parent
 ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name != "Reason"}
 WITHOUT_SENTENCES = (
     "assess",
-    "flows/running/early_end.py",
-    "flows/running/running_rows.py",
+    "flows/running.py",
     "judge",
     "narrow/coupling.py",
     "narrow/evidence.py",

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from harness.assess.row_verdicts import thinned_cell
-from harness.cli.shared.results import FORMATS, write_result
+from harness.assess.row_verdicts import thinned_cell, thinned_trial
+from harness.cli.results import FORMATS, write_result
 from harness.errors import UsageError
-from harness.flows.parts import reread
+from harness.flows import reread
 from harness.judge.attribution.cause import attribute
-from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip
+from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip, Stop, Trace
 from harness.model.matrix import Gpu
-from harness.report.exports import cells_csv, junit, markdown
+from harness.report.exports import junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.store import RunDirectory
@@ -49,7 +51,9 @@ def written(result: RunResult, folder: Path) -> RunResult:
     return replace(result, directory=folder)
 
 
-@pytest.mark.parametrize("render", [run_report.text, html_page.render, markdown.render, junit.render, cells_csv.render])
+@pytest.mark.parametrize(
+    "render", [run_report.text, html_page.render, markdown.render, junit.render, summary_json.cells_csv]
+)
 @pytest.mark.parametrize(
     "result", [build.quickstart(), build.unreachable(), build.signalled()], ids=["bad", "lost", "signals"]
 )
@@ -83,10 +87,20 @@ def test_traces_are_thinned_as_they_are_read(tmp_path: Path) -> None:
     assert {trial.trace.step.size for trial in trials if trial.trace} == {240}
 
 
+def test_a_thinned_trace_keeps_its_counts() -> None:
+    """They were dropped without a word."""
+    step = np.arange(1.0, 2001.0)
+    trace = Trace(step=step, columns={"rss_kib": step}, counts={"step": step[::4], "threads": step[::4]})
+    thinned = thinned_trial(replace(build.trial("x", 1, build.flat()), trace=trace), rows=100).trace
+    assert thinned is not None
+    assert {len(values) for values in (thinned.step, *thinned.columns.values(), *thinned.counts.values())} == {100}
+    assert thinned.counts["threads"][-1] == 1997
+
+
 def test_verdicts_and_findings_are_kept_without_loss(tmp_path: Path) -> None:
     """A report made again had less than the sweep's: it was read back from an export, which leaves things out."""
     result = with_ids(build.signalled())
-    odd = replace(result.cells[0].verdict, step_drift=math.inf, metrics={"loss": {"rate": 0.1}}, smallest_visible=None)
+    odd = build.told(replace(result.cells[0].verdict, drift=math.inf), "metrics.loss", value=math.inf, ci=(0.1, 0.2))
     result = replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:]))
     written(result, tmp_path)
     again = reread.read_result(tmp_path)
@@ -106,6 +120,38 @@ def test_a_damaged_result_is_reported(tmp_path: Path, content: str) -> None:
     (tmp_path / "result.json").write_text(content)
     with pytest.raises(UsageError, match=r"result\.json"):
         reread.read_result(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "result.json"])
+@pytest.mark.parametrize(
+    ("schema", "wrong"),
+    [
+        ("99", "has format 99, and this version of the harness reads format"),
+        ("9" * 400, "has an unknown format, and"),
+        ("null", "schema: no whole number"),
+        ("true", "schema: no whole number"),
+    ],
+)
+def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str, schema: str, wrong: str) -> None:
+    written(with_ids(build.quickstart()), tmp_path)
+    text, count = re.subn(r'"schema": ?\d+', f'"schema": {schema}', (tmp_path / name).read_text(), count=1)
+    assert count == 1
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=wrong) as raised:
+        reread.read_result(tmp_path)
+    assert str(tmp_path / name) in str(raised.value)
+
+
+def test_how_a_run_was_asked_for_comes_back_from_plan_json(tmp_path: Path) -> None:
+    result = with_ids(build.quickstart())
+    rules = {"include": ({"scenario": "rfft", "n": 2},), "exclude": ({"host": "here", "why": "known"},)}
+    asked = replace(
+        result.plan, search="auto", stop=Stop(quick=True, time_s=60.0), matrix=replace(result.plan.matrix, **rules)
+    )
+    written(replace(result, plan=asked), tmp_path)
+    again = reread.read_result(tmp_path).plan
+    assert (again.search, again.stop, again.trials, again.seed) == ("auto", asked.stop, asked.trials, asked.seed)
+    assert (again.matrix.include, again.matrix.exclude) == (rules["include"], rules["exclude"])
 
 
 @pytest.mark.parametrize(("old", "new"), [('"block":0', '"block":9'), ('"after":"6.3.0"', '"after":"9.9"')])
@@ -152,7 +198,7 @@ def test_an_attribution_of_another_plan_is_reported(tmp_path: Path, old: str, ne
     written(replace(result, attribution=attribute(result.plan, result.cells, result.findings)), tmp_path)
     text = (tmp_path / "result.json").read_text()
     assert old in text
-    (tmp_path / "result.json").write_text(text.replace(old, new))
+    (tmp_path / "result.json").write_text(text.replace(old, new, 1))
     with pytest.raises(
         UsageError, match=r"result\.json: an attribution that the plan and the findings do not allow.*$"
     ):

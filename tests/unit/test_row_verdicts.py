@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.assess.row_verdicts import JudgedRow, judge_row
-from harness.model import LEVELS, Cell, Skip, Trials, VersionRow
+from harness.assess.row_verdicts import JudgedRow, judge_row, thinned_trial
+from harness.model import LEVELS, Cell, Skip, Trace, Trial, Trials, VersionRow
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import details
 from harness.run.run_interfaces import CellRun
@@ -127,11 +127,15 @@ def test_what_prints_more_than_a_version_that_hardly_prints(
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
     trials = [[build.trial(cell.id, number, build.flat()) for number in range(1, 5)] for cell in cells]
     runs = [
-        CellRun(cell=cell, trials=[
-            replace(one, round=place, output_bytes=size * (one.last_step or 0)) for place, one in enumerate(own)
-        ])
+        CellRun(
+            cell=cell,
+            trials=[
+                replace(one, round=place, output=replace(one.output, bytes=size * (one.last_step or 0)))
+                for place, one in enumerate(own)
+            ],
+        )
         for cell, own, size in zip(cells, trials, sizes, strict=True)
-    ]  # fmt: skip
+    ]
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     found = [change for change in judge_row(row, runs, least=3).changes if change.metric == "output"]
     assert [(one.before, one.after, one.effect is None) for one in found] == expected
@@ -151,7 +155,9 @@ def returning(nan: set[int], ms: list[float]) -> JudgedRow:
             if place in nan:
                 loss[100:] = np.nan
             trace = replace(one.trace, columns={**one.trace.columns, "loss": loss})
-            trials[number] = replace(one, cell_id=cell.id, trace=trace, not_finite=told, output_bytes=1000)
+            trials[number] = replace(
+                one, cell_id=cell.id, trace=trace, not_finite=told, output=replace(one.output, bytes=1000)
+            )
         runs.append(CellRun(cell=cell, trials=trials))
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     return judge_row(row, runs, least=3)
@@ -167,9 +173,8 @@ def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() 
     ]  # fmt: skip
     bad, after = (row.cells[place].verdict.signals for place in (2, 3))
     told = {name: bad[name] for name in ("step_time", "tail", "peak_memory", "output")}
-    assert {(one.seen, one.value, one.why) for one in told.values()} == {
-        ("none", None, "this version is bad: NaN or infinity in loss")
-    }
+    assert {(one.seen, one.why) for one in told.values()} == {("none", "this version is bad: NaN or infinity in loss")}
+    assert all(one.value is None or one.apart for one in told.values())
     assert all(bad[name].seen in ("none", "good") for name in LEVELS), "it is neither accused nor unclear"
     assert after["step_time"].seen == "good"
 
@@ -191,3 +196,13 @@ def test_the_median_of_finite_steps_is_not_told_as_the_loss_of_a_version_that_re
     row = returning({2}, [0.77] * 4)
     assert [cell_json(cell)["metrics"].get("loss", "absent") for cell in row.cells] == [0.0156, 0.0156, None, 0.0156]
     assert "loss not finite" in dict(details._facts(row.cells[2]))["own metrics"]
+
+
+def test_a_thinned_trial_keeps_its_counts() -> None:
+    step = np.arange(1.0, 1001.0)
+    trace = Trace(step=step, columns={"rss_kib": step}, counts={"step": step[::100], "threads": step[::100]})
+    trial = Trial(cell_id="c", number=1, key="k", end="completed", trace=trace)
+    thinned = thinned_trial(trial, rows=5).trace
+    assert thinned is not None
+    assert {len(values) for values in (thinned.step, *thinned.columns.values(), *thinned.counts.values())} == {5}
+    assert (thinned.counts["step"][0], thinned.counts["step"][-1]) == (1.0, 901.0)

@@ -13,7 +13,7 @@ from harness.matrix import read_series
 from harness.registry import bounded_http, registry_client
 from harness.report.charts import library
 from harness.run import memory_limit
-from harness.run.docker import containers, gpu_probe, helpers, host_probe
+from harness.run.docker import containers, host_probe
 from harness.run.images import held_container
 from harness.run.trial import conversation, messages, payload
 
@@ -24,11 +24,11 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     "told",
     [
-        f"else {memory_limit.SHARE * 100:.0f} % of the host's | {helpers.MEMORY_BYTES >> 30} GiB |",
-        f"| processes | {containers.PIDS_LIMIT} | {helpers.PIDS} | {containers.PIDS_LIMIT} |",
-        f"| {helpers.PRINTED_BYTES >> 10} KiB; a helper that prints more is ended |",
+        f"else {memory_limit.SHARE * 100:.0f} % of the host's | {containers.MEMORY_BYTES >> 30} GiB |",
+        f"| processes | {containers.PIDS_LIMIT} | {containers.PIDS} | {containers.PIDS_LIMIT} |",
+        f"| {containers.PRINTED_BYTES >> 10} KiB; a helper that prints more is ended |",
         f"| {host_probe.ANSWER_S:.0f} s | {held_container.COMMAND_S / 3600:.0f} hours |",
-        f"| {gpu_probe.PROBE_S:.0f} s | {held_container.COMMAND_S / 3600:.0f} hours |",
+        f"| {host_probe.PROBE_S:.0f} s | {held_container.COMMAND_S / 3600:.0f} hours |",
         f"| a start without a message | {conversation.STARTUP_S:.0f} s |",
         f"two answers ({2 * payload.ANSWER_TIMEOUT_S:.0f} s) + {conversation.STARTUP_S:.0f} s",
         f"twice `timeout` + {2 * payload.ANSWER_TIMEOUT_S:.0f} s + {conversation.STARTUP_S:.0f} s",

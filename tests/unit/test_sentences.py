@@ -21,9 +21,9 @@ CUTS = {"startswith", "endswith", "partition", "rpartition", "split", "removepre
 SEARCHES = {"search", "match", "fullmatch", "findall", "finditer", "sub", "split"}
 FOREIGN = {
     "cli/__init__.py": "Python and the dynamic loader",
-    "probes/looked.py": "the scenario's last line of output",
+    "probes.py": "the scenario's last line of output",
     "index/database.py": "SQLite",
-    "judge/cell/cell_summary.py": "Python's tracebacks",
+    "model/measured.py": "Python's tracebacks",
     "matrix/read_yaml.py": "PyYAML",
     "run/docker/docker_client.py": "the engine",
     "run/docker/containers.py": "the engine",

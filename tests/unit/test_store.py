@@ -19,7 +19,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InfrastructureError, UsageError
-from harness.model import Cell, Host, Image, Lane, Look, Pull, Scenario, Steps, Trace, Trial, Variant, Where, measured
+from harness.model import (
+    Cell,
+    Conditions,
+    Failure,
+    Host,
+    Image,
+    Lane,
+    LaunchedImage,
+    Look,
+    Printed,
+    Pull,
+    Scenario,
+    Steps,
+    Trace,
+    Trial,
+    Variant,
+    Where,
+    measured,
+)
 from harness.store import RunDirectory, json_files, read_trial, trial_to_json, write_atomically
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
@@ -58,13 +76,11 @@ def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 FULL = {
-    "output_head": "first\n",
-    "output_bytes": 1234,
+    "output": Printed(head="first\n", bytes=1234, buffered="3 of 4 steps came in bursts"),
     "not_finite": {"loss": (3, 17)},
-    "at_exit": True,
-    "cold": True,
-    "buffered": "3 of 4 steps came in bursts",
-    "image_bytes": 5 << 30,
+    "failure": Failure(at_exit=True),
+    "conditions": Conditions(cold=True),
+    "image": LaunchedImage(bytes=5 << 30),
 }
 
 

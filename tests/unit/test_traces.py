@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.flows.judge import describe, judge_file
 from harness.model import Limits, Look, Trace
 from harness.model.watching import unheard
-from harness.traces import trace_files, user_files
+from harness.traces import trace_files
 from tests.nightly import many
 
 
@@ -66,16 +66,9 @@ def test_blank_cells_are_missing(tmp_path):
         ("step_ms", "step_s", 250, 0.25),
         ("step time [us]", "step_s", 250_000, 0.25),
         ("gpu_mib", "gpu_kib", 2, 2048),
-        ("GPU memory used (GiB)", "gpu_kib", 2, 2_097_152),
-        ("memory.used [MiB]", "gpu_kib", 3, 3072),
-        ("used_gpu_memory [MiB]", "gpu_process_kib", 3, 3072),
         ("gpu_process_kib", "gpu_process_kib", 5, 5),
+        ("GPU reserved (bytes)", "gpu_reserved_kib", 2048, 2),
         ("gpu_pool_mb", "gpu_pool_kib", 1.024, 1000),
-        ("torch_allocated_mib", "gpu_pool_kib", 2, 2048),
-        ("torch.cuda.memory_allocated [MiB]", "gpu_pool_kib", 2, 2048),
-        ("cuda_memory_reserved_bytes", "gpu_reserved_kib", 2048, 2),
-        ("allocated_bytes.all.current", "gpu_pool_kib", 2048, 2),
-        ("reserved_bytes.all.current", "gpu_reserved_kib", 2048, 2),
     ],
 )
 def test_columns_in_other_units_are_converted(tmp_path, header, known, value, read):
@@ -114,27 +107,6 @@ def test_resident_memory_in_no_unit_is_told_of_beside_gpu_memory_that_can_be_jud
     read_trace(written(tmp_path, "gpu_mib,rss_mib,rss_peak\n5,1,1\n"), note=pytest.fail)
 
 
-SMI = "timestamp, index, memory.used [MiB], memory.total [MiB], utilization.gpu [%]\n"
-
-
-def test_an_export_of_nvidia_smi(tmp_path):
-    """`nvidia-smi --query-gpu=timestamp,index,memory.used,memory.total,utilization.gpu --format=csv -lms 100 -i 0`."""
-    rows = [
-        f"2026/01/01 10:00:0{n}.123, 0, {used}, 24564 MiB, 5 %\n" for n, used in enumerate(["3 MiB", "[N/A]", "5 MiB"])
-    ]
-    trace = read_trace(written(tmp_path, SMI + "".join(rows)))
-    assert trace.step.tolist() == [1, 2, 3]
-    assert np.array_equal(trace.columns["gpu_kib"], [3072, np.nan, 5120], equal_nan=True)
-
-
-@pytest.mark.parametrize("unit", [" MiB", ""])
-def test_rows_of_several_gpus_are_not_one_trace(tmp_path, unit):
-    """Memory would rise and fall with every row."""
-    path = written(tmp_path, "index, memory.used [MiB]\n" + f"0, 3{unit}\n1, 9000{unit}\n" * 40)
-    with pytest.raises(UsageError, match="index: has several values"):
-        read_trace(path)
-
-
 @pytest.mark.parametrize(
     ("whole", "rest"),
     [
@@ -146,9 +118,6 @@ def test_rows_of_several_gpus_are_not_one_trace(tmp_path, unit):
         ("step,rss_kib\n1,80000\n2,80004\n", "3,8"),
         ("step,rss_kib\r\n1,80000\r\n2,80004\r\n", "3,8000"),
         ("step,step_s,rss_mib\n1,0.5,80.125\n2,0.25,80.250\n", "3,0.5,80."),
-        ("MEM 1.5 1700.0\nMEM 2.0 1700.1\n", "MEM 2."),
-        ("MEM 1.5 1700.0\nMEM 2.0 1700.1\n", "MEM"),
-        ("MEM 1.5 1700.0\nMEM 2.0 1700.1\n", "MEM 2.5 17"),
     ],
 )
 def test_a_recorder_that_was_killed_leaves_all_but_its_last_line(tmp_path, whole, rest):
@@ -171,8 +140,6 @@ def test_a_recorder_that_was_killed_leaves_all_but_its_last_line(tmp_path, whole
         "step,rss_kib\n9,80000\n10,80004",
         "step,rss_kib\r\n9,80000\r\n10,80004",
         "step,step_s,rss_kib\n1,0.25,99999\n2,0.5,100000",
-        "MEM 1.5 1700.0\nMEM 2.0 1700.1",
-        "# Elapsed time   CPU (%)     Real (MB)\n   0.100   1.0   52.125\n   0.200   1.0   52.250",
     ],
 )
 def test_a_last_line_that_is_whole_but_has_no_end_is_read_without_a_word(tmp_path, whole):
@@ -216,37 +183,6 @@ def test_a_trial_of_the_journal(tmp_path):
     assert trace.looks == (Look(step=4, rss_kib=3.0),)
 
 
-def test_the_end_of_the_program_is_left_out_of_a_sampler_s_log(tmp_path):
-    """mprof goes on until the process is gone: the leaked memory goes with it, and looked like memory given back."""
-    ended = "".join(f"MEM {value} 1700.0\n" for value in (10, 12, 11, 13, 9, 4, 0))
-    assert read_trace(written(tmp_path, ended)).columns["rss_kib"].tolist() == [10240, 12288, 11264, 13312]
-
-
-@pytest.mark.parametrize("end", [(0, 0), (60, 5, 0, 0)])
-def test_a_program_that_ended_has_no_memory_in_however_many_samples(tmp_path, end):
-    """Its parent was slow to wait for it, and two rows of zero made a real leak "too noisy to tell"."""
-    values = (10, 12, 11, 13, *end)
-    text = "".join(f"MEM {value} 1700.0\n" for value in values)
-    trace = read_trace(written(tmp_path, text))
-    assert list(trace.columns["rss_kib"] / 1024) == ([10, 12, 11, 13] if end[0] == 0 else [10, 12, 11, 13, 60])
-
-
-def test_a_program_whose_memory_falls_all_the_time_is_judged(tmp_path):
-    """Of 400 samples, one was left: "too few samples to judge: 1"."""
-    text = "".join(f"MEM {500 - number} 1700.0\n" for number in range(400))
-    assert len(read_trace(written(tmp_path, text)).step) == 400
-
-
-def test_mprof(tmp_path):
-    text = "CMDLINE python x.py\nMEM 1.500000 1700000.0\nFUNC f 1.0 1.0 2.0 2.0\nMEM 2.000000 1700000.1\n"
-    assert read_trace(written(tmp_path, text, "mprofile.dat")).columns["rss_kib"].tolist() == [1536, 2048]
-
-
-def test_psrecord(tmp_path):
-    text = "# Elapsed time   CPU (%)     Real (MB)   Virtual (MB)\n 0.000    0.000 1.500 9.0\n   1.0 2.0 2.000 9.0\n"
-    assert read_trace(written(tmp_path, text, "log.txt")).columns["rss_kib"].tolist() == [1536, 2048]
-
-
 @pytest.mark.parametrize(
     ("text", "line", "what"),
     [
@@ -272,9 +208,6 @@ def test_psrecord(tmp_path):
         ("step,rss_kib\n1,1e308\n2,5\n", 2, "rss_kib: 1e+308 is too large"),
         ("step,rss_kib\n-1e308,5\n1e308,5\n", 2, "step: -1e+308 is too large"),
         ("step,rss_kib\n1," + "five" * 1000 + "\n", 2, "is not a number"),
-        ("MEM 1e308 1.0\n", 1, "too large"),
-        ("MEM 1.0 1.0\nMEM x 2.0\n", 2, "no memory figure"),
-        ("CMDL python x.py\n", 1, "no samples"),
         ("step;rss_kib\n1;2\n", 1, "not separated by commas"),
     ],
 )
@@ -354,7 +287,7 @@ def test_what_is_read_has_a_limit(tmp_path, monkeypatch, text):
     assert read_trace(path).columns["rss_kib"].tolist() == [5, 6]
     monkeypatch.setattr(trace_files, "MOST_VALUES", 3)
     monkeypatch.setattr(trace_files, "MOST_BYTES", 0 if text.startswith("step") else 1 << 20)
-    monkeypatch.setattr(user_files, "_HEAD_BYTES", 10)
+    monkeypatch.setattr(trace_files, "_HEAD_BYTES", 10)
     with pytest.raises(UsageError, match=r"is larger than 0 MiB; keep every tenth row|holds more than 3 values"):
         read_trace(path)
 
@@ -366,7 +299,7 @@ NUMBERS = st.sampled_from(
 )
 CELLS = st.one_of(NUMBERS, st.floats().map(repr), st.integers().map(str), st.text(max_size=5))
 NAMES = st.sampled_from(
-    ["step", "rss_kib", "step_s", "heap_kib", "blocks", "own", "", "\x1b[2J", "gpu_mib", "memory.used [MiB]", "index"]
+    ["step", "rss_kib", "step_s", "heap_kib", "blocks", "own", "", "\x1b[2J", "gpu_mib", "GPU [MiB]"]
 )
 
 
@@ -393,7 +326,6 @@ LOOKS = st.lists(
 TRIALS = st.fixed_dictionaries(
     {"columns": st.dictionaries(st.sampled_from(["rss_kib", "step_s", "heap_kib"]), COLUMNS), "looks": LOOKS}
 )
-LOGS = st.lists(CELLS, max_size=20).map(lambda cells: "".join(f"MEM {cell} 1.0\n" for cell in cells))
 
 
 @settings(max_examples=many(40, 3000))
@@ -403,7 +335,6 @@ LOGS = st.lists(CELLS, max_size=20).map(lambda cells: "".join(f"MEM {cell} 1.0\n
         csv_texts().map(str.encode),
         st.dictionaries(FIELDS, JSONS, max_size=4).map(lambda one: json.dumps(one).encode()),
         TRIALS.map(lambda one: json.dumps({"trace": one}).encode()),
-        LOGS.map(str.encode),
     )
 )
 def test_any_bytes_get_a_verdict_or_a_message(tmp_path_factory, content):
@@ -443,7 +374,7 @@ def gpu_csv(layer: str, rate_kib: float, seed: int, *, device: bool) -> str:
         ",".join([f"{step}", f"{a * 1024:.0f}", f"{b / 1024:g}", *([f"{c / 1024:.0f}"] if device else [])])
         for step, a, b, c in zip(range(1, GPU_STEPS + 1), used, reserved, of_device, strict=True)
     )
-    header = "step,torch_allocated_bytes,torch_reserved_mib" + (",memory.used [MiB]" if device else "")
+    header = "step,gpu_pool_bytes,gpu_reserved_mib" + (",gpu_mib" if device else "")
     return "\n".join([header, *rows, ""])
 
 

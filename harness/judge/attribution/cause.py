@@ -13,7 +13,7 @@ from harness.judge.attribution.cell_states import episodes_in, metric_of, row_st
 from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, SquareCell, answer, model_of
 from harness.judge.attribution.merge_findings import Fault, LaneOfVariant, RowStates, alike, faults_of
 from harness.judge.attribution.param_rules import find_rule
-from harness.judge.cell.agreement import AGREE
+from harness.judge.launches import AGREE
 from harness.model import (
     GOOD,
     Attribution,

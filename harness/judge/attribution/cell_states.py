@@ -85,8 +85,8 @@ def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
     if own is not None:
         return not failed or own in verdict.verdicts
     leaks = sign == "peak_memory" and "leak" in verdict.verdicts
-    figures = {"step_time": verdict.step_ms, "peak_memory": verdict.peak_rss_mib}
-    return figures.get(sign, 0.0) is not None and not failed and not leaks
+    is_measured = sign not in ("step_time", "peak_memory") or verdict.of(sign).value is not None
+    return is_measured and not failed and not leaks
 
 
 def _smallest(findings: Sequence[Finding], sign: Sign) -> float:

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from harness.judge import logs
+from harness.judge import intervals
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.equivalence import acquitted
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
 from harness.judge.comparison.round_tables import (
-    WANTED_ROUNDS,
-    BothWays,
     Columns,
     RoundTable,
     best_table,
     level_columns,
     never_side_by_side,
     often,
-    step_time_launches,
     table_of,
 )
 from harness.judge.comparison.which_launches import ended_as_slow
 from harness.judge.intervals import log_t_interval
-from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Limits, Steps, Trial
+from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Steps, Trial
 from harness.reasons import ValueReason
 
 LevelEstimate = tuple[float, Interval | None]
@@ -70,16 +65,14 @@ class Compared:
         return best_table(self.working, steps=self.steps)
 
     @cached_property
-    def launches(self) -> Sequence[BothWays]:
-        """Return the step times of each version's launches: those in turn, and those that waited for images."""
-        return step_time_launches(self.working, steps=self.steps)
-
-    @cached_property
     def tables(self) -> Mapping[str, RoundTable]:
-        """Return the tables of the level signals that can be compared, by name."""
+        """Return the tables of the level signals that can be compared, by name; that of an exact signal has one row."""
         by_name = {name: table_of(often(self.columns[name])) for name in LEVELS if name not in EXACT}
-        by_name |= {name: _exact_table(self.own_levels(name)) for name in EXACT}
-        return {name: table for name, table in by_name.items() if table is not None}
+        return {name: table for name, table in by_name.items() if table is not None} | {
+            name: RoundTable(values=np.log([[level for level, _ in own.values()]]), positions=tuple(own))
+            for name in EXACT
+            if len(own := self.own_levels(name)) > 1
+        }
 
     @cached_property
     def columns(self) -> Mapping[str, Columns]:
@@ -117,13 +110,13 @@ class Compared:
         metric = self.not_finite.get(place)
         return "" if metric is None else ValueReason.NOT_FINITE(name=metric)
 
-    def levels(self, name: str, *, limit: float | None) -> Mapping[int, LevelEstimate]:
+    def levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of a signal by position, for the versions that are compared: the geometric mean over their
-        common rounds, or over all launches if the equivalence test clears every version.
+        common rounds.
         """
-        table, clear = self.tables.get(name), self._acquitted(limit) if name == "step_time" else {}
-        if clear or table is None:
-            return clear
+        table = self.tables.get(name)
+        if table is None:
+            return {}
         return {
             place: level_of(np.exp(own).tolist()) for place, own in zip(table.positions, table.values.T, strict=True)
         }
@@ -143,53 +136,7 @@ class Compared:
         figures = [[value for trial in own if (value := figure(trial)) is not None] for own in launches]
         return {place: float(np.mean(own)) for place, own in enumerate(figures) if own and max(own) <= least}
 
-    def _acquitted(self, limit: float | None) -> Mapping[int, LevelEstimate]:
-        if acquitted(self.launches, limit=limit) is None:
-            return {}
-        return {place: level_of([*turn, *wait]) for place, (turn, wait) in enumerate(self.launches) if turn or wait}
-
-
-def _exact_table(levels: Mapping[int, LevelEstimate]) -> RoundTable | None:
-    """Return the table of figures that are the same in all launches of a version, whatever their rounds."""
-    if len(levels) < 2:
-        return None
-    row = [math.log(level) for level, _ in levels.values()]
-    return RoundTable(values=np.array([row] * WANTED_ROUNDS), positions=tuple(levels))
-
-
-def with_compared(compared: Compared, *, limits: Limits, searched: bool = False) -> tuple[CellVerdict, ...]:
-    """Return the cells with their compared step times and memory peaks; `searched`: a bisection has no full rounds."""
-    step_s, peak_kib = (_compared(compared, name, limits, searched) for name in ("step_time", "peak_memory"))
-    return tuple(_with(cell, step_s.get(place), peak_kib.get(place)) for place, cell in enumerate(compared.cells))
-
-
-def _compared(compared: Compared, name: str, limits: Limits, searched: bool) -> Mapping[int, LevelEstimate]:
-    levels = compared.own_levels(name) if searched else compared.levels(name, limit=limits.of(name))
-    return levels if len(levels) > 1 else {}
-
 
 def level_of(figures: Sequence[float]) -> LevelEstimate:
     """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
-    return logs.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
-
-
-def _with(cell: CellVerdict, step_s: LevelEstimate | None, peak_kib: LevelEstimate | None) -> CellVerdict:
-    step, step_ci = _scaled(step_s, 1000.0)
-    peak, peak_ci = _scaled(peak_kib, 1 / 1024)
-    own = (cell.step_ms, cell.step_ms_ci) if cell.step_ms is not None else (step, step_ci)
-    return replace(
-        cell,
-        step_ms=own[0],  # a cell whose launches all ran during pulls has none of its own
-        step_ms_ci=own[1],
-        compared_step_ms=step,
-        compared_step_ms_ci=step_ci,
-        compared_peak_mib=peak,
-        compared_peak_mib_ci=peak_ci,
-    )
-
-
-def _scaled(level: LevelEstimate | None, factor: float) -> tuple[float | None, Interval | None]:
-    if level is None:
-        return None, None
-    value, interval = level
-    return value * factor, None if interval is None else (interval[0] * factor, interval[1] * factor)
+    return intervals.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)

@@ -13,24 +13,44 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison.slow_versions import LEAST_SLOW, SLOW, WARM_UP, last_step, without_slow_starts
-from harness.judge.comparison.trace_rows import all_rows, rows_between, settled_step_s
 from harness.judge.comparison.which_launches import (
     Launches,
     at_least,
     common_steps,
     ended_as_slow,
     is_clean,
-    is_in_turn,
     is_measured,
+    is_timed,
     is_warm,
     is_whole,
     longest_steps,
     paced_steps,
 )
-from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels
-from harness.judge.trace.look_rates import look_values
-from harness.model import SIGNALS, Steps, Trace, Trial
+from harness.judge.trace.samples import look_values
+from harness.judge.trace.trends import BLOCKS, block_levels
+from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 from harness.reasons import SignalReason
+
+
+def settled_step_s(trace: Trace, common: int) -> Floats:
+    """Return the step times (s) after the warm-up quarter of the first `common` steps, which all launches have."""
+    return rows_between(trace, "step_s", common * WARM_UP, common)
+
+
+def rows_between(trace: Trace, name: str, after: float, last: float) -> Floats:
+    """Return the finite rows of the steps after `after`, up to `last`."""
+    values = trace.column(name)
+    if values is None:
+        return np.empty(0)
+    rows = all_rows(trace, values, after, last)
+    return np.asarray(rows[np.isfinite(rows)], dtype=np.float64)
+
+
+def all_rows(trace: Trace, values: Floats, after: float, last: float) -> Floats:
+    """Return the rows of the steps after `after`, up to `last`, including rows that are NaN."""
+    first, stop = np.searchsorted(trace.step, (after, last), side="right")
+    return values[int(first) : int(stop)]
+
 
 LaunchFigure = Callable[[Trial], float | None]
 """Returns the figure of a launch, which is positive and in the unit of its signal; None if it has none."""
@@ -62,17 +82,20 @@ count as this many. A version that begins to use the processor is thus compared 
 class FigureRule:
     """The rule of a figure: `usable` selects launches; `prepare` sees all of them and makes the figure's function.
 
+    `of_steps`: the figure shows what steps do, so that launches with too few steps are left out.
     `any_round`: the figure does not depend on the machine, so launches of different rounds or days are also compared.
     `least` returns the least figure of these launches that is compared: lower ones count as this much, because a figure
     of zero has no ratio. It returns 0 if there is none. If the launches are not known, it is called with none.
-    `absent` says why a launch may have no figure.
+    `absent` says why a launch may have no figure, `unusable` why no launch with one counts.
     """
 
     usable: Callable[[Trial, Steps], bool]
     prepare: Callable[[Launches], LaunchFigure]
     any_round: bool = False
+    of_steps: bool = True
     least: Callable[[Launches], float] = lambda launches: 0.0
     absent: SignalReason = SignalReason.NOT_MEASURED
+    unusable: SignalReason = SignalReason.NO_USABLE_LAUNCH
 
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
@@ -83,7 +106,7 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     rule = RULES[name]
     settled = without_slow_starts(launches)
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in settled]
-    if rule.usable in (is_warm, is_measured):
+    if not rule.of_steps:
         return chosen
     if name in PACES:
         return at_least(LEAST_SLOW, chosen)
@@ -282,18 +305,28 @@ def _fact(name: str) -> LaunchFigure:
 
 def _output(trial: Trial) -> float | None:
     """Return the bytes printed per step."""
-    return None if trial.output_bytes is None or not trial.last_step else trial.output_bytes / trial.last_step
+    return None if trial.output.bytes is None or not trial.last_step else trial.output.bytes / trial.last_step
 
 
 RULES: Mapping[str, FigureRule] = {
-    "step_time": FigureRule(usable=is_in_turn, prepare=_of_steps(median_step_s), absent=SignalReason.NO_STEPS),
+    "step_time": FigureRule(usable=is_timed, prepare=_of_steps(median_step_s), absent=SignalReason.NO_STEPS),
     "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio), absent=SignalReason.NO_LONG_LAUNCH),
-    "tail": FigureRule(usable=is_in_turn, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
-    "cpu_time": FigureRule(usable=is_in_turn, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
-    "throughput": FigureRule(usable=is_in_turn, prepare=_of_steps(_throughput), absent=SignalReason.NO_ITEMS),
-    "setup_time": FigureRule(usable=is_warm, prepare=_of_itself(_fact("setup_s")), absent=SignalReason.NO_SETUP),
+    "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
+    "cpu_time": FigureRule(usable=is_timed, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
+    "throughput": FigureRule(usable=is_timed, prepare=_of_steps(_throughput), absent=SignalReason.NO_ITEMS),
+    "setup_time": FigureRule(
+        usable=is_warm,
+        of_steps=False,
+        prepare=_of_itself(_fact("setup_s")),
+        absent=SignalReason.NO_SETUP,
+        unusable=SignalReason.NO_WARM_LAUNCH,
+    ),
     "first_step": FigureRule(
-        usable=is_warm, prepare=_of_itself(_fact("first_step_s")), absent=SignalReason.NO_STEP_TIMED
+        usable=is_warm,
+        of_steps=False,
+        prepare=_of_itself(_fact("first_step_s")),
+        absent=SignalReason.NO_STEP_TIMED,
+        unusable=SignalReason.NO_WARM_LAUNCH,
     ),
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
     "gpu_peak": FigureRule(
@@ -303,7 +336,9 @@ RULES: Mapping[str, FigureRule] = {
         usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib"), absent=SignalReason.NO_GPU_POOL
     ),
     "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=lambda launches: HARDLY),
-    "image_size": FigureRule(usable=is_measured, prepare=_of_itself(lambda trial: trial.image_bytes), any_round=True),
+    "image_size": FigureRule(
+        usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image.bytes), any_round=True
+    ),
 }
 """Rules by the name of the level signal. `step_time` has a second figure (BEST), which must agree."""
-BEST = FigureRule(usable=is_in_turn, prepare=_of_steps(best_step_s))
+BEST = FigureRule(usable=is_timed, prepare=_of_steps(best_step_s))

@@ -54,7 +54,7 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
 
 def log_lines_of(trial: Trial) -> dict[str, None]:
     """Return the distinct lines that a launch printed, masked, in the order in which they appear."""
-    head, tail = trial.output_head.splitlines(), trial.output_tail.splitlines()
+    head, tail = trial.output.head.splitlines(), trial.output.tail.splitlines()
     lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
     return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
 

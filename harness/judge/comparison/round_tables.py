@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.judge.comparison import level_rules
 from harness.judge.comparison.level_rules import BEST, RULES, LaunchFigure
-from harness.judge.comparison.which_launches import Launches, is_timed
+from harness.judge.comparison.which_launches import Launches, had_step_times
 from harness.model import Floats, Steps, Trial
 
 Round = tuple[str, int]
@@ -19,8 +19,6 @@ Round = tuple[str, int]
 signal with `any_round`, it is ("", number of the launch)."""
 Columns = Mapping[int, Mapping[Round, float]]
 """Figures by position and round."""
-BothWays = tuple[list[float], list[float]]
-"""Figures of a version's launches: those in turn, and those that waited for images."""
 FEWEST_ROUNDS = 2
 """Fewest figures that a version needs to be compared."""
 WANTED_ROUNDS = 3
@@ -61,18 +59,6 @@ def pair_differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: 
     return [math.log(figure / twin_figure) for figure, twin_figure in figures if figure and twin_figure]
 
 
-def step_time_launches(launches: Launches, *, steps: Steps) -> list[BothWays]:
-    """Return each version's median step times, in seconds: launches in turn, and launches that waited for images."""
-    timed = [[trial for trial in version if is_timed(trial, steps)] for version in launches]
-    step_s = RULES["step_time"].prepare(timed)
-
-    def times_s(version: Sequence[Trial], *, awaited: bool) -> list[float]:
-        chosen = [trial for trial in version if (trial.pulled == "awaited") == awaited]
-        return list(filter(None, map(step_s, chosen)))
-
-    return [(times_s(version, awaited=False), times_s(version, awaited=True)) for version in timed]
-
-
 def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:
     """Return the positions that `level_table` leaves out because, although measured often enough, they were measured in
     other rounds.
@@ -96,13 +82,13 @@ def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:
 
 def rounds_in_common(launches: Launches, name: str, *, steps: Steps) -> int | None:
     """Count the rounds in which every version has a figure; None if fewer than two versions have any figure. Versions
-    whose only figures are of launches that waited for images are included. Versions that failed are not: their rounds
+    whose only step times are of launches during pulls are included. Versions that failed are not: their rounds
     stay incomplete.
     """
     sound = [version if all(trial.made_its_steps for trial in version) else [] for version in launches]
     usable = level_rules.usable(name, sound, steps=steps)
     timed = [
-        [trial for trial in version if is_timed(trial, steps)] if name == "step_time" else chosen
+        [trial for trial in version if had_step_times(trial, steps)] if name == "step_time" else chosen
         for version, chosen in zip(sound, usable, strict=True)
     ]
     both = zip(timed, usable, strict=True)

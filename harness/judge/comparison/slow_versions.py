@@ -63,7 +63,7 @@ def own_step_s(trials: Sequence[Trial]) -> float | None:
     """Return the median step time over the longest launches of a version, in seconds. Launches that made less than
     LONG_SHARE of the longest one's steps may show no more than a slow start.
     """
-    traces = [trial.trace for trial in trials if not trial.buffered]
+    traces = [trial.trace for trial in trials if not trial.output.buffered]
     measured = [(last_step(trace), pace) for trace in traces if (pace := step_s(trace)) is not None]
     longest = max((last for last, _ in measured), default=0.0)
     paces = [pace for last, pace in measured if last >= LONG_SHARE * longest]

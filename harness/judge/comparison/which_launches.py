@@ -32,31 +32,38 @@ def is_clean(trial: Trial, steps: Steps) -> bool:
 def has_step_times(trial: Trial) -> bool:
     """Return whether the rows of the trial are steps that were timed."""
     durations = None if trial.trace is None else trial.trace.column("step_s")
-    return not trial.buffered and durations is not None and bool(np.isfinite(durations).any())
+    return not trial.output.buffered and durations is not None and bool(np.isfinite(durations).any())
+
+
+def had_step_times(trial: Trial, steps: Steps) -> bool:
+    """Return whether the step times would be usable if no image had been pulled at the same time."""
+    return (
+        is_clean(trial, steps)
+        and not trial.conditions.disturbed
+        and not trial.conditions.beside
+        and has_step_times(trial)
+    )
 
 
 def is_timed(trial: Trial, steps: Steps) -> bool:
-    """Return whether the step times are usable: nothing on the machine disturbed them."""
-    return is_clean(trial, steps) and not trial.disturbed and not trial.beside and has_step_times(trial)
-
-
-def is_in_turn(trial: Trial, steps: Steps) -> bool:
-    """Return whether the step times can be compared by rounds: usable, and launched in turn."""
-    return is_timed(trial, steps) and trial.pulled != "awaited"
+    """Return whether the step times can be compared: nothing on the machine disturbed them."""
+    return had_step_times(trial, steps) and not trial.conditions.pulled
 
 
 def is_whole(trial: Trial, steps: Steps) -> bool:
-    """Return whether the launch was in turn and made its whole budget, or ran for its whole time."""
-    in_time = trial.end == "completed" and (trial.time_asked_s or steps.time_s) is not None
+    """Return whether the launch can be compared and made its whole budget, or ran for its whole time."""
+    in_time = trial.end == "completed" and (trial.asked.time_s or steps.time_s) is not None
     whole = in_time or last_step(trial.trace) >= steps.budget
-    return is_in_turn(trial, steps) and whole
+    return is_timed(trial, steps) and whole
 
 
 def is_warm(trial: Trial, steps: Steps) -> bool:
-    """Return whether the files were in the page cache at the start, and no other launch was running; what the launch
-    did later does not matter.
+    """Return whether the files were in the page cache at the start, no other launch was running and no image was
+    pulled; what the launch did later does not matter.
     """
-    return trial.measured and not (trial.cold or trial.disturbed or trial.beside) and trial.pulled != "awaited"
+    return trial.measured and not (
+        trial.conditions.cold or trial.conditions.disturbed or trial.conditions.beside or trial.conditions.pulled
+    )
 
 
 def is_measured(trial: Trial, steps: Steps) -> bool:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
-from harness.judge.comparison.round_effects import (
+from harness.judge.comparison.noise import (
     NEGLIGIBLE,
     Spread,
     laid_out,
@@ -167,6 +167,22 @@ def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
             )
         )  # fmt: skip
     return _in_turn(shifts, height=heights[0], versions=laid.versions)
+
+
+def exact_levels(row: Floats, *, least: float) -> Levels:
+    """Return the levels of figures that are the same in all launches of a version, shape (versions,): each difference
+    is real, and each level that counts has a first version.
+    """
+    counted, heights = _counted(row, list(range(1, len(row))), least=least)
+    edges = (0, *counted, len(row))
+    shifts = [
+        Changepoint(
+            first=first, stretch=(edges[number], edges[number + 2]), before=first - 1, after=first,
+            size=(size := heights[number + 1] - heights[number]), interval=(size, size), p=0.0,
+        )
+        for number, first in enumerate(counted)
+    ]  # fmt: skip
+    return _in_turn(shifts, height=heights[0], versions=len(row))
 
 
 def _in_turn(shifts: list[Changepoint], *, height: float, versions: int) -> Levels:
@@ -344,7 +360,8 @@ class Test:
         """Return the degrees of freedom, limited by the number of launches (found by simulation with Student errors of
         three degrees of freedom).
         """
-        return min(self.spread.freedom, (self.rounds * self.smaller - 1) ** 2)
+        launches = self.rounds * self.smaller
+        return max(self.spread.cautious(self.rounds).freedom, min(self.spread.freedom, (launches - 1) ** 2))
 
     @property
     def seen(self) -> int:

@@ -2,16 +2,211 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from harness.judge.comparison.aa_noise import floor, spread_of
+import numpy as np
+
+from harness.judge import intervals
 from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.level_rules import EXACT
+from harness.judge.comparison.noise import Spread, floor, spread_of, without_rounds
 from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.changepoints import Changepoint, Levels, exact_levels, find_levels
 from harness.judge.history.flaky import MISS
-from harness.judge.history.level_changes import LevelRule, signal_changes, step_time_changes
 from harness.judge.history.transitions import growth_changes, memory_changes, outcome_changes, slowdown_changes
-from harness.model import GROWTHS, CellVerdict, Change, Limits, Metric, Noise, log_of
+from harness.model import (
+    GROWTHS,
+    LEVELS,
+    SIGNALS,
+    CellVerdict,
+    Change,
+    Effect,
+    FindingKind,
+    Interval,
+    Limits,
+    Metric,
+    Noise,
+    log_of,
+    signal_of,
+)
+
+ALPHA = 0.008
+"""Chance of a false change in a series, for each metric."""
+MEDIANS_SHARE, BEST_SHARE = 0.8, 0.2
+"""Shares of ALPHA for the two tables of step times."""
+FAMILY_ALPHA = 0.01
+"""Family-wise error (Holm's correction): the chance that any level in a scenario seems to change though none does."""
+_VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
+
+
+def signal_share_of(name: str, log: float) -> float:
+    """Convert a log to a relative change: the inverse of `log_of`."""
+    return -intervals.share_of(-log) if SIGNALS[name].falls else intervals.share_of(log)
+
+
+def strictest(name: str, *, rows: int) -> float:
+    """Return the significance level at which a change of the level signal `name` is certainly found: that of the search
+    or that of Holm's correction for the smallest p-value of the family, whichever is lower. `rows` is the number of
+    rows in the scenario.
+    """
+    search = ALPHA * (MEDIANS_SHARE if name == "step_time" else 1.0)
+    return min(search, FAMILY_ALPHA * signal_of(name).weight / (TOTAL_WEIGHT * rows))
+
+
+TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelRule:
+    """The rule by which tables are judged. `least` is the smallest change that counts, a log.
+
+    `baseline` is the position with which levels are compared; None means the last good level. `drifting` are positions
+    whose step times drift within a trial. `noise` is the A/A noise of the lane.
+    """
+
+    least: float
+    baseline: int | None = None
+    noise: Spread | None = None
+    drifting: Collection[int] = field(default_factory=frozenset)
+
+
+def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) -> list[Change]:
+    """Return the changes that both the trials' medians and their best stretches show, oldest first. A change that only
+    the medians show is due to the load of a neighbour, unless the step time drifts. Either table may find a change, at
+    its share of ALPHA. Changes below the signal's smallest amount are left out.
+    """
+    kept: list[Change] = []
+    for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
+        levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, noise=rule.noise)
+        for shift, change in level_changes("step_time", table, levels, rule=rule):
+            is_real = change.after in rule.drifting or _agrees(other, shift)
+            is_small = _step_of("step_time", medians, shift) <= SIGNALS["step_time"].least
+            if is_real and not is_small and not any(_overlap(change, other_change) for other_change in kept):
+                kept.append(replace(change, p=min(1.0, shift.p / share)))
+    return _in_turn(sorted(kept, key=lambda change: change.after))
+
+
+def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[Change]:
+    """Return the changes of a level signal, oldest first, without those below the signal's smallest amount."""
+    if metric in EXACT:
+        levels = exact_levels(table.values[0], least=rule.least)
+    else:
+        levels = find_levels(table.values, least=rule.least, alpha=ALPHA, noise=rule.noise)
+    return [
+        replace(change, p=None) if metric in EXACT else change
+        for shift, change in level_changes(metric, table, levels, rule=rule)
+        if _step_of(metric, table, shift) > SIGNALS[metric].least
+    ]
+
+
+def _overlap(one: Change, other: Change) -> bool:
+    """Return whether two changes may be at the same version: then they are one change, or one of them is wrong."""
+    begin, other_begin = (-1 if change.before is None else change.before for change in (one, other))
+    return begin < other.after and other_begin < one.after
+
+
+def _in_turn(changes: Sequence[Change]) -> list[Change]:
+    """Drop improvements that follow no worsening: with two tables, the worsening may have been dropped."""
+    kept: list[Change] = []
+    bad = False
+    for change in changes:
+        if bad or change.kind != "first_fixed":
+            kept.append(change)
+        bad = change.kind != "first_fixed"
+    return kept
+
+
+def _agrees(other: RoundTable, shift: Changepoint) -> bool:
+    """Return whether another figure of the same trials differs in the same direction, by at least half as much."""
+    begin, end = shift.stretch
+    values = without_rounds(other.values)
+    size = float(values[:, shift.first : end].mean() - values[:, begin : shift.first].mean())
+    return (2 if shift.drift else 1) * size / shift.size >= 0.5  # the halves of a line are half its rise apart
+
+
+def _step_of(metric: Metric, table: RoundTable, shift: Changepoint) -> float:
+    """Return the difference of the two levels, in the signal's unit."""
+    begin, end = shift.stretch
+    figures = np.exp(-table.values if SIGNALS[metric].falls else table.values)
+    size = abs(float(figures[:, shift.first : end].mean() - figures[:, begin : shift.first].mean()))
+    return (2 if shift.drift else 1) * size
+
+
+def level_changes(
+    metric: Metric, table: RoundTable, levels: Levels, *, rule: LevelRule
+) -> list[tuple[Changepoint, Change]]:
+    """Return the shifts that are findings, with the changes that they make. A higher level is worse; an improvement is
+    a finding only if it ends a bad level.
+    """
+    fixed = _level_at(table, levels, rule.baseline)
+    good = levels.means[0] if fixed is None else fixed
+    bad = levels.means[0] > good + rule.least
+    findings: list[tuple[Changepoint, Change]] = []
+    if bad:
+        findings.append((levels.shifts[0], _from_start(metric, table, levels, good=good)))
+    for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
+        worse = level > good + rule.least
+        if worse and shift.size > 0:
+            kind: FindingKind = "drift" if shift.drift else "worse" if bad else "first_bad"
+            findings.append((shift, _level_change(metric, kind, table, shift)))
+        elif bad and not worse:
+            findings.append((shift, _level_change(metric, "first_fixed", table, shift)))
+        if not worse and fixed is None:
+            good = level
+        bad = worse
+    return findings
+
+
+def _from_start(metric: Metric, table: RoundTable, levels: Levels, *, good: float) -> Change:
+    """Return the change for a first level that is worse than the baseline. All shifts between the two must be real: its
+    p-value is their largest.
+    """
+    shifts = itertools.takewhile(lambda pair: pair[1] != good, zip(levels.shifts, levels.means, strict=False))
+    return Change(
+        metric=metric,
+        kind="bad_from_start",
+        before=None,
+        after=table.positions[0],
+        untestable=tuple(range(table.positions[0])),
+        effect=_ratio(metric, levels.means[0] - good),
+        p=max(shift.p for shift, _ in shifts),
+        verdict=_VERDICTS.get(metric, metric),
+    )
+
+
+def _level_at(table: RoundTable, levels: Levels, baseline: int | None) -> float | None:
+    if baseline is None or baseline not in table.positions:
+        return None
+    place = table.positions.index(baseline)
+    return levels.means[sum(1 for bound in levels.bounds[1:-1] if bound <= place)]
+
+
+def _level_change(metric: Metric, kind: FindingKind, table: RoundTable, shift: Changepoint) -> Change:
+    before, after = table.positions[shift.before], table.positions[shift.after]
+    return Change(
+        metric=metric,
+        kind=kind,
+        before=before,
+        after=after,
+        untestable=uncompared_between(table.positions, before, after),
+        effect=_ratio(metric, shift.size, shift.interval),
+        p=shift.p,
+        verdict=_VERDICTS.get(metric, metric),
+    )
+
+
+def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
+    """Return the ratio of the new level to the old one. If a signal is worse when it falls, so is a ratio below 1."""
+    sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
+    ci = None if interval is None else sorted(intervals.ratio_of(sign * bound) for bound in interval)
+    return Effect(value=intervals.ratio_of(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
+
+
+def uncompared_between(positions: Container[int], before: int, after: int) -> tuple[int, ...]:
+    """Return the positions between two versions that were not compared."""
+    return tuple(place for place in range(before + 1, after) if place not in positions)
 
 
 def find_changes(

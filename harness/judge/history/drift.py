@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from harness.judge.history.level_changes import FAMILY_ALPHA, TOTAL_WEIGHT
+from harness.judge.history.changes import FAMILY_ALPHA, TOTAL_WEIGHT
 from harness.judge.intervals import CONFIDENCE
 from harness.model import Floats, Interval, signal_of
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.judge.comparison.round_effects import NEGLIGIBLE, Spread
+from harness.judge.comparison.noise import NEGLIGIBLE, Spread
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import (
     Changepoint,
@@ -24,7 +24,7 @@ from harness.judge.history.changepoints import (
     levels_of,
     noise_within,
 )
-from harness.judge.history.level_changes import ALPHA, LevelRule, level_changes
+from harness.judge.history.changes import ALPHA, LevelRule, level_changes
 from harness.model import Change, Floats
 
 LASTING = 4

@@ -1,15 +1,21 @@
-"""Judges flaky failures, which occur in only some of the launches: a good version near a bad one may just be lucky."""
+"""Judges flaky failures, which occur in only some of the launches: a good version near a bad one may just be lucky.
+
+One posterior serves a sweep and a bisection: how likely it is that a version is bad although its launches ended well,
+given how often, and after how many steps, the launches of bad versions failed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import accumulate, takewhile
+from itertools import accumulate, groupby, pairwise
 
-from harness.failure_rate import luck
-from harness.model import FAILURES, CellVerdict, Trial, Trials
-from harness.model.judged import State
+import numpy as np
+from scipy.special import gammaln
+
+from harness.judge.launches import AGREE
+from harness.model import FAILURES, CellVerdict, Floats, Trial, Trials
+from harness.model.judged import BAD, GOOD, UNSURE, State
 from harness.reasons import RoundReason
 
 MISS = 1e-3
@@ -19,13 +25,244 @@ at 0.002, and in up to 6 of 1,000 at this value. If four launches failed and no 
 three good launches are enough."""
 MISS_BETWEEN = 3e-4
 """The same for good versions between two bad ones; lower, because two further changes are unlikely a priori."""
-
 ENOUGH = 4
 """Failed launches needed if no launch of a bad version ended well. A failure in every fifth launch sometimes occurs in
 three of three; one more launch is then likely to end well, which shows that the failure is flaky."""
+ALWAYS = 0.9
+"""Prior probability that a bad version fails in every launch; the rest is spread evenly over the lower RATES."""
+RATES: Floats = np.array([*np.arange(0.025, 1.0, 0.05), 0.999])
+"""Grid of failure rates, as shares of launches; the last stands for a version that always fails."""
+SAME_STEP = 1.1
+"""Largest ratio of the steps of failures that come in the same step."""
+SAME_OWN_STEP = 1.01
+"""The same for the failures of one version, if versions differ: few failures are as close by chance."""
 
-AGREE = 2
-"""Launches of one version that must fail before the version counts as failing."""
+
+# ---------------------------------------------------------------- what launches show
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Number of launches of one version that were good, bad or unsure, by one metric.
+
+    `failed_at`: the steps in which the bad launches failed; `survived`: how many steps each good launch made. Both are
+    empty if steps are not counted or show nothing.
+    """
+
+    good: int = 0
+    bad: int = 0
+    unsure: int = 0
+    failed_at: tuple[int, ...] = ()
+    survived: tuple[int, ...] = ()
+
+    @property
+    def timed(self) -> bool:
+        """Return whether the steps of all its launches are known."""
+        return len(self.failed_at) == self.bad and len(self.survived) == self.good
+
+    def failed(self, step: int) -> Evidence:
+        """Return the evidence with one more launch that failed in this step (counted from 1)."""
+        return replace(self, bad=self.bad + 1, failed_at=(*self.failed_at, step))
+
+    def fine(self, steps: int) -> Evidence:
+        """Return the evidence with one more launch that made `steps` steps and ended well."""
+        return replace(self, good=self.good + 1, survived=(*self.survived, steps))
+
+
+NOTHING = Evidence()
+
+
+def chances(bad: Sequence[Evidence], further: Sequence[Evidence], *, always: bool = False) -> Floats:
+    """Return how likely it is that `bad` and the first i of `further` are all bad, for i from 0 on (not normalised).
+
+    The prior of the failure rate is a point mass at "always" and uniform on a grid below it. A version that always
+    fails has good launches because they ended before the failure was due; one with a lower rate also by luck, and a
+    launch of it counts by the share of the failures that came no later. With `always`, only the point mass counts.
+    """
+    failed = sum(each.bad for each in bad)
+    ends = list(accumulate((each.good for each in further), initial=sum(each.good for each in bad)))
+    steps, survived, shown = np.zeros(0), np.zeros(0), np.ones(ends[-1])
+    is_timed = failed > 0 and all(each.timed for each in (*bad, *further))
+    if is_timed:
+        steps = np.sort([float(step) for each in bad for step in each.failed_at])
+        survived = np.array([float(step) for each in (*bad, *further) for step in each.survived])
+        shown = np.searchsorted(steps, survived, side="right") / failed
+    is_same = _same_step(bad, steps)
+    in_time = (
+        _in_time(steps, survived, is_same=is_same) if is_timed else np.cumprod(np.insert(1 - RATES[-1] * shown, 0, 1.0))
+    )
+    if always:
+        return in_time[ends]
+    rates = (1 - ALWAYS) / (len(RATES) - 1) * RATES[:-1] ** failed
+    spared = np.cumprod(np.insert(1 - RATES[:-1, None] * shown, 0, 1.0, axis=1), axis=1)
+    return np.asarray(ALWAYS * RATES[-1] ** failed * in_time[ends] + rates @ spared[:, ends], dtype=np.float64)
+
+
+def _same_step(bad: Sequence[Evidence], steps: Floats) -> bool:
+    """Return whether all failures came in nearly the same step, or each version's in a step of its own."""
+    own = [each.failed_at for each in bad if each.bad > 1]
+    return len(steps) > 1 and (
+        bool(steps[-1] <= SAME_STEP * steps[0] + 1)
+        or (bool(own) and all(max(each) <= SAME_OWN_STEP * min(each) + 1 for each in own))
+    )
+
+
+def _in_time(steps: Floats, survived: Floats, *, is_same: bool) -> Floats:
+    """Return the probability that the first i of these launches (by the steps that they survived) of versions that
+    always fail all ended before the failure was due, for i from 0 on; others failed in `steps`.
+
+    If failures come in the same step (`is_same`), no launch goes beyond it. Otherwise it is the smaller of two
+    probabilities. Of n + k failures, the n that were seen are the earliest with a probability of n! k! / (n + k)!. At a
+    constant hazard, with the prior 1/hazard, after n failures in steps that add up to T, launches of S steps in total
+    all survive with probability (T / (T + S))^n (Bernardo and Smith, Bayesian Theory, 1994, exponential model).
+    """
+    longer = np.cumsum(np.insert(survived >= steps[-1], 0, 0))  # ties count as beyond: steps are counted from 1
+    same = (1 - RATES[-1]) ** longer
+    if is_same:
+        return np.asarray(same, dtype=np.float64)
+    total = np.cumsum(np.insert(survived, 0, steps.sum()))
+    by_rank = np.exp(gammaln(len(steps) + 1) + gammaln(longer + 1) - gammaln(len(steps) + longer + 1))
+    spread = np.minimum(by_rank, (total[0] / total) ** len(steps))
+    return np.asarray(spread if len(steps) > 1 else ALWAYS * same + (1 - ALWAYS) * spread, dtype=np.float64)
+
+
+def chance_of_luck(bad: Sequence[Evidence], good: Sequence[Evidence]) -> float:
+    """Return the probability that all these good launches are luck, given the launches of `bad`."""
+    fits = chances(bad, good)
+    return float(fits[-1] / fits[0])
+
+
+# ---------------------------------------------------------------- which versions may be bad
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """The extent that a failure may have. `places` go from the bad version next to the good ones outwards;
+    `outermost[i]` is the probability that places[i] is the last bad one of them. `seen` is the evidence of bad
+    versions.
+    """
+
+    places: tuple[int, ...]
+    outermost: Floats
+    seen: tuple[Evidence, ...]
+
+    def bad(self, index: int) -> float:
+        """Return the probability that places[index] is bad."""
+        return float(self.outermost[index:].sum())
+
+
+def reach_of(
+    states: Sequence[State], seen: Sequence[Evidence | None], start: int, *, outwards: int, always: bool = False
+) -> Reach:
+    """Return the posterior of how far a failure reaches from the bad version at `start`: each version outwards (-1 or
+    1), up to the next bad one, may be bad and have been lucky so far. Versions whose evidence is None are left out.
+    """
+    places = [start, *_until(states, seen, start, step=outwards, stop=True)]
+    inside = [start, *_until(states, seen, start, step=-outwards, stop=False)]
+    of_bad = tuple(seen[place] or NOTHING for place in inside)
+    fits = chances(of_bad, [seen[place] or NOTHING for place in places[1:]], always=always)
+    return Reach(places=tuple(places), outermost=fits / fits.sum(), seen=of_bad)
+
+
+def _until(states: Sequence[State], seen: Sequence[Evidence | None], start: int, *, step: int, stop: bool) -> list[int]:
+    """Return the positions with evidence from `start` on, up to the next whose state is `stop`."""
+    places: list[int] = []
+    place = start + step
+    while 0 <= place < len(states) and states[place] is not stop:
+        if seen[place] is not None:
+            places.append(place)
+        place += step
+    return places
+
+
+def lucky_runs(states: Sequence[State], seen: Sequence[Evidence | None]) -> list[list[int]]:
+    """Return the runs of good versions between two bad ones that have too few good launches to rule out luck."""
+    decided = [place for place, bad in enumerate(states) if bad is not None]
+    runs = [(bad, list(group)) for bad, group in groupby(decided, key=states.__getitem__)]
+    failing = [seen[place] or NOTHING for place in decided if states[place]]
+    return [
+        places
+        for bad, places in runs[1:-1]
+        if not bad and chance_of_luck(failing, [seen[place] or NOTHING for place in places]) > MISS_BETWEEN
+    ]
+
+
+def believed(states: Sequence[State], seen: Sequence[Evidence | None]) -> list[State]:
+    """Return the states; None for good versions between two bad ones that may only have been lucky."""
+    lucky = {place for run in lucky_runs(states, seen) for place in run}
+    return [None if place in lucky else state for place, state in enumerate(states)]
+
+
+def doubtful(states: Sequence[State], seen: Sequence[Evidence | None], *, miss: float = MISS) -> dict[int, list[int]]:
+    """Return, by the bad version next to them, the good versions that may be merely lucky with a probability above
+    `miss`, nearest first; also those between two bad versions.
+    """
+    sure = believed(states, seen)
+    lucky = {place for place, state in enumerate(sure) if state is not states[place]}
+    near: dict[int, list[int]] = {}
+    for old, new in pairwise(place for place, state in enumerate(sure) if state is not None):
+        if sure[old] == sure[new]:
+            continue
+        bad, outwards = (new, -1) if sure[new] else (old, 1)
+        reach = reach_of(sure, seen, bad, outwards=outwards)
+        places = [
+            place
+            for index, place in enumerate(reach.places)
+            if index and states[place] is False and (place in lucky or reach.bad(index) > miss)
+        ]
+        near[bad] = [*near.get(bad, []), *places]
+    for place in sorted(lucky):
+        bad = min((each for each, state in enumerate(sure) if state), key=lambda each: abs(each - place))
+        near.setdefault(bad, [])
+        near[bad] += [place] if place not in near[bad] else []
+    return near
+
+
+# ---------------------------------------------------------------- a sweep of all versions
+
+
+def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float = MISS) -> list[State]:
+    """Return the states, with None for each good version that may be merely lucky, with a probability above `miss`."""
+    unproven = {place for near in doubtful(states, _seen(states, cells), miss=miss).values() for place in near}
+    return [None if place in unproven else state for place, state in enumerate(states)]
+
+
+def wanted_launches(
+    states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, asked: Trials
+) -> Mapping[int, str]:
+    """Return the versions, by position, for which another launch could settle where a failure began or ended, with the
+    reason: on each side of a bad version, the nearest doubtful version with fewer launches than `asked.most`; and the
+    bad version itself, if few launches have failed.
+    """
+    left = [sum(trial.measured for trial in version) < asked.most for version in trials]
+    seen, bad = _seen(states, cells), [place for place, state in enumerate(states) if state]
+    failed = sum(cells[place].failed for place in bad)
+    seldom = failed < ENOUGH and failed == sum(cells[place].trials for place in bad) and False in states
+    reasons: dict[int, str] = {place: RoundReason.TOO_FEW_FAILED() for place in bad if seldom and left[place]}
+    for place, near in doubtful(states, seen).items():
+        for side in ([each for each in near if each < place], [each for each in near if each > place]):
+            able = next((each for each in side if left[each]), None)
+            if able is not None:
+                count, own = cells[able].trials, cells[place]
+                reasons[able] = RoundReason.MAY_BE_LUCKY(
+                    good=f"{count} good launch{'' if count == 1 else 'es'}",
+                    chance=chance_of_luck([seen[each] or NOTHING for each in bad], [seen[able] or NOTHING]),
+                    failed=own.failed,
+                    launches=own.trials,
+                )
+    return reasons
+
+
+def _seen(states: Sequence[State], cells: Sequence[CellVerdict]) -> list[Evidence | None]:
+    """Return the evidence for each version that ran: launches of an untested or incompatible version show nothing.
+    Failures of a good version are those of the baseline, too.
+    """
+    failed = [0 if state is False else cell.failed for state, cell in zip(states, cells, strict=True)]
+    counts = zip(cells, failed, strict=True)
+    return [
+        Evidence(good=cell.trials - bad, bad=bad) if cell.trials and cell.verdict in BAD | GOOD | UNSURE else None
+        for cell, bad in counts
+    ]
 
 
 def outliving(
@@ -44,32 +281,6 @@ def outliving(
     ]
 
 
-def proven(states: Sequence[State], cells: Sequence[CellVerdict], *, miss: float = MISS) -> list[State]:
-    """Return the states, with None for each good version that may be merely lucky, with a probability above `miss`."""
-    history = _History(states=states, cells=cells, miss=miss)
-    doubtful = {near for bad, direction in history.sides for near in history.doubtful(bad, direction)}
-    return [None if place in doubtful else state for place, state in enumerate(states)]
-
-
-def wanted_launches(
-    states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]], *, asked: Trials
-) -> Mapping[int, str]:
-    """Return the versions, by position, for which another launch could settle where a failure began or ended, with the
-    reason: on each side of a bad version, the nearest doubtful version with fewer launches than `asked.most`; and the
-    bad version itself, if few launches have failed.
-    """
-    history = _History(states=states, cells=cells)
-    left = [sum(trial.measured for trial in version) < asked.most for version in trials]
-    reasons: dict[int, str] = {}
-    for bad, direction in history.sides:
-        able = [near for near in history.doubtful(bad, direction) if left[near]]
-        if able:
-            reasons.setdefault(able[0], history.words(bad, able[0]))
-        if left[bad] and history.seldom:
-            reasons.setdefault(bad, RoundReason.TOO_FEW_FAILED())
-    return reasons
-
-
 def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
     """Return, for each version, whether it fails in every launch, as far as a row can show: at least AGREE of its
     launches failed, and all launches of the versions with a failure, at least ENOUGH, ended in the same way. Another
@@ -77,83 +288,6 @@ def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
     """
     measured = [[trial for trial in version if trial.measured] for version in trials]
     failing = [version for version in measured if any(trial.end in FAILURES for trial in version)]
-    ends = {(trial.end, trial.signal) for version in failing for trial in version}
+    ends = {(trial.end, trial.failure.signal) for version in failing for trial in version}
     is_sure = len(ends) == 1 and sum(map(len, failing)) >= ENOUGH
     return [is_sure and sum(trial.end in FAILURES for trial in version) >= AGREE for version in trials]
-
-
-@dataclass(frozen=True)
-class _History:
-    """The states and cells of a row, before good versions are doubted."""
-
-    states: Sequence[State]
-    cells: Sequence[CellVerdict]
-    miss: float = MISS
-
-    @property
-    def sides(self) -> list[tuple[int, int]]:
-        """Return every bad position, with each of the two directions from it."""
-        return [(place, direction) for place, bad in enumerate(self.states) if bad for direction in (-1, 1)]
-
-    @property
-    def seldom(self) -> bool:
-        """Return whether the bad versions have few launches, which all failed, while other versions are good."""
-        failed = sum(cell.failed for cell in self._failing)
-        return failed < ENOUGH and failed == sum(cell.trials for cell in self._failing) and False in self.states
-
-    def doubtful(self, bad: int, direction: int) -> list[int]:
-        """Return the good positions between a bad one and the next that may be merely lucky, nearest first.
-
-        Good launches are added up on the way, until the probability that they missed the failure is at most `miss`.
-        Between two bad versions, all are doubtful unless this probability is at most MISS_BETWEEN.
-        """
-        good, _ = self._outwards(bad, direction)
-        if self._lucky.issuperset(good):
-            return good
-        launches = accumulate(self.cells[place].trials for place in good)
-        return [place for place, count in zip(good, launches, strict=True) if self._luck(bad, count) > self.miss]
-
-    def words(self, bad: int, near: int) -> str:
-        count, own = self.cells[near].trials, self.cells[bad]
-        return RoundReason.MAY_BE_LUCKY(
-            good=f"{count} good launch{'' if count == 1 else 'es'}",
-            chance=self._luck(bad, count),
-            failed=own.failed,
-            launches=own.trials,
-        )
-
-    def _outwards(self, bad: int, direction: int) -> tuple[list[int], bool]:
-        """Return the good positions from a bad one up to the next, and whether there is a next bad one."""
-        places = range(bad + direction, len(self.states) if direction > 0 else -1, direction)
-        run = list(takewhile(lambda place: not self.states[place], places))
-        return [place for place in run if self.states[place] is False], len(run) < len(places)
-
-    @cached_property
-    def _failing(self) -> list[CellVerdict]:
-        """Return the cells with any failure: without those that failed only once, it would seem more frequent."""
-        return [cell for cell, bad in zip(self.cells, self.states, strict=True) if bad or (bad is None and cell.failed)]
-
-    @cached_property
-    def _lucky(self) -> frozenset[int]:
-        """Return the good positions between two bad ones that may be bad, too."""
-        lucky: set[int] = set()
-        for bad, direction in self.sides:
-            good, between = self._outwards(bad, direction)
-            launches = sum(self.cells[place].trials for place in good)
-            if between and _missed(self.cells[bad], self._failing, launches) > MISS_BETWEEN:
-                lucky |= set(good)
-        return frozenset(lucky)
-
-    def _luck(self, bad: int, launches: int) -> float:
-        """Return the probability that `launches` launches all end well in a version that is as bad as this one."""
-        return _missed(self.cells[bad], [*self._failing, *(self.cells[near] for near in sorted(self._lucky))], launches)
-
-
-def _missed(own: CellVerdict, alike: Sequence[CellVerdict], launches: int) -> float:
-    """Return the probability that `launches` launches miss a failure: by the rate of one version or by the rate of all
-    versions that failed, whichever is larger. If all of a version's few launches failed, its rate may be lower than it
-    seems; and another version may fail for another reason.
-    """
-    failed = sum(cell.failed for cell in alike)
-    together = luck(failed, sum(cell.trials for cell in alike) - failed, more=launches)
-    return max(together, float((1 - own.failed / max(1, own.trials)) ** launches))

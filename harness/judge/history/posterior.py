@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtri
 
-from harness.judge.comparison.round_effects import Spread
+from harness.judge.comparison.noise import Spread
 from harness.model import Floats
 
 NAMED = 0.97

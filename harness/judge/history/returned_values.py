@@ -1,4 +1,4 @@
-"""Judges the values that a scenario returns: those that differ between versions, and NaN (returned_nan.py).
+"""Judges the values that a scenario returns: those that differ between versions, and NaN.
 
 A value is *exact* if all launches of a version return the same numbers at the same steps. Any difference of an exact
 value between versions is reported; only a limit of the matrix file makes it bad. A value that differs from launch to
@@ -15,13 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from harness.judge.comparison.round_tables import RoundTable, often, table_of
+from harness.judge.comparison.round_tables import Columns, RoundTable, often, table_of
+from harness.judge.comparison.slow_versions import WARM_UP
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
 from harness.judge.history.changepoints import Levels, find_levels, least_found, noise_within
-from harness.judge.history.level_changes import ALPHA, strictest, uncompared_between
-from harness.judge.history.returned_nan import AGREE, ReturnedNan, is_returned, returned_names
+from harness.judge.history.changes import ALPHA, strictest, uncompared_between
 from harness.judge.history.transitions import transitions
-from harness.judge.history.value_figures import ratio, relative, same_values, scale, usual_value
+from harness.judge.launches import AGREE
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import (
     METRIC_PREFIX,
@@ -30,31 +30,106 @@ from harness.model import (
     FindingKind,
     Floats,
     Limits,
+    Metric,
     MetricLimit,
     Observed,
     SignalVerdict,
     Steps,
     Trial,
 )
+from harness.model.measured import AGENT_COLUMNS
 from harness.reasons import ObservedDifference, Remedy, ValueReason
+
+
+def returned_names(trial: Trial) -> set[str]:
+    """Return the names of the numbers that the scenario returned."""
+    names = {*(() if trial.trace is None else trial.trace.metrics), *trial.not_finite} - AGENT_COLUMNS
+    return {name for name in names if is_returned(name, trial)}
+
+
+def is_returned(name: str, trial: Trial) -> bool:
+    """Return whether a step returned this number, even as NaN. A column without numbers holds text."""
+    column = None if trial.trace is None else trial.trace.column(name)
+    return name in trial.not_finite or (column is not None and bool(np.isfinite(column).any()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReturnedNan:
+    """NaN in one number that the versions of a row returned."""
+
+    name: str
+    launches: Launches
+
+    @cached_property
+    def first_step(self) -> int:
+        """Return the first step at which any version returned NaN; 0 if none did."""
+        trials = (trial for version in self.launches for trial in version)
+        return min((trial.not_finite[self.name][1] for trial in trials if self.name in trial.not_finite), default=0)
+
+    @cached_property
+    def states(self) -> tuple[bool | None, ...]:
+        """Return, for each version, whether it returns NaN; None if that is unknown. Launches that ended before the
+        first NaN of any version do not count."""
+        return tuple(map(self._state, self.launches))
+
+    @property
+    def bad(self) -> tuple[int, ...]:
+        """Return the positions of the versions that are bad because of NaN: none unless another version is without."""
+        return tuple(place for place, is_nan in enumerate(self.states) if is_nan and False in self.states)
+
+    def _state(self, version: Sequence[Trial]) -> bool | None:
+        asked = [trial for trial in version if trial.measured and is_returned(self.name, trial)]
+        is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_step]
+        if not is_nan or (any(is_nan) and sum(is_nan) < AGREE):
+            return None
+        return any(is_nan)
+
+    def changes(self, metric: Metric) -> tuple[Change, ...]:
+        """Return the changes at which NaN or an infinity began or ended; NaN from the start is not a change."""
+        return tuple(
+            Change(metric=metric, kind=kind, before=before, after=after, verdict="nan",
+                   untestable=tuple(place for place in range(before + 1, after) if self.states[place] is None))
+            for kind, before, after in transitions(self.states)
+            if before is not None
+        )  # fmt: skip
+
+
+def nan_versions(launches: Launches, limits: Limits) -> Mapping[int, Sequence[str]]:
+    """Return, by position, the numbers whose NaN makes a version bad. Its steps may do other work than those of other
+    versions, so their times are not compared.
+    """
+    ignored = {limit.metric for limit in limits.metrics if limit.rule == "none"} | AGENT_COLUMNS
+    names = {name for version in launches for trial in version for name in trial.not_finite} - ignored
+    bad: dict[int, list[str]] = {}
+    for name in sorted(names):
+        for place in ReturnedNan(name=name, launches=launches).bad:
+            bad.setdefault(place, []).append(name)
+    return bad
+
+
+def without_nan(launches: Launches, limits: Limits) -> Launches:
+    """Return the launches, without those of versions that are bad because of NaN."""
+    bad = nan_versions(launches, limits)
+    return [[] if place in bad else version for place, version in enumerate(launches)]
+
 
 TOLD_CHANGE = 0.05
 """Least change of level, as a share, that is reported for a value that varies between launches and has no limit."""
+HARDLY_DIFFERENT = 5e-9
+"""Share below which a change of a returned value has no size: as a percentage it would read 0."""
 NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
     """The judgement of one metric of a row: changes, a verdict for each version, and observations. `is_tested`:
-    its levels were searched for a change, which chance may produce. `not_finite`: the positions of the versions that
-    are bad because of NaN.
+    its levels were searched for a change, which chance may produce.
     """
 
     changes: tuple[Change, ...]
     seen: tuple[SignalVerdict, ...]
     observed: tuple[Observed, ...]
     is_tested: bool
-    not_finite: tuple[int, ...] = ()
 
 
 def judge_values(launches: Launches, *, limits: Limits, steps: Steps) -> Mapping[str, Values]:
@@ -119,7 +194,6 @@ class _Metric:
             seen=tuple(seen),
             observed=(*self._came_and_went(), *(() if self.nan.first_step else observed)),
             is_tested=is_noisy and visible is not None,
-            not_finite=self.nan.bad,
         )
 
     def _came_and_went(self) -> Iterator[Observed]:
@@ -310,3 +384,40 @@ def _exact(rows: Sequence[Floats]) -> Floats | None:
     if len(rows) < AGREE or not all(same_values(rows[0], other) for other in rows[1:]):
         return None
     return rows[0]
+
+
+# ---------------------------------------------------------------- figures
+
+
+def same_values(first: Floats, second: Floats) -> bool:
+    """Return whether two launches returned the same values."""
+    return first.shape == second.shape and bool(np.array_equal(first, second, equal_nan=True))
+
+
+def usual_value(values: Floats) -> float:
+    """Return the median of the finite values after the warm-up quarter; NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite[int(len(finite) * WARM_UP) :])) if len(finite) else math.nan
+
+
+def relative(old: float, new: float, *, scale: float = 0.0) -> float:
+    """Return the change as a share of the old value, or of `scale` if given, because old values may be near zero."""
+    if old == new:
+        return 0.0
+    size = scale or abs(old)
+    return (new - old) / size if size else math.copysign(math.inf, new - old)
+
+
+def ratio(old: float, new: float) -> Effect | None:
+    """Return the ratio of two different positive values, else None: for negative values, "20 % more" would mean the
+    opposite, and for values that hardly differ, or differ only in other steps, "0 % more" would mean nothing.
+    """
+    if min(old, new) <= 0 or not math.isfinite(new / old) or abs(new / old - 1) < HARDLY_DIFFERENT:
+        return None
+    return Effect(value=new / old, unit="ratio")
+
+
+def scale(columns: Columns) -> float:
+    """Return the median size of the values, by which differences are divided; 1 if it is zero or unknown."""
+    sizes = [abs(value) for column in columns.values() for value in column.values() if math.isfinite(value)]
+    return float(np.median(sizes)) or 1.0 if sizes else 1.0

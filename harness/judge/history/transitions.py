@@ -9,8 +9,8 @@ from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
-from harness.judge.cell.agreement import SAME_RATE
 from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
+from harness.judge.launches import SAME_RATE
 from harness.model import (
     BAD,
     FAILURES,
@@ -47,7 +47,7 @@ def usual_of(baseline: CellVerdict) -> Usual:
     rate.
     """
     shown = set(baseline.verdicts)
-    rate = SAME_RATE * (baseline.rate_kib_per_step or 0.0) if "leak" in shown else -1.0
+    rate = SAME_RATE * (baseline.of("memory").value or 0.0) if "leak" in shown else -1.0
     return Usual(failures=frozenset(shown & FAILURES), leak_kib_per_step=rate, slowdown="slowdown" in shown)
 
 
@@ -80,7 +80,8 @@ def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit:
     """
     least = _usual(cells, baseline).leak_kib_per_step
     states = [
-        bad and (cell.rate_kib_per_step or 0.0) > least for bad, cell in zip(_states(cells, "leak"), cells, strict=True)
+        bad and (cell.of("memory").value or 0.0) > least
+        for bad, cell in zip(_states(cells, "leak"), cells, strict=True)
     ]
     worse = worsenings("memory", states, [_effect("memory", cell) for cell in cells], limit=limit)
     return tuple(sorted([*_changes("memory", states, cells), *worse], key=lambda change: change.after))
@@ -145,7 +146,7 @@ def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limi
     A version that is bad for another reason and drifts by more than `limit` (a share), but not in two launches that
     agree, is unknown: launches of a plain leak end early, before a slowdown shows.
     """
-    doubtful = [bool(BAD & set(cell.verdicts)) and (cell.step_drift or 0.0) > limit for cell in cells]
+    doubtful = [bool(BAD & set(cell.verdicts)) and (cell.drift or 0.0) > limit for cell in cells]
     shown = zip(_states(cells, "slowdown"), doubtful, strict=True)
     states = [None if bad is False and doubts else bad for bad, doubts in shown]
     if _usual(cells, baseline).slowdown:
@@ -221,10 +222,11 @@ def _symptom(metric: Metric, bad: CellVerdict) -> str:
 
 
 def _effect(metric: Metric, bad: CellVerdict) -> Effect | None:
-    if metric == "memory" and bad.rate_kib_per_step is not None:
-        return Effect(value=bad.rate_kib_per_step, unit="KiB/step", ci=bad.rate_ci)
-    if metric == "step_time" and bad.step_drift is not None:
-        return Effect(value=1 + bad.step_drift, unit="ratio")
+    memory = bad.of("memory")
+    if metric == "memory" and memory.value is not None:
+        return Effect(value=memory.value, unit="KiB/step", ci=memory.ci)
+    if metric == "step_time" and bad.drift is not None:
+        return Effect(value=1 + bad.drift, unit="ratio")
     if metric == "outcome" and bad.trials:
         return Effect(value=bad.failed / bad.trials, unit="failures", ci=exact_interval(bad.failed, bad.trials))
     return None
@@ -269,11 +271,13 @@ def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
 
 def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: int, after: int) -> float:
     """Return the p-value of Fisher's exact test of the failures on both sides of a change: each side extends over the
-    versions of the same state.
+    versions of the same state. It is corrected for the number of places at which the failures might have begun, because
+    the same failures chose the place.
     """
+    places = sum(state is not None for state in states) - 1
     old = _run_counts(states, cells, start=before, direction=-1)
     new = _run_counts(states, cells, start=after, direction=1)
-    return exact_p(old, new)
+    return min(1.0, places * exact_p(old, new))
 
 
 def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.judge.trace.growth.rule import GIVEN_BACK, Growth
-from harness.judge.trace.look_rates import last_pace
+from harness.judge.trace.growth import GIVEN_BACK, Growth
 from harness.judge.trace.memory_layer import gpu_layer_of
+from harness.judge.trace.samples import last_pace
 from harness.judge.trace.trace_verdict import growth_report, judge_memory, memory_words
 from harness.model import GOOD, Limits, Steps, Trace, TraceVerdict, VerdictName
 from harness.reasons import MemoryName, TraceReason

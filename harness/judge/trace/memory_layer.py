@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.judge.trace.even_rows import even_rows, sampled
-from harness.judge.trace.growth.trend_fit import BLOCKS, FLOOR, block_levels
-from harness.judge.trace.look_rates import last_pace, look_values
+from harness.judge.trace.samples import even_rows, last_pace, look_values, sampled
+from harness.judge.trace.trends import BLOCKS, FLOOR, block_levels
 from harness.model import Look, Trace
 from harness.reasons import LayerName
 

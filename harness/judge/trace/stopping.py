@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from harness.judge.trace import gpu_memory
-from harness.judge.trace.even_rows import sampled
+from harness.judge.trace.samples import sampled
 from harness.judge.trace.trace_verdict import judge_memory, judge_trace, prefix
 from harness.model import Limits, Steps, Trace, TraceVerdict
 

@@ -1,6 +1,7 @@
 """Judges one trace: growth of memory and of further metrics, and drift of the step time.
 
-Growth is judged by `growth.rule`. A slowdown is a trend of log block medians, fitted by AR(1) feasible least squares.
+Growth is judged by `growth.judge_growth`. A slowdown is a trend of log block medians, fitted by AR(1) feasible least
+squares.
 """
 
 from __future__ import annotations
@@ -9,17 +10,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from harness.judge import logs
-from harness.judge.trace.child_processes import with_children
-from harness.judge.trace.even_rows import even_rows, sampled, thinned_rows
-from harness.judge.trace.growth.gc_refill import without_refills
-from harness.judge.trace.growth.rule import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth
-from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels, fit_trend
-from harness.judge.trace.heap_growth import judge_heap, kept_at_looks
-from harness.judge.trace.memory_layer import heap_layer_of, layer_of
+from harness.judge import intervals
+from harness.judge.trace.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth
+from harness.judge.trace.memory_layer import WRAP_KIB, heap_layer_of, layer_of
+from harness.judge.trace.samples import even_rows, keep_on, paces_at, sampled, thinned_rows, without_refills
+from harness.judge.trace.trends import BLOCKS, KEEPS, block_levels, fit_trend
 from harness.model import GOOD, Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
 from harness.reasons import GrowthReason, LayerName, MemoryName, TraceReason
 
@@ -45,13 +44,25 @@ class _Drift:
     unmet: str = ""
 
 
+_VERDICTS: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps | None], TraceVerdict]] = WeakKeyDictionary()
+"""The verdicts on traces that are in use: a sweep needs all of them whenever it decides what to launch next."""
+
+
 def judge_trace(
     trace: Trace, *, limits: Limits, steps: Steps | None = None, metrics: Mapping[str, float] | None = None
 ) -> TraceVerdict:
     """Return the verdict on all the rows of a trace. `steps` are the settings of its trial, whose looks share ALPHA;
     None means that the trace is complete and judged once. `metrics` maps further columns to their limits, in their own
-    units per step.
+    units per step. A trace is judged once for each combination of limits and steps.
     """
+    known = _VERDICTS.setdefault(trace, {})
+    if (limits, steps) not in known:
+        known[limits, steps] = _judged(trace, limits=limits, steps=steps)
+    further = {name: judge_metric(trace, name, limit=limit, steps=steps) for name, limit in (metrics or {}).items()}
+    return replace(known[limits, steps], metrics=further) if further else known[limits, steps]
+
+
+def _judged(trace: Trace, *, limits: Limits, steps: Steps | None) -> TraceVerdict:
     last = int(sampled(trace.step).max(initial=0))
     memory = judge_memory(trace, limit=limits.leak_kib_per_step, steps=steps)
     memory, in_heap = _with_heap(memory, trace, limit=limits.leak_kib_per_step, steps=steps)
@@ -76,7 +87,6 @@ def judge_trace(
         peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
         layer=_layer(memory, trace, in_heap=in_heap),
         early=early,
-        metrics={name: judge_metric(trace, name, limit=limit, steps=steps) for name, limit in (metrics or {}).items()},
     )
     return with_children(verdict, trace, limit=limits.leak_kib_per_step)
 
@@ -175,8 +185,8 @@ def _drift(durations: Floats, *, limit: float) -> _Drift:
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
     total = trend.rate * (BLOCKS - 1)
     steady = trend.low > 0 and trend.rate >= CLEAR_SLOWDOWN * trend.error
-    rising = steady and logs.share_of(total) > limit and logs.share_of(trend.rise) > limit
-    return _Drift(relative=logs.share_of(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
+    rising = steady and intervals.share_of(total) > limit and intervals.share_of(trend.rise) > limit
+    return _Drift(relative=intervals.share_of(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
 
 
 def _layer(memory: Growth | None, trace: Trace, *, in_heap: bool) -> str | None:
@@ -246,3 +256,84 @@ def memory_words(memory: Growth, *, what: MemoryName = MemoryName.RSS, early: bo
 def _figure(value: float) -> str:
     """Return a value with two significant digits, without an exponent for large values."""
     return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
+
+
+# ---------------------------------------------------------------- the C heap in use
+#
+# A leak first fills memory that is free inside the heap: after a warm-up that freed much, resident memory stays
+# constant for thousands of steps. A heap that is sometimes full of garbage also stays resident at its largest size,
+# which hides a leak below that size. The heap in use shows both.
+
+
+GRAIN_KIB = 16 / 1024
+"""Alignment of malloc, in KiB: the smallest change of the heap in use."""
+LOOKS = 4
+"""Looks that can make a trace suspect: three intervals, which double in length, with one growth rate."""
+KEEPS_AT_LOOKS = 0.95
+"""Minimum ratio of a leak's rates in successive intervals. Memory after a collection has little noise; growth by the
+power 0.9 of time has a ratio of 0.93.
+"""
+
+
+def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
+    """Judge the samples of the C heap in use; `limit` is in KiB per step. Return None if the samples are too few, or if
+    more memory is in use than resident, because part of it was never touched.
+    """
+    values, steps_per_row = thinned_rows(*even_rows(trace.step, trace.column("heap_kib")))
+    resident = sampled(trace.column("rss_kib"))
+    if len(values) < LEAST_ROWS or not len(resident):
+        return None
+    values = np.unwrap(values, period=WRAP_KIB)
+    if values[-1] > resident[-1]:
+        return None
+    return judge_growth(
+        values,
+        steps_per_row=steps_per_row,
+        limit=limit,
+        alpha=alpha,
+        plateau=1024.0,
+        quanta=(GRAIN_KIB, HUGE_PAGE_KIB),
+        looks=[replace(look, rss_before_kib=look.heap_before_kib, rss_kib=look.heap_kib) for look in trace.looks],
+    )
+
+
+def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
+    """Judge the heap that is left after the collections at the looks: return a suspect growth, or None. Four points do
+    not prove a leak, because a table that doubles in size also shows one rate.
+    """
+    paces = paces_at(trace.looks, "heap_kib", fewest=LOOKS, most=LOOKS)
+    if not keep_on(paces, limit=limit, keeps=KEEPS_AT_LOOKS):
+        return None
+    resident = sampled(trace.column("rss_kib"))
+    _, left = max((look.step, look.heap_kib) for look in trace.looks if look.heap_kib is not None)
+    if not len(resident) or left > resident[-1]:
+        return None
+    how = GrowthReason.STEADY_AT_LOOKS()
+    return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how)
+
+
+# ---------------------------------------------------------------- child processes
+#
+# The samples of a script cover only its own process. The memory of its children is read only at the looks: too rarely
+# for the verdict `leak`, but often enough to make a trace `suspect` if the children keep growing.
+
+
+FEWEST, MOST = 3, 4
+"""Fewest and most looks that are compared: two or three intervals, which double in length. Fewer give false alarms."""
+
+
+def with_children(verdict: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
+    """Return the verdict, or `suspect` if it is good and the children grow by `limit` KiB per step or more."""
+    paces = paces_at(trace.looks, "children_kib", fewest=FEWEST, most=MOST)
+    if not GOOD & set(verdict.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
+        return verdict
+    low, high = min(paces), max(paces)
+    return replace(
+        verdict,
+        verdicts=(*(name for name in verdict.verdicts if name not in GOOD), "suspect"),
+        why=TraceReason.CHILDREN_GROW(rate=paces[-1], low=low, high=high, why=verdict.why),
+        rate_kib_per_step=paces[-1],
+        rate_ci=(low, high),
+        excluded_kib_per_step=max(high, verdict.excluded_kib_per_step or 0.0),
+        plateau_mib=None,
+    )

@@ -10,7 +10,7 @@ from harness import amounts
 from harness.model import FAILURES, CellResult, Interval, Metric
 from harness.report.charts.vega_charts import Drawing
 from harness.report.content.version_table import Row, Shown
-from harness.report.text import cell_words, signal_words
+from harness.report.text import signal_words
 from harness.report.text.harmless_text import version
 from harness.report.text.signal_words import Tone
 
@@ -67,10 +67,16 @@ def _is_bad(metric: Metric, cells: Iterable[CellResult]) -> bool:
 
 
 def _figure(metric: Metric, entry: CellResult) -> tuple[float | None, Interval | None]:
-    """Return a figure and its confidence interval, in the unit of the chart's title."""
+    """Return a figure and its confidence interval, in the unit of the chart's title. For peak memory that was not
+    compared, the interval is the range of the launches.
+    """
     value, interval = signal_words.figure_of(metric, entry.verdict)
     scale = _SCALES.get(metric, 1.0)
-    return value and scale * value, interval and (scale * interval[0], scale * interval[1])
+    value, interval = value and scale * value, interval and (scale * interval[0], scale * interval[1])
+    peaks = [trial.peak_rss_kib / 1024 for trial in entry.trials if trial.peak_rss_kib is not None]
+    if metric == "peak_memory" and interval is None and peaks:
+        interval = min(peaks), max(peaks)
+    return value, interval
 
 
 def _thousandfold(value: float | None, interval: Interval | None) -> tuple[float | None, Interval | None]:
@@ -124,7 +130,7 @@ def _point(
         "high": high,
         "tone": tone if tone != "none" else "unsure",
         "text": text,
-        "excluded": cell.result.verdict.excluded_kib_per_step if metric == "memory" else None,
+        "excluded": cell.result.verdict.of("memory").visible if metric == "memory" else None,
         "told": amounts.with_interval(value, interval),
     }
 
@@ -140,7 +146,7 @@ def _text(cell: Shown, metric: Metric, value: float | None) -> str:
         return cell.word
     if value is not None and not math.isfinite(value):
         return signal_words.value_text(metric, value)
-    return cell_words.cell_text(cell.result.verdict) if value is not None or _says_why(cell) else "not measured"
+    return signal_words.cell_text(cell.result.verdict) if value is not None or _says_why(cell) else "not measured"
 
 
 def _changes(cells: Sequence[Shown], tones: Sequence[Tone], *, is_changed: bool) -> Iterator[dict[str, str]]:

@@ -12,16 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness import amounts
-from harness.model import Attribution, CellResult, Episode, Finding, Observation, RunResult, signal_of
+from harness.model import Attribution, CellResult, Episode, Finding, Observation, RunResult, gist, signal_of
 from harness.model.episodes import bounds_of, met, sign_of, span
 from harness.model.judged import State
 from harness.report.places import place_of, place_of_cell, side_of, variant_key
 from harness.report.text import fault_sentences, finding_words, signal_words
-from harness.report.text.cell_words import WHY_LENGTH
 from harness.report.text.fault_causes import whose_fault
 from harness.report.text.harmless_text import plain, shortened
 from harness.report.text.names import at_most, params_text, some_of, version_range
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_words import WHY_LENGTH, Tone
 
 _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}
 _MOST_REASONS, _REASON_LENGTH, _MOST_OBSERVED = 4, 120, 5
@@ -139,7 +138,7 @@ class _Maker:
             entry = self.cells.get(place_of_cell(cell))
             value, interval, state = None, None, told
             if entry is not None and drifts:
-                value = entry.verdict.step_drift
+                value = entry.verdict.drift
             elif entry is not None:
                 value, interval = signal_words.figure_of(finding.metric, entry.verdict)
                 state = None if signal_words.is_uncompared(finding.metric, entry.verdict) else told
@@ -222,7 +221,7 @@ class _Maker:
         found: dict[str, dict[str, None]] = {}
         first = sorted(self.of.episodes, key=lambda episode: episode is not telling)
         for entry in self._entries([(episode, _sides(episode)[0]) for episode in first]):
-            why = ": ".join(filter(None, (entry.verdict.verdict, entry.verdict.said)))
+            why = ": ".join(filter(None, (entry.verdict.verdict, _said(entry))))
             found.setdefault(shortened(why, most=_REASON_LENGTH), {})[params_text(entry.cell.variant)] = None
         told = [f"with {some_of(list(names), 3)}, {why}" for why, names in found.items()]
         return "; ".join(at_most(told, _MOST_REASONS, rest="and {} more reasons"))
@@ -313,3 +312,9 @@ def _change(figure: Figure, old: str | None, new: str, episode: Episode) -> str:
     size = fault_sentences.size_of(episode)
     ratio = f"; {amounts.effect(size)}" if size is not None and size.unit == "ratio" and figure.unit != "rise" else ""
     return f"{figure.title} {begin}{told}{interval}{ratio}"
+
+
+def _said(entry: CellResult) -> str:
+    """Return the gist of the failure message of a cell's longest failed launch; "" if none failed or said anything."""
+    failed = [trial for trial in entry.trials if trial.measured and not trial.ended_well]
+    return gist(max(failed, key=lambda trial: trial.last_step).message) if failed else ""

@@ -9,7 +9,7 @@ from typing import Literal
 from harness import amounts
 from harness.model import BAD, Cell, CellResult, CellVerdict, Finding, Metric, RunResult, SignalState, Trials
 from harness.report.places import place_of, place_of_cell, variant_key
-from harness.report.text import cell_words, harmless_text, signal_words
+from harness.report.text import harmless_text, signal_words
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import lane_text, params_text, variant_text
 from harness.report.text.signal_words import Strip, Tone
@@ -27,7 +27,7 @@ _ABSENT = {
 """The words in cells marked –, and their meanings."""
 MOST_ACROSS = 8
 """Most versions that fit side by side on a page; with more, the newest would be out of sight."""
-SO_FAR = f"{cell_words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
+SO_FAR = f"{signal_words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
 ONLY = "{}: not decided, because only a change as large as that would have shown, and the limit is smaller"
 CHANGED = "rows of figures show what was compared, over the steps and rounds that all versions share"
 
@@ -44,11 +44,11 @@ class Shown:
     result: CellResult
     mark: Mark | None = None
     strip: Strip = ()
-    shows: cell_words.Showing | None = None
+    shows: signal_words.Showing | None = None
 
     @property
     def symbol(self) -> str:
-        return MARKS[self.mark] if self.mark else cell_words.SYMBOLS[self.tone]
+        return MARKS[self.mark] if self.mark else signal_words.SYMBOLS[self.tone]
 
     @property
     def kind(self) -> str:
@@ -58,8 +58,8 @@ class Shown:
     @property
     def text(self) -> str:
         """Return word and figure; if they show the cell's verdict, with the unit: `leak 7.84 KiB/step`."""
-        if self.tone != "none" and self.shows == "verdict" and not cell_words.is_seen_once(self.result):
-            return cell_words.cell_text(self.result.verdict)
+        if self.tone != "none" and self.shows == "verdict" and not signal_words.is_seen_once(self.result):
+            return signal_words.cell_text(self.result.verdict)
         return f"{self.word} {self.figure}".strip()
 
 
@@ -127,7 +127,7 @@ def legend(shown: Sequence[ReportTable], *, strips: bool = True) -> list[str]:
 
 def units(shown: Iterable[CellVerdict]) -> str:
     """Return an explanation of the rates among the figures of these verdicts; "" if none of the figures is a rate."""
-    own = {verdict.verdict for verdict in shown if cell_words.cell_figure(verdict)}
+    own = {verdict.verdict for verdict in shown if signal_words.cell_figure(verdict)}
     rates = "a leak's rate" if own & {"leak", "suspect"} else ""
     ruled_out = "after ≤, the smallest leak that `flat` rules out" if "flat" in own else ""
     return f"figures, in KiB/step: {'; '.join(filter(None, (rates, ruled_out)))}" if rates or ruled_out else ""
@@ -220,9 +220,9 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     if not is_fixed or (cell.strip and cell.tone == "bad"):
         return cell
     verdict = cell.result.verdict
-    if cell_words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show the fix, not a blind signal
+    if signal_words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show the fix, not a blind signal
         cell = replace(
-            cell, word=cell_words.verdict_word(verdict), figure=cell_words.cell_figure(verdict), shows="verdict"
+            cell, word=signal_words.verdict_word(verdict), figure=signal_words.cell_figure(verdict), shows="verdict"
         )
     return replace(cell, mark="first_fixed")
 
@@ -232,13 +232,13 @@ def _is_shown(finding: Finding, cell: Shown) -> bool:
     verdict = cell.result.verdict
     if not _is_level(finding):
         return True
-    return cell_words.tone(verdict.verdict) != "bad" and signal_words.matter(verdict) == finding.metric
+    return signal_words.tone(verdict.verdict) != "bad" and signal_words.matter(verdict) == finding.metric
 
 
 def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
     if entry is None:
         return None
-    shown = cell_words.cell_words(entry.verdict, least=least)
+    shown = signal_words.cell_words(entry.verdict, least=least)
     return Shown(
         tone=entry.verdict.state,
         word=_word(entry, shown),
@@ -249,12 +249,12 @@ def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
     )
 
 
-def _word(entry: CellResult, shown: cell_words.CellWords) -> str:
+def _word(entry: CellResult, shown: signal_words.CellWords) -> str:
     if entry.cell.excluded is not None:
         return "excluded"
-    if cell_words.is_needless(entry):
+    if signal_words.is_needless(entry):
         return "not run"
-    is_once = cell_words.is_seen_once(entry) and shown.shows == "verdict"
+    is_once = signal_words.is_seen_once(entry) and shown.shows == "verdict"
     return f"{shown.word}, 1 launch" if is_once else shown.word
 
 

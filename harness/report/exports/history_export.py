@@ -20,7 +20,7 @@ from harness.model.answers.indexed import (
     Measurement,
     SeenFinding,
 )
-from harness.report.exports.cells_csv import harmless
+from harness.report.exports.summary_json import harmless
 
 RUN_COLUMNS = (
     "path", "matrix", "kind", "started", "duration_s", "verdict", "cells", "bad", "findings", "problem",

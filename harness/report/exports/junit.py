@@ -19,7 +19,7 @@ from harness.report.content import version_table
 from harness.report.content.version_table import ReportTable
 from harness.report.document import warnings
 from harness.report.places import finding_cells
-from harness.report.text import cell_words, fault_sentences, finding_words, narrowed_text, signal_words
+from harness.report.text import fault_sentences, finding_words, narrowed_text, signal_words
 from harness.report.text.harmless_text import plain, plain_lines
 from harness.report.text.headline import sentence
 from harness.report.text.names import lane_text, variant_text
@@ -76,9 +76,9 @@ def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
     begins = [finding for finding in changes if finding.kind != "first_fixed"]
     outcome = _outcome(entry, begins=bool(begins))
     if outcome is None and entry.problem:
-        ElementTree.SubElement(case, "system-out").text = cell_words.cell_sentence(entry)
+        ElementTree.SubElement(case, "system-out").text = signal_words.cell_sentence(entry)
     elif outcome is not None:
-        message = "; ".join([*map(finding_words.text, begins), cell_words.cell_sentence(entry)])
+        message = "; ".join([*map(finding_words.text, begins), signal_words.cell_sentence(entry)])
         kind = begins[0].metric if begins else _kind(entry)
         attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
         ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
@@ -88,7 +88,7 @@ def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
 def _kind(entry: CellResult) -> str:
     """Return what is bad: the verdict, or the signal if the verdict itself is good."""
     verdict = entry.verdict
-    is_bad = cell_words.tone(verdict.verdict) == "bad"
+    is_bad = signal_words.tone(verdict.verdict) == "bad"
     return verdict.verdict if is_bad else signal_words.matter(verdict) or verdict.verdict
 
 
@@ -120,4 +120,4 @@ def _outcome(entry: CellResult, *, begins: bool) -> str | None:
 def _tail(entry: CellResult) -> str:
     """Return the end of the output of the last failed trial; "" if no trial failed."""
     failed = [trial for trial in entry.trials if not trial.ended_well]
-    return "\n".join(plain_lines(failed[-1].output_tail, most=_TAIL_LINES)) if failed else ""
+    return "\n".join(plain_lines(failed[-1].output.tail, most=_TAIL_LINES)) if failed else ""

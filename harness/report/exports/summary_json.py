@@ -5,9 +5,11 @@ A field that is not known is null, never omitted. Text is not cleaned, because J
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import math
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,8 +17,11 @@ from typing import Any
 import numpy as np
 
 from harness.model import (
+    METRIC_PREFIX,
+    SIGNALS,
     Attribution,
     CellResult,
+    CellVerdict,
     Culprit,
     Finding,
     HostState,
@@ -27,15 +32,14 @@ from harness.model import (
     Variant,
 )
 from harness.model.signals import known_effect
-from harness.report.text import cell_words, fault_sentences, narrowed_text, signal_words
+from harness.report.places import finding_cells
+from harness.report.text import fault_sentences, finding_words, narrowed_text, signal_words
 from harness.report.text.fault_sentences import rule_text
+from harness.report.text.harmless_text import plain
 
 SCHEMA = 1
 _CELL = (
-    "trials", "failed", "signal", "steps", "verdict", "verdicts", "layer", "plateau_mib", "smallest_visible",
-    "metrics", "rate_kib_per_step", "rate_ci", "excluded_kib_per_step", "step_ms", "step_ms_ci", "step_drift",
-    "peak_rss_mib", "compared_step_ms", "compared_step_ms_ci", "compared_peak_mib", "compared_peak_mib_ci",
-    "why", "provisional",
+    "trials", "failed", "signal", "steps", "verdict", "verdicts", "layer",
 )  # fmt: skip
 """Fields of a cell's verdict that have the same name in summary.json, in the order of that file."""
 
@@ -107,8 +111,9 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         **_where(cell.lane, cell.variant),
         "machine": entry.machine or None,
         **_fields_of(verdict, _CELL),
-        "smallest_visible": _visible(verdict.smallest_visible),
-        "why": cell_words.why(entry),
+        **_figures(verdict),
+        "why": signal_words.why(entry),
+        "provisional": verdict.provisional,
         "signals": {name: _signal(name, signal) for name, signal in verdict.signals.items()},
     }
 
@@ -122,9 +127,32 @@ def _signal(name: str, signal: SignalVerdict) -> dict[str, Any]:
     }
 
 
-def _visible(known: Mapping[str, float] | None) -> dict[str, float | None] | None:
-    names = ("step_time", "peak_memory")
-    return None if known is None else {name: json_ready(known_effect(name, known.get(name))) for name in names}
+def _figures(verdict: CellVerdict) -> dict[str, Any]:
+    """Return the figures of signals that have fields of their own, in the units of the fields' names."""
+    memory, step, peak = (verdict.of(name) for name in ("memory", "step_time", "peak_memory"))
+    visible = {name: json_ready(known_effect(name, verdict.of(name).visible)) for name in ("step_time", "peak_memory")}
+    is_known = step.visible is not None or peak.visible is not None
+    figures = {
+        "smallest_visible": visible if is_known else None,
+        "metrics": {
+            name.removeprefix(METRIC_PREFIX): signal.value
+            for name, signal in verdict.signals.items()
+            if name.startswith(METRIC_PREFIX)
+        },
+        "rate_kib_per_step": memory.value,
+        "rate_ci": memory.ci,
+        "excluded_kib_per_step": memory.visible,
+        "step_ms": _scaled(step.value, 1e3),
+        "step_ms_ci": _scaled(step.ci, 1e3),
+        "step_drift": verdict.drift,
+        "peak_rss_mib": _scaled(peak.value, 1 / 1024),
+        "peak_rss_mib_ci": _scaled(peak.ci, 1 / 1024),
+    }
+    return {name: json_ready(value) for name, value in figures.items()}
+
+
+def _scaled(figure: Any, factor: float) -> Any:
+    return [factor * end for end in figure] if isinstance(figure, tuple) else figure and factor * figure
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -208,3 +236,64 @@ def json_ready(value: Any) -> Any:
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
         return [json_ready(item) for item in value]
     return value
+
+
+# ---------------------------------------------------------------- cells csv
+
+
+_INTERVALS = {name: name.removesuffix("_ci") for name in ("rate_ci", "step_ms_ci", "peak_rss_mib_ci")}
+_FORMULA = ("=", "+", "-", "@")
+
+
+def cells_csv(result: RunResult) -> str:
+    """Return a header and a line for each cell, in the order of the plan; lines end with a newline, without CR."""
+    changes = finding_cells(result)
+    own = sorted({name for entry in result.cells for name in entry.verdict.signals} - SIGNALS.keys())
+    names = [*(name for name, signal in SIGNALS.items() if signal.kind != "observation"), *own]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for number, entry in enumerate(result.cells):
+        row = dict(_columns(entry, changes.get(entry.cell_id, ()), names))
+        if number == 0:
+            writer.writerow(row)
+        writer.writerow(row.values())
+    return out.getvalue()
+
+
+def _columns(entry: CellResult, changes: Sequence[Finding], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    known = entry.verdict.signals
+    yield from _cell_fields(cell_json(entry))
+    for name in names:
+        signal = known.get(name)
+        yield harmless(name), json_ready(signal_words.figure_of(name, entry.verdict)[0])
+        yield f"{harmless(name)}_seen", None if signal is None else signal.seen
+    yield "changes", harmless("; ".join(map(finding_words.text, changes)))
+
+
+def _cell_fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in cell.items():
+        if name in _INTERVALS:
+            low, high = value or (None, None)
+            yield f"{_INTERVALS[name]}_low", low
+            yield f"{_INTERVALS[name]}_high", high
+        elif name == "smallest_visible":
+            for metric in ("step_time", "peak_memory"):
+                yield f"smallest_visible_{metric}", (value or {}).get(metric)
+        elif name == "signals":
+            continue
+        elif name == "provisional":
+            yield name, json.dumps(value)
+        elif name == "verdicts":
+            yield name, " ".join(value)
+        else:
+            yield name, json.dumps(value) if isinstance(value, Mapping) else harmless(value)
+
+
+def harmless(value: Any) -> Any:
+    """Return the value for a CSV field. Text that a spreadsheet would take for a formula, even with a full-width equals
+    sign, gets a leading apostrophe.
+    """
+    if not isinstance(value, str):
+        return value
+    text = plain(value)
+    return f"'{text}" if unicodedata.normalize("NFKC", text[:1]).startswith(_FORMULA) else text

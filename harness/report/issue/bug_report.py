@@ -6,22 +6,23 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tabulate import tabulate
+
 from harness import amounts
-from harness.masking import scrubbed
-from harness.model import BAD, Build, CellResult, Install
+from harness.masking import is_private, scrubbed
+from harness.model import BAD, Build, CellResult, Install, Pull, Trial
 from harness.model.answers.evidence import Container, Issue, Machine, Recipe
-from harness.report.charts.vega_charts import png, svg
-from harness.report.content import environment_diff
-from harness.report.issue import plot
-from harness.report.issue.bug_report_tables import line, packages, system, versions
-from harness.report.issue.memory_shares import growth_lines
-from harness.report.issue.public_images import local_images, private_registries
-from harness.report.issue.public_recipe import for_strangers
+from harness.report.charts import history_chart as history_charts
+from harness.report.charts import traces
+from harness.report.charts.vega_charts import Drawing, png, svg
+from harness.report.content import environment_diff, version_table
+from harness.report.exports.markdown import escaped
+from harness.report.issue.public_images import for_strangers, local_images, private_registries
 from harness.report.issue.reduced_command import commands, swapping
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.issue.repro_script import leak_to_see
-from harness.report.text import cell_words, finding_words, narrowed_text, signal_words
-from harness.report.text.harmless_text import plain_lines
+from harness.report.text import finding_words, narrowed_text, signal_words
+from harness.report.text.harmless_text import plain_lines, version
 from harness.report.text.names import at_most, lane_text, variant_text
 
 TEXT = "issue.md"
@@ -50,7 +51,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         issue = replace(issue, recipe=for_strangers(issue.recipe))
     code = "" if issue.recipe is None else python_file(issue.recipe)
     told = "" if issue.recipe is None else scrubbed(commands(issue.recipe))
-    drawings = plot.pictures(issue)
+    drawings = pictures(issue)
     bad_version = issue.bad.cell.image.version
     markdown = templates().get_template("issue.md.j2").render(
         title=_title(issue),
@@ -153,7 +154,7 @@ def _expected(issue: Issue) -> str:
 
 def _measured(entry: CellResult) -> str:
     step = signal_words.figure_text("step_time", entry.verdict)
-    return cell_words.cell_text(entry.verdict) + (f", {step} a step" if step else "")
+    return signal_words.cell_text(entry.verdict) + (f", {step} a step" if step else "")
 
 
 def _notes(issue: Issue) -> Iterator[str]:
@@ -193,7 +194,7 @@ def _sure(issue: Issue) -> Iterator[str]:
     yield f"Both versions confirmed: {confirmed}."
     for entry in (issue.good, issue.bad):
         if entry is not None:
-            yield f"{entry.cell.image.version}: {cell_words.cell_sentence(entry)}"
+            yield f"{entry.cell.image.version}: {signal_words.cell_sentence(entry)}"
 
 
 # ---------------------------------------------------------------- what was ruled out
@@ -206,7 +207,7 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
         yield from growth_lines(issue.trial)
     fine, same, others = _elsewhere(issue)
     for what, found in (("Not present", fine), ("Also present", same), ("Another fault", others)):
-        told = [f"{what} in {_place(entry)}: {cell_words.cell_text(entry.verdict)}" for entry in found]
+        told = [f"{what} in {_place(entry)}: {signal_words.cell_text(entry.verdict)}" for entry in found]
         yield from at_most(told, MOST_ELSEWHERE, rest="And {} more.")
     if not issue.elsewhere:
         yield "This version was not measured with other params, in other scenarios or on other hosts."
@@ -233,8 +234,8 @@ def _failure(issue: Issue) -> str:
     trial = issue.trial
     if trial is None or trial.ended_well:
         return ""
-    lines = [*plain_lines(trial.told, most=TAIL_LINES), *plain_lines(trial.stacks, most=TAIL_LINES)]
-    lines += plain_lines(trial.output_tail, most=TAIL_LINES)
+    lines = [*plain_lines(trial.told, most=TAIL_LINES), *plain_lines(trial.failure.stacks, most=TAIL_LINES)]
+    lines += plain_lines(trial.output.tail, most=TAIL_LINES)
     text = scrubbed("\n".join(filter(None, lines)))
     if machine := _machine(issue):
         text = re.sub(rf"\b{re.escape(machine)}\b", "[host]", text)
@@ -264,3 +265,152 @@ def _changed(issue: Issue) -> Iterator[str]:
     for section in sections:
         if section.unknown:
             yield line(f"{section.title}: not known")
+
+
+# ---------------------------------------------------------------- bug report tables
+
+
+MOST_VERSIONS = 60
+SYSTEM = {
+    "engine": "engine", "kernel": "kernel", "architecture": "architecture", "cpu": "CPU", "cpus": "CPUs",
+    "memory_bytes": "memory, bytes", "python": "Python", "implementation": "implementation", "libc": "C library",
+    "huge_pages": "transparent huge pages",
+}  # fmt: skip
+
+
+def line(text: str) -> str:
+    """Return `text` as one line of Markdown, without private content."""
+    return escaped(scrubbed(text))
+
+
+def versions(issue: Issue) -> str:
+    """Return a table of the versions in the finding's row of the matrix, the newest MOST_VERSIONS of them."""
+    shown = issue.history[-MOST_VERSIONS:]
+    rows = [[line(cell) for cell in _row(entry)] for entry in shown]
+    header = ["version", "image", "verdict", "KiB/step (interval)", "ms/step (interval)", "peak MiB", "launches"]
+    return tabulate(rows, headers=header, tablefmt="github", disable_numparse=True)
+
+
+def _row(entry: CellResult) -> list[str]:
+    verdict = entry.verdict
+    failed = f", {verdict.failed} failed" if verdict.failed else ""
+    peak_kib, _ = signal_words.figure_of("peak_memory", verdict)
+    step_s, around = signal_words.figure_of("step_time", verdict)
+    step_ms = None if step_s is None else 1000 * step_s
+    return [
+        entry.cell.image.version,
+        _image(entry),
+        signal_words.verdict_word(verdict) + (f" {signal_words.signal_name(verdict.signal)}" if verdict.signal else ""),
+        amounts.with_interval(*signal_words.figure_of("memory", verdict)),
+        amounts.with_interval(step_ms, around and (1000 * around[0], 1000 * around[1])),
+        "" if peak_kib is None else amounts.number(peak_kib / 1024),
+        f"{verdict.trials}{failed}",
+    ]
+
+
+def _image(entry: CellResult) -> str:
+    source = entry.cell.image.source
+    digest = f" ({entry.digest[:19]})" if entry.digest else ""
+    if isinstance(source, Install):
+        return f"{' '.join(source.packages)}{digest}"
+    return f"{source.reference if isinstance(source, Pull) else 'built'}{digest}"
+
+
+def system(issue: Issue) -> str:
+    """Return a table of facts about the machine, without private variables."""
+    told = issue.system
+    if not told:
+        return "not known"
+    rows = [[label, line(str(told[name]))] for name, label in SYSTEM.items() if name in told]
+    for gpu in told.get("gpus", ()):
+        rows.append(["GPU", line(", ".join(f"{name} {value}" for name, value in gpu.items()))])
+    if not told.get("gpus"):
+        rows.append(["GPU", "none used"])
+    environment = told.get("environment", {}).items()
+    rows += [[line(name), line(value)] for name, value in environment if not is_private(name, value)]
+    return tabulate(rows, headers=["", ""], tablefmt="github", disable_numparse=True)
+
+
+def packages(issue: Issue) -> str:
+    installed = issue.system.get("packages", {})
+    text = ", ".join(f"{name} {version}" for name, version in sorted(installed.items()))
+    libraries = ", ".join(map(str, issue.system.get("libraries", ())))
+    return line(text or "packages not known") + "\n\n" + line(libraries or "libraries not known")
+
+
+# ---------------------------------------------------------------- plot
+
+
+POINTS = 200
+
+
+def pictures(issue: Issue) -> dict[str, Drawing]:
+    """Return the drawings that have data, by file name without extension."""
+    drawn = {"versions": _versions(issue), "steps": _steps(issue)}
+    return {name: drawing for name, drawing in drawn.items() if drawing is not None}
+
+
+def _versions(issue: Issue) -> Drawing | None:
+    """Return a chart of the finding's figure over the versions; None if fewer than two versions have a figure."""
+    results = {entry.cell.image.version: entry for entry in issue.history}
+    verdicts, *changed = version_table.rows_of(results, list(results), [issue.finding])
+    medians = {row.medians: row for row in changed if row.medians is not None}
+    place = finding_words.place(issue.finding)
+    drawing = history_charts.drawing(issue.finding.metric, verdicts, medians, name=place)
+    few = drawing is None or sum(point["value"] is not None for point in drawing.rows["points"]) < 2
+    return None if few else drawing
+
+
+def _steps(issue: Issue) -> Drawing | None:
+    """Return a chart of the step time or resident memory of the longest launch of the good and the bad version; None
+    without samples.
+    """
+    column = "step_s" if issue.finding.metric == "step_time" else "rss_kib"
+    measure = next(each for each in traces.MEASURES if each.column == column)
+    sides = [entry for entry in (issue.good, issue.bad) if entry is not None]
+    lines = [line for entry in sides for line in _lines(entry, measure)]
+    if not lines:
+        return None
+    told = f"{measure.title}, over the steps"
+    return Drawing(chart="trace", title=measure.title, description=told, rows={"lines": lines, "looks": []})
+
+
+def _lines(entry: CellResult, measure: traces.Measure) -> Iterator[dict[str, object]]:
+    sampled = [trial for trial in entry.trials if trial.trace is not None and trial.trace.step.size > 1]
+    longest = max(sampled, key=lambda trial: trial.last_step, default=None)
+    name = f"{version(entry.cell.image.version)} ({signal_words.verdict_word(entry.verdict)})"
+    if longest is not None and (line := traces.line_row(longest, measure, points=POINTS, name=name)) is not None:
+        yield line
+
+
+# ---------------------------------------------------------------- memory shares
+
+
+def growth_lines(trial: Trial) -> Iterator[str]:
+    """Yield the growth of each layer between the first and the last look, both after gc.collect, and what the final
+    gc.collect and malloc_trim released.
+    """
+    looks = trial.trace.looks if trial.trace is not None else ()
+    if len(looks) < 2 or looks[-1].step <= looks[0].step:
+        return
+    first, last = looks[0], looks[-1]
+    steps = last.step - first.step
+    yield from _grown("Resident memory", first.rss_kib, last.rss_kib, steps)
+    yield from _grown("C heap in use", first.heap_kib, last.heap_kib, steps)
+    if first.blocks is not None and last.blocks is not None:
+        blocks_a_step = (last.blocks - first.blocks) / steps
+        yield f"Python objects: {amounts.number(blocks_a_step)} more allocated blocks a step."
+    # Memory that gc.collect or malloc_trim releases is not leaked.
+    yield from _released_by("gc.collect", last.rss_before_kib, last.rss_kib)
+    yield from _released_by("malloc_trim", last.rss_kib, last.rss_trimmed_kib)
+
+
+def _grown(what: str, first_kib: float | None, last_kib: float | None, steps: int) -> Iterator[str]:
+    if first_kib is not None and last_kib is not None:
+        yield f"{what}: {amounts.in_unit((last_kib - first_kib) / steps, 'KiB/step')} between the first and last look."
+
+
+def _released_by(what: str, before_kib: float | None, after_kib: float | None) -> Iterator[str]:
+    if before_kib is not None and after_kib is not None:
+        mib = (before_kib - after_kib) / 1024
+        yield f"{what} at the end released {amounts.in_unit(mib, 'MiB') if mib > 0.1 else 'nothing'}."

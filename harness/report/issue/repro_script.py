@@ -12,9 +12,9 @@ from harness import amounts
 from harness.masking import is_secret, scrubbed
 from harness.model import Build, Install, Pull, Source
 from harness.model.answers.evidence import Container, Machine, Recipe
-from harness.report.issue.public_recipe import withholding
+from harness.report.issue.public_images import withholding
 from harness.report.issue.reduced_scenario import python_file, templates
-from harness.report.text import cell_words
+from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened
 
 FOLDER = "/tmp/repro"
@@ -34,7 +34,7 @@ def shell(recipe: Recipe) -> str:
     script = python_file(recipe)
     told = {
         "what": plain(str(recipe.cell)),
-        "measured": shortened(scrubbed(cell_words.cell_sentence(recipe.result)), most=300),
+        "measured": shortened(scrubbed(signal_words.cell_sentence(recipe.result)), most=300),
         "notes": list(_notes(recipe)),
         "script": script,
         "end": _end_mark(script),
@@ -68,9 +68,10 @@ def asked_for(recipe: Recipe) -> Iterator[str]:
 def leak_to_see(recipe: Recipe) -> Iterator[str]:
     """Yield a sentence on how much of a leak shows in the resident memory that the script of a command prints."""
     verdict = recipe.result.verdict
-    if recipe.script is None and "leak" in verdict.verdicts and verdict.rate_kib_per_step is not None:
-        mib = verdict.rate_kib_per_step * verdict.steps / 1024
-        rate = amounts.in_unit(verdict.rate_kib_per_step, "KiB/step")
+    leaked = verdict.of("memory").value
+    if recipe.script is None and "leak" in verdict.verdicts and leaked is not None:
+        mib = leaked * verdict.steps / 1024
+        rate = amounts.in_unit(leaked, "KiB/step")
         told = f"{rate} adds up to {amounts.in_unit(mib, 'MiB')} in {verdict.steps:,} steps"
         shown = "the resident memory that the script prints grows by about as much"
         hidden = "too little to show in the resident memory that the script prints; let the program run more steps"

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness import amounts, facts
-from harness.model import CellResult, Finding, Metric, RunResult, Trial
+from harness.model import METRIC_PREFIX, CellResult, Finding, Metric, RunResult, Trial
 from harness.report.charts import history_chart as history_charts
-from harness.report.charts import sparkline, traces
+from harness.report.charts import traces
 from harness.report.charts.vega_charts import Drawing
 from harness.report.content import environment_diff, version_table
-from harness.report.issue import repeat_commands
-from harness.report.places import place_of, place_of_cell
-from harness.report.text import cell_words, finding_words, signal_words
+from harness.report.issue import public_images
+from harness.report.places import place_of, place_of_cell, side_of
+from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain, plain_lines, version
 
 MOST_POINTS = 90_000
@@ -124,15 +124,15 @@ class _Maker:
 
     def history(self, title: str, row: version_table.Row, medians: Mapping[Metric, version_table.Row]) -> History:
         cells = [cell for cell in row.cells if cell is not None]
-        growths = [sparkline.growth(cell.result.trials) for cell in cells]
-        scale_kib = sparkline.scale_kib(growths)
+        growths = [traces.growth(cell.result.trials) for cell in cells]
+        scale_kib = traces.scale_kib(growths)
         name = f"{row.variant} ({title})"
         return History(
             title=name + _ran_on([cell.result for cell in cells]),
             bad=_is_bad(row, medians.values()),
             signals=tuple(version_table.signal_rows(row)),
             scale=amounts.in_unit(scale_kib, "KiB"),
-            command=plain(repeat_commands.of_history(cells[0].result, self.result)),
+            command=plain(public_images.of_history(cells[0].result, self.result)),
             lines=tuple(
                 self._line(cell, growth, scale_kib, medians) for cell, growth in zip(cells, growths, strict=True)
             ),
@@ -144,11 +144,12 @@ class _Maker:
     def _line(
         self,
         cell: version_table.Shown,
-        growth: sparkline.SparkGrowth | None,
+        growth: traces.SparkGrowth | None,
         scale_kib: float,
         medians: Mapping[Metric, version_table.Row],
     ) -> Line:
         entry, verdict = cell.result, cell.result.verdict
+        memory = verdict.of("memory")
         anchor, layer = self.anchors[entry.cell_id], verdict.layer and f"layer: {verdict.layer}"
         return Line(
             anchor=f"r{anchor}",
@@ -156,13 +157,13 @@ class _Maker:
             version=version(entry.cell.image.version),
             shown=cell,
             verdict=cell.text,
-            rate=amounts.with_interval(verdict.rate_kib_per_step, verdict.rate_ci),
-            excluded="" if verdict.excluded_kib_per_step is None else amounts.number(verdict.excluded_kib_per_step),
+            rate=amounts.with_interval(memory.value, memory.ci),
+            excluded="" if memory.visible is None else amounts.number(memory.visible),
             step=_level(cell, "step_time", medians),
             peak=_level(cell, "peak_memory", medians),
             trials=f"{verdict.trials}" + (f", {verdict.failed} failed" if verdict.failed else ""),
-            why="; ".join(filter(None, (cell_words.why(entry), layer, *signal_words.doubts(verdict)))),
-            points="" if growth is None else sparkline.points(growth, scale_kib=scale_kib),
+            why="; ".join(filter(None, (signal_words.why(entry), layer, *signal_words.doubts(verdict)))),
+            points="" if growth is None else traces.points(growth, scale_kib=scale_kib),
         )
 
     def _page(self, cell: version_table.Shown) -> CellPage:
@@ -174,7 +175,7 @@ class _Maker:
             version=version(entry.cell.image.version),
             title=plain(title),
             facts=tuple((label, plain(text)) for label, text in _facts(entry) if text),
-            command=plain(repeat_commands.of_cell(entry, self.result)),
+            command=plain(public_images.of_cell(entry, self.result)),
             drawings=tuple(traces.drawings(entry, name=plain(title), points=self.points)),
             looks=tuple(traces.look_rows(entry.trials)),
             tail=tuple(_tail(entry)),
@@ -210,7 +211,7 @@ def _ran_on(cells: Sequence[CellResult]) -> str:
 
 def _level(cell: version_table.Shown, metric: Metric, medians: Mapping[Metric, version_table.Row]) -> Level:
     text, changed = signal_words.figure_text(metric, cell.result.verdict), medians.get(metric)
-    if metric == "step_time" and not text and any(trial.beside for trial in cell.result.trials):
+    if metric == "step_time" and not text and any(trial.conditions.beside for trial in cell.result.trials):
         return Level(text="not measured")
     of = [shown for shown in changed.cells if shown is not None and shown.result is cell.result] if changed else []
     if not of or not text:
@@ -228,7 +229,7 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     told = _told(entry)
     seen = {} if told is None else told.facts
     machine = next((trial.fingerprint for trial in entry.trials if trial.fingerprint), {})
-    yield "why", cell_words.why(entry)
+    yield "why", signal_words.why(entry)
     yield "signals", "; ".join(signal_words.doubts(verdict))
     yield "layer", verdict.layer or ""
     yield "image", entry.digest or ""
@@ -238,7 +239,11 @@ def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     yield "memory limit", _memory_limit(seen)
     yield (
         "own metrics",
-        ", ".join(f"{name} {'not finite' if value is None else value}" for name, value in verdict.metrics.items()),
+        ", ".join(
+            f"{name.removeprefix(METRIC_PREFIX)} {signal_words.value_text(name, signal.value)}"
+            for name, signal in verdict.signals.items()
+            if name.startswith(METRIC_PREFIX) and signal.value is not None
+        ),
     )
     costs = [trial.probe_cost for trial in entry.trials if trial.probe_cost is not None]
     yield "measurement overhead", f"{amounts.number(100 * max(costs))} % of the steps' time" if costs else ""
@@ -257,4 +262,40 @@ def _tail(entry: CellResult) -> list[str]:
     failed = [trial for trial in entry.trials if not trial.ended_well]
     if not failed:
         return []
-    return plain_lines("\n".join(filter(None, (failed[-1].output_tail, failed[-1].told))), most=TAIL_LINES)
+    return plain_lines("\n".join(filter(None, (failed[-1].output.tail, failed[-1].told))), most=TAIL_LINES)
+
+
+# ---------------------------------------------------------------- full cells
+
+
+MOST_LINES = 3000
+"""Most trace lines on a page, over all cells; cells beyond this limit have figures only."""
+
+
+def left_out(result: RunResult, in_full: frozenset[str]) -> int:
+    """Return how many cells with trials have no details on the page, because the file would become too large."""
+    return sum(bool(entry.trials) and entry.cell_id not in in_full for entry in result.cells)
+
+
+def shown_in_full(result: RunResult) -> frozenset[str]:
+    """Return the ids of the cells whose traces are shown, as many as MOST_LINES allows.
+
+    Both versions of each finding come first, then bad cells, undecided cells and good cells.
+    """
+    sides = {side_of(finding, version) for finding in result.findings for version in (finding.before, finding.after)}
+    measured = [entry for entry in result.cells if entry.trials]
+    measured.sort(key=lambda entry: _importance(entry, sides))
+    shown, lines = set(), 0
+    for entry in measured:
+        lines += max(1, traces.lines_of(entry))
+        if lines > MOST_LINES:
+            break
+        shown.add(entry.cell_id)
+    return frozenset(shown)
+
+
+def _importance(entry: CellResult, sides: set[tuple[str, str, str, str]]) -> int:
+    """Return a sort key, most important first: the versions of a finding, then bad, undecided and good cells."""
+    if place_of_cell(entry.cell) in sides:
+        return 0
+    return {"bad": 1, "unsure": 2}.get(entry.verdict.state, 3)

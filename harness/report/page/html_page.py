@@ -20,14 +20,14 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup, escape
 
 from harness.model import CellResult, RunResult
-from harness.report.charts import finding_chart, sparkline, traces
+from harness.report.charts import finding_chart, traces
 from harness.report.charts import vega_charts as charts
 from harness.report.charts.vega_charts import Drawing
 from harness.report.content import version_table
 from harness.report.document import document
 from harness.report.exports import probe_tables
-from harness.report.page import details, full_cells
-from harness.report.text import cell_words, signal_words
+from harness.report.page import details
+from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain
 
 _CODE = re.compile(r"`([^`]+)`")
@@ -54,7 +54,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     shown = document(result)
     tables = shown.tables
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
-    in_full = full_cells.shown_in_full(result)
+    in_full = details.shown_in_full(result)
     own = files("harness.report") / "templates" / "report.js"
     scripts = [_inline(library), _inline(own.read_text(encoding="utf-8"))] if library else []
     page = environment().get_template("report.html.j2").stream(
@@ -65,9 +65,9 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         heats=_heats(tables),
         histories=details.histories(tables, result, anchors, in_full),
         target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[entry.cell_id]}",
-        left_out=full_cells.left_out(result, in_full),
+        left_out=details.left_out(result, in_full),
         keys=_keys(tables),
-        spark=sparkline,
+        spark=traces,
         signal_columns=version_table.SIGNAL_COLUMNS,
         strip=_strip,
         look_columns=traces.LOOK_COLUMNS,
@@ -151,7 +151,7 @@ def _tip(cell: version_table.Shown) -> str:
     """Return the tooltip of a cell: its verdict, the reason, and its other figures."""
     figures = {name: signal_words.figure_text(name, cell.result.verdict) for name in ("step_time", "peak_memory")}
     shown = [f"{name.partition('_')[0]} {figure}" for name, figure in figures.items() if figure]
-    return "; ".join([cell_words.cell_sentence(cell.result), *shown]).replace("`", "")
+    return "; ".join([signal_words.cell_sentence(cell.result), *shown]).replace("`", "")
 
 
 @lru_cache(maxsize=1024)
@@ -183,7 +183,7 @@ def _heats(tables: Sequence[version_table.ReportTable]) -> dict[str, int]:
 
 
 def _rate(entry: CellResult) -> float:
-    return max(0.0, entry.verdict.rate_kib_per_step or 0.0) if entry.verdict.verdict == "leak" else 0.0
+    return max(0.0, entry.verdict.of("memory").value or 0.0) if entry.verdict.verdict == "leak" else 0.0
 
 
 def _heat(rate: float, largest: float) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
 from markupsafe import Markup
 
@@ -17,11 +19,10 @@ from harness.model.answers.indexed import FindingLife, IndexedRun
 from harness.model.answers.site import SitePage, SiteSource
 from harness.report.charts import finding_chart
 from harness.report.page.html_page import environment
-from harness.report.site import badges, events, file_names, site_tables
+from harness.report.site import site_tables
 from harness.report.text import finding_words
-from harness.report.text.cell_words import SYMBOLS
 from harness.report.text.harmless_text import shortened
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_words import SYMBOLS, Tone
 
 MOST_ROWS = 600
 """Most lines of histories on a page; even with long names, they take less than 300 kB."""
@@ -45,9 +46,7 @@ def pages(source: SiteSource, *, url: str = "") -> Iterator[SitePage]:
     everything = _key(runs)
     yield maker.page("index.html", everything, "site_index.html.j2", maker.front)
     yield from maker.findings(everything)
-    yield SitePage(
-        name="feed.xml", key=file_names.digest([everything, url]), render=lambda: events.feed(source, url=url)
-    )
+    yield SitePage(name="feed.xml", key=digest([everything, url]), render=lambda: site_tables.feed(source, url=url))
     yield from maker.months(runs)
     for matrix, own in by_matrix.items():
         yield from maker.matrix(matrix, own)
@@ -56,7 +55,7 @@ def pages(source: SiteSource, *, url: str = "") -> Iterator[SitePage]:
 
 
 def _key(runs: Iterable[IndexedRun], *more: str) -> str:
-    return file_names.digest([_generator(), *more, *(f"{run.path} {run.stamp}" for run in runs)])
+    return digest([_generator(), *more, *(f"{run.path} {run.stamp}" for run in runs)])
 
 
 @lru_cache(maxsize=1)
@@ -65,7 +64,7 @@ def _generator() -> str:
     folder = files("harness.report")
     sources = [*(folder / "site").iterdir(), *(folder / "templates").iterdir(), *(folder / "text").iterdir()]
     named = sorted((file.name, file) for file in sources if file.is_file())
-    return file_names.digest(file.read_text(encoding="utf-8") for _, file in named)
+    return digest(file.read_text(encoding="utf-8") for _, file in named)
 
 
 @lru_cache(maxsize=1)
@@ -99,7 +98,7 @@ class _Maker:
 
     def front(self) -> Mapping[str, Any]:
         runs = list(self._source.runs.values())
-        months = {file_names.month(run.started) for run in runs}
+        months = {month_of(run.started) for run in runs}
         return {
             "title": "Findings of all matrices",
             "matrices": [self._summary(matrix, own) for matrix, own in self._by_matrix.items()],
@@ -117,7 +116,7 @@ class _Maker:
             else:
                 text, tone = amounts.count(runs[-1].bad, "bad cell"), "bad"
         return (
-            site_tables.Box(text=site_tables.short_name(matrix), link=file_names.matrix_page(matrix)),
+            site_tables.Box(text=site_tables.short_name(matrix), link=matrix_page(matrix)),
             site_tables.Box(text=f"{SYMBOLS[tone]} {text}", tone=tone),
             site_tables.Box(text=amounts.count(len(runs), "run")),
             newest,
@@ -159,7 +158,7 @@ class _Maker:
         return (
             text,
             finding_words.standing(life, self._source.runs),
-            file_names.series_page(history.matrix, history.series),
+            series_page(history.matrix, history.series),
         )
 
     def _drifts(self, matrix: str | None) -> list[tuple[str, str]]:
@@ -168,7 +167,7 @@ class _Maker:
         return [
             (
                 shortened(f"{finding_words.history_place(at)}: {finding_words.drift_text(drift)}", most=500),
-                file_names.series_page(at.matrix, at.series),
+                series_page(at.matrix, at.series),
             )
             for drift, at in places
             if matrix in (None, at.matrix)
@@ -185,21 +184,21 @@ class _Maker:
             for year, found in sorted(years.items())
             for start in range(0, len(found), MOST_FINDINGS)
         }
-        links = [(file_names.year_page(*part), file_names.year_title(*part)) for part in parts]
+        links = [(year_page(*part), year_title(*part)) for part in parts]
         yield self.page(
             "findings.html", key, "site_findings.html.j2",
             lambda: {"title": "Findings", **self._open(None), "closed": links},
         )  # fmt: skip
         for (name, _), found in zip(links, parts.values(), strict=True):
             closed = [self._told(life) for life in found]
-            own = file_names.digest([_generator(), *map(str, closed)])
+            own = digest([_generator(), *map(str, closed)])
             content = {"title": "Closed findings", "closed": closed}
             yield self.page(name, own, "site_closed.html.j2", functools.partial(dict[str, Any], content))
 
     def months(self, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
         by_month: dict[str, list[IndexedRun]] = {}
         for run in runs:
-            by_month.setdefault(file_names.month(run.started), []).append(run)
+            by_month.setdefault(month_of(run.started), []).append(run)
         for month, own in by_month.items():
 
             def content(month: str = month, own: Sequence[IndexedRun] = own) -> Mapping[str, Any]:
@@ -229,18 +228,18 @@ class _Maker:
                 "all_runs": len(runs),
             }
 
-        yield self.page(file_names.matrix_page(matrix), _key(runs), "site_matrix.html.j2", content)
-        yield self._badge(file_names.badge(matrix), matrix, None)
+        yield self.page(matrix_page(matrix), _key(runs), "site_matrix.html.j2", content)
+        yield self._badge(badge(matrix), matrix, None)
         for series_name in series:
-            yield self._badge(file_names.badge(matrix, series_name), matrix, series_name)
+            yield self._badge(badge(matrix, series_name), matrix, series_name)
             own = [run for run in runs if series_name in self._source.series_of.get(run.id, frozenset())]
             yield from self._series(matrix, series_name, own)
 
     def _badge(self, name: str, matrix: str, series: str | None) -> SitePage:
         text, tone = self._state_of(matrix, series)
         label = site_tables.short_name(series or matrix)
-        key = file_names.digest([_generator(), label, text, tone])
-        return SitePage(name=name, key=key, render=lambda: badges.render(label, text, tone=tone))
+        key = digest([_generator(), label, text, tone])
+        return SitePage(name=name, key=key, render=lambda: render(label, text, tone=tone))
 
     def _series(self, matrix: str, series: str, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
         """Yield the pages of a series, more than one if it has many histories."""
@@ -254,11 +253,13 @@ class _Maker:
                 some = views[(part - 1) * MOST_HISTORIES : part * MOST_HISTORIES]
                 noise = site_tables.noise_rows(views)
                 most, marks = MOST_ROWS // len(some), min(40, MOST_MARKS // len(some))
-                found = list(events.of_lives((life for view in views for life in view.lives), self._source))
-                happened = events.newest_first([*found, *events.of_images(views, self._source, between=found)])
+                found = list(site_tables.of_lives((life for view in views for life in view.lives), self._source))
+                happened = site_tables.newest_first(
+                    [*found, *site_tables.of_images(views, self._source, between=found)]
+                )
                 return {
                     "title": site_tables.short_name(series),
-                    "matrix": (site_tables.short_name(matrix), file_names.matrix_page(matrix)),
+                    "matrix": (site_tables.short_name(matrix), matrix_page(matrix)),
                     "histories": [
                         site_tables.history_rows(view, self._source, most=most, marks=marks) for view in some
                     ],
@@ -267,7 +268,7 @@ class _Maker:
                             finding_words.day(event.at),
                             shortened(event.text, most=400),
                             event.tone,
-                            file_names.run_page(event.run),
+                            run_page(event.run),
                         )
                         for event in happened[:MOST_EVENTS]
                     ],
@@ -275,10 +276,10 @@ class _Maker:
                     "noise": noise[:MOST_HISTORIES],
                     "all_noise": len(noise),
                     "noise_titles": site_tables.noise_titles(),
-                    "parts": [file_names.series_page(matrix, series, part_number) for part_number in parts],
+                    "parts": [series_page(matrix, series, part_number) for part_number in parts],
                 }
 
-            yield self.page(file_names.series_page(matrix, series, part), key, "site_series.html.j2", content)
+            yield self.page(series_page(matrix, series, part), key, "site_series.html.j2", content)
 
     def run(self, run: IndexedRun) -> SitePage:
         def content() -> Mapping[str, Any]:
@@ -293,7 +294,7 @@ class _Maker:
                 "run": run,
                 "verdict": finding_words.run_verdict(run),
                 "took": amounts.duration(run.duration_s),
-                "matrix": (site_tables.short_name(run.matrix), file_names.matrix_page(run.matrix)),
+                "matrix": (site_tables.short_name(run.matrix), matrix_page(run.matrix)),
                 "sentences": [shortened(text, most=400) for text in run.sentences[:MOST_SENTENCES]],
                 "warnings": [shortened(text, most=400) for text in warnings[:MOST_WARNINGS]],
                 "findings": [
@@ -302,7 +303,7 @@ class _Maker:
                     for place, finding in findings[:MOST_FINDINGS]
                 ],
                 "cells": [
-                    (site_tables.short_place(history), file_names.series_page(history.matrix, history.series),
+                    (site_tables.short_place(history), series_page(history.matrix, history.series),
                      site_tables.short_name(cell.version), cell,
                      finding_words.measured_verdict(cell), shortened(cell.why, most=160))
                     for cell in cells[: MOST_ROWS // 2]
@@ -312,4 +313,90 @@ class _Maker:
                         "cells": len(cells)},
             }  # fmt: skip
 
-        return self.page(file_names.run_page(run), _key([run]), "site_run.html.j2", content)
+        return self.page(run_page(run), _key([run]), "site_run.html.j2", content)
+
+
+# ---------------------------------------------------------------- file names
+
+
+_SIMPLE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}")
+
+
+def slug(name: str) -> str:
+    """Return a unique file or folder name for `name`: unchanged if `name` is simple, otherwise with a hash."""
+    if _SIMPLE.fullmatch(name) and not name.endswith("."):
+        return name
+    readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "x"
+    return f"{readable}-{digest([name])[:10]}"
+
+
+def digest(texts: Iterable[str]) -> str:
+    found = hashlib.sha256()
+    for text in texts:
+        found.update(f"{len(text)}:{text}".encode(errors="replace"))
+    return found.hexdigest()
+
+
+def matrix_page(matrix: str) -> str:
+    """Return the path of a matrix's page: `m-nightly/index.html`."""
+    return f"m-{slug(matrix)}/index.html"
+
+
+def series_page(matrix: str, series: str, part: int = 1) -> str:
+    """Return the path of a part of a series' page: `m-nightly/series-app.html`."""
+    return f"m-{slug(matrix)}/series-{slug(series)}{f'~{part}' if part > 1 else ''}.html"
+
+
+def run_page(run: IndexedRun) -> str:
+    """Return the path of a run's page: `m-nightly/run-20260301t040000z-0001.html`."""
+    return f"m-{slug(run.matrix)}/run-{slug(run.path.partition('/')[2].lower())}.html"
+
+
+def month_of(started: str) -> str:
+    """Return the month of an ISO 8601 time, `2026-03`; `undated` for any other text."""
+    return started[:7] if re.fullmatch(r"[0-9]{4}-[0-9]{2}", started[:7]) else "undated"
+
+
+def year_page(year: str, part: int) -> str:
+    """Return `findings-2026.html`, or `findings-undated.html` if `year` is not a year."""
+    return f"findings-{_year(year)}{f'~{part}' if part > 1 else ''}.html"
+
+
+def year_title(year: str, part: int) -> str:
+    """Return the words of the link to such a page: `found in 2026` or `found in 2026, part 2`."""
+    return f"found in {_year(year)}{f', part {part}' if part > 1 else ''}"
+
+
+def _year(text: str) -> str:
+    return text if re.fullmatch(r"[0-9]{4}", text) else "undated"
+
+
+def badge(matrix: str, series: str | None = None) -> str:
+    """Return the path of a badge: `m-nightly/badge.svg`, or `m-nightly/badge-of-app.svg` for a series."""
+    return f"m-{slug(matrix)}/badge{'' if series is None else f'-of-{slug(series)}'}.svg"
+
+
+# ---------------------------------------------------------------- badges
+
+
+_COLOURS: dict[Tone, str] = {"bad": "#b42318", "good": "#1a6b3c", "unsure": "#8a5a00", "none": "#5c6570"}
+_LETTER, _ROOM = 6.6, 12
+_LONGEST = 40
+
+
+def render(name: str, text: str, *, tone: Tone) -> str:
+    """Return the badge as SVG, without scripts, style sheets or embedded fonts."""
+    name, text = shortened(name, most=_LONGEST), shortened(text, most=_LONGEST)
+    left, right = (round(len(part) * _LETTER) + _ROOM for part in (name, text))
+    told = f"{name}: {text}"
+    labels = "".join(
+        f'<text x="{x:.1f}" y="14" text-anchor="middle" textLength="{width - _ROOM}">{escape(part)}</text>'
+        for part, x, width in ((name, left / 2, left), (text, left + right / 2, right))
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" '
+        f"aria-label={quoteattr(told)}><title>{escape(told)}</title>"
+        f'<rect width="{left}" height="20" fill="#40464d"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="{_COLOURS[tone]}"/>'
+        f'<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">{labels}</g></svg>\n'
+    )

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from xml.sax.saxutils import escape, quoteattr
 
 from harness import amounts
 from harness.model.answers.indexed import FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement
 from harness.model.answers.site import SeriesNow, SiteSource
 from harness.report.charts import finding_chart
 from harness.report.content.finding_boxes import Figure, Point
-from harness.report.site import file_names
+from harness.report.site import pages
 from harness.report.terminal.history_output import SHOWN, days_of, known_of
 from harness.report.text import finding_words, signal_words
-from harness.report.text.cell_words import SYMBOLS
 from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.signal_words import Tone
+from harness.report.text.signal_words import SYMBOLS, Tone
 
 _WORST: Sequence[Tone] = ("bad", "unsure", "good", "none")
 _LONGEST = 60
@@ -42,8 +43,8 @@ def short_name(text: str) -> str:
 def run_row(run: IndexedRun) -> tuple[Box, ...]:
     """Return a table row for a run, with links to the pages of the run and its matrix."""
     return (
-        Box(text=finding_words.minute(run.started), link=file_names.run_page(run)),
-        Box(text=short_name(run.matrix), link=file_names.matrix_page(run.matrix)),
+        Box(text=finding_words.minute(run.started), link=pages.run_page(run)),
+        Box(text=short_name(run.matrix), link=pages.matrix_page(run.matrix)),
         Box(
             text=finding_words.run_verdict(run),
             tone=RUN_TONES.get(run.verdict or "", "unsure" if run.verdict else "none"),
@@ -90,7 +91,7 @@ def _state(known: Sequence[SeriesNow], open_in: set[int]) -> Box | None:
     return Box(
         text=f"{words} ({short_name(newest[-1])})" if newest else words,
         tone=worst,
-        link=file_names.series_page(history.matrix, history.series),
+        link=pages.series_page(history.matrix, history.series),
     )
 
 
@@ -151,7 +152,7 @@ def _row(measured: Sequence[Measurement], source: SiteSource) -> tuple[Box, ...]
         Box(text=short_name(newest.version)),
         Box(text=finding_words.measured_verdict(newest), tone=newest.state),
         *(Box(text=_figure(known, signal)) for signal in SHOWN),
-        Box(text=f"{len(known)} ×, {days_of(known)}", link=file_names.run_page(source.runs[newest.run_id])),
+        Box(text=f"{len(known)} ×, {days_of(known)}", link=pages.run_page(source.runs[newest.run_id])),
     )
 
 
@@ -227,3 +228,88 @@ def _days(views: Sequence[HistoryView], signal: str) -> str:
 def short_place(history: IndexedHistory) -> str:
     """Return the place of a history, cut so that a page stays small."""
     return shortened(finding_words.history_place(history), most=200)
+
+
+# ---------------------------------------------------------------- events
+
+
+MOST_IN_FEED = 50
+_WORDS = {"fixed": "fixed", "not seen again": "measured again and not found"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One event. `at` is the start time of the run that showed it; `text` is a sentence; `key` identifies the event and
+    does not change with later runs or with the wording.
+    """
+
+    at: str
+    text: str
+    tone: Tone
+    run: IndexedRun
+    key: Sequence[str] = ()
+
+
+def of_lives(found: Iterable[FindingLife], source: SiteSource) -> Iterator[Event]:
+    """Yield the beginning of each finding, and its end if it has one. Consequences of other findings are left out."""
+    for life in found:
+        if life.begins.consequence_of:
+            continue
+        history = source.histories[life.history]
+        place = finding_words.history_place(history)
+        first = source.runs[life.found]
+        key = (history.matrix, history.series, history.lane, history.variant, life.begins.signal, first.path)
+        text = f"found: {place}: {finding_words.finding_text(life.begins)}"
+        yield Event(at=first.started, text=text, tone="bad", run=first, key=(*key, "found"))
+        if life.closed is not None:
+            last = source.runs[life.closed]
+            text = f"{_WORDS[life.status]}: {place}: {finding_words.life_text(life)}"
+            yield Event(at=last.started, text=text, tone="good", run=last, key=(*key, life.status, last.path))
+
+
+def of_images(views: Sequence[HistoryView], source: SiteSource, *, between: Iterable[Event]) -> Iterator[Event]:
+    """Yield an event for each image of a series, at the first run that measured it. Images without another event
+    `between` them share one event.
+    """
+    first: dict[str, Measurement] = {}
+    measured = [measurement for view in views for measurement in view.measured if measurement.is_known]
+    for measurement in sorted(measured, key=lambda measurement: (measurement.started, measurement.run)):
+        first.setdefault(measurement.version, measurement)
+    times = sorted({event.at for event in between})
+    groups: dict[int, list[Measurement]] = {}
+    for measurement in first.values():
+        groups.setdefault(bisect.bisect_right(times, measurement.started), []).append(measurement)
+    for group in groups.values():
+        names_ = [shortened(version(measurement.version), most=60) for measurement in group]
+        text = f"{len(group)} new images, {names_[0]} to {names_[-1]}" if len(group) > 1 else f"new image {names_[0]}"
+        since = (
+            f", since {finding_words.day(group[0].started)}" if group[0].started[:10] != group[-1].started[:10] else ""
+        )
+        yield Event(at=group[-1].started, text=text + since, tone="none", run=source.runs[group[-1].run_id])
+
+
+def newest_first(events: Iterable[Event]) -> list[Event]:
+    return sorted(events, key=lambda event: (event.at, event.text), reverse=True)
+
+
+def feed(source: SiteSource, *, url: str) -> str:
+    """Return the newest events as an Atom feed (RFC 4287). `url` is the URL of the site, or ""."""
+    events = newest_first(of_lives(source.lives, source))[:MOST_IN_FEED]
+    updated = events[0].at if events else "1970-01-01T00:00:00+00:00"
+    entries = "".join(_entry(event, url=url) for event in events)
+    site = f"{url}feed.xml" if url else "urn:harness:findings"
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">\n'
+        f"<title>Findings</title>\n<id>{escape(site)}</id>\n<updated>{escape(updated)}</updated>\n"
+        f'<author><name>harness</name></author>\n<link rel="self" href={quoteattr(f"{url}feed.xml")}/>\n'
+        f"{entries}</feed>\n"
+    )
+
+
+def _entry(event: Event, *, url: str) -> str:
+    link = quoteattr(f"{url}{pages.run_page(event.run)}")
+    return (
+        f"<entry>\n<title>{escape(shortened(event.text, most=300))}</title>\n"
+        f"<id>urn:sha256:{pages.digest(event.key)}</id>\n<updated>{escape(event.at)}</updated>\n"
+        f"<link href={link}/>\n</entry>\n"
+    )

@@ -15,8 +15,8 @@ from harness import amounts
 from harness.model import GOOD, METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
 from harness.report.content.version_table import units
 from harness.report.exports.summary_json import attributions_json, json_ready
-from harness.report.terminal.console_text import console_text
-from harness.report.text import cell_words, headline, signal_words
+from harness.report.terminal.run_report import console_text
+from harness.report.text import headline, signal_words
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import variant_text
 
@@ -183,7 +183,7 @@ def verdict_text(verdict: CellVerdict) -> str:
     name = signal_words.matter(verdict) if verdict.verdict in GOOD else None
     if name is not None and verdict.signals[name].seen == "bad":
         return f"{_title(name)} bad"
-    return f"{cell_words.verdict_word(verdict)} {cell_words.cell_figure(verdict)}".strip() + (
+    return f"{signal_words.verdict_word(verdict)} {signal_words.cell_figure(verdict)}".strip() + (
         " so far" if verdict.provisional else ""
     )
 

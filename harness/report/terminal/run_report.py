@@ -18,8 +18,8 @@ from harness.model import RunResult
 from harness.report.content import version_table
 from harness.report.content.version_table import SIGNAL_COLUMNS, ReportTable, Row, Shown, signal_rows
 from harness.report.document import ReportSection, document
-from harness.report.terminal.console_text import console_text
 from harness.report.text import signal_words
+from harness.report.text.harmless_text import plain, spelled
 from harness.report.text.signal_words import Strip, Tone
 
 _STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
@@ -190,3 +190,11 @@ def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
     if cell.figure:
         text.append("\n" if tall else " ").append_text(pen.text(cell.figure))
     return text.append("\n").append_text(pen.strip(cell.strip)) if cell.strip else text
+
+
+# ---------------------------------------------------------------- console text
+
+
+def console_text(text: str, console: Console, style: str | Style = "") -> Text:
+    """Return one line of text. Characters that the console cannot write are replaced by ASCII spellings."""
+    return Text(spelled(plain(text), encoding=console.encoding), style=style)

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from harness import amounts
 from harness.model import Finding, FindingKind, Metric, SignalState
 from harness.model.answers.indexed import Drift, FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
-from harness.report.text.cell_words import SYMBOLS, tone
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import lane_text, some_of, variant_text, version_range
-from harness.report.text.signal_words import Tone, shown_signal
+from harness.report.text.signal_words import SYMBOLS, Tone, shown_signal, tone
 
 Runs = Mapping[int, IndexedRun]
 UNCONFIRMED = "one side has fewer than two launches"

@@ -9,9 +9,9 @@ from harness import amounts
 from harness.model import BAD, GOOD, UNSURE, CellResult, RunResult
 from harness.reasons import Remedy
 from harness.report.text import fault_sentences, signal_words
-from harness.report.text.cell_words import is_needless, looks_bad_because, tone
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import at_most, lane_text, some_of, together, variant_text
+from harness.report.text.signal_words import is_needless, looks_bad_because, tone
 
 _MOST = 3
 

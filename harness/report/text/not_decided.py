@@ -8,10 +8,9 @@ from harness import amounts
 from harness.model import GOOD, GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, RunResult
 from harness.reasons import Remedy, SignalReason
 from harness.report.text import signal_words
-from harness.report.text.cell_words import HINDERED, WHY_LENGTH, is_needless, is_seen_once, tone, why
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.names import lane_text, some_of, together, variant_text
-from harness.report.text.signal_words import shown_signal
+from harness.report.text.signal_words import HINDERED, WHY_LENGTH, is_needless, is_seen_once, shown_signal, tone, why
 
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
 _MORE_STEPS = "; more steps (`budget`) would settle it"
@@ -127,7 +126,7 @@ def _unprinted(result: RunResult) -> Iterator[str]:
 
 def _example(cells: Sequence[CellResult]) -> str:
     """Return an example of a line that a launch printed, with a number in it if any line has one."""
-    outputs = (f"{trial.output_head}\n{trial.output_tail}" for entry in cells for trial in entry.trials)
+    outputs = (f"{trial.output.head}\n{trial.output.tail}" for entry in cells for trial in entry.trials)
     printed = [line.strip() for output in outputs for line in output.splitlines() if line.strip()]
     line = next((line for line in printed if any(map(str.isdigit, line))), next(iter(printed), ""))
     return f"it printed, e.g.: {shortened(line, most=WHY_LENGTH)}" if line else "it printed nothing"
@@ -225,7 +224,7 @@ def _with_reasons(unseen: Iterable[tuple[str, str]]) -> str:
 def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
     """Return the signals and groups that none of these cells of one scenario checked, each with the reason."""
     scenario, reasons = cells[0].cell.variant.scenario, {}
-    is_recorded = any(entry.verdict.signals for entry in cells)
+    is_recorded = any("outcome" in entry.verdict.signals for entry in cells)
     judged = [signal for signal in SIGNALS.values() if signal.kind != "observation"]
     for signal in judged:
         seen = [entry.verdict.signals[signal.name] for entry in cells if signal.name in entry.verdict.signals]

@@ -15,8 +15,7 @@ from requests.exceptions import RequestException
 from harness.errors import InfrastructureError
 from harness.run.docker.docker_client import ENGINE_ERRORS, LOST_S
 from harness.run.engine import Exit
-from harness.run.tail import BoundedTail
-from harness.run.waiting import BEAT_S
+from harness.run.interruptible import BEAT_S, BoundedTail
 
 HEADER_BYTES = 8
 STDOUT = 1

@@ -1,5 +1,10 @@
-"""Creates the containers of trials with their restrictions and limits, copies files into them, starts and removes
-them."""
+"""Creates all containers of the harness with their restrictions and limits, starts them and removes them: those of
+trials, helpers, and those that dead runs left.
+
+Helpers run no trial: they inspect an engine's host from inside (free disk space, GPUs, CPU) or install packages. They
+run the Python of an image, which is not trusted, so they have the restrictions of trials, and their output is read up
+to a limit of size and time.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,8 @@ import io
 import re
 import secrets
 import tarfile
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -18,11 +24,12 @@ from docker.errors import APIError, NotFound
 from docker.types import LogConfig, Ulimit
 
 from harness.model import Scenario
-from harness.run.docker.attach import AttachedSession
+from harness.run.docker.attach import AttachedSession, close_stream, open_stream, read_stream
 from harness.run.docker.docker_client import engine_errors, explanation
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.engine import LaunchRequest, Payload
-from harness.run.hosts import owner
+from harness.run.hosts import holders
+from harness.run.interruptible import Beat, waited
 
 ROOT = "/.harness"
 PIDS_LIMIT = 4096
@@ -122,7 +129,10 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
     therefore is the harness's only if its label NAME_LABEL equals its name.
     """
     name = f"harness-{re.sub(r'[^a-zA-Z0-9_.-]', '_', purpose)}-{secrets.token_hex(4)}"
-    return {"name": name, "labels": {**(labels or {}), owner.OWNER_LABEL: str(owner.this_process()), NAME_LABEL: name}}
+    return {
+        "name": name,
+        "labels": {**(labels or {}), holders.OWNER_LABEL: str(holders.this_process()), NAME_LABEL: name},
+    }
 
 
 def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool = False) -> dict[str, Any]:
@@ -247,3 +257,130 @@ def remove(client: docker.DockerClient, container_id: str) -> None:
     except BaseException:
         ABANDONED.add(container_id)
         raise
+
+
+# ---------------------------------------------------------------- helpers
+
+
+MEMORY_BYTES = 1 << 30
+PIDS = 256
+PRINTED_BYTES = 256 << 10
+
+
+class Unfinished(Exception):
+    """A helper took too long or printed too much; the message says which."""
+
+
+class TooLate(Unfinished):
+    """A helper took too long."""
+
+
+@contextlib.contextmanager
+def created(
+    client: docker.DockerClient,
+    image_id: str,
+    command: Sequence[str],
+    *,
+    purpose: str,
+    environment: Mapping[str, str] | None = None,
+    memory_bytes: int | None = MEMORY_BYTES,
+    pids: int = PIDS,
+    network: bool = False,
+    host_config: Mapping[str, Any] | None = None,
+) -> Iterator[str]:
+    """Create a container, yield its id, and remove it after the block. Its stdin can be opened, and closes when this
+    process ends.
+    """
+    confinement = confined(memory_bytes=memory_bytes, pids=pids, network=network)
+    container_id = made(
+        client,
+        image_id,
+        entrypoint=list(command[:1]),
+        command=list(command[1:]),
+        environment=dict(environment or {}),
+        stdin_open=True,
+        detach=False,
+        host_config=client.api.create_host_config(**{**confinement, **(host_config or {})}),
+        **marked(purpose),
+    )
+    with removed(client, container_id):
+        yield container_id
+
+
+@contextlib.contextmanager
+def started(client: docker.DockerClient, container_id: str, *, beat: Beat) -> Iterator[Any]:
+    """Start a container, and yield the stream of its output; close its stdin after the block."""
+    stream = open_stream(client, container_id)
+    try:
+        waited(client.api, lambda: client.api.start(container_id), beat=beat)  # a stuck driver delays it
+        yield stream
+    finally:
+        close_stream(stream)
+
+
+def printed(client: docker.DockerClient, container_id: str, *, limit_s: float, beat: Beat) -> str:
+    """Start a container, and return everything that it prints. Raises Unfinished, and any error of the SDK or
+    `beat`."""
+    until_s, output = time.monotonic() + limit_s, bytearray()
+
+    def in_time() -> None:
+        beat()
+        if time.monotonic() > until_s:
+            raise TooLate(f"did not end within {limit_s:.0f} s")
+
+    with started(client, container_id, beat=in_time) as stream:
+        for chunk in read_stream(stream):
+            output += chunk
+            in_time()
+            if len(output) > PRINTED_BYTES:
+                raise Unfinished(f"printed more than {PRINTED_BYTES >> 10} KiB")
+    return output.decode(errors="replace")
+
+
+# ---------------------------------------------------------------- leftovers of dead runs
+
+
+UNCHECKED_AGE_S = 600
+"""Age in seconds from which a container that does not run counts as dead if its owner cannot be checked."""
+
+
+def remove_leftovers(client: docker.DockerClient, *, now_s: float | None = None) -> int:
+    """Remove the harness's containers whose owner process is gone; return their number.
+
+    If the owner cannot be checked (it ran on another machine, or before a reboot), a container counts as dead only if
+    it does not run and is older than ten minutes: a living harness removes its containers immediately.
+    """
+    container_ids = list(leftovers(client, now_s=now_s))
+    for container_id in container_ids:
+        remove(client, container_id)
+    return len(container_ids)
+
+
+def leftovers(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str, str]:
+    """Return the names of the containers that `remove_leftovers` would remove, by id."""
+    return {
+        container["Id"]: container["Labels"][NAME_LABEL]
+        for container in _all_of_ours(client)
+        if _is_dead(container, now_s=now_s)
+    }
+
+
+def living(client: docker.DockerClient) -> list[str]:
+    """Return the names of the containers whose owner process runs, or may run."""
+    return [container["Labels"][NAME_LABEL] for container in _all_of_ours(client) if not _is_dead(container)]
+
+
+def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
+    labelled = client.api.containers(all=True, filters={"label": [holders.OWNER_LABEL, NAME_LABEL]})
+    return [container for container in labelled if is_harness_container(container)]
+
+
+def _is_dead(container: Mapping[str, Any], *, now_s: float | None = None) -> bool:
+    if ABANDONED & {container["Id"], container["Labels"][NAME_LABEL]}:
+        return True
+    maker = holders.parse(container["Labels"][holders.OWNER_LABEL])
+    lives = None if maker is None else holders.is_alive(maker)
+    if lives is not None:
+        return not lives
+    age_s = (time.time() if now_s is None else now_s) - container["Created"]
+    return container["State"] in ("exited", "dead", "created") and age_s > UNCHECKED_AGE_S

@@ -15,17 +15,16 @@ from harness.model.answers.doctor import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run import memory_limit
-from harness.run.docker import containers, dead_containers, gpu_probe, host_probe, lease
-from harness.run.docker.docker_client import connect, engine_errors
+from harness.run.docker import containers, host_probe, lease
+from harness.run.docker.docker_client import check_podman, connect, engine_errors, is_podman
 from harness.run.docker.gpu_access import GpuAccess
-from harness.run.docker.podman import check_podman, is_podman
 from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session, remove_all
 from harness.run.hosts.host_gpus import first_available
 from harness.run.images import build_images as builds
 from harness.run.images import find_images, grafts, our_images, overlay
 from harness.run.images.disk_budget import total_bytes
+from harness.run.interruptible import WAITS_S, NetworkRetries
 from harness.run.process.engine import cpu_model
-from harness.run.retrying import WAITS_S, NetworkRetries
 
 
 def open_engine(
@@ -59,7 +58,7 @@ class DockerEngine:
         say("listing its GPUs")
         place = f"{self._place}.gpus"
         with engine_errors(place):
-            return gpu_probe.ask(
+            return host_probe.ask(
                 self._client,
                 self._ways.gpus,
                 place=place,
@@ -173,11 +172,11 @@ class DockerEngine:
     def leftovers(self) -> tuple[str, ...]:
         with engine_errors(self._place):
             lapsed = lease.lapsed(self._client, place=self._place)
-            return (*dead_containers.dead(self._client).values(), *((lease.NAME,) if lapsed else ()))
+            return (*containers.leftovers(self._client).values(), *((lease.NAME,) if lapsed else ()))
 
     def remove_leftovers(self) -> int:
         with engine_errors(self._place):
-            removed, lapsed = dead_containers.remove_dead(self._client), lease.lapsed(self._client, place=self._place)
+            removed, lapsed = containers.remove_leftovers(self._client), lease.lapsed(self._client, place=self._place)
             if lapsed is None:
                 return removed
             containers.remove(self._client, lapsed.id)
@@ -185,7 +184,7 @@ class DockerEngine:
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         with engine_errors(self._place):
-            used = dead_containers.living(self._client) or lease.holder_of(self._client, place=self._place)
+            used = containers.living(self._client) or lease.holder_of(self._client, place=self._place)
             if used:
                 say(f"no image removed: another harness is running there ({used}); clean again when it has ended")
                 return ()

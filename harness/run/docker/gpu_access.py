@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from docker.types import DeviceRequest
 
-from harness.run.docker.docker_client import UNKNOWN_CDI_DEVICE
-from harness.run.docker.podman import is_podman
+from harness.run.docker.docker_client import UNKNOWN_CDI_DEVICE, is_podman
 
 ALL = "all"
 CDI_KIND = "nvidia.com/gpu"

@@ -1,22 +1,33 @@
-"""Reads what a Docker Engine's API does not report about its host: the CPU model and the free disk space.
+"""Reads what a Docker Engine's API does not report about its host: the CPU model, the free disk space and the GPUs.
 
-A container reads them: it sees the host's processors, and its root is on the file system of the engine's images. This
-also works for engines on other machines.
+A container reads them: it sees the host's processors, its root is on the file system of the engine's images, and it can
+request all GPUs. This also works for engines on other machines. Any image with a Python that is already on the engine
+will do: only its Python is started, without network access or capabilities. An image is pulled or built only if the
+engine has none with a Python.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import docker
+from docker.errors import APIError
 
-from harness.model import Image
+from harness.errors import InfrastructureError
+from harness.model import Image, Install, Pull
 from harness.model.answers.doctor import Room
+from harness.model.matrix import Gpu
 from harness.model.watching import Say
-from harness.run.docker import helpers
-from harness.run.docker.gpu_probe import IMAGES_TRIED, GetOne, smallest, with_python
-from harness.run.images.find_images import find_python
+from harness.run.docker import containers
+from harness.run.docker.containers import ROOT, archive
+from harness.run.docker.docker_client import CDI_REMEDY, explanation
+from harness.run.docker.gpu_access import ALL, GpuAccess, Way
+from harness.run.hosts.host_gpus import PROBE_S, parse_gpus
+from harness.run.images.find_images import find_python, found_locally
+from harness.run.trial.payload import agent_files
 
 PRINT_CPU = (
     "import platform; lines = open('/proc/cpuinfo').read().splitlines(); "
@@ -57,8 +68,106 @@ def room(client: docker.DockerClient, *, say: Say) -> Room | None:
 
 def _answer(client: docker.DockerClient, image_id: str, command: list[str], *, what: str, say: Say) -> str:
     """Return the output of a command in a container of an image; "" if it takes too long or prints too much."""
-    with helpers.created(client, image_id, command, purpose=what.lower()) as container_id:
+    with containers.created(client, image_id, command, purpose=what.lower()) as container_id:
         try:
-            return helpers.printed(client, container_id, limit_s=ANSWER_S, beat=lambda: say(f"reading its {what}"))
-        except helpers.Unfinished:  # the fault of the image: another image may answer
+            return containers.printed(client, container_id, limit_s=ANSWER_S, beat=lambda: say(f"reading its {what}"))
+        except containers.Unfinished:  # the fault of the image: another image may answer
             return ""
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+SMALLEST_BYTES = 20 << 20
+"""Size of an image in bytes below which it cannot hold a Python and is not tried."""
+IMAGES_TRIED = 4
+"""Number of images to try before the host's GPUs count as invisible, and its other facts as unknown."""
+ENVIRONMENT = {
+    "NVIDIA_DISABLE_REQUIRE": "1",  # even an image that is too new for the driver can run the probe
+    "NVIDIA_DRIVER_CAPABILITIES": "utility,compute",
+}
+REMEDIES: Mapping[Way, str] = {
+    "request": "install the NVIDIA Container Toolkit on that machine and restart its Docker, or use gpus: none",
+    "runtime": "see that machine's `nvidia-container-runtime`, or use gpus: none",
+    "cdi": f"{CDI_REMEDY}, or use gpus: none",
+}
+NO_GPU = "see `nvidia-smi` there; if it lists a GPU, reinstall the NVIDIA Container Toolkit; else use gpus: none"
+
+GetOne = Callable[[], str]
+
+
+def ask(
+    client: docker.DockerClient, access: GpuAccess, *, place: str, images: Sequence[Image], get_one: GetOne, say: Say
+) -> tuple[Gpu, ...]:
+    """Return the GPUs of the engine. `get_one` pulls or builds one of `images`; it is called only as a last resort.
+
+    Raises InfrastructureError if containers get no GPUs, and any error of `say` or the SDK.
+    """
+    for image_id, python in with_python(client, images, get_one):
+        output = _run(client, access, image_id=image_id, python=python, place=place, say=say)
+        gpus = parse_gpus(output, place=place)
+        if gpus is not None:  # None: the image's C library (musl) cannot load the driver's library
+            return gpus
+    raise InfrastructureError(f"containers with GPUs start there, but see no GPU; {NO_GPU}", place=place)
+
+
+def with_python(client: docker.DockerClient, images: Sequence[Image], get_one: GetOne) -> Iterator[tuple[str, str]]:
+    """Yield (image id, name of its Python) of up to IMAGES_TRIED images: first those of this run, then the engine's
+    smallest. `get_one` is called only if none has a Python.
+    """
+    image_ids = dict.fromkeys(itertools.chain(_present(client, images), smallest(client)))
+    usable = ((image_id, python) for image_id in image_ids if (python := find_python(client, image_id)))
+    first = next(usable, None)
+    if first is None:
+        image_id = get_one()
+        first = image_id, find_python(client, image_id) or "python3"
+    yield first
+    yield from itertools.islice(usable, IMAGES_TRIED - 1)
+
+
+def _present(client: docker.DockerClient, images: Sequence[Image]) -> Iterator[str]:
+    for image in images:
+        match image.source:
+            case Pull(reference=reference) | Install(base=reference):
+                if there := found_locally(client, reference):
+                    yield there.id
+
+
+def smallest(client: docker.DockerClient) -> Iterator[str]:
+    """Return the ids of the engine's images that are large enough to have a Python, smallest first."""
+    entries = sorted(client.api.images(), key=lambda entry: int(entry["Size"]))
+    return (str(entry["Id"]) for entry in entries if entry["Size"] >= SMALLEST_BYTES)
+
+
+def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str, place: str, say: Say) -> str:
+    """Return the output of the probe in a container of an image."""
+    while True:
+        try:
+            with _container(client, access, image_id=image_id, python=python) as container_id:
+                return containers.printed(client, container_id, limit_s=PROBE_S, beat=lambda: say("listing its GPUs"))
+        except containers.TooLate as error:
+            text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi` there, or restart it"
+            raise InfrastructureError(text, place=place) from error
+        except containers.Unfinished as error:
+            text = f"the GPUs could not be listed: the probe {error}; check the image that it ran in"
+            raise InfrastructureError(text, place=place) from error
+        except APIError as error:
+            why = explanation(error)
+            if not access.refused(why):
+                text = f"a container with GPUs does not start: {why}; {REMEDIES[access.way]}"
+                raise InfrastructureError(text, place=place) from error
+
+
+@contextlib.contextmanager
+def _container(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str) -> Iterator[str]:
+    files = {f"{ROOT[1:]}/{name}": data for name, data in agent_files().items()}
+    with containers.created(
+        client,
+        image_id,
+        [python, "-B", f"{ROOT}/start.py", "gpus"],
+        purpose="gpus",
+        environment={**ENVIRONMENT, **access.environment([ALL])},
+        host_config=access.host_config([ALL]),
+    ) as container_id:
+        client.api.put_archive(container_id, "/", archive(files))
+        yield container_id

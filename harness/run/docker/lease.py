@@ -27,10 +27,10 @@ from harness.errors import InfrastructureError, Interrupted
 from harness.model.watching import Say, Waiting
 from harness.run.docker.containers import ABANDONED, CONFLICT, remove
 from harness.run.docker.docker_client import ENGINE_ERRORS, engine_errors, explanation
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.images.find_images import local_image
 from harness.run.images.our_images import IMAGE_LABEL
-from harness.run.waiting import BEAT_S
+from harness.run.interruptible import BEAT_S
 
 NAME = "harness-lease"
 EMPTY_IMAGE = "harness/lease:1"
@@ -49,7 +49,7 @@ class LeaseHolder:
     """The holder of a lease, as the engine records it. `beat_s`: the engine's time at its last sign of life."""
 
     id: str
-    owner: owner.Owner | None
+    owner: holders.Owner | None
     text: str
     since: str
     beat_s: int
@@ -57,7 +57,7 @@ class LeaseHolder:
     def lapsed(self, *, now_s: float) -> bool:
         """Return whether the lease may be taken over at `now_s` (the engine's time): its process is known to be gone,
         this process abandoned it, or the last sign of life is more than EXPIRES_S old."""
-        is_gone = self.owner is not None and owner.is_alive(self.owner) is False
+        is_gone = self.owner is not None and holders.is_alive(self.owner) is False
         return is_gone or self.id in ABANDONED or now_s - self.beat_s > EXPIRES_S
 
     def __str__(self) -> str:
@@ -177,7 +177,7 @@ def _create(client: docker.DockerClient) -> str:
     """Create the lease's container; return its id. Raises APIError, for which `_is_conflict` is true if the lease is
     held already."""
     make_empty_image(client)
-    labels = {owner.OWNER_LABEL: str(owner.this_process()), HOLDER_LABEL: owner.in_words()}
+    labels = {holders.OWNER_LABEL: str(holders.this_process()), HOLDER_LABEL: holders.in_words()}
     config = client.api.create_host_config(restart_policy=_policy(engine_time_s(client)), network_mode="none")
     return str(client.api.create_container(EMPTY_IMAGE, ["never"], name=NAME, labels=labels, host_config=config)["Id"])
 
@@ -229,7 +229,7 @@ def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
         raise InfrastructureError(f"the harness did not make the container {NAME!r}; rename or remove it", place=place)
     return LeaseHolder(
         id=container["Id"],
-        owner=owner.parse(labels.get(owner.OWNER_LABEL, "")),
+        owner=holders.parse(labels.get(holders.OWNER_LABEL, "")),
         text=labels[HOLDER_LABEL],
         since=container["Created"],
         beat_s=int(container["HostConfig"]["RestartPolicy"]["MaximumRetryCount"]),

@@ -12,13 +12,12 @@ from pathlib import Path
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.model import Image, ProgressListener, Trial, Trials
 from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
-from harness.run.hosts import doubts
+from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.images.prefetch import HostImages
 from harness.run.run_interfaces import Batch, CellRun, Journal, Oracle, Review
-from harness.run.trial.keys import trial_key
-from harness.run.trial.one_trial import run_trial
-from harness.run.trial.payload import pack
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack, trial_key
 
 INFRASTRUCTURE_TRIES = 3
 """Number of consecutive infrastructure failures after which a cell counts as unable to run."""
@@ -54,7 +53,7 @@ class CellLauncher:
         if run.prepared is not None:
             return
         if cell.excluded:
-            run.problem = cell.excluded.why
+            run.problem = cell.excluded
             return
         if run.incompatible:
             return
@@ -96,9 +95,8 @@ class CellLauncher:
 
     # ------------------------------------------------------------ trials
 
-    def launch(self, run: CellRun, batch: Batch, *, others: Callable[[], int], awaited: bool) -> None:
-        """Run one trial of a cell. `others` returns the largest number of other launches on the host during the trial;
-        `awaited`: the lane waits for an image of its batch.
+    def launch(self, run: CellRun, batch: Batch, *, others: Callable[[], int]) -> None:
+        """Run one trial of a cell. `others` returns the largest number of other launches on the host during the trial.
 
         A trial that ends as infrastructure is repeated by a later batch, up to INFRASTRUCTURE_TRIES times. If the image
         cannot be prepared, or if trials of earlier runs are taken over, nothing is launched: the scheduler first
@@ -115,26 +113,32 @@ class CellLauncher:
         begun_s = time.monotonic()
         self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
         reviewed, description = self._reviewed_launch(run, run.prepared, batch, number=number)
-        trial = replace(reviewed.trial, beside=others())
-        trial = replace(trial, cold=run.prepared.digest in self.cold, image_bytes=run.image_bytes)
+        trial = replace(
+            reviewed.trial,
+            conditions=replace(
+                reviewed.trial.conditions,
+                beside=others(),
+                pulled=self.images.pulled_since(begun_s),
+                cold=run.prepared.digest in self.cold,
+            ),
+            image=replace(reviewed.trial.image, bytes=run.image_bytes),
+        )
         if trial.measured:
             self.cold.discard(run.prepared.digest)
-        if self.images.busy_since(begun_s):
-            trial = replace(trial, pulled="awaited" if awaited else "beside")
         for changed in self._settled(run, trial):
             self.journal.write_trial(changed, cell)
         trial = run.trials[-1]
-        if trial.beside:  # other launches may have changed how the trial counts
+        if trial.conditions.beside:  # other launches may have changed how the trial counts
             description = self.oracle.describe(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
         self._report_end(run, trial, description, reused=False)
         self._count_failure(run, trial)
-        self._rest(reviewed.pause_s, why=trial.disturbed, lane=lane)
+        self._rest(reviewed.pause_s, why=trial.conditions.disturbed, lane=lane)
 
     def _settled(self, run: CellRun, trial: Trial) -> list[Trial]:
         """Add a trial to its run; return the trial and the earlier trials that it reclassifies."""
-        doubtful = bool(trial.beside) and trial.measured and self.oracle.wants_alone(run.cell, trial)
-        return doubts.add_trial(run, trial, doubtful=doubtful)
+        doubtful = bool(trial.conditions.beside) and trial.measured and self.oracle.wants_alone(run.cell, trial)
+        return side_by_side.add_trial(run, trial, doubtful=doubtful)
 
     def _reviewed_launch(
         self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int

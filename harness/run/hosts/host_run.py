@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from harness.model.watching import unheard
 from harness.run.engine import Engine
-from harness.run.hosts.beside import NO_LOAD, load_of
 from harness.run.hosts.cell_launcher import CellLauncher
-from harness.run.hosts.gate import Gate, Visit
+from harness.run.hosts.side_by_side import NO_LOAD, Gate, Visit, compares_times, load_of
 from harness.run.run_interfaces import Batch, CellRun, Queue, RowRun, Turn
 
 
@@ -105,15 +104,18 @@ class HostRun:
                 self.launcher.prepare(run)
 
     def _run_batch(self, turn: Turn, batch: Batch, queue: Queue, visit: Visit) -> None:
-        """Launch the cells of a batch until the sweep is stopped; other rows may use the time of a pull."""
+        """Launch the cells of a batch until the sweep is stopped. Launches whose times are compared follow the last
+        pull, except for a version's first launch if others may replace it in the comparison.
+        """
         if batch.only_known:
             for run in batch.runs:
                 self.launcher.prepare(run)
             return
+        if compares_times(batch.runs[0].cell.variant.scenario) and not self._is_spare(batch):
+            self.launcher.images.wait_for_pulls()
         begun = [run.launched for run in batch.runs]
-        awaited = any(self._is_awaited(run) for run in batch.runs)
         for run in self._in_turn(batch.runs, turn, queue):
-            self.launcher.launch(run, batch, others=lambda: visit.others, awaited=awaited)
+            self.launcher.launch(run, batch, others=lambda: visit.others)
         launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
         if launched:
             self._log(turn.row, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why})
@@ -123,7 +125,7 @@ class HostRun:
 
         Images that the host has go before images that are still being pulled, which follow in the order of their pulls.
         Before the lane waits for a pull, it ends the turn if there are new results, so that the scheduler can decide
-        again; else it runs an early batch of any row. The rest of a costly first round waits for other rows.
+        again and other rows may go first. The rest of a costly first round waits for other rows, too.
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
@@ -134,40 +136,17 @@ class HostRun:
             ready = [run for run in waiting if not self._is_awaited(run)]
             if not ready and _known(runs) > before:
                 return
-            if not ready and not turn.single and self._run_early(turn.row, queue):
-                continue
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.launcher.images.turn(run.cell))
             waiting.remove(chosen)
             yield chosen
 
+    def _is_spare(self, batch: Batch) -> bool:
+        """Return whether the comparison of times can do without these launches. One launch is compared with nothing."""
+        trials = self.launcher.trials
+        return (trials.most == 1 or trials.most > trials.least) and not any(run.measured for run in batch.runs)
+
     def _is_awaited(self, run: CellRun) -> bool:
         return run.prepared is None and self.launcher.images.is_coming(run.cell)
-
-    def _run_early(self, present: RowRun, queue: Queue) -> bool:
-        """Launch an early batch during a pull; return False if no row has one. The lowest round comes first and, within
-        a round, the row `present`.
-        """
-        others = [row for row in queue.ahead(self.worker) if row is not present]
-        ready = [
-            (batch, row)
-            for row in (present, *others)
-            for batch in self._shuffled(row.scheduler.early())
-            if self.launcher.images.is_here(batch.runs[0].cell)
-        ]
-        for batch, row in sorted(ready, key=lambda pair: pair[0].round):
-            if row is not present and not queue.claim(row, self.worker):
-                continue
-            run = batch.runs[0]
-            self.launcher.launch(run, batch, others=lambda: 0, awaited=True)
-            if run.launched:
-                self._log(row, batch, [run])
-            if row is not present:
-                queue.again(row)
-            return True
-        return False
-
-    def _shuffled(self, batches: Sequence[Batch]) -> list[Batch]:
-        return self.rng.sample(list(batches), len(batches))
 
     def _log(
         self, row: RowRun, batch: Batch, launched: Sequence[CellRun], *, turn: Mapping[str, str] | None = None

@@ -14,11 +14,10 @@ from docker.utils import parse_repository_tag
 
 from harness.model import Where
 from harness.model.watching import Say
-from harness.run.docker import helpers
+from harness.run.docker import containers
 from harness.run.docker.docker_client import FULL_DISK, MAKE_ROOM, explanation
 from harness.run.images import our_images
-from harness.run.retrying import BUSY, unavailable
-from harness.run.waiting import streamed, waited
+from harness.run.interruptible import BUSY, streamed, unavailable, waited
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FOLDERS_LOOKED_IN = 64
@@ -148,7 +147,7 @@ def find_python(client: docker.DockerClient, image_id: str) -> str | None:
     config = inspect(client, image_id)["Config"]
     environment = dict(item.partition("=")[::2] for item in config.get("Env") or ())
     folders = environment.get("PATH", DEFAULT_PATH).split(":")[:FOLDERS_LOOKED_IN]
-    with helpers.created(client, image_id, ["python3"], purpose="look") as container_id:
+    with containers.created(client, image_id, ["python3"], purpose="look") as container_id:
         for name in ("python3", "python"):
             if any(_has_file(client, container_id, f"{folder}/{name}") for folder in folders):
                 return name

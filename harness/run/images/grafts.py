@@ -27,7 +27,7 @@ FORMAT = 1
 STAGE = "/.harness-graft"
 TREE = f"{STAGE}/tree"
 MANIFEST = f"{STAGE}/manifest.json"
-SCRIPT = Path(__file__).with_name("grafting.py")
+SCRIPT = Path(__file__).with_name("script_graft.py")
 
 
 def known(client: docker.DockerClient, graft: Graft) -> Found | None:
@@ -68,7 +68,7 @@ def _move(graft: Graft, source: Holder, target: Holder) -> None:
 
 
 def _run(holder: Holder, task: str) -> None:
-    """Run one task of `grafting.py` in a container. Raises ImageUnavailable with the reason from its output."""
+    """Run one task of `script_graft.py` in a container. Raises ImageUnavailable with the reason from its output."""
     holder.printed(holder.python, "-c", SCRIPT.read_text(), task)
 
 

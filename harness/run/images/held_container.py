@@ -12,14 +12,14 @@ import docker
 from harness.errors import ImageUnavailable
 from harness.model import Image
 from harness.model.watching import Say
-from harness.run.docker import helpers
+from harness.run.docker import containers
 from harness.run.docker.attach import read_stream
 from harness.run.docker.containers import NAME_LABEL, PIDS_LIMIT, archive
-from harness.run.hosts.owner import OWNER_LABEL
+from harness.run.hosts.holders import OWNER_LABEL
 from harness.run.images import build_errors
 from harness.run.images.find_images import Found, find_python, inspect, local_image
 from harness.run.images.our_images import IMAGE_LABEL
-from harness.run.tail import BoundedTail
+from harness.run.interruptible import BoundedTail
 
 REPOSITORY = "harness/overlay"
 DIGEST_LABEL = "harness.digest"
@@ -106,7 +106,7 @@ def hold_image(
     if python is None:
         raise ImageUnavailable("the base image has no python3 or python on its PATH; use another base", place=place)
     with (
-        helpers.created(
+        containers.created(
             client,
             image_id,
             [python, "-c", "import sys; sys.stdin.read()"],
@@ -116,7 +116,7 @@ def hold_image(
             network=network,
             host_config={"init": True, "cap_add": ["DAC_OVERRIDE"]},
         ) as container_id,
-        helpers.started(client, container_id, beat=lambda: say("starting the base image")),
+        containers.started(client, container_id, beat=lambda: say("starting the base image")),
     ):
         yield Holder(client=client, container_id=container_id, base_id=image_id, python=python, place=place, say=say)
 

@@ -27,7 +27,7 @@ EngineImage = Mapping[str, Any]
 
 
 class Client(Protocol):
-    """A client of an engine: the Docker SDK's, or one that runs the `docker` command on a node (`slurm/images.py`)."""
+    """A client of an engine: the Docker SDK's, or one that runs the `docker` command on a node of a cluster."""
 
     @property
     def api(self) -> Any:

@@ -20,14 +20,14 @@ from harness.model.watching import Say
 from harness.run.docker.docker_client import ca_bundle, if_full, proxies
 from harness.run.images.find_images import Found, found_locally, pull
 from harness.run.images.held_container import Holder, committed, hold_image, why_failed
+from harness.run.interruptible import NetworkTrouble, unavailable
 from harness.run.process.interpreters import is_version
-from harness.run.retrying import NetworkTrouble, unavailable
 
 CA_PATH = "/.harness-ca.pem"
 LIST_PATH = "/.harness-requirements.txt"
 VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
 FORMAT = 2  # version of the committed image's layout; images of another format are made again
-INSTALLED = Path(__file__).with_name("installed.py")
+INSTALLED = Path(__file__).with_name("script_installed.py")
 BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
 NOT_FOUND = "No matching distribution"  # pip's words
 UNSEEN = (

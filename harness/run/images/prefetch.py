@@ -79,10 +79,6 @@ class HostImages:
         name = name_of(cell.image)
         return name in self._queued | self._late and name not in self._known
 
-    def is_here(self, cell: Cell) -> bool:
-        """Return whether the image is ready, so that `get` returns immediately."""
-        return isinstance(self._known.get(name_of(cell.image)), Prepared)
-
     def turn(self, cell: Cell) -> int:
         """Return the image's position in the order of the pulls; the image with the lowest position arrives first."""
         name = name_of(cell.image)
@@ -103,9 +99,14 @@ class HostImages:
         """Set the cells that will run from now on, row by row, so that the image needed latest is removed first."""
         self.disk.expect(self, [{name_of(cell.image) for cell in row} for row in rows])
 
-    def busy_since(self, begun_s: float) -> bool:
+    def pulled_since(self, begun_s: float) -> bool:
         """Return whether a background pull was active at `begun_s` (monotonic clock, seconds) or later."""
         return self._last_busy_s >= begun_s
+
+    def wait_for_pulls(self) -> None:
+        """Wait until no image is pulled in the background any more. Raises EngineUnreachable, Interrupted."""
+        for name in self._order:
+            self._wait_for(name)
 
     def close(self) -> None:
         """Abandon the background pulls, and wait until they have ended."""

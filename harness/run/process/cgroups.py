@@ -1,4 +1,4 @@
-"""Creates a memory cgroup, v1 or v2, for one trial of the process engine, if this user may create one.
+"""Creates a memory cgroup (version 2) for one trial of the process engine, if this user may create one.
 
 The cgroup limits memory (including swap), records whether the kernel killed a process because memory ran out, and lists
 all processes to kill at the end, including those that left their process group.
@@ -17,8 +17,6 @@ from pathlib import Path
 from harness.errors import InfrastructureError
 
 CGROUPS = Path("/sys/fs/cgroup")
-UNLIMITED = 1 << 60
-"""A limit in bytes that no machine reaches: cgroup v1 reports at least this if no limit is set."""
 NEAR = 0.9
 """Smallest share of its limit that a trial has used when the kernel kills it because of the limit."""
 REMOVAL_S = 5.0
@@ -27,10 +25,9 @@ REMOVAL_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class TrialCgroup:
-    """A memory cgroup of one trial, of `version` 1 or 2."""
+    """A memory cgroup of one trial."""
 
     path: Path
-    version: int
 
     @property
     def procs(self) -> Path:
@@ -42,13 +39,11 @@ class TrialCgroup:
 
         Raises InfrastructureError.
         """
-        memory, swap, swap_bytes = "memory.max", self.path / "memory.swap.max", 0
-        if self.version == 1:
-            memory, swap, swap_bytes = "memory.limit_in_bytes", self.path / "memory.memsw.limit_in_bytes", memory_bytes
+        swap = self.path / "memory.swap.max"
         try:
-            (self.path / memory).write_text(str(memory_bytes))
-            if swap.exists():  # kernels without swap accounting have neither file
-                swap.write_text(str(swap_bytes))
+            (self.path / "memory.max").write_text(str(memory_bytes))
+            if swap.exists():  # kernels without swap accounting do not have the file
+                swap.write_text("0")
         except OSError as error:
             text = f"memory: a limit of {memory_bytes} bytes cannot be set in {self.path}: {error.strerror}; use docker"
             raise InfrastructureError(text) from error
@@ -58,22 +53,17 @@ class TrialCgroup:
         limit, that counts only near the limit: otherwise other processes used up the machine's memory. Raises
         InfrastructureError.
         """
-        counts = self._counts("memory.events" if self.version == 2 else "memory.oom_control")
+        lines = (line.split() for line in _text(self.path / "memory.events").splitlines())
+        counts = {event: int(number) for event, number in lines}
         return counts.get("oom_kill", 0) > 0 and not self._is_below_limit(hits=counts.get("max", 0))
 
     def _is_below_limit(self, *, hits: int) -> bool:
         """Return whether the cgroup has a limit and never came near it. If Linux reports no peak, return whether it
         never hit the limit (`hits`)."""
-        of_version_1 = ("memory.limit_in_bytes", "memory.max_usage_in_bytes")
-        names = ("memory.max", "memory.peak") if self.version == 2 else of_version_1
-        limit, peak = (_number(self.path / name) for name in names)
-        if limit is None or limit >= UNLIMITED:
+        limit, peak = (_number(self.path / name) for name in ("memory.max", "memory.peak"))
+        if limit is None:
             return False
         return hits == 0 if peak is None else peak < NEAR * limit
-
-    def _counts(self, name: str) -> dict[str, int]:
-        lines = (line.split() for line in _text(self.path / name).splitlines())
-        return {event: int(number) for event, number in lines}
 
     def pids(self) -> list[int]:
         """Return the pids of the cgroup's processes; [] if the cgroup is gone. Raises InfrastructureError."""
@@ -112,37 +102,34 @@ def _number(path: Path) -> int | None:
 def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
     """Make a memory cgroup below this process's own cgroup or its nearest writable ancestor; return None if that is
     impossible."""
-    for version, parent in _parents(root):
+    for parent in _parents(root):
         path = parent / name
         try:
             path.mkdir()
         except OSError:
             continue  # not writable: try the next one above
-        if (path / ("memory.max" if version == 2 else "memory.limit_in_bytes")).exists():
-            return TrialCgroup(path=path, version=version)
+        if (path / "memory.max").exists():
+            return TrialCgroup(path=path)
         path.rmdir()
     return None
 
 
 def find(prefix: str, *, root: Path = CGROUPS) -> Iterator[TrialCgroup]:
     """Yield the cgroups whose name begins with `prefix`, in all places where `create` may make them."""
-    for version, parent in _parents(root):
+    for parent in _parents(root):
         if os.access(parent, os.W_OK):
-            yield from (TrialCgroup(path=path, version=version) for path in parent.glob(f"{prefix}*"))
+            yield from (TrialCgroup(path=path) for path in parent.glob(f"{prefix}*"))
 
 
-def _parents(root: Path) -> Iterable[tuple[int, Path]]:
-    """Yield (version, folder) of this process's own memory cgroup, then of its ancestors up to the mount point."""
+def _parents(root: Path) -> Iterable[Path]:
+    """Yield the folder of this process's own cgroup, then its ancestors up to the mount point."""
     own = Path("/proc/self/cgroup")
-    if not own.exists():
+    if not own.exists() or not (root / "cgroup.procs").exists():
         return
     for line in own.read_text().splitlines():
-        _, controllers, place = line.split(":", 2)
-        version = 1 if "memory" in controllers.split(",") else 2 if not controllers else 0
-        mount = root / "memory" if version == 1 else root
-        if version and (mount / "cgroup.procs").exists():
-            folder = mount / place.lstrip("/")
-            yield from ((version, above) for above in (folder, *folder.parents) if above.is_relative_to(mount))
+        if line.startswith("0::"):
+            folder = root / line.removeprefix("0::").lstrip("/")
+            yield from (above for above in (folder, *folder.parents) if above.is_relative_to(root))
 
 
 @contextlib.contextmanager

@@ -28,12 +28,11 @@ from harness.model.watching import Say
 from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Session
 from harness.run.hosts import host_gpus
 from harness.run.images.disk_budget import total_bytes
-from harness.run.process import cgroups, environments, host_lock, leftovers
+from harness.run.interruptible import BoundedTail, piped
+from harness.run.process import cgroups, environments, leftovers, locks
 from harness.run.process.agent_copy import AgentCopy
 from harness.run.process.cgroups import TrialCgroup
-from harness.run.process.store import EnvironmentStore
-from harness.run.tail import BoundedTail
-from harness.run.waiting import piped
+from harness.run.process.environments import EnvironmentStore
 
 READ_BYTES = 1 << 18
 EXIT_S = 5.0
@@ -98,16 +97,16 @@ class ProcessEngine(EnvironmentStore):
             leftovers.remove_folder(root)
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
-        return host_lock.held(leftovers.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
+        return locks.held(leftovers.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
 
     def leftovers(self) -> tuple[str, ...]:
-        return leftovers.names_of_dead(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
+        return leftovers.leftover_names(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
 
     def remove_leftovers(self) -> int:
-        return leftovers.remove_folders(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
+        return leftovers.remove_leftovers(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        if holder := host_lock.holder(leftovers.temporary_folder()):
+        if holder := locks.holder(leftovers.temporary_folder()):
             say(f"no environment removed: another harness is running here ({holder}); clean again when it has ended")
             return ()
         return super().remove_images(say)
@@ -116,7 +115,7 @@ class ProcessEngine(EnvironmentStore):
         folder = leftovers.temporary_folder()
         return HostCondition(
             engine="process",
-            holder=host_lock.holder(folder),
+            holder=locks.holder(folder),
             room=self.room(),
             leftovers=self.leftovers(),
             kept_bytes=total_bytes(self.kept()),

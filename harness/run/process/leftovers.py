@@ -1,6 +1,6 @@
 """Removes what dead runs left behind on this machine: folders, processes and cgroups of the process engine.
 
-`docker/dead_containers.py` does the same for containers. The name of each item contains its owner; items of a living
+`docker/containers.py` does the same for containers. The name of each item contains its owner; items of a living
 owner are not touched.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import InfrastructureError
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.process import cgroups
 from harness.run.process.cgroups import TrialCgroup
 
@@ -40,7 +40,7 @@ REMEDY = "free some space there, or set TMPDIR to another folder"
 def new_name(prefix: str = PREFIX) -> str:
     """Return a new name, for a trial's folder and cgroup or with another prefix, which names this process as the
     owner."""
-    return f"{prefix}{str(owner.this_process()).replace(':', '_')}_{secrets.token_hex(4)}"
+    return f"{prefix}{str(holders.this_process()).replace(':', '_')}_{secrets.token_hex(4)}"
 
 
 def temporary_folder() -> Path:
@@ -74,17 +74,17 @@ def is_dead(name: str) -> bool:
     if prefix is None:
         return False
     text, _, _ = name.removeprefix(prefix).rpartition("_")
-    maker = owner.parse(text.replace("_", ":"))
-    return maker is not None and owner.is_alive(maker) is False
+    maker = holders.parse(text.replace("_", ":"))
+    return maker is not None and holders.is_alive(maker) is False
 
 
-def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
+def remove_leftovers(folder: Path, *, cgroup_root: Path) -> int:
     """Remove the folders and cgroups of dead owners; return the number of names.
 
     All users can write to `folder`, so links and folders of other users are ignored, whatever their names. Another run
     may remove the same items at the same time. Raises InfrastructureError.
     """
-    dead = names_of_dead(folder, cgroup_root=cgroup_root)
+    dead = leftover_names(folder, cgroup_root=cgroup_root)
     for cgroup in _dead_cgroups(cgroup_root):
         kill_cgroup(cgroup)
         cgroup.remove()
@@ -93,8 +93,8 @@ def remove_folders(folder: Path, *, cgroup_root: Path) -> int:
     return len(dead)
 
 
-def names_of_dead(folder: Path, *, cgroup_root: Path) -> tuple[str, ...]:
-    """Return the names of the folders and cgroups that `remove_folders` would remove; both of a trial have one name."""
+def leftover_names(folder: Path, *, cgroup_root: Path) -> tuple[str, ...]:
+    """Return the names of the folders and cgroups that `remove_leftovers` would remove; a trial has one name."""
     paths = (*_dead_folders(folder), *(cgroup.path for cgroup in _dead_cgroups(cgroup_root)))
     return tuple(sorted({path.name for path in paths}))
 

@@ -19,12 +19,12 @@ from harness.model.answers.doctor import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say, Waiting, unheard
 from harness.run.engine import Held, LaunchRequest, Lease, Payload, Prepared, Session
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.hosts.host_gpus import PROBE_S, first_available, parse_gpus
 from harness.run.images.disk_budget import total_bytes
+from harness.run.interruptible import unavailable
 from harness.run.process import leftovers
-from harness.run.process.store import EnvironmentStore
-from harness.run.retrying import unavailable
+from harness.run.process.environments import EnvironmentStore
 from harness.run.slurm import hold, queue, steps
 from harness.run.slurm.container_commands import NODE_FOLDER, WITH_FILES
 from harness.run.slurm.images import ImageFiles, NodeImages, check_folder
@@ -129,7 +129,7 @@ class SlurmEngine:
                 raise Interrupted("interrupted")
             say(text)
 
-        waiting = Waiting(f"waiting: this host is in use by {owner.in_words()}")
+        waiting = Waiting(f"waiting: this host is in use by {holders.in_words()}")
         with hold.waited_for(self._hold.lease, lambda: say_unless_stopped(waiting)):
             self._node(say_unless_stopped)
             yield Held(check=partial(self._hold.renew, say_unless_stopped))
@@ -172,7 +172,7 @@ class SlurmEngine:
         held = self._hold.allocation if self._hold.lease.locked() else None
         return HostCondition(
             engine=f"{self._hold.version}, container: {self._request.container}",
-            holder=None if held is None else f"{owner.in_words()}, holds node {held.node} as job {held.job}",
+            holder=None if held is None else f"{holders.in_words()}, holds node {held.node} as job {held.job}",
             room=self._images.room(),
             leftovers=self.leftovers(),
             kept_bytes=total_bytes(self.kept()),

@@ -17,10 +17,10 @@ from harness.errors import InfrastructureError
 from harness.model import Host, NodeRequest
 from harness.model.watching import Say, Waiting
 from harness.run.docker.containers import Ulimits
+from harness.run.interruptible import BEAT_S, Beat
 from harness.run.slurm.container_commands import VERSIONS, options_of
 from harness.run.slurm.queue import Allocation, allocate, run_slurm
 from harness.run.slurm.steps import printed_on_node
-from harness.run.waiting import BEAT_S, Beat
 
 LOOK = (
     'echo "GPUs $SLURM_STEP_GPUS/$CUDA_VISIBLE_DEVICES";'
@@ -138,7 +138,10 @@ class Hold:
         say(asking)
         lines = printed_on_node(allocation, "sh", "-c", LOOK, beat=lambda: say(asking)).splitlines()
         allocation.gpus = lines[0] if lines else ""
-        container = _container(allocation, self.request.container)
+        container: str = self.request.container
+        if container in VERSIONS:
+            words = printed_on_node(allocation, "sh", "-c", TELL, *VERSIONS[container]).split()
+            container = f"{container} {words[-1] if words else '?'}"
         try:
             _, machine, cpus, memory_kib, *cpu = lines
             kernel, architecture = machine.split()
@@ -169,15 +172,6 @@ def waited_for(lock: threading.Lock, beat: Beat) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _container(allocation: Allocation, container: str) -> str:
-    """Return the name of the container program, with the version that the node has if the program is in VERSIONS.
-    Raises InfrastructureError."""
-    if container not in VERSIONS:
-        return container
-    words = printed_on_node(allocation, "sh", "-c", TELL, *VERSIONS[container]).split()
-    return f"{container} {words[-1] if words else '?'}"
 
 
 def join(host: Host, *, environ: Mapping[str, str], version: str) -> Hold:

@@ -23,18 +23,17 @@ from harness.model.answers.doctor import Room
 from harness.model.watching import Say, unheard
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.image_references import DIGEST, RegistryName, parse
-from harness.registry.registry_client import PublishedImage, Registry
+from harness.registry.registry_client import Registry
 from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.images import our_images
-from harness.run.images.needs import architecture_of
 from harness.run.images.our_images import EngineImage, familiar
+from harness.run.images.registry_sizes import architecture_of
+from harness.run.interruptible import Beat, NetworkTrouble, silent, unavailable
 from harness.run.process import environments, leftovers
-from harness.run.process.item_locks import locked, protected, reason_of, removable
-from harness.run.process.store import room_of
-from harness.run.retrying import NetworkTrouble, unavailable
+from harness.run.process.environments import room_of
+from harness.run.process.locks import locked, protected, reason_of, removable
 from harness.run.slurm.hold import Hold
 from harness.run.slurm.steps import ANSWER_S, printed_on_node
-from harness.run.waiting import Beat, silent
 
 FOLDER = "containers"
 MOST_RECORD_BYTES = 1 << 20
@@ -116,7 +115,9 @@ class ImageFiles:
         with locked(file, say=say, waiting=WAITING):
             record = _read(file)
             if record is None or not file.exists():
-                published = self._published(name.at(digest), say)
+                self._hold.node(say)
+                architecture = architecture_of(self._hold.facts)
+                published = self._registry.facts(f"{name}@{digest}", architecture=architecture)
                 if not file.exists():
                     self._import(name, digest, file, say)
                 record = Record(
@@ -124,7 +125,9 @@ class ImageFiles:
                 )
             if reference not in record.references:
                 record = replace(record, references=(*record.references, reference))
-                _write(file, record)
+                new = _record_of(file).with_suffix(".new")
+                new.write_bytes(RECORD.dump_json(record))
+                new.replace(_record_of(file))
         return self._prepared(image, record)
 
     def _digest(self, name: RegistryName, reference: str, there: Record | None, say: Say) -> str:
@@ -142,11 +145,6 @@ class ImageFiles:
         if digest is None:
             raise InfrastructureError(f"{name.host} has no tag {name.reference} of {name.repository}; check the name")
         return digest
-
-    def _published(self, name: RegistryName, say: Say) -> PublishedImage:
-        self._hold.node(say)
-        architecture = architecture_of(self._hold.facts)
-        return self._registry.facts(f"{name}@{name.reference}", architecture=architecture)
 
     def _import(self, name: RegistryName, digest: str, file: Path, say: Say) -> None:
         """Import the image on the node. The caller has the lock, so existing temporary files of this image belong to
@@ -274,12 +272,6 @@ def _read(file: Path) -> Record | None:
             return RECORD.validate_json(record.read(MOST_RECORD_BYTES))
     except (OSError, ValueError):
         return None
-
-
-def _write(file: Path, record: Record) -> None:
-    new = _record_of(file).with_suffix(".new")
-    new.write_bytes(RECORD.dump_json(record))
-    new.replace(_record_of(file))
 
 
 def _reason(error: Exception) -> str:

@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import NodeRequest
 from harness.model.watching import Say, Waiting
+from harness.run.interruptible import BEAT_S, BoundedTail, piped, run_command
 from harness.run.process import leftovers
-from harness.run.tail import BoundedTail
-from harness.run.waiting import BEAT_S, piped, run_command
 
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LD_LIBRARY_PATH")
 """Variables of the caller that are passed to Slurm's commands. The variables that Slurm sets in a job are not passed,

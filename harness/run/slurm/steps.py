@@ -14,11 +14,11 @@ from pathlib import Path
 
 from harness.errors import InfrastructureError
 from harness.run.engine import Exit, Payload
+from harness.run.interruptible import BEAT_S, KILLED_S, Beat, piped, run_command, silent
 from harness.run.process import leftovers
 from harness.run.process.engine import ProcessSession
 from harness.run.slurm.container_commands import OOM_TOLD
 from harness.run.slurm.queue import ENDS, Allocation, no_command, slurm_complaint, slurm_environment
-from harness.run.waiting import BEAT_S, KILLED_S, Beat, piped, run_command, silent
 
 INSIDE = Path(__file__).with_name("inside.py")
 ANSWER_S = 60.0

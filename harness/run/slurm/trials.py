@@ -11,10 +11,10 @@ from harness.errors import InfrastructureError
 from harness.model.watching import Say, unheard
 from harness.run import memory_limit
 from harness.run.engine import LaunchRequest, Prepared, Session
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.process import environments, leftovers
 from harness.run.process.engine import environment_of
-from harness.run.process.store import EnvironmentStore
+from harness.run.process.environments import EnvironmentStore
 from harness.run.slurm import steps
 from harness.run.slurm.container_commands import (
     BARE,
@@ -198,7 +198,7 @@ UNPACK_S = 3600.0
 def unpack(allocation: Allocation, image: str, digest: str, *, say: Say) -> str:
     """Unpack an image on the node if this has not been done; return the container's name. Raises
     InfrastructureError."""
-    mine = str(owner.this_process()).replace(":", "_")
+    mine = str(holders.this_process()).replace(":", "_")
     name = f"{leftovers.PREFIX}{mine}_{digest.removeprefix('sha256:')[:12]}"  # pyxis adds the prefix `pyxis_`
     if name in allocation.checked:
         return name
@@ -223,15 +223,11 @@ def remove_dead_containers(allocation: Allocation) -> int:
 
 
 def _remove(allocation: Allocation, is_meant: Callable[[str], bool]) -> int:
-    """Remove the containers for which `is_meant`, given the container's own name, returns true; return their number."""
+    """Remove the harness's containers for which `is_meant` returns true; return their number. `is_meant` gets the name
+    without the prefix of pyxis: `pyxis_`, and the job id if containers belong to a job."""
     names = [line.strip() for line in printed_on_node(allocation, "enroot", "list").splitlines()]
-    meant = [name for name in names if is_meant(_own_name(name))]
+    ours = [name for name in names if name.startswith("pyxis_") and leftovers.PREFIX in name]
+    meant = [name for name in ours if is_meant(name[name.find(leftovers.PREFIX) :])]
     if meant:
         printed_on_node(allocation, "enroot", "remove", "--force", *meant)
     return len(meant)
-
-
-def _own_name(name: str) -> str:
-    """Return the name without the prefix of pyxis (`pyxis_`, and the job id if containers belong to a job); "" if pyxis
-    did not make the container for the harness."""
-    return name[name.find(leftovers.PREFIX) :] if name.startswith("pyxis_") and leftovers.PREFIX in name else ""

@@ -1,4 +1,4 @@
-"""Holds the conversation with the agent of one trial until the trial ends.
+"""Runs one trial: launches the agent, holds the conversation until the trial ends, and returns the result.
 
 `harness/agent/__init__.py` describes the protocol. The image is not trusted: a malformed message ends the trial as
 `infrastructure`, which is no evidence about the image.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any, Protocol, cast, get_args
 
-from harness.model import End, Remedy, Shortfall, Trace, Trial
-from harness.run.engine import Exit, LaunchRequest, Session
+from harness.model import End, Failure, LaunchedImage, Printed, Remedy, Shortfall, Trace, Trial
+from harness.run.engine import Engine, Exit, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
-from harness.run.trial.collected_samples import Samples
 from harness.run.trial.image_facts import facts_of
 from harness.run.trial.messages import (
     COUNT_LIMIT,
@@ -24,6 +25,7 @@ from harness.run.trial.messages import (
     Message,
     MessageLines,
     Misunderstood,
+    Samples,
     columns_of,
     count_of,
     long_text_of,
@@ -82,7 +84,10 @@ class Conversation:
         self._looks: tuple[int, ...] = tuple(job["looks"])
         times_s: list[float | None] = job.get("look_times_s") or [None]
         self._timed = any(time_s is not None for time_s in times_s)
-        self._begun = replace(begun, steps_asked=self._looks[-1], time_asked_s=times_s[-1])
+        self._begun = replace(
+            begun,
+            asked=replace(begun.asked, steps=self._looks[-1], time_s=times_s[-1]),
+        )
         self._samples = Samples(last_step=self._looks[-1] if job["script"] or job.get("program") else math.inf)
         self._facts: dict[str, Any] = {}
         self._silence_limit_s = job["timeout_s"] + 2 * job["answer_timeout_s"] + STARTUP_S
@@ -188,24 +193,28 @@ class Conversation:
             self._begun,
             end=cast(End, end),
             message=text_of(message, "message"),
-            shortfall=cast(Shortfall, shortfall),
-            remedy=cast(Remedy, remedy),
-            oom_in_setup=message.get("oom_in_setup") is True,
-            signal=whole_number_of(message, "signal"),
-            exit_code=whole_number_of(message, "exit_code"),
+            failure=Failure(
+                shortfall=cast(Shortfall, shortfall),
+                remedy=cast(Remedy, remedy),
+                oom_in_setup=message.get("oom_in_setup") is True,
+                signal=whole_number_of(message, "signal"),
+                exit_code=whole_number_of(message, "exit_code"),
+                at_exit=message.get("at_exit") is True,
+                stacks=text_of(message, "stacks"),
+            ),
             last_step=count_of(message, "last_step", most=math.inf),
             peak_rss_kib=number_of(message, "peak_rss_kib"),
             probe_cost=number_of(message, "probe_cost"),
-            output_tail=self._banner() + text_of(message, "output_tail"),
-            output_head=text_of(message, "output_head")[:HEAD_LIMIT],
-            output_bytes=None if output_bytes is None else count_of(message, "output_bytes", most=COUNT_LIMIT),
+            output=Printed(
+                tail=self._banner() + text_of(message, "output_tail"),
+                head=text_of(message, "output_head")[:HEAD_LIMIT],
+                bytes=None if output_bytes is None else count_of(message, "output_bytes", most=COUNT_LIMIT),
+                buffered=text_of(message, "buffered")[:BUFFERED_LIMIT],
+            ),
             not_finite=not_finite_of(message),
-            at_exit=message.get("at_exit") is True,
-            buffered=text_of(message, "buffered")[:BUFFERED_LIMIT],
-            stacks=text_of(message, "stacks"),
         )
         is_known = end == "oom" or message.get("starved") is True
-        return self._killed(trial) if trial.signal == SIGKILL and not is_known else trial
+        return self._killed(trial) if trial.failure.signal == SIGKILL and not is_known else trial
 
     def _banner(self) -> str:
         """Return the output of the image's entrypoint (such as a driver warning), which precedes the scenario's."""
@@ -252,9 +261,9 @@ class Conversation:
             self._begun,
             end=end,
             message=message,
-            exit_code=last.exit_code,
+            failure=replace(self._begun.failure, exit_code=last.exit_code),
             last_step=self._samples.newest_step,
-            output_tail=(self._lines.noise.text() + last.stderr_tail)[-(64 << 10) :],
+            output=replace(self._begun.output, tail=(self._lines.noise.text() + last.stderr_tail)[-(64 << 10) :]),
         )
 
 
@@ -264,3 +273,52 @@ def _oom_after(steps: int) -> str:
 
 def _reason(text: str) -> str:
     return complaint(text.splitlines()).text[:300]
+
+
+# ---------------------------------------------------------------- one trial
+
+
+def run_trial(
+    engine: Engine,
+    launch: LaunchRequest,
+    *,
+    cell_id: str,
+    number: int,
+    key: str,
+    round: int,  # noqa: A002 - the field of Trial
+    decide: Decide,
+    on_step: OnStep,
+    cancelled: Callable[[], bool],
+    on_file: OnFile = lambda name, text: None,
+    clock: Clock = time,
+) -> Trial:
+    """Run one trial to its end. `decide` answers each look but the last with "go" or "stop"; `on_step` is called about
+    once a second; when `cancelled` returns true, the trial ends immediately as `interrupted`. `on_file` receives the
+    results of a wrapping probe in parts: the name of a file and the next part of its text.
+
+    Raises InfrastructureError if the trial could not be launched. Later problems are recorded in the Trial.
+    """
+    begun_s, started = clock.monotonic(), datetime.fromtimestamp(clock.time(), timezone.utc)
+    gpus = {"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {}
+    begun = Trial(
+        cell_id=cell_id,
+        number=number,
+        key=key,
+        end="interrupted",
+        run=launch.labels.get("harness.run", ""),
+        round=round,
+        started=started.isoformat(timespec="microseconds"),
+        image=LaunchedImage(digest=launch.prepared.digest, reference=launch.prepared.reference),
+    )
+    with engine.launch(launch) as session:
+        trial = Conversation(
+            session,
+            launch,
+            begun=begun,
+            decide=decide,
+            on_step=on_step,
+            cancelled=cancelled,
+            on_file=on_file,
+            clock=clock,
+        ).hold()
+    return replace(trial, duration_s=clock.monotonic() - begun_s, fingerprint={**engine.facts, **gpus})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.judge.history.flaky import Evidence
 from harness.model import Interval
 
 STATE_METRICS = ("outcome", "memory", "slowdown")
@@ -14,37 +15,6 @@ LEVEL = "step_time"
 """The metric whose level changes are searched for; levels of other figures are only compared."""
 MOST_LOGGED = 20
 """Most entries of a posterior that are logged."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """Number of launches of one version that were good, bad or unsure, by one metric.
-
-    `failed_at`: the steps in which the bad launches failed; `survived`: how many steps each good launch made. Both are
-    empty if steps are not counted or show nothing.
-    """
-
-    good: int = 0
-    bad: int = 0
-    unsure: int = 0
-    failed_at: tuple[int, ...] = ()
-    survived: tuple[int, ...] = ()
-
-    @property
-    def timed(self) -> bool:
-        """Return whether the steps of all its launches are known."""
-        return len(self.failed_at) == self.bad and len(self.survived) == self.good
-
-    def failed(self, step: int) -> Evidence:
-        """Return the evidence with one more launch that failed in this step (counted from 1)."""
-        return replace(self, bad=self.bad + 1, failed_at=(*self.failed_at, step))
-
-    def fine(self, steps: int) -> Evidence:
-        """Return the evidence with one more launch that made `steps` steps and ended well."""
-        return replace(self, good=self.good + 1, survived=(*self.survived, steps))
-
-
-NOTHING = Evidence()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Decides what a bisection launches next. Pure: the same evidence gives the same decision.
+"""Concludes what a bisection has found so far, and decides what it launches next. Pure.
 
 The search terminates: every decision launches only versions that can be launched and have fewer than `most` launches,
 so the sum of `most - launches` over these versions falls with every launch.
@@ -6,11 +6,12 @@ so the sum of `most - launches` over these versions falls with every launch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harness.reasons import BisectReason
-from harness.schedule.bisect import flaky_extent, halving
+from harness.judge.history.flaky import Reach, lucky_runs
+from harness.reasons import BisectReason, SkipReason
+from harness.schedule.bisect import which_next
 from harness.schedule.bisect.bisect_records import (
     LEVEL,
     Boundary,
@@ -23,21 +24,89 @@ from harness.schedule.bisect.bisect_records import (
     version_name,
     version_names,
 )
-from harness.schedule.bisect.conclude import bad_from_start, conclude
-from harness.schedule.bisect.level_bisection import compare_levels
+from harness.schedule.bisect.level_bisection import compare_levels, level_boundaries
 from harness.schedule.bisect.states import (
     PATIENCE,
     StateChange,
     changes_of,
-    doubtful_runs,
     enough_failures,
     evidence_of,
+    evidences,
     failures_from,
     has_agreeing,
     is_mixed,
     metrics_of,
+    states_of,
     version_state,
 )
+from harness.schedule.bisect.which_next import doubt, reach_of
+
+
+def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Boundary, ...]:
+    """Return the changes of states; if there are none, those of levels.
+
+    For a flaky failure, or one that comes later than some launches ran, the good versions next to it that may have been
+    lucky are `between`, so that the probability of leaving out the right version is at most `rules.alpha`.
+    """
+    states = [
+        _boundary(versions, change, rules) for metric in metrics_of(versions) for change in changes_of(versions, metric)
+    ]
+    return tuple(states) or level_boundaries(versions, rules)
+
+
+def bad_from_start(versions: RowVersions, metric: str) -> int | None:
+    """Return the oldest version whose state is decided, if it is bad."""
+    decided = [place for place, version in enumerate(versions) if version_state(version, metric) is not None]
+    return decided[0] if decided and version_state(versions[decided[0]], metric) else None
+
+
+def not_needed(versions: RowVersions, *, rules: Rules) -> Mapping[int, str]:
+    """Return, for each version that could have been launched but was not, why this was not needed."""
+    boundaries = conclude(versions, rules=rules)
+    return {
+        place: _why(versions, place, boundaries)
+        for place, version in enumerate(versions)
+        if version.testable and not version.launches
+    }
+
+
+def _why(versions: RowVersions, place: int, boundaries: Sequence[Boundary]) -> str:
+    launched = [p for p, version in enumerate(versions) if version.launches]
+    older = max((p for p in launched if p < place), default=None)
+    newer = min((p for p in launched if p > place), default=None)
+    if older is None or newer is None:
+        return SkipReason.OUTSIDE_LAUNCHED()
+    crossed = any((b.before if b.before is not None else -1) <= older and newer <= b.after for b in boundaries)
+    bad = {any(version_state(versions[p], metric) for metric in versions[p].states) for p in (older, newer)}
+    return (
+        SkipReason.BETWEEN_DIFFERENT
+        if crossed or len(bad) > 1
+        else (SkipReason.BETWEEN_BAD if True in bad else SkipReason.BETWEEN_GOOD)
+    )(older=version_name(versions, older), newer=version_name(versions, newer))
+
+
+def _boundary(versions: RowVersions, change: StateChange, rules: Rules) -> Boundary:
+    doubted = is_mixed(versions, change.metric) or doubt(versions, change) > rules.alpha
+    good = _proven(versions, reach_of(versions, change), rules) if doubted else change.good
+    before, after = (good, change.bad) if change.worse else (change.bad, change.after if good is None else good)
+    between = range(0 if before is None else before + 1, after)
+    sure = good is not None and has_agreeing(versions[good], change.metric, bad=False, rules=rules)
+    return Boundary(
+        metric=change.metric,
+        before=before,
+        after=after,
+        worse=change.worse,
+        between=tuple(between),
+        confirmed=sure and has_agreeing(versions[change.bad], change.metric, bad=True, rules=rules),
+    )
+
+
+def _proven(versions: RowVersions, reach: Reach, rules: Rules) -> int | None:
+    """Return the first version outwards that has launches and is bad with a probability of at most `alpha`; or None."""
+    for index, place in enumerate(reach.places):
+        if index and versions[place].launches and reach.bad(index) <= rules.alpha:
+            return place
+    return None
 
 
 def decide(versions: RowVersions, *, rules: Rules) -> Decision:
@@ -121,7 +190,7 @@ def _believed(version: VersionEvidence, rules: Rules) -> bool:
 def _lucky(versions: RowVersions, rules: Rules) -> Decision | None:
     """Decide to launch good versions between two bad ones again, because they may only have been lucky."""
     for metric in metrics_of(versions):
-        for run in doubtful_runs(versions, metric):
+        for run in lucky_runs(states_of(versions, metric), evidences(versions, metric)):
             able = [place for place in run if versions[place].launchable(rules)]
             if able:
                 place = min(able, key=lambda p: (versions[p].launches, not versions[p].at_hand, p))
@@ -142,10 +211,10 @@ def _between(versions: RowVersions, rules: Rules) -> Decision | None:
 
 
 def _halve(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
-    place = halving.splitting_version(versions, change, rules)
+    place = which_next.splitting_version(versions, change, rules)
     if place is None:
         return _confirm(versions, change, rules)
-    count = len(halving.open_places(versions, change, rules))
+    count = len(which_next.open_places(versions, change, rules))
     sides, version = _sides(versions, change), version_name(versions, place)
     reason = BisectReason.SPLITS(sides=sides, version=version, count=count, s="s" if count > 1 else "")
     return _about(change, "halve", [place], reason)
@@ -177,15 +246,15 @@ def _about(change: StateChange, kind: DecisionKind, launch: Sequence[int], reaso
 
 def _part_time(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
     """Decide to launch the version that is the most informative about how far a flaky failure reaches."""
-    reach = flaky_extent.reach_of(versions, change)
-    place = flaky_extent.most_informative(versions, change, reach, rules)
+    reach = which_next.reach_of(versions, change)
+    place = which_next.most_informative(versions, change, reach, rules)
     if place is None:
         return _confirm(versions, change, rules)
     posterior = likeliest(zip(reach.places, map(float, reach.outermost), strict=True))
     seen = evidence_of(versions[change.bad], change.metric)
     bad, version = version_name(versions, change.bad), version_name(versions, place)
     if seen.good:
-        share = reach.fails(max(seen.survived, default=None))
+        share = which_next.fails(reach, max(seen.survived, default=None))
         found = BisectReason.FLAKY(bad=bad, share=share)
     else:
         found = BisectReason.MAYBE_FLAKY(bad=bad)
@@ -195,8 +264,8 @@ def _part_time(versions: RowVersions, change: StateChange, rules: Rules) -> Deci
 
 def _in_time(versions: RowVersions, change: StateChange, rules: Rules) -> Decision | None:
     """Decide to launch a side again if failures come so late or so rarely that the good side may have missed one."""
-    chance = flaky_extent.doubt(versions, change)
-    place = flaky_extent.settling(versions, change, rules) if chance > rules.alpha else None
+    chance = which_next.doubt(versions, change)
+    place = which_next.settling(versions, change, rules) if chance > rules.alpha else None
     if place is None:
         return None
     good, version = version_name(versions, change.good), version_name(versions, place)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import groupby, pairwise, takewhile
+from itertools import pairwise, takewhile
 
+from harness.judge.history.flaky import NOTHING, Evidence, believed, lucky_runs
 from harness.model.judged import State
-from harness.schedule.bisect.bisect_records import NOTHING, STATE_METRICS, Evidence, RowVersions, Rules, VersionEvidence
-from harness.schedule.bisect.survival import chance_of_luck
+from harness.schedule.bisect.bisect_records import STATE_METRICS, RowVersions, Rules, VersionEvidence
 
 PATIENCE = 3
 """Launches without a result after which a version is skipped."""
-BELIEVED = 3e-4
-"""Probability of luck below which good launches between two bad versions are believed, as two more changes are rare."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +68,7 @@ def may_be_settled(version: VersionEvidence, metric: str, rules: Rules) -> bool:
 
 def changes_of(versions: RowVersions, metric: str) -> list[StateChange]:
     """Return each change of the believed states, oldest first."""
-    states = believed_states(versions, metric)
+    states = believed(states_of(versions, metric), evidences(versions, metric))
     decided = [(place, bad) for place, bad in enumerate(states) if bad is not None]
     return [
         StateChange(metric=metric, before=before, after=after, worse=now)
@@ -79,33 +77,19 @@ def changes_of(versions: RowVersions, metric: str) -> list[StateChange]:
     ]
 
 
-def believed_states(versions: RowVersions, metric: str) -> list[State]:
-    """Return the states; None for good versions between two bad ones that may only have been lucky."""
-    doubtful = {place for run in doubtful_runs(versions, metric) for place in run}
-    return [None if place in doubtful else version_state(version, metric) for place, version in enumerate(versions)]
+def evidences(versions: RowVersions, metric: str) -> list[Evidence | None]:
+    """Return the evidence of each version by one metric; None for a version that cannot run and never did."""
+    return [evidence_of(each, metric) if each.testable or each.launches else None for each in versions]
 
 
-def doubtful_runs(versions: RowVersions, metric: str) -> list[list[int]]:
-    """Return the runs of good versions between two bad ones that have too few good launches to rule out luck."""
-    decided = [
-        (place, bad) for place, version in enumerate(versions) if (bad := version_state(version, metric)) is not None
-    ]
-    runs = [(bad, [place for place, _ in group]) for bad, group in groupby(decided, key=lambda each: each[1])]
-    if len(runs) < 3:
-        return []
-    failing = [evidence_of(versions[place], metric) for place, bad in decided if bad]
-    inner = [places for bad, places in runs[1:-1] if not bad]
-    return [
-        places
-        for places in inner
-        if chance_of_luck(failing, [evidence_of(versions[p], metric) for p in places]) > BELIEVED
-    ]
+def states_of(versions: RowVersions, metric: str) -> list[State]:
+    return [version_state(version, metric) for version in versions]
 
 
 def is_mixed(versions: RowVersions, metric: str) -> bool:
     """Return whether a failure is flaky, or may be: it was seen in only some of the launches that can show it."""
     bad = [evidence_of(version, metric) for version in versions if version_state(version, metric)]
-    return any(seen.good for seen in bad) or bool(doubtful_runs(versions, metric))
+    return any(seen.good for seen in bad) or bool(lucky_runs(states_of(versions, metric), evidences(versions, metric)))
 
 
 def failures_from(versions: RowVersions, change: StateChange) -> int:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from harness.compat import DescribedImage
-from harness.compat.image_requirements import major_minor, needs_of, numbers, shipped, sm
+from harness.compat.image_requirements import needs_of, numbers, shipped
 
 # release, TensorFlow, Python, CUDA, lowest driver, from NGC's release notes; `~`: from a neighbouring release.
 PUBLISHED = """
@@ -146,19 +146,3 @@ def test_versions_compare_as_packaging_has_it(first: list[int], second: list[int
 def test_what_follows_a_version_says_nothing(parts: list[int], suffix: str) -> None:
     text = ".".join(map(str, parts))
     assert numbers(text) == numbers(text + suffix) == numbers(f"R{text}{suffix}")
-
-
-@given(st.text())
-def test_any_text_is_a_version_or_none(text: str) -> None:
-    found = numbers(text)
-    assert found is None or all(part >= 0 for part in found)
-
-
-def test_names_of_versions() -> None:
-    assert (major_minor("11.1.1"), major_minor("12"), sm("8.9"), sm("12.0"), numbers(None)) == (
-        "11.1",
-        "12",
-        "sm_89",
-        "sm_120",
-        None,
-    )

@@ -10,6 +10,7 @@ import pytest
 from harness.compat import Signature, explain_failure, signature
 from harness.compat.signatures import SIGNS
 from harness.model import Trace, Trial
+from tests.unit.trials import made_trial
 
 DRIVER_804 = """
 ERROR: This container was built for NVIDIA Driver Release 450.51 or later, but
@@ -160,7 +161,7 @@ def test_what_can_happen_at_any_time_counts_at_any_time(text: str) -> None:
 
 def trial(end: str, *, steps: int = 0, message: str = "step 1: killed by SIGABRT", output: str = "") -> Trial:
     fields = {"end": end, "message": message, "output_tail": output, "last_step": steps}
-    return Trial(cell_id="c", number=1, key="k", **fields)  # type: ignore[arg-type]
+    return made_trial(**fields)
 
 
 def test_a_command_that_is_sampled_in_time_made_no_steps() -> None:

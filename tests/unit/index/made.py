@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cli.shared.results import write_result
+from harness.cli.results import write_result
 from harness.model import CellVerdict, Finding, Lane, RunVerdict, Variant
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json

@@ -15,11 +15,11 @@ from click.testing import CliRunner, Result
 
 from harness import file_locks
 from harness.cli import cli
-from harness.cli.shared.results import write_result
+from harness.cli.results import write_result
 from harness.errors import UsageError
-from harness.flows.runs.indexed_runs import list_drifts, remember
+from harness.flows.index import list_drifts, remember
 from harness.index import FILE
-from harness.index.index_schema import TABLES
+from harness.index.database import TABLES
 from harness.model import VerdictName
 from harness.report.content import finding_boxes
 from harness.store import RunDirectory
@@ -70,7 +70,7 @@ def test_a_run_that_was_killed_is_listed_as_interrupted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("memory", ["flat", "suspect"])
 def test_a_cell_that_is_bad_by_its_step_time_is_not_a_bad_flat(tmp_path: Path, memory: VerdictName) -> None:
-    slow = replace(made.good(0.030), verdict=memory, verdicts=(memory,))
+    slow = replace(made.good(0.030), verdicts=(memory,))
     signals = {**slow.signals, "step_time": replace(slow.signals["step_time"], seen="bad")}
     made.write_run(tmp_path, 1, {"1.0": made.good(), "1.1": replace(slow, signals=signals)})
     lines = harness(tmp_path, "history").stdout.splitlines()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from harness.errors import InfrastructureError, UsageError
-from harness.index import FILE, OpenIndex, database, filling, with_index
+from harness.index import FILE, OpenIndex, database, with_index
 from harness.model.answers.indexed import FindingLife
 from harness.store import result_file, saved_probes
 from tests.unit.index import made
@@ -57,7 +57,7 @@ def test_it_looks_at_the_files_that_runs_have() -> None:
     """It names the files itself, because importing the code that writes them takes longer than
     listing a thousand runs.
     """
-    assert (result_file.FILE, saved_probes.FILE) == filling.FILES
+    assert (result_file.FILE, saved_probes.FILE) == database.FILES
 
 
 def test_a_list_of_runs_waits_for_no_statistics(tmp_path: Path) -> None:
@@ -287,7 +287,8 @@ def test_what_is_no_text_or_no_number_is_stored_as_one_that_is(tmp_path: Path) -
 
     def spoil(told: Any) -> None:
         verdict = next(iter(told["cells"].values()))["verdict"]
-        verdict.update(why="\ud800" + "x" * 9000, compared_step_ms=float("nan"))
+        verdict.update(why="\ud800" + "x" * 9000)
+        verdict["signals"]["step_time"]["value"] = float("nan")
         verdict["signals"]["setup_time"]["value"] = float("inf")
 
     _edited(run / "result.json", spoil)
@@ -319,4 +320,4 @@ def test_many_problems_are_not_told_one_by_one(tmp_path: Path) -> None:
         (made.write_run(tmp_path, day, {"1.0": made.good()}) / "result.json").write_text("")
     said: list[str] = []
     paths(tmp_path, said)
-    assert len(said) == filling.MOST_TOLD + 1
+    assert len(said) == database.MOST_TOLD + 1

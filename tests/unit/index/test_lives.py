@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.index.lives import RunOfHistory, lives_of
+from harness.index.conclusions import RunOfHistory, lives_of
 from harness.model.answers.indexed import FindingLife, SeenFinding
 from harness.model.judged import SignalState
 

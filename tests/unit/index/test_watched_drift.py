@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from harness.assess import findings
 from harness.assess.row_verdicts import judge_row
 from harness.cli import cli
-from harness.cli.shared.results import write_result
-from harness.model import Finding, Look, Trace, Trial
+from harness.cli.results import write_result
+from harness.model import Asked, Finding, Look, Trace, Trial
 from harness.run.run_interfaces import CellRun
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json
@@ -34,9 +34,17 @@ def launch(cell_id: str, number: int, step_s: float, rng: np.random.Generator, *
     }
     looks = tuple(Look(step=at, rss_kib=30_000.0, rss_peak_kib=30_100.0) for at in (500, 1000, 2000, STEPS))
     return Trial(
-        cell_id=cell_id, number=number, key=key, end="completed", last_step=STEPS, steps_asked=STEPS, round=number,
-        run="now", trace=Trace(step=step, columns=columns, looks=looks), facts={"setup_s": 1.0},
-    )  # fmt: skip
+        cell_id=cell_id,
+        number=number,
+        key=key,
+        end="completed",
+        last_step=STEPS,
+        asked=Asked(steps=STEPS),
+        round=number,
+        run="now",
+        trace=Trace(step=step, columns=columns, looks=looks),
+        facts={"setup_s": 1.0},
+    )
 
 
 def watch_once(out: Path, day: int, per_version: float, rng: np.random.Generator) -> Sequence[Finding]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.judge.cell.cell_verdict import judge_cell
+from harness.judge.cell import judge_cell
 from harness.judge.comparison.compared_levels import Compared
 from harness.model import CellVerdict, Floats, Limits, Steps, Trace, Trial
+from tests.unit.trials import made_trial
 
 LIMITS = Limits()
 STEPS = Steps()
@@ -52,7 +53,7 @@ def trial_of(
     fields: dict[str, Any] = {
         "end": "completed" if steps >= BUDGET else "stopped", "last_step": steps, "round": number, "trace": trace,
     }  # fmt: skip
-    return Trial(cell_id="cell", number=number, key="key", **{**fields, **more})
+    return made_trial(cell_id="cell", number=number, key="key", **{**fields, **more})
 
 
 def failed(number: int = 0, *, end: str = "crash", signal: int | None = 11, message: str = "SIGSEGV") -> Trial:

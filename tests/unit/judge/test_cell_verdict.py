@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.cell import trial_verdict
-from harness.judge.cell.cell_verdict import judge_cell, needs_whole_budget, wants_more
-from harness.model import Limits, Look, Trace, TraceVerdict, Trial, Trials
+from harness.judge.cell import judge_cell, needs_whole_budget, wants_more
+from harness.judge.trace import trace_verdict
+from harness.judge.trace.growth import Growth
+from harness.model import Failure, Limits, Look, Trace, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of
 
@@ -31,10 +32,10 @@ def three(**each) -> list[Trial]:
 def test_two_leaks_that_agree_are_a_leak():
     cell = cell_of(three(rate=12.0))
     assert cell.verdicts == ("leak",)
-    assert cell.rate_kib_per_step == pytest.approx(12, rel=0.01)
-    assert cell.rate_ci is not None
-    assert cell.rate_ci[0] < 12 < cell.rate_ci[1]
-    assert (cell.trials, cell.failed, cell.steps, cell.excluded_kib_per_step) == (3, 0, 4000, None)
+    assert cell.of("memory").value == pytest.approx(12, rel=0.01)
+    low, high = cell.of("memory").ci or (0.0, 0.0)
+    assert low < 12 < high
+    assert (cell.trials, cell.failed, cell.steps, cell.of("memory").visible) == (3, 0, 4000, None)
 
 
 def test_one_leak_is_suspect_and_asks_for_another():
@@ -67,8 +68,7 @@ def test_flat_needs_a_launch_over_the_whole_budget():
     assert more(short) == "no launch ran the whole budget"
     cell = cell_of([*short, trial_of(3)])
     assert (cell.verdict, cell.steps) == ("flat", 4000)
-    assert cell.excluded_kib_per_step is not None
-    assert cell.excluded_kib_per_step < 0.05
+    assert 0 < (cell.of("memory").visible or 0) < 0.05
 
 
 def by_itself(number: int, *, steps: int, **more) -> Trial:
@@ -112,16 +112,16 @@ def test_a_cell_rules_out_what_its_reason_says(noises):
         trace = trace_of(memory(seed=number, noise_kib=noise_kib), step_s=times(seed=number))
         trials.append(replace(trial_of(number), trace=trace))
     cell = cell_of(trials)
-    assert cell.excluded_kib_per_step is not None
-    figure = f"{cell.excluded_kib_per_step:{'.0f' if cell.excluded_kib_per_step >= 100 else '.2g'}}"
+    excluded = cell.of("memory").visible or 0.0
+    figure = f"{excluded:{'.0f' if excluded >= 100 else '.2g'}}"
     assert f"a leak of more than {figure} KiB/step is ruled out" in cell.why
 
 
 def test_a_leak_beside_a_slowdown():
     cell = cell_of(three(rate=12.0, drift=1.5))
     assert cell.verdicts == ("leak", "slowdown")
-    assert cell.step_drift is not None
-    assert cell.step_drift > 0.5
+    assert cell.drift is not None
+    assert cell.drift > 0.5
 
 
 def test_a_slowdown_keeps_what_memory_did():
@@ -205,7 +205,14 @@ def exited(number: int, code: int, end: str) -> Trial:
     trace = trace_of(np.array([34_000.0, 41_800.0]))
     message = f"exit code {code}" if code else ""
     return Trial(
-        cell_id="c", number=number, key="k", end=end, exit_code=code, message=message, last_step=2, trace=trace
+        cell_id="c",
+        number=number,
+        key="k",
+        end=end,
+        failure=Failure(exit_code=code),
+        message=message,
+        last_step=2,
+        trace=trace,
     )
 
 
@@ -260,11 +267,9 @@ def test_shorter_launches_that_agree_are_counted():
 def test_the_order_of_launches_changes_nothing(order):
     trials = [trial_of(0, rate=9), trial_of(1, rate=9.1), trial_of(2), failed(3), trial_of(4, drift=1.5)]
     one, other = cell_of(trials), cell_of([trials[place] for place in order])
-    assert (one.verdicts, one.rate_kib_per_step, one.step_ms) == (
-        other.verdicts,
-        other.rate_kib_per_step,
-        other.step_ms,
-    )
+    assert one.verdicts == other.verdicts
+    for name in ("memory", "step_time"):
+        assert one.of(name).value == other.of(name).value
 
 
 def test_enough_is_enough():
@@ -282,7 +287,12 @@ def test_the_first_launch_runs_the_whole_budget():
 def test_a_time_limit_is_named():
     """Steps too slow for the budget: more launches would end in the same way."""
     told = "time limit reached after 1200 s"
-    cut = [replace(trial_of(n, steps=1300), message=told, shortfall="timeout") for n in range(3)]
+    cut = [
+        replace(
+            trial_of(n, steps=1300), message=told, failure=replace(trial_of(n, steps=1300).failure, shortfall="timeout")
+        )
+        for n in range(3)
+    ]
     assert "raise `timeout`" in cell_of(cut).why
     assert more(cut) is None
     assert "raise `timeout`" not in cell_of(three(steps=500)).why, "a look ended these: no limit of time did"
@@ -336,14 +346,9 @@ def test_launches_that_cannot_tell_the_layer_outvote_none_that_can():
     assert cell_of(trials).layer == "python objects"
 
 
-def test_own_metrics_are_medians_over_launches():
-    cell = cell_of(with_probes({"items": 0.0}))
-    assert cell.metrics == {"items": 1e5}
-
-
 @pytest.mark.parametrize("ms", [0.001, 0.014, 1.0])
 def test_steps_of_any_length_are_comparable(ms):
-    assert cell_of(three(ms=ms)).step_ms_ci is not None
+    assert cell_of(three(ms=ms)).of("step_time").ci is not None
 
 
 def test_noise_in_one_launch_does_not_undo_the_others():
@@ -381,8 +386,7 @@ def test_a_training_step_of_300_ms_is_judged_by_what_its_time_shows():
     flat = judge_cell(in_time(996, ms=300), limits=LIMITS, steps=IN_TIME)
     assert flat.verdict == "flat"
     assert "up to step 996, when its time of 300 s ran out" in flat.why
-    assert flat.excluded_kib_per_step is not None
-    assert flat.excluded_kib_per_step < LIMITS.leak_kib_per_step
+    assert 0 < (flat.of("memory").visible or 0) < LIMITS.leak_kib_per_step
 
     leak = judge_cell(in_time(996, ms=300, rate=64.0), limits=LIMITS, steps=IN_TIME)
     assert leak.verdict == "leak", "up to step 1000 it would be suspect, if its time went on"
@@ -466,15 +470,17 @@ def test_the_reason_of_a_cell_and_of_its_signal_count_the_same_launches():
 def test_a_trace_is_judged_once_for_each_limit(monkeypatch: pytest.MonkeyPatch):
     """A sweep asks for the verdict at each decision, and judging takes processor time from running launches."""
     judged: list[Trace] = []
-    judge_trace = trial_verdict.judge_trace
+    judge_memory = trace_verdict.judge_memory
 
-    def counted(trace: Trace, **settings: Any) -> TraceVerdict:
+    def counted(trace: Trace, **settings: Any) -> Growth | None:
         judged.append(trace)
-        return judge_trace(trace, **settings)
+        return judge_memory(trace, **settings)
 
-    monkeypatch.setattr(trial_verdict, "judge_trace", counted)
+    monkeypatch.setattr(trace_verdict, "judge_memory", counted)
     trials = three(rate=12.0)
-    assert cell_of(trials) == cell_of([replace(trial, cold=True) for trial in trials])
+    assert cell_of(trials) == cell_of(
+        [replace(trial, conditions=replace(trial.conditions, cold=True)) for trial in trials]
+    )
     assert len(judged) == 3
     judge_cell(trials, limits=Limits(signals={"memory": 100.0}), steps=STEPS)
     assert len(judged) == 6

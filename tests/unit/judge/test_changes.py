@@ -14,14 +14,17 @@ from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes, holm
 from harness.judge.history.transitions import transitions, wants_launches
-from harness.model import CellVerdict, Change, Look, SignalVerdict, Trial, Trials, VerdictName
+from harness.model import CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial, Trials, VerdictName
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, trace_of, trial_of
 
 
+def memory(rate: float, spread: float = 0.0) -> dict[str, SignalVerdict]:
+    ci = (rate - spread, rate + spread) if spread else None
+    return {"memory": SignalVerdict(seen="bad" if rate else "good", value=rate, ci=ci)}
+
+
 def cell(verdict: VerdictName, *more: VerdictName, trials: int = 3, failed: int = 0, rate: float = 0.0) -> CellVerdict:
-    return CellVerdict(
-        verdict=verdict, verdicts=(verdict, *more), why="", trials=trials, failed=failed, rate_kib_per_step=rate
-    )
+    return CellVerdict(verdicts=(verdict, *more), why="", trials=trials, failed=failed, signals=memory(rate))
 
 
 FLAT, LEAK = cell("flat"), cell("leak", rate=8.0)
@@ -146,7 +149,7 @@ def test_doubtful_neighbours_of_a_rare_failure_get_launches():
     wanted = more_launches(few, few, rare, few)
     assert set(wanted) == {1, 3}
     assert wanted[1] == (
-        "there is a chance of 42% that 3 good launches would miss a failure that occurred in 2 of 8 launches of a "
+        "there is a chance of 38% that 3 good launches would miss a failure that occurred in 2 of 8 launches of a "
         "nearby version"
     )
 
@@ -181,16 +184,16 @@ def test_a_leak_that_slows_down_is_one_finding():
 def test_a_slowdown_that_one_launch_of_a_leak_shows_has_not_ended():
     """A busy host hid the slowdown of a leaking version in a short launch, and it was told to be fixed there."""
     both = cell("leak", "slowdown", rate=8.0)
-    doubtful = replace(cell("leak", rate=8.0), step_drift=1.46)
+    doubtful = replace(cell("leak", rate=8.0), drift=1.46)
     assert named(changes([both, doubtful])) == [("memory", "bad_from_start", None, 0)]
-    assert named(changes([both, replace(doubtful, step_drift=0.01)]))[1:] == [("step_time", "first_fixed", 0, 1)]
+    assert named(changes([both, replace(doubtful, drift=0.01)]))[1:] == [("step_time", "first_fixed", 0, 1)]
 
 
 def test_a_leak_that_gets_much_worse_is_a_finding_of_its_own():
     """For TensorFlow 2.15.1 -> 2.16.2 the report only said that it leaks "in every version"."""
 
     def leak(rate, spread=0.02):
-        return replace(cell("leak", rate=rate), rate_ci=(rate - spread, rate + spread))
+        return replace(cell("leak"), signals=memory(rate, spread))
 
     found = changes([leak(0.62), leak(0.60), leak(2.8), leak(2.9), FLAT])
     assert named(found) == [
@@ -206,7 +209,7 @@ def test_a_leak_that_gets_much_worse_is_a_finding_of_its_own():
 
 def test_a_leak_that_gets_a_little_worse_or_better_is_none():
     def leak(rate, spread=0.02):
-        return replace(cell("leak", rate=rate), rate_ci=(rate - spread, rate + spread))
+        return replace(cell("leak"), signals=memory(rate, spread))
 
     start = ("memory", "bad_from_start", None, 0)
     assert named(changes([leak(1.0), leak(1.9)])) == [start], "less than twice as much"
@@ -412,7 +415,7 @@ def test_peak_memory():
     cells = [cell_of(each) for each in trials]
     (found,) = find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
     assert named((found,)) == [("peak_memory", "first_bad", 3, 4)]
-    leaking = [replace(one, verdicts=("leak",), verdict="leak") for one in cells]
+    leaking = [replace(one, verdicts=("leak",)) for one in cells]
     assert "peak_memory" not in {
         one.metric for one in find_changes(Compared(cells=leaking, trials=trials, steps=STEPS), limits=LIMITS)
     }
@@ -486,7 +489,7 @@ def test_two_rounds_of_all_versions_count_where_some_were_launched_once_more(alo
                 ms=1.5 if place >= 3 else 1.0,
                 seed=place,
                 steps=1000,
-                pulled="" if n or place in alone else "awaited",
+                pulled=not (n or place in alone),
             )
             for n in range(3)
         ]
@@ -552,3 +555,12 @@ def test_the_slow_version_s_few_steps_do_not_make_the_others_imprecise():
     compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
     found = [each for each in find_changes(compared, limits=LIMITS) if each.metric == "step_time"]
     assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "worse", 2, 3)]
+
+
+def test_an_exact_figure_needs_no_rounds_and_has_no_p_value():
+    """The size of an image is the same in each of its launches."""
+    sizes = [1e9, 1e9, 1.3e9, 1.3e9]
+    trials = [[replace(trial_of(1), image=LaunchedImage(bytes=int(size)))] for size in sizes]
+    compared = Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS)
+    (found,) = find_changes(compared, limits=Limits(signals={"image_size": 0.1}))
+    assert (found.metric, found.before, found.after, found.p) == ("image_size", 1, 2, None)

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.comparison.compared_levels import with_compared
 from harness.judge.history.changes import find_changes
+from harness.judge.history.precision import visible
+from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import CellVerdict, Trial
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, of_row, trial_of
+from tests.unit.judge.making import LIMITS, cell_of, of_row, trial_of
 
 
 def launches(
@@ -29,7 +30,9 @@ def launches(
 
 def shown(trials: list[list[Trial]], *, searched: bool = False) -> tuple[CellVerdict, ...]:
     compared = of_row(trials)
-    return with_compared(compared, limits=LIMITS, searched=searched)
+    return with_signals(
+        compared, {}, Resolution(limits=LIMITS, visible=visible(compared, limits=LIMITS) or {}, searched=searched)
+    )
 
 
 @settings(max_examples=many(10, 250))
@@ -41,41 +44,35 @@ def test_the_ratio_of_two_levels_is_the_finding_s_size(slower: float, more_kib: 
     trials = [launches(1.0), launches(slower, more_kib=more_kib, steps=longer, spike_kib=900_000 * (longer > 1000))]
     cells = shown(trials)
     found = {one.metric: one.effect for one in find_changes(of_row(trials), limits=LIMITS)}
-    for metric, before, after in (
-        ("step_time", cells[0].step_level, cells[1].step_level),
-        ("peak_memory", cells[0].peak_level, cells[1].peak_level),
-    ):
-        effect = found[metric]
+    for metric in ("step_time", "peak_memory"):
+        effect, before, after = found[metric], cells[0].of(metric).value, cells[1].of(metric)
         assert effect is not None
-        assert before[0] is not None
-        assert after[0] is not None
-        assert after[0] / before[0] == pytest.approx(effect.value, rel=1e-6)
-        assert after[1] is not None
-        assert after[1][0] <= after[0] <= after[1][1]
+        assert after.value is not None
+        assert after.value / (before or 0.0) == pytest.approx(effect.value, rel=1e-6)
+        low, high = after.ci or (math.inf, 0.0)
+        assert low <= after.value <= high
 
 
 @pytest.mark.parametrize("searched", [False, True])
 def test_the_unit_is_that_of_the_launches_own(searched: bool) -> None:
-    cells = shown([launches(1.0), launches(2.0, more_kib=80_000)], searched=searched)
-    for cell in cells:
-        assert cell.compared_step_ms == pytest.approx(cell.step_ms, rel=0.02)
-        assert cell.compared_peak_mib == pytest.approx(cell.peak_rss_mib, rel=0.02)
+    trials = [launches(1.0), launches(2.0, more_kib=80_000)]
+    for cell, own in zip(shown(trials, searched=searched), map(cell_of, trials), strict=True):
+        for name in ("step_time", "peak_memory"):
+            assert cell.of(name).value == pytest.approx(own.of(name).value, rel=0.02)
 
 
 @pytest.mark.parametrize("searched", [False, True])
 def test_the_peak_of_a_leak_is_compared_with_nothing(searched: bool) -> None:
     leaking = [trial_of(number, rate=24.0, seed=9) for number in range(3)]
     cells = shown([launches(1.0, steps=4000), leaking, launches(1.0, steps=4000)], searched=searched)
-    assert cells[1].compared_peak_mib is None
-    assert cells[1].peak_level == (cells[1].peak_rss_mib, None)
-    assert cells[1].compared_step_ms is not None
-    assert cells[0].compared_peak_mib == pytest.approx(78.2, abs=0.2)
+    assert not cells[1].of("peak_memory").is_compared
+    assert cells[1].of("peak_memory").value == cell_of(leaking).of("peak_memory").value
+    assert cells[1].of("step_time").is_compared
+    assert (cells[0].of("peak_memory").value or 0.0) / 1024 == pytest.approx(78.2, abs=0.2)
 
 
 def test_what_ran_on_another_day_has_its_own_figures_alone() -> None:
     trials = [launches(1.0, run="monday"), launches(1.0, run="monday"), launches(1.0, run="tuesday")]
     cells = shown(trials)
-    assert cells[2].compared_step_ms is None
-    assert cells[2].step_level == (cells[2].step_ms, cells[2].step_ms_ci)
-    assert cells[0].step_level[0] == cells[0].compared_step_ms
-    assert math.isclose(cells[0].compared_step_ms or 0, 1.0, rel_tol=0.05)
+    assert not cells[2].of("step_time").is_compared
+    assert cells[0].of("step_time").value == pytest.approx(0.001, rel=0.05)

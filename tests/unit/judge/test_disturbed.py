@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.judge.cell.trial_verdict import judge_launches
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
+from harness.judge.launches import judge_launches
 from harness.model import Trial
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
 
@@ -30,7 +30,9 @@ def test_a_clock_that_falls_is_no_slowdown():
     drifting = trial_of(ms=1.0, drift=1.0)
     (seen,) = judge_launches([drifting], limits=LIMITS, steps=STEPS)
     assert "slowdown" in seen.verdicts
-    (marked,) = judge_launches([replace(drifting, disturbed="hot")], limits=LIMITS, steps=STEPS)
+    (marked,) = judge_launches(
+        [replace(drifting, conditions=replace(drifting.conditions, disturbed="hot"))], limits=LIMITS, steps=STEPS
+    )
     assert marked.verdicts == tuple(name for name in seen.verdicts if name != "slowdown")
     assert marked.trace_verdict is not None
     assert (marked.trace_verdict.step_ms, marked.trace_verdict.step_drift) == (None, None)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.trace.even_rows import MOST_ROWS, even_rows, thinned_rows
+from harness.judge.trace.samples import MOST_ROWS, even_rows, thinned_rows
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Trace, TraceVerdict
 from tests.nightly import many

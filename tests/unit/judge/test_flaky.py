@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.cell.cell_verdict import fails_late, judge_cell, wants_more
+from harness.judge.cell import fails_late, judge_cell, wants_more
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import always_fails, outliving
 from harness.judge.history.transitions import outcome_changes, wants_launches
-from harness.model import CellVerdict, Change, Trial, Trials
+from harness.model import CellVerdict, Change, Failure, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
 from tests.unit.judge.test_changes import cell, changes, more_launches, named
@@ -34,6 +34,13 @@ def test_a_version_whose_launches_all_failed_is_seen_beside_the_others():
     always, half, few = cell("crash", failed=3), cell("crash", trials=8, failed=4), cell("flat", trials=3)
     (found,) = [one for one in changes([cell("flat", trials=30), few, always, half, half]) if one.metric == "outcome"]
     assert (found.before, found.after, found.untestable) == (0, 2, (1,))
+
+
+def test_launches_of_an_untested_version_are_not_good_launches():
+    """A bad version with such good launches would seem flaky, and the fix would not be proven."""
+    few, untested = cell("flat", trials=3), cell("untested", trials=3)
+    found = changes([few, untested, cell("crash", failed=3), few])
+    assert named(found) == [("outcome", "first_bad", 0, 2), ("outcome", "first_fixed", 2, 3)]
 
 
 def test_a_version_of_which_three_launches_failed_is_launched_once_more():
@@ -86,7 +93,7 @@ def launch(number: int, *, steps: int, fails: bool = False) -> Trial:
     """Return a launch that failed after this many steps, or went well; a quiet launch stops at a look."""
     end = "crash" if fails else "completed" if steps >= STEPS.budget else "stopped"
     signal = 11 if fails else None
-    return Trial(cell_id="made", number=number, key="made", end=end, signal=signal, last_step=steps)
+    return Trial(cell_id="made", number=number, key="made", end=end, failure=Failure(signal=signal), last_step=steps)
 
 
 def bad(*after: int) -> list[Trial]:
@@ -166,8 +173,8 @@ def test_a_launch_of_a_bad_version_that_was_stopped_before_the_failure_does_not_
     stopped = Trial(cell_id="c", number=2, key="k", end="stopped", last_step=64)
     whole = Trial(cell_id="c", number=3, key="k", end="completed", last_step=128)
     cells = [
-        CellVerdict(verdict="flat", verdicts=("flat",), why="", trials=4),
-        CellVerdict(verdict="crash", verdicts=("crash",), why="", trials=3, failed=2),
+        CellVerdict(verdicts=("flat",), why="", trials=4),
+        CellVerdict(verdicts=("crash",), why="", trials=3, failed=2),
     ]
     good, bad = outliving([False, True], cells, [[stopped, whole, whole, whole], [stopped, crashed, crashed]])
     assert (good.trials, bad.trials) == (3, 2)

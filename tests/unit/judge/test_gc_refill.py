@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.judge.trace.growth.gc_refill import without_refills
+from harness.judge.trace.samples import without_refills
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Look, Trace, TraceVerdict
 from tests.unit.judge.making import BUDGET, LIMITS, STEPS, trace_of

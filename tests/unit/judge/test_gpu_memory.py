@@ -156,7 +156,7 @@ def test_the_reason_names_the_pattern_by_which_gpu_memory_grows() -> None:
 def test_two_launches_make_a_leak_of_the_cell() -> None:
     cell = cell_of([trial(seed=seed, gpu_pool_kib=pool(RATE)) for seed in range(2)])
     assert (cell.verdict, cell.layer) == ("leak", "gpu pool")
-    assert cell.rate_kib_per_step == pytest.approx(RATE, rel=0.05)
+    assert cell.of("memory").value == pytest.approx(RATE, rel=0.05)
 
 
 def test_memory_of_a_gpu_that_was_sampled_too_rarely_is_blind_and_not_good() -> None:

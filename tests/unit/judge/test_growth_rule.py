@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.generators import ar1
-from harness.judge.trace.growth.rule import HUGE_PAGE_KIB, PAGE_KIB, Growth, judge_growth
+from harness.judge.trace.growth import HUGE_PAGE_KIB, PAGE_KIB, Growth, judge_growth
 from tests.nightly import many
 from tests.unit.judge.making import memory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.judge.trace.growth.jumps import Losses, find_losses
+from harness.judge.trace.jumps import Losses, find_losses
 
 
 def stairs(times: np.ndarray, *, size: float = 5000.0, rows: int = 4000) -> np.ndarray:

@@ -13,7 +13,10 @@ from tests.unit.judge.making import trial_of
 
 
 def printing(*texts: str) -> list[Trial]:
-    return [replace(trial_of(number, steps=64), output_head=text) for number, text in enumerate(texts)]
+    return [
+        replace(trial_of(number, steps=64), output=replace(trial_of(number, steps=64).output, head=text))
+        for number, text in enumerate(texts)
+    ]
 
 
 def test_a_line_that_no_version_before_printed_is_told_once() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import chdtri
 
-from harness.judge.comparison.round_effects import Spread
+from harness.judge.comparison.noise import Spread
 from harness.judge.history.posterior import (
     NOISES,
     OVERLOOKED,

@@ -9,7 +9,7 @@ import pytest
 
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Levels, find_levels
-from harness.judge.history.level_changes import LevelRule, step_time_changes
+from harness.judge.history.changes import LevelRule, step_time_changes
 from harness.model import Change, Floats
 
 LIMIT = math.log(1.05)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.trace.growth.trend_fit import BLOCKS, block_levels, fit_trend, observed_quantum, without_bursts
+from harness.judge.trace.trends import BLOCKS, block_levels, fit_trend, observed_quantum, without_bursts
 
 levels = st.lists(st.integers(-1000, 1000), min_size=BLOCKS, max_size=BLOCKS).map(lambda v: np.array(v, dtype=float))
 

@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.judge.comparison.aa_noise import floor, noise_of, pooled
 from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.noise import floor, noise_of, pooled
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes
-from harness.judge.history.detectable_effect import visible
-from harness.judge.history.wants_round import too_wide, wants_round
+from harness.judge.history.precision import too_wide, visible, wants_round
 from harness.model import Change, Limits, Noise, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, of_row, trial_of
@@ -36,6 +35,23 @@ def wanted(trials: list[list[Trial]], *, limits: Limits = LIMITS, **more) -> str
 
 def test_quiet_launches_are_enough():
     assert wanted(row([1, 1, 1, 1, 1.5, 1.5])) is None
+
+
+def test_a_version_that_is_bad_because_of_nan_asks_for_no_rounds():
+    """Its steps do other work, so its times are compared with nothing: it had 8 launches in place of 3."""
+    trials = [[returning(trial, 0.5) for trial in version] for version in row([1] * 6)]
+    noisy = row([1] * 6, spread=0.5)[2]
+    trials[2] = [returning(trial, 0.5) for trial in noisy]
+    assert wanted(trials) is not None
+    trials[2] = [replace(returning(trial, math.nan), not_finite={"loss": (1000, 1)}) for trial in noisy]
+    assert wanted(trials) is None
+
+
+def returning(trial: Trial, loss: float) -> Trial:
+    """Return the trial with the same loss in each step."""
+    assert trial.trace is not None
+    columns = {**trial.trace.columns, "loss": np.full(len(trial.trace.step), loss)}
+    return replace(trial, trace=replace(trial.trace, columns=columns))
 
 
 def test_noisy_launches_ask_for_more_and_say_why():

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
-from harness.flows.parts.context import RunContext
+from harness.flows.context import RunContext
 from harness.model import Cell, Host, Lane
 from harness.narrow import flow as narrow
 from harness.narrow import flow as narrow_sides

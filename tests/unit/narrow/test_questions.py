@@ -14,10 +14,9 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.matrix.drafts.two_files import Files, matrix_of_files
 from harness.model import Finding, NodeRequest, Program, Variant
 from harness.narrow import flow
-from harness.narrow.question import of_run
+from harness.narrow.question import Files, matrix_of_files, of_run
 from harness.plan.cells import make_plan, select
 from harness.run.trial.payload import pack
 from harness.store import inputs

@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import Cell, CellResult, CellVerdict, Image, Pull, Scalar, Scenario, SizeTry, Variant
-from harness.probes.largest import search_largest
-from harness.probes.leaks import read_leaks
-from harness.probes.pareto import frontier_settings
-from harness.probes.probe_files import Unreadable, read_lines, read_ops
+from harness.model import Cell, CellResult, CellVerdict, Image, Pull, Scalar, Scenario, SignalVerdict, SizeTry, Variant
+from harness.probes import Unreadable, frontier_settings, read_leaks, read_lines, read_ops, search_largest
 from tests.unit.report import build
 
 
@@ -96,7 +93,14 @@ def test_the_answer_is_the_largest_that_fits_and_no_size_is_tried_twice(sizes: s
 def cell(peak: float | None, step_ms: float | None, **params: Scalar) -> CellResult:
     variant = Variant(scenario=Scenario(name="s", where=build.WHERE), params=tuple(params.items()))
     image = Image(series="s", version="1", source=Pull(reference="x:1"), where=build.WHERE)
-    verdict = CellVerdict(verdict="flat", verdicts=("flat",), why="", peak_rss_mib=peak, step_ms=step_ms)
+    verdict = CellVerdict(
+        verdicts=("flat",),
+        why="",
+        signals={
+            "peak_memory": SignalVerdict(seen="good", value=peak and 1024 * peak),
+            "step_time": SignalVerdict(seen="good", value=step_ms and step_ms / 1000),
+        },
+    )
     one = Cell(image=image, lane=build.HERE, variant=variant)
     return CellResult(cell=one, cell_id=one.id, verdict=verdict)
 

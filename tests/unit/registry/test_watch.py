@@ -94,7 +94,7 @@ class Runs:
 
     def _verdict(self, version: str) -> CellVerdict:
         name = self.verdicts.get(version, "flat")
-        return CellVerdict(verdict=name, verdicts=(name,), why="")  # type: ignore[arg-type]
+        return CellVerdict(verdicts=(name,), why="")  # type: ignore[arg-type]
 
 
 @dataclass

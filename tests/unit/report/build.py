@@ -12,10 +12,12 @@ import numpy as np
 from harness.judge.attribution.cause import attribute
 from harness.model import (
     SIGNALS,
+    Asked,
     Cell,
     CellResult,
     CellVerdict,
     Effect,
+    Failure,
     Finding,
     Host,
     HostState,
@@ -71,32 +73,54 @@ def variant(name: str, **params: Scalar) -> Variant:
 
 def flat(excluded: float = 0.017, *, step_ms: float = 0.0143) -> CellVerdict:
     return CellVerdict(
-        verdict="flat", verdicts=("flat",), trials=3, steps=4000,
+        verdicts=("flat",), trials=3, steps=4000,
         why=f"3 of 3 launches: RSS is flat: a leak of more than {excluded} KiB/step is ruled out; up to step 4000",
-        excluded_kib_per_step=excluded, rate_kib_per_step=0.0002, rate_ci=(-0.0005, 0.0009),
-        step_ms=step_ms, step_ms_ci=(step_ms * 0.98, step_ms * 1.02), step_drift=0.001, peak_rss_mib=31.2,
-        smallest_visible={"step_time": 0.03, "peak_memory": 0.02},
+        drift=0.001,
+        signals={
+            "memory": SignalVerdict(seen="good", value=0.0002, ci=(-0.0005, 0.0009), limit=0.5, visible=excluded),
+            **levels(step_ms, 31.2, visible={"step_time": 0.03, "peak_memory": 0.02}),
+        },
     )  # fmt: skip
+
+
+def levels(step_ms: float, peak_mib: float, *, visible: Mapping[str, float]) -> Mapping[str, SignalVerdict]:
+    """Return the step time and the peak memory of a version's own launches."""
+    step_s, peak_kib = step_ms / 1000, 1024 * peak_mib
+    return {
+        "step_time": SignalVerdict(
+            seen="good", value=step_s, ci=(step_s * 0.98, step_s * 1.02), visible=visible.get("step_time")
+        ),
+        "peak_memory": SignalVerdict(seen="good", value=peak_kib, visible=visible.get("peak_memory")),
+    }
+
+
+def told(verdict: CellVerdict, name: str, **fields: object) -> CellVerdict:
+    """Return the verdict with other figures of one signal."""
+    signal = replace(verdict.of(name), **fields)  # type: ignore[arg-type]
+    return replace(verdict, signals={**verdict.signals, name: signal})
 
 
 def leak(rate: float, *, layer: str | None = "native heap", also: Sequence[VerdictName] = ()) -> CellVerdict:
     return CellVerdict(
-        verdict="leak", verdicts=("leak", *also), trials=3, agreeing=3, steps=4000,
+        verdicts=("leak", *also), trials=3, agreeing=3, steps=4000,
         why=f"3 of 3 launches: RSS grows {rate} KiB/step, at the same rate throughout; up to step 4000",
-        rate_kib_per_step=rate, rate_ci=(rate * 0.998, rate * 1.002), layer=layer,
-        step_ms=0.0181, step_ms_ci=(0.0179, 0.0184), step_drift=0.02, peak_rss_mib=30 + rate * 4000 / 1024,
+        layer=layer, drift=0.02,
+        signals={
+            "memory": SignalVerdict(seen="bad", value=rate, ci=(rate * 0.998, rate * 1.002), limit=0.5),
+            **levels(0.0181, 30 + rate * 4000 / 1024, visible={}),
+        },
     )  # fmt: skip
 
 
 def crash(signal: int | None = 11) -> CellVerdict:
     return CellVerdict(
-        verdict="crash", verdicts=("crash",), trials=3, failed=3, signal=signal,
+        verdicts=("crash",), trials=3, failed=3, signal=signal,
         why="crash in 3 of 3 launches: signal 11, died by SIGSEGV after step 1",
     )  # fmt: skip
 
 
 def unknown(name: VerdictName, why: str) -> CellVerdict:
-    return CellVerdict(verdict=name, verdicts=(name,), why=why)
+    return CellVerdict(verdicts=(name,), why=why)
 
 
 # ---------------------------------------------------------------- signals
@@ -110,10 +134,9 @@ _NO_GPU, _NO_ITEMS = (
 def seen(verdict: CellVerdict, **others: SignalVerdict) -> CellVerdict:
     """Return the verdict with all its signals, as the judge fills them in: good except for `others`."""
     known = {name: SignalVerdict(seen="good", limit=SIGNALS[name].limit) for name in SIGNALS if name != "log"}
-    step_s, peak_kib = (verdict.step_ms or 0.0) / 1000, 1024 * (verdict.peak_rss_mib or 0.0)
+    step_s, peak_kib = verdict.of("step_time").value or 0.0, verdict.of("peak_memory").value or 0.0
     known |= {
-        "memory": SignalVerdict(seen="bad" if verdict.verdict == "leak" else "good", value=verdict.rate_kib_per_step,
-                                ci=verdict.rate_ci, limit=0.5, visible=verdict.excluded_kib_per_step),
+        "memory": replace(verdict.of("memory"), seen="bad" if verdict.verdict == "leak" else "good", limit=0.5),
         "step_time": SignalVerdict(seen="good", value=step_s, ci=(step_s * 0.98, step_s * 1.02), limit=0.1,
                                    visible=0.08),
         "peak_memory": SignalVerdict(seen="good", value=peak_kib, ci=(peak_kib, peak_kib), limit=0.1, visible=0.02),
@@ -122,8 +145,7 @@ def seen(verdict: CellVerdict, **others: SignalVerdict) -> CellVerdict:
         "tail": SignalVerdict(seen="good", value=2 * step_s, limit=1.0, visible=0.4),
         "gpu_peak": _NO_GPU, "pool_peak": _NO_GPU, "throughput": _NO_ITEMS,
     }  # fmt: skip
-    compared = {"compared_step_ms": verdict.step_ms, "compared_peak_mib": verdict.peak_rss_mib}
-    return replace(verdict, signals=known | others, **compared)  # type: ignore[arg-type]
+    return replace(verdict, signals=known | others)
 
 
 def with_signals(result: RunResult) -> RunResult:
@@ -168,11 +190,12 @@ def trial(cell_id: str, number: int, verdict: CellVerdict) -> Trial:
         number=number,
         key="0" * 64,
         end="crash" if verdict.verdict == "crash" else "completed",
-        signal=verdict.signal,
+        failure=Failure(signal=verdict.signal),
+        message=verdict.why if verdict.verdict == "crash" else "",
         last_step=verdict.steps,
-        steps_asked=4000,
+        asked=Asked(steps=4000),
         duration_s=4.25,
-        trace=trace(verdict.rate_kib_per_step or 0.0),
+        trace=trace(verdict.of("memory").value or 0.0),
     )
 
 
@@ -345,13 +368,11 @@ def signalled() -> RunResult:
     files = SignalVerdict(seen="bad", value=1.0, ci=(0.99, 1.01), limit=0.01)
     slow = SignalVerdict(seen="bad", value=2.1, ci=(2.0, 2.2), limit=0.5, visible=0.22)
     by_version = {
-        "6.2.0": replace(
-            seen(flat(), open_files=files), verdict="growth", verdicts=("growth",), excluded_kib_per_step=None
-        ),
+        "6.2.0": replace(told(seen(flat(), open_files=files), "memory", visible=None), verdicts=("growth",)),
         "6.3.0": seen(flat(), setup_time=slow),
         "6.3.1": seen(leak(7.838), step_time=replace(BLIND, seen="bad", value=0.0181e-3)),
         "6.3.2": replace(seen(flat()), provisional=True, trials=1),
-        "6.4.4": replace(seen(flat(), **{"metrics.loss": SignalVerdict(seen="bad")}), verdict="nan", verdicts=("nan",)),
+        "6.4.4": replace(seen(flat(), **{"metrics.loss": SignalVerdict(seen="bad")}), verdicts=("nan",)),
     }
 
     def judge(version: str, _lane: Lane, of: Variant) -> CellVerdict:

@@ -16,7 +16,6 @@ from harness.model import (
     Cell,
     CellVerdict,
     Change,
-    Excluded,
     Finding,
     Host,
     Lane,
@@ -93,7 +92,7 @@ def _without(result: RunResult, square: Square, versions: Sequence[str]) -> RunR
 
     def cell(one: Cell) -> Cell:
         left_out = square[one.lane][versions.index(one.image.version)] == "x"
-        return replace(one, excluded=Excluded(why=LEFT_OUT)) if left_out else one
+        return replace(one, excluded=LEFT_OUT) if left_out else one
 
     rows = [replace(row, cells=tuple(map(cell, row.cells))) for row in result.plan.rows]
     cells = [replace(entry, cell=cell(entry.cell)) for entry in result.cells]

@@ -22,16 +22,16 @@ from harness.report.charts import vega_charts as charts
 from harness.report.charts.vega_charts import Drawing
 from harness.report.content import version_table
 from harness.report.content.finding_boxes import boxes
-from harness.report.issue import plot, repeat_commands
-from harness.report.page import details, full_cells, html_page
-from harness.report.terminal import frontier_output
+from harness.report.issue import bug_report, public_images
+from harness.report.page import details, html_page
+from harness.report.terminal import probes_output
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, poisoned
 
 
 def first_history(result: Any) -> details.History:
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
-    return next(details.histories(version_table.tables(result), result, anchors, full_cells.shown_in_full(result)))
+    return next(details.histories(version_table.tables(result), result, anchors, details.shown_in_full(result)))
 
 
 def test_a_history_is_drawn_with_its_changes_and_what_is_ruled_out() -> None:
@@ -58,7 +58,7 @@ def test_a_figure_that_was_not_measured_has_no_verdict_of_another_figure_in_its_
     """The chart of the step time showed `leak 7.84 KiB/step`, in red, and other words of the leak."""
     result = build.quickstart()
     cells = tuple(
-        replace(entry, verdict=replace(entry.verdict, step_ms=None)) if number else entry
+        replace(entry, verdict=build.told(entry.verdict, "step_time", value=None)) if number else entry
         for number, entry in enumerate(result.cells)
     )
     _, step, _ = first_history(replace(result, cells=cells)).drawings
@@ -167,7 +167,7 @@ def test_what_was_never_sampled_is_not_drawn() -> None:
 def test_figures_that_are_not_finite_are_not_drawn() -> None:
     """JSON has no notation for them: one of them would leave the whole page without charts."""
     result = build.quickstart()
-    odd = replace(result.cells[0].verdict, rate_kib_per_step=float("nan"), rate_ci=(float("-inf"), 1.0))
+    odd = build.told(result.cells[0].verdict, "memory", value=float("nan"), ci=(float("-inf"), 1.0))
     page = html_page.render(
         replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:])), library="0;"
     )
@@ -180,7 +180,7 @@ def test_an_issue_shows_the_change_as_the_page_does() -> None:
     cells = tuple(one for one in result.cells if one.cell.image.series == "onnxruntime")
     (slower,) = [one for one in result.findings if one.metric == "step_time"]
     issue = Issue(finding=slower, history=cells, bad=cells[3], good=cells[2], trial=None, recipe=None, difference=None)
-    drawn = plot.pictures(issue)
+    drawn = bug_report.pictures(issue)
     page = next(one for one in first_history(replace(result, cells=cells)).drawings if one.title == "step time, ms")
     assert drawn["versions"].rows == page.rows
     assert [point["tone"] for point in page.rows["points"]] == ["good"] * 3 + ["bad"] * 2
@@ -225,7 +225,7 @@ def test_a_frontier_names_every_setting() -> None:
     """The page does not contain what it never draws."""
     settings = [Setting(name=name, peak_mib=peak, items_a_s=speed, on_frontier=best)
                 for name, peak, speed, best in (("batch=1", 90, 10, True), ("<b>", 200, 8, False))]  # fmt: skip
-    picture = frontier_output.svg(settings)
+    picture = probes_output.svg(settings)
     assert picture.startswith("<svg")
     assert "batch=1" in picture
     assert "&lt;b&gt;" in picture
@@ -355,10 +355,10 @@ def test_the_page_tells_what_differs_between_the_sides_of_a_change() -> None:
 def test_a_command_touches_nothing_of_a_hostile_name() -> None:
     result = build.run([(build.series("s x", ["1"]), [build.HERE], [build.variant("v", op="$(touch x)", on=True)])],
                        lambda *_: build.flat())  # fmt: skip
-    assert repeat_commands.of_history(result.cells[0], result) == (
+    assert public_images.of_history(result.cells[0], result) == (
         "harness sweep matrix.yaml --fresh --series 's x' --host local --only 'v op=$(touch x) on=true'"
     )
-    assert repeat_commands.of_cell(result.cells[0], result) == (
+    assert public_images.of_cell(result.cells[0], result) == (
         "harness repro reports/quickstart/20250301T120000Z-1a2b 's x-0'"
     )
 

@@ -52,7 +52,7 @@ def test_a_cell_that_passed_in_too_few_launches_is_not_nothing_good() -> None:
     """It said "there is nothing good to compare with … run 22.12 to settle it" of a cell that had passed 4 launches."""
     result = run({NEW: "uub"})
     passed = [
-        replace(cell, verdict=replace(cell.verdict, verdict="flat", trials=4)) if cell.verdict.trials == 0 else cell
+        replace(cell, verdict=replace(cell.verdict, verdicts=("flat",), trials=4)) if cell.verdict.trials == 0 else cell
         for cell in result.cells
     ]
     assert "there is nothing good" not in (text := sentence(replace(result, cells=tuple(passed))))

@@ -19,9 +19,9 @@ import pytest
 from rich.console import Console
 
 from harness import amounts
-from harness.model import Excluded, RunResult, Skip, Trace
-from harness.report.charts import sparkline
-from harness.report.exports import cells_csv, junit, markdown
+from harness.model import RunResult, Skip, Trace
+from harness.report.charts import traces
+from harness.report.exports import junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import finding_words, headline
@@ -102,7 +102,7 @@ def test_junit_tells_infrastructure_from_what_could_not_be_asked() -> None:
     assert set(outcomes(result).values()) == {"error"}
     failed_setup = tuple(replace(cell, problem="") for cell in result.cells)
     assert set(outcomes(replace(result, cells=failed_setup)).values()) == {"skipped"}
-    left_out = tuple(replace(cell, cell=replace(cell.cell, excluded=Excluded(why="slow"))) for cell in failed_setup)
+    left_out = tuple(replace(cell, cell=replace(cell.cell, excluded="slow")) for cell in failed_setup)
     assert set(outcomes(replace(result, cells=left_out)).values()) == {"skipped"}
 
 
@@ -126,12 +126,12 @@ def test_junit_tells_what_kept_a_cell_with_a_verdict_from_being_measured_as_plan
 
 
 def test_cells_as_csv() -> None:
-    rows = list(csv.DictReader(io.StringIO(cells_csv.render(build.varied()))))
+    rows = list(csv.DictReader(io.StringIO(summary_json.cells_csv(build.varied()))))
     assert len(rows) == 49
     assert rows[3] | {"image": "1.21.0", "verdict": "flat", "step_ms": "2.303"} == rows[3]
     assert json.loads(rows[3]["params"]) == {"size": 64}
     assert float(rows[3]["step_ms_low"]) < 2.303 < float(rows[3]["step_ms_high"])
-    assert (rows[3]["smallest_visible_step_time"], rows[3]["plateau_mib"]) == ("0.03", "")
+    assert rows[3]["smallest_visible_step_time"] == "0.03"
     assert {name for row in rows for name in row} == set(rows[0])
 
 
@@ -148,7 +148,7 @@ def test_a_change_is_as_large_in_every_report() -> None:
     assert told.replace("<", "&lt;") in page
     assert f'<td class="bad">▼ 2.30 ms {size}</td>' in page
     assert f"({size.removesuffix('×')} times)" in headline.sentence(result)
-    rows = list(csv.DictReader(io.StringIO(cells_csv.render(result))))
+    rows = list(csv.DictReader(io.StringIO(summary_json.cells_csv(result))))
     assert [row["image"] for row in rows if told in row["changes"]] == ["1.21.0"]
     assert told in [case.get("name") for case in ElementTree.fromstring(junit.render(result).encode()).iter("testcase")]
 
@@ -159,7 +159,7 @@ def test_no_cell_of_the_csv_is_a_formula(sign: str) -> None:
     result = build.run(
         [(build.series("s", [f"{sign}HYPERLINK(1)"]), [build.HERE], [build.POP])], lambda *_: build.flat()
     )
-    assert next(csv.DictReader(io.StringIO(cells_csv.render(result))))["image"] == f"'{sign}HYPERLINK(1)"
+    assert next(csv.DictReader(io.StringIO(summary_json.cells_csv(result))))["image"] == f"'{sign}HYPERLINK(1)"
 
 
 def _on_a_terminal(result: RunResult) -> str:
@@ -276,7 +276,7 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
 def test_the_page_shows_each_version_with_its_line() -> None:
     page = html_page.render(build.quickstart())
     assert page.count('aria-label="memory over the steps"') == 10
-    assert page.count('scope="row"') == 10  # in the table of all versions
+    assert page.count('scope="row"') == 13  # in the table of all versions, and three signals
     assert page.count('scope="rowgroup"') == 10  # in the evidence table, above why
 
 
@@ -293,18 +293,18 @@ def trials(steps: int, rate: float) -> list[object]:
 
 @pytest.mark.parametrize("steps", [2, 50, 100_000])
 def test_lines_are_bounded(steps: int) -> None:
-    growth = sparkline.growth(trials(steps, 7.8))  # type: ignore[arg-type]
+    growth = traces.growth(trials(steps, 7.8))  # type: ignore[arg-type]
     assert growth is not None
-    drawn = sparkline.points(growth, scale_kib=sparkline.scale_kib([growth])).split()
-    assert len(drawn) == min(steps, sparkline.MOST_POINTS)
+    drawn = traces.points(growth, scale_kib=traces.scale_kib([growth])).split()
+    assert len(drawn) == min(steps, traces.MOST_POINTS)
     pairs = [tuple(map(float, point.split(","))) for point in drawn]
-    assert all(0 <= x <= sparkline.WIDTH and 0 <= y <= sparkline.HEIGHT for x, y in pairs)
+    assert all(0 <= x <= traces.WIDTH and 0 <= y <= traces.HEIGHT for x, y in pairs)
     assert pairs[0][1] > pairs[-1][1]
 
 
 def test_a_line_without_growth_is_level_and_noise_is_not_magnified() -> None:
-    growth = sparkline.growth(trials(400, 0.0))  # type: ignore[arg-type]
-    assert sparkline.scale_kib([growth, None]) == sparkline.LEAST_SCALE_KIB
+    growth = traces.growth(trials(400, 0.0))  # type: ignore[arg-type]
+    assert traces.scale_kib([growth, None]) == traces.LEAST_SCALE_KIB
 
 
 def test_what_was_not_sampled_has_no_line() -> None:
@@ -312,4 +312,4 @@ def test_what_was_not_sampled_has_no_line() -> None:
     silent = Trace(step=step, columns={"rss_kib": np.full(4, np.nan)})
     no_rss = Trace(step=step, columns={})
     for trace in (silent, no_rss, None):
-        assert sparkline.growth([replace(build.trial("x", 1, build.flat()), trace=trace)]) is None
+        assert traces.growth([replace(build.trial("x", 1, build.flat()), trace=trace)]) is None

@@ -114,7 +114,7 @@ def test_each_way_in_which_the_variants_of_a_failure_end_is_quoted_once() -> Non
 
     def judge(version: str, _: object, of: Variant) -> CellVerdict:
         said = ends[int(str(of.params[0][1]))]
-        return replace(build.crash(), said=said) if version >= "6.3" else build.flat()
+        return replace(build.crash(), why=said) if version >= "6.3" else build.flat()
 
     found = [
         build.finding(
@@ -139,6 +139,10 @@ def test_a_fault_of_which_only_the_end_is_known_has_its_own_size_not_that_of_the
     assert box.sentence == "multidict has slower steps (53.4 % more) up to 6.2.0 (fixed in 6.3.0)."
 
 
+def compared(step_ms: float) -> CellVerdict:
+    return build.told(build.flat(step_ms=step_ms), "step_time", seen="good", ci=None)
+
+
 @pytest.mark.parametrize(
     ("ratio", "told"),
     [(1.312, "; +31.2 % (37 to 47)"), (1.42, "; +42 % (37 to 47)")],
@@ -151,7 +155,7 @@ def test_a_size_that_is_not_the_ratio_of_the_two_figures_says_what_it_compares(r
     )  # fmt: skip
 
     def judge(version: str, *_: object) -> CellVerdict:
-        return replace(build.flat(), compared_step_ms=13.1 if version >= "6.3" else 10.0)
+        return compared(13.1 if version >= "6.3" else 10.0)
 
     (box,) = boxes(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=[finding]))
     assert box.texts.get("figures", "") == f"step time 10.0 → 13.1 ms{told}"
@@ -168,7 +172,7 @@ def test_figures_that_are_compared_share_a_unit(old: float, new: float, told: st
     )
 
     def judge(version: str, *_: object) -> CellVerdict:
-        return replace(build.flat(), compared_step_ms=new if version >= "6.3" else old)
+        return compared(new if version >= "6.3" else old)
 
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=[finding])
     assert boxes(result)[0].texts.get("figures", "") == f"step time {told}"

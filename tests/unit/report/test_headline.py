@@ -77,7 +77,7 @@ def test_each_kind_of_change_has_its_words(finding: Finding, text: str) -> None:
 
 def test_rates_that_their_intervals_do_not_tell_apart_are_one() -> None:
     def judge(version: str, *_: object) -> CellVerdict:
-        wide = replace(build.leak(2.2), rate_ci=(1.6, 2.9)) if version == "6.3.1" else build.leak(1.7)
+        wide = build.told(build.leak(2.2), "memory", ci=(1.6, 2.9)) if version == "6.3.1" else build.leak(1.7)
         return wide if version >= "6.3" else build.flat()
 
     result = build.run([(build.MULTIDICT, [build.HERE], [POP])], judge, findings=[change(effect=build.rate(1.7))])
@@ -253,7 +253,7 @@ def test_no_version_is_called_the_first_bad_one_while_older_ones_are_not_measure
 def growing_early(lowest: float) -> CellVerdict:
     why = f"RSS grows 7.467 KiB/step ({lowest:g} to 18.15): too early to distinguish it from a buffer that fills"
     told = build.unknown("suspect", why)
-    return replace(told, trials=1, steps=30, rate_kib_per_step=7.467, rate_ci=(lowest, 18.15))
+    return build.told(replace(told, trials=1, steps=30), "memory", value=7.467, ci=(lowest, 18.15))
 
 
 @pytest.mark.parametrize(("lowest", "told"), [(0.0, ""), (5.0, "multidict 6.0.5 seems bad (provisional; ")])

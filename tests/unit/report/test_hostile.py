@@ -48,7 +48,8 @@ def poisoned(text: str) -> RunResult:
         problems={f"h{text}": text},
     )
     cells = tuple(
-        replace(cell, trials=tuple(replace(trial, output_tail=text) for trial in cell.trials)) for cell in result.cells
+        replace(cell, trials=tuple(replace(trial, output=replace(trial.output, tail=text)) for trial in cell.trials))
+        for cell in result.cells
     )
     return replace(result, cells=cells, matrix=text)
 

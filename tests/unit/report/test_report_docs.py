@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.report.content.version_table import MARKS
-from harness.report.text.cell_words import SYMBOLS
-from harness.report.text.signal_words import GROUP_NAMES
+from harness.report.text.signal_words import GROUP_NAMES, SYMBOLS
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 

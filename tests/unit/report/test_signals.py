@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict
 from harness.report.content import version_table
 from harness.report.document import document
-from harness.report.exports import cells_csv, junit, markdown, summary_json
+from harness.report.exports import junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import cell_words, not_decided, signal_words
+from harness.report.text import not_decided, signal_words
 from tests.unit.report import build
 
 GOOD = SignalVerdict(seen="good")
@@ -62,7 +62,14 @@ def test_the_strip_has_a_mark_for_each_group_in_a_fixed_place() -> None:
 def test_a_group_is_not_good_by_a_lesser_signal_alone() -> None:
     """After a crash following the last step, memory was not judged, but had ✓ because its peak was good."""
     good, none = SignalVerdict(seen="good"), SignalVerdict(seen="none")
-    signals = {"memory": none, "peak_memory": good, "step_time": none, "tail": good, "setup_time": good}
+    signals = {
+        "outcome": none,
+        "memory": none,
+        "peak_memory": good,
+        "step_time": none,
+        "tail": good,
+        "setup_time": good,
+    }
     assert signal_words.marks(signal_words.strip(replace(build.flat(), signals=signals))) == "····✓·"
     signals |= {"peak_memory": SignalVerdict(seen="bad"), "tail": build.BLIND}
     assert signal_words.marks(signal_words.strip(replace(build.flat(), signals=signals))) == "·✗·?✓·"
@@ -76,14 +83,16 @@ some_signals = st.dictionaries(
 
 @given(known=some_signals, provisional=st.booleans(), own=st.sampled_from(["flat", "plateau", "suspect", "leak"]))
 def test_no_cell_is_good_that_has_a_doubt(known: dict[str, SignalVerdict], own: Any, *, provisional: bool) -> None:
-    verdict = replace(build.flat(), verdict=own, verdicts=(own,), signals=known, provisional=provisional)
+    verdict = replace(
+        build.flat(), verdicts=(own,), signals={"outcome": SignalVerdict(seen="none"), **known}, provisional=provisional
+    )
     open_ = {one.seen for one in known.values()} & {"bad", "suspect", "blind"}
     tone, marks = verdict.state, signal_words.marks(signal_words.strip(verdict))
     assert (tone == "good") == (not open_ and not provisional and own in ("flat", "plateau"))
     assert (tone == "bad") == (own in BAD or "bad" in open_)
     assert not (provisional and "✓" in marks)
     assert ("✗" in marks) == ("bad" in open_)
-    assert all(cell_words.cell_words(verdict, least=3)[0:1])
+    assert all(signal_words.cell_words(verdict, least=3)[0:1])
 
 
 def test_of_several_bad_signals_the_cause_is_shown() -> None:
@@ -119,8 +128,8 @@ def test_what_grows_is_called_by_its_name_and_nan_by_its_metric() -> None:
     assert ("open files", "1 file/step") in words_of
     assert ("NaN or inf", "in loss") in words_of
     growing = next(one.verdict for one in build.signalled().cells if one.verdict.verdict == "growth")
-    assert cell_words.cell_text(growing) == "open files 1 file/step"
-    assert cell_words.verdict_word(replace(growing, verdicts=("leak", "growth"))) == "leak, open files"
+    assert signal_words.cell_text(growing) == "open files 1 file/step"
+    assert signal_words.verdict_word(replace(growing, verdicts=("leak", "growth"))) == "leak, open files"
 
 
 def test_a_version_that_is_bad_already_is_not_first_bad_again_by_what_follows() -> None:
@@ -244,7 +253,7 @@ def _cases(result: RunResult) -> list[ElementTree.Element]:
 
 
 def _rows(result: RunResult) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(cells_csv.render(result))))
+    return list(csv.DictReader(io.StringIO(summary_json.cells_csv(result))))
 
 
 def test_junit_skips_what_is_blind_and_fails_what_is_bad() -> None:
@@ -283,12 +292,16 @@ def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() 
     variant = replace(variant, scenario=replace(variant.scenario, script=None, program=program))
     seen = build.seen(build.flat(), **{"metrics.cost": SignalVerdict(seen="good", value=0.5)})
     result = build.run([(build.ORJSON, [build.HERE], [variant])], lambda *_: seen)
-    launch = replace(result.cells[0].trials[0], last_step=500, output_head="begin\nstep 0 cost=0.500\n")
+    launch = replace(
+        result.cells[0].trials[0],
+        last_step=500,
+        output=replace(result.cells[0].trials[0].output, head="begin\nstep 0 cost=0.500\n"),
+    )
     result = replace(result, cells=tuple(replace(cell, trials=(launch,)) for cell in result.cells))
     assert not_decided.lines(result) == [
         "printed: train: no line matched 'loss: {}'; it printed, e.g.: step 0 cost=0.500"
     ]
-    silent = replace(launch, output_head="", output_tail="")
+    silent = replace(launch, output=replace(launch.output, head="", tail=""))
     result = replace(result, cells=tuple(replace(cell, trials=(silent,)) for cell in result.cells))
     assert not_decided.lines(result)[0].endswith("; it printed nothing")
 
@@ -305,7 +318,9 @@ EARLY_WHY = "RSS grows 7.3 KiB/step (0 to 17.4): too early to distinguish it fro
 
 def _suspect_in(suspect: str) -> version_table.Row:
     """Return a row in which the growth of one version is not decided, and the others do not grow."""
-    early = replace(build.unknown("suspect", EARLY_WHY), trials=1, steps=30, rate_kib_per_step=7.3, rate_ci=(0.0, 17.4))
+    early = build.told(
+        replace(build.unknown("suspect", EARLY_WHY), trials=1, steps=30), "memory", value=7.3, ci=(0.0, 17.4)
+    )
     signal = SignalVerdict(seen="suspect", value=7.3, ci=(0.0, 17.4), limit=0.5, visible=0.0278, why=EARLY_WHY)
     early = build.seen(early, memory=signal)
 
@@ -320,8 +335,8 @@ def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
     """Return a result in which these versions ran side by side with others, so that they have no step time."""
     cells = tuple(
         replace(
-            entry, verdict=replace(entry.verdict, step_ms=None),
-            trials=tuple(replace(trial, beside=3) for trial in entry.trials),
+            entry, verdict=build.told(entry.verdict, "step_time", value=None, ci=None),
+            trials=tuple(replace(trial, conditions=replace(trial.conditions, beside=3)) for trial in entry.trials),
         ) if entry.cell.image.version in untimed else entry
         for entry in result.cells
     )  # fmt: skip
@@ -425,8 +440,8 @@ def test_the_csv_has_a_figure_and_what_was_seen_of_each_signal() -> None:
     assert (row["gpu_peak"], row["gpu_peak_seen"]) == ("", "none")
     assert float(row["step_time"]) == pytest.approx(0.0143e-3)
     assert {"metrics.loss", "metrics.loss_seen"} <= row.keys()
-    old = _rows(one_row(build.flat()))[0]
-    assert (old["step_time_seen"], old["setup_time"], old["setup_time_seen"]) == ("", "", "")
+    few = _rows(one_row(build.flat()))[0]
+    assert (few["step_time_seen"], few["setup_time"], few["setup_time_seen"]) == ("good", "", "")
 
 
 # ---------------------------------------------------------------- the page

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CellResult, CellVerdict, Excluded, Lane, Limits, RunResult, SignalVerdict, Skip, Variant
+from harness.model import CellResult, CellVerdict, Lane, Limits, RunResult, SignalVerdict, Skip, Variant
 from harness.report.content import version_table
 from harness.report.document import document, warnings
 from harness.report.exports import markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.text import cell_words, finding_words, names, not_decided, signal_words
+from harness.report.text import finding_words, names, not_decided, signal_words
 from tests.unit.report import build
 
 GOOD_END = SignalVerdict(seen="good")
@@ -28,33 +28,33 @@ def quiet_lines(begin: str, result: RunResult) -> list[str]:
         (build.leak(7.838), "leak 7.84 KiB/step"),
         (build.leak(7.838, also=["slowdown"]), "leak, slowdown 7.84 KiB/step"),
         (build.flat(0.0174), "flat ≤0.0174 KiB/step"),
-        (replace(build.flat(), excluded_kib_per_step=None, signals={"outcome": GOOD_END}), "exit 0"),
+        (replace(build.flat(), signals={"outcome": GOOD_END}), "exit 0"),
         (build.crash(), "crash SIGSEGV"),
         (build.crash(signal=None), "crash"),
         (build.crash(signal=999), "crash signal 999"),
-        (replace(build.flat(), verdict="slowdown", verdicts=("slowdown",), step_drift=0.23), "slowdown +23 %"),
-        (replace(build.flat(), verdict="plateau", verdicts=("plateau",), plateau_mib=160.0), "plateau 160 MiB"),
-        (replace(build.leak(1.5), verdict="suspect", verdicts=("suspect",)), "suspect 1.5 KiB/step"),
+        (replace(build.flat(), verdicts=("slowdown",), drift=0.23), "slowdown +23 %"),
+        (replace(build.flat(), verdicts=("plateau",)), "plateau ≤0.017 KiB/step"),
+        (replace(build.leak(1.5), verdicts=("suspect",)), "suspect 1.5 KiB/step"),
         (build.unknown("inconclusive", "trials disagree"), "inconclusive"),
         (build.unknown("untested", "no image"), "untested"),
     ],
 )
 def test_cell_text(verdict: CellVerdict, text: str) -> None:
-    assert cell_words.cell_text(verdict) == text
+    assert signal_words.cell_text(verdict) == text
 
 
 def test_a_cell_says_how_often_and_why() -> None:
     entry = build.varied().cells[7]
-    assert cell_words.cell_sentence(entry) == (
+    assert signal_words.cell_sentence(entry) == (
         "crash SIGSEGV (3 of 3 launches failed): crash in 3 of 3 launches: signal 11, died by SIGSEGV after step 1"
     )
 
 
 def test_a_cell_that_the_matrix_leaves_out_gives_the_matrix_reason() -> None:
     entry = build.quickstart().cells[0]
-    left_out = replace(entry, cell=replace(entry.cell, excluded=Excluded(why="too long for a weekly run")),
+    left_out = replace(entry, cell=replace(entry.cell, excluded="too long for a weekly run"),
                        verdict=build.unknown("untested", ""))  # fmt: skip
-    assert cell_words.cell_sentence(left_out) == "untested: excluded: too long for a weekly run"
+    assert signal_words.cell_sentence(left_out) == "untested: excluded: too long for a weekly run"
 
 
 def test_a_change_that_is_smaller_than_any_that_is_named_is_none() -> None:
@@ -86,7 +86,8 @@ def test_a_finding_with_a_single_launch_on_a_side_says_so() -> None:
 
 
 def test_what_a_search_launched_once_is_not_shown_as_a_result() -> None:
-    once = replace(build.leak(1.4), verdict="suspect", verdicts=("suspect",), trials=1)
+    once = replace(build.leak(1.4), verdicts=("suspect",), trials=1)
+    once = build.told(once, "memory", seen="suspect")
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: once)
     assert {cell.word for cell in version_table.tables(result)[0].rows[0].cells if cell} == {"suspect, 1 launch"}
     assert not_decided.lines(result)[0].startswith("suspect, launched once: ")
@@ -119,7 +120,9 @@ def test_totals_and_what_flat_is_worth() -> None:
         "flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller leak could go unnoticed"
     ]
     assert quiet_lines("flat", replace(result, cells=())) == []
-    exited = replace(result.cells[0], verdict=replace(result.cells[0].verdict, steps=3, excluded_kib_per_step=None))
+    exited = replace(
+        result.cells[0], verdict=build.told(replace(result.cells[0].verdict, steps=3), "memory", visible=None)
+    )
     assert quiet_lines("flat", replace(result, cells=(*result.cells, exited))) == quiet_lines("flat", result)
 
 
@@ -205,7 +208,7 @@ def hindered(entry: CellResult) -> CellResult:
 def test_a_verdict_that_rests_on_less_than_was_planned_says_so() -> None:
     """The run exits with 3: a user who looks for the reason must find it, even if the cell is good or bad."""
     good, leaking = (hindered(build.quickstart().cells[place]) for place in (0, 3))
-    assert cell_words.cell_sentence(leaking).startswith(
+    assert signal_words.cell_sentence(leaking).startswith(
         "leak 7.84 KiB/step (3 launches, 4,000 steps): not measured as planned: local: connection lost; start dockerd"
     )
     assert not_decided.lines(replace(build.quickstart(), cells=(good, leaking))) == [
@@ -220,7 +223,7 @@ def test_a_problem_is_told_once() -> None:
     """The verdict's reason, or the lost host, may name it already."""
     entry = build.varied().cells[11]
     assert entry.problem
-    assert cell_words.why(entry) == entry.problem
+    assert signal_words.why(entry) == entry.problem
     result = build.unreachable()
     assert not_decided.lines(result) == []
     lost = replace(build.quickstart().cells[0], problem=result.hosts[0].problem or "")
@@ -231,7 +234,7 @@ def test_a_problem_whose_words_occur_in_the_reason_is_told() -> None:
     """It was searched in the reason: a short problem that the reason happened to contain was not told."""
     leaking = replace(build.quickstart().cells[3], problem="launches")
     assert leaking.problem in leaking.verdict.why
-    assert cell_words.why(leaking) == f"not measured as planned: launches; {leaking.verdict.why}"
+    assert signal_words.why(leaking) == f"not measured as planned: launches; {leaking.verdict.why}"
 
 
 @pytest.mark.parametrize(
@@ -252,9 +255,7 @@ def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
     def judge(version: str, *_: object) -> CellVerdict:
         if version < "6.3":
             return build.flat()
-        return replace(
-            build.flat(), verdict=verdict, verdicts=(verdict,), rate_kib_per_step=rate, rate_ci=(low, 0.4936)
-        )
+        return build.told(replace(build.flat(), verdicts=(verdict,)), "memory", value=rate, ci=(low, 0.4936))
 
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, verdict="ok")
     said = (

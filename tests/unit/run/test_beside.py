@@ -12,11 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import Interrupted
-from harness.model import Cell, End, Host, Image, Install, Lane, Limits, NodeRequest, Scenario, Trial, Variant, Where
+from harness.model import (
+    Cell,
+    Conditions,
+    End,
+    Host,
+    Image,
+    Install,
+    Lane,
+    Limits,
+    NodeRequest,
+    Scenario,
+    Trial,
+    Variant,
+    Where,
+)
 from harness.model.matrix import Gpu
-from harness.run.hosts.beside import MARGIN, MOST, Load, compares_times, fits, load_of, slots_of
-from harness.run.hosts.doubts import add_trial
-from harness.run.hosts.gate import Gate
+from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Load, add_trial, compares_times, fits, load_of, slots_of
 from harness.run.run_interfaces import CellRun
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
@@ -42,7 +54,15 @@ def cell(*, gpu: str = "", memory_bytes: int | None = None) -> Cell:
 
 def trial(number: int = 1, *, end: End = "completed", beside: int = 0, peak_gib: float | None = None) -> Trial:
     peak = None if peak_gib is None else peak_gib * (1 << 20)
-    return Trial(cell_id="c", number=number, key="k", end=end, beside=beside, peak_rss_kib=peak, message="why")
+    return Trial(
+        cell_id="c",
+        number=number,
+        key="k",
+        end=end,
+        conditions=Conditions(beside=beside),
+        peak_rss_kib=peak,
+        message="why",
+    )
 
 
 # ---------------------------------------------------------------- who

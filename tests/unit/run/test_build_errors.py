@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.run.images import build_errors
 from harness.run.images.overlay import _failure
-from harness.run.retrying import NetworkTrouble
+from harness.run.interruptible import NetworkTrouble
 
 
 def test_a_build_s_reason_is_its_last_complaint() -> None:

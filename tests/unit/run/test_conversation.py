@@ -15,8 +15,8 @@ import pytest
 from harness.model import Image, Pull, Scenario, Trace, Trial, Where, measured
 from harness.model.watching import Say
 from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Session
-from harness.run.trial.collected_samples import Samples
-from harness.run.trial.one_trial import run_trial
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.messages import Samples
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 HELLO = {"type": "hello", "protocol": 1, "python": "3.8.1"}
@@ -135,7 +135,7 @@ def test_looks_are_answered_with_what_was_decided_on_the_whole_trace() -> None:
     assert player.sent == [b'{"answer": "stop"}\n']
     assert list(seen[0].step) == [1, 5, 10]
     assert seen[0].looks[0].rss_kib == 5.0
-    assert (trial.round, trial.image_digest, trial.facts["python"]) == (2, "d", "3.8.1")
+    assert (trial.round, trial.image.digest, trial.facts["python"]) == (2, "d", "3.8.1")
 
 
 def test_a_column_that_comes_late_is_nan_before() -> None:
@@ -254,16 +254,16 @@ def test_what_it_printed_and_returned_and_how_it_left_is_kept() -> None:
         "oom_in_setup": True,
     }
     trial, _ = play(lines(HELLO, samples(1), told))
-    assert (trial.end, trial.at_exit, trial.made_its_steps) == ("crash", True, True)
-    assert (trial.output_head, trial.output_bytes) == ("first", 12)
+    assert (trial.end, trial.failure.at_exit, trial.made_its_steps) == ("crash", True, True)
+    assert (trial.output.head, trial.output.bytes) == ("first", 12)
     assert trial.not_finite == {"loss": (3, 17)}
-    assert (trial.shortfall, trial.oom_in_setup) == ("no_step", True)
+    assert (trial.failure.shortfall, trial.failure.oom_in_setup) == ("no_step", True)
     assert trial.told.endswith("with a step_pattern")
-    assert trial.buffered == "3 of 4 steps came in bursts"
+    assert trial.output.buffered == "3 of 4 steps came in bursts"
 
     older, _ = play(lines(HELLO, samples(1), {**DONE, "at_exit": "yes", "output_head": "x" * (1 << 20)}))
-    assert (older.at_exit, older.output_bytes, older.not_finite, older.buffered) == (False, None, {}, "")
-    assert len(older.output_head) == 16 << 10
+    assert (older.failure.at_exit, older.output.bytes, older.not_finite, older.output.buffered) == (False, None, {}, "")
+    assert len(older.output.head) == 16 << 10
 
 
 def test_a_last_look_between_two_that_were_asked_for_is_where_the_time_limit_was() -> None:
@@ -308,7 +308,7 @@ def test_an_agent_that_never_starts_is_told_with_the_output_and_what_to_do() -> 
         "the image's entrypoint or Python did not start the agent; `entrypoint: false` skips the entrypoint"
         in trial.message
     )
-    assert "Banner" in trial.output_tail
+    assert "Banner" in trial.output.tail
 
 
 def test_a_python_that_does_not_start_is_told_by_its_reason() -> None:
@@ -322,9 +322,9 @@ def test_what_the_entrypoint_said_is_kept_beside_what_the_scenario_printed() -> 
     """It may be the only message about a driver that is too old."""
     said = b"== Banner ==\ndriver too old\n" * 1000
     trial, _ = play(said + lines(HELLO, {**DONE, "end": "crash", "output_tail": "Traceback\nboom\n"}))
-    assert trial.output_tail.endswith("driver too old\nTraceback\nboom\n")
-    assert len(trial.output_tail) < 10_000
-    assert play(lines(HELLO, {**DONE, "output_tail": "printed\n"}))[0].output_tail == "printed\n"
+    assert trial.output.tail.endswith("driver too old\nTraceback\nboom\n")
+    assert len(trial.output.tail) < 10_000
+    assert play(lines(HELLO, {**DONE, "output_tail": "printed\n"}))[0].output.tail == "printed\n"
 
 
 def test_silence_is_an_end() -> None:

@@ -17,13 +17,13 @@ from docker.errors import APIError
 from harness.model import Scenario, Where
 from harness.run.docker.containers import Ulimits
 from harness.run.docker.docker_client import ca_bundle, proxies
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.images.build_images import base_names, content_hash, context_files
 from harness.run.images.find_images import progress
+from harness.run.interruptible import BoundedTail
 from harness.run.process.cgroups import TrialCgroup
 from harness.run.process.environments import cache_folder, digest_of
 from harness.run.process.interpreters import is_version
-from harness.run.tail import BoundedTail
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 
@@ -90,46 +90,36 @@ def test_only_a_default_ulimit_is_left_out() -> None:
 
 
 def test_we_are_alive_and_others_are_not() -> None:
-    ours = owner.this_process()
-    assert owner.parse(str(ours)) == ours
-    assert owner.is_alive(ours) is True
-    reused = owner.Owner(machine=ours.machine, pid=ours.pid, start=ours.start - 100)
-    assert owner.is_alive(reused) is False
-    assert owner.is_alive(owner.Owner(machine="other", pid=1, start=1)) is None
-    assert owner.parse("nonsense") is None
+    ours = holders.this_process()
+    assert holders.parse(str(ours)) == ours
+    assert holders.is_alive(ours) is True
+    reused = holders.Owner(machine=ours.machine, pid=ours.pid, start=ours.start - 100)
+    assert holders.is_alive(reused) is False
+    assert holders.is_alive(holders.Owner(machine="other", pid=1, start=1)) is None
+    assert holders.parse("nonsense") is None
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="elsewhere the start of a process is known by the clock alone")
 def test_an_owner_lives_on_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another sweep on the machine took it for dead, and removed its running trials."""
-    ours = owner.this_process()
+    ours = holders.this_process()
     monkeypatch.setattr(psutil.Process, "create_time", lambda self: time.time() - 86_400)
-    assert owner.is_alive(ours) is True
-    assert owner.this_process() == ours
+    assert holders.is_alive(ours) is True
+    assert holders.this_process() == ours
 
 
-@pytest.mark.parametrize(
-    ("version", "name", "content"),
-    [(2, "memory.events", "low 0\noom 1\noom_kill {}\n"), (1, "memory.oom_control", "under_oom 0\noom_kill {}\n")],
-)
-def test_the_kernels_word_for_an_oom_kill(tmp_path: Path, version: int, name: str, content: str) -> None:
-    cgroup = TrialCgroup(path=tmp_path, version=version)
-    (tmp_path / name).write_text(content.format(0))
-    assert cgroup.oom_killed() is False
-    (tmp_path / name).write_text(content.format(1))
-    assert cgroup.oom_killed() is True
+@pytest.mark.parametrize("kills", [0, 1])
+def test_the_kernels_word_for_an_oom_kill(tmp_path: Path, kills: int) -> None:
+    (tmp_path / "memory.events").write_text(f"low 0\noom 1\noom_kill {kills}\n")
+    assert TrialCgroup(path=tmp_path).oom_killed() is bool(kills)
 
 
 @pytest.mark.parametrize(("peak", "killed"), [(2048, False), (4096, True)])
 def test_a_kill_below_the_own_limit_is_no_out_of_memory(tmp_path: Path, peak: int, killed: bool) -> None:
     """The kernel kills a trial first if other programs use up the machine's memory."""
-    for name in ("memory.max", "memory.limit_in_bytes"):
-        (tmp_path / name).write_text("4096\n")
-    for name in ("memory.peak", "memory.max_usage_in_bytes"):
-        (tmp_path / name).write_text(f"{peak}\n")
-    for name in ("memory.events", "memory.oom_control"):
-        (tmp_path / name).write_text("oom_kill 1\n")
-    assert [TrialCgroup(path=tmp_path, version=version).oom_killed() for version in (1, 2)] == [killed, killed]
+    for name, content in {"max": "4096", "peak": str(peak), "events": "oom_kill 1"}.items():
+        (tmp_path / f"memory.{name}").write_text(f"{content}\n")
+    assert TrialCgroup(path=tmp_path).oom_killed() is killed
 
 
 @pytest.mark.parametrize(("hits", "killed"), [(0, False), (3, True)])
@@ -138,12 +128,12 @@ def test_where_linux_tells_no_peak_the_requests_beyond_the_limit_are_counted(
 ) -> None:
     (tmp_path / "memory.max").write_text("4096\n")
     (tmp_path / "memory.events").write_text(f"low 0\nmax {hits}\noom 1\noom_kill 1\n")
-    assert TrialCgroup(path=tmp_path, version=2).oom_killed() is killed
+    assert TrialCgroup(path=tmp_path).oom_killed() is killed
 
 
 def test_a_version_two_limit_leaves_no_swap(tmp_path: Path) -> None:
     (tmp_path / "memory.swap.max").write_text("max")
-    TrialCgroup(path=tmp_path, version=2).limit(1 << 28)
+    TrialCgroup(path=tmp_path).limit(1 << 28)
     assert (tmp_path / "memory.max").read_text() == str(1 << 28)
     assert (tmp_path / "memory.swap.max").read_text() == "0"
 

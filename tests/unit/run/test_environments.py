@@ -15,9 +15,9 @@ import pytest
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Where
+from harness.run.interruptible import NetworkTrouble
 from harness.run.process import environments, interpreters
-from harness.run.process.store import EnvironmentStore
-from harness.run.retrying import NetworkTrouble
+from harness.run.process.environments import EnvironmentStore
 
 NAME = "0123456789abcdef0123"
 SOURCE = Install(base="", python=None, packages=())

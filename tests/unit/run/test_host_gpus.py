@@ -11,7 +11,7 @@ import pytest
 from harness.errors import InfrastructureError
 from harness.model import Host, Where
 from harness.model.matrix import Gpu
-from harness.plan.lanes import choose_lanes
+from harness.plan.cells import choose_lanes
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.hosts.host_gpus import mismatch, parse_gpus
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from harness.model import (
+    TIMES,
     Cell,
     Host,
     Image,
@@ -33,8 +34,8 @@ from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.run_interfaces import Batch, CellRun, Journal, Oracle, Review, RowRun
-from harness.schedule.compatibility import cannot_run
 from harness.schedule.full_scheduler import FullScheduler
+from harness.schedule.oracle import cannot_run
 from harness.schedule.oracle import oracle as judging_oracle
 from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
@@ -47,9 +48,6 @@ class Nothing:
     """A scheduler that is done immediately."""
 
     lazy = False
-
-    def early(self) -> tuple[Batch, ...]:
-        return ()
 
     def next(self) -> Batch:
         return Batch(runs=(), record={"kind": "done"})
@@ -153,9 +151,9 @@ def launches(
     images: Any = create_autospec(HostImages, instance=True)
     images.get.side_effect = get
     images.is_coming.side_effect = lambda cell: cell.image.version not in come
-    images.is_here.side_effect = lambda cell: cell.image.version in come and int(cell.image.version) not in failing
     images.turn.side_effect = lambda cell: order.index(int(cell.image.version))
-    images.busy_since.side_effect = lambda begun_s: len(come) < len(order)
+    images.pulled_since.side_effect = lambda begun_s: len(come) < len(order)
+    images.wait_for_pulls.side_effect = lambda: come.update(map(str, order))
     progress: Any = create_autospec(ProgressListener, instance=True)
     engine: Any = create_autospec(Engine, instance=True)
     engine.facts = {}
@@ -191,45 +189,17 @@ def test_an_image_that_cannot_be_had_holds_up_no_other() -> None:
     assert launched([1, 0, 2], failing=frozenset({0})) == ["1", "1t", "2"]
 
 
-def test_the_time_of_a_pull_is_used_for_the_first_launches_of_what_comes_later() -> None:
-    """First launches run the whole budget. With an idle lane, a sweep of many variants took as long as its pulls and
-    its trials one after the other.
-    """
-    order = launches([0, 1, 2], trials=Trials(least=2, most=3), variants=("x", "y", "z"))
-    last = order.index(("x", "2"))
-    assert order[0] == ("x", "0")
-    assert sorted(order[:last]) == sorted([(v, i) for v in "xyz" for i in "01"] + [("x", "0t")])
-    assert all(order.count((variant, version)) >= 2 for variant in "xyz" for version in "012")
-
-
 ASKED = Trials(least=3, most=8)
 
 
-def test_after_the_last_pull_hardly_anything_is_left_where_no_version_is_slower() -> None:
-    """Three rounds of all versions followed: a sweep whose pulls took as long as its trials took 1.64 times as long as
-    either.
-    """
-    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED)
-    last = order.index(("x", "5"))
-    assert sorted(order[:last]) == sorted([("x", version) for version in "01234"] * 3 + [("x", "0t")])
-    assert sorted(order[last:]) == sorted([("x", "5")] * 3 + [("x", "0"), ("x", "0t")] * 2)
-
-
-def test_what_had_all_its_launches_while_others_waited_needs_its_oldest_version_only() -> None:
-    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, variants=("x", "y"))
-    assert [order.count(("y", version)) for version in "012345"] == [5, 3, 3, 3, 3, 3]
-
-
-@pytest.mark.parametrize(("least", "most"), [(1, 1), (1, 2), (1, 3), (2, 3), (2, 4)])
-def test_only_the_oldest_version_is_launched_again_and_only_where_launches_can_be_compared(
-    least: int, most: int
-) -> None:
-    """Once the oldest had all its launches, the next one took its place, and so on: `--trials 1:3` launched each
-    version three times.
-    """
-    order = launches([0, 1, 2, 3, 4, 5], trials=Trials(least=least, most=most))
-    assert [order.count(("x", version)) for version in "12345"] == [least] * 5
-    assert order.count(("x", "0")) == (1 if least == 1 else most)
+def test_only_first_launches_run_during_pulls_and_their_times_are_made_up_for() -> None:
+    kept: list[Trial] = []
+    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, kept=kept)
+    assert [order.count(("x", version)) for version in "012345"] == [4] * 6
+    assert [version for _, version in order[:7]] == ["0", "0t", "1", "2", "3", "4", "5"]
+    pulled = [trial for trial in kept if trial.conditions.pulled]
+    assert {trial.number for trial in pulled} == {1}
+    assert len(pulled) == 6  # the last image is the only one that is launched after the last pull
 
 
 def test_a_launch_that_failed_by_the_hosts_fault_is_made_up_for_alone() -> None:
@@ -243,20 +213,12 @@ def test_a_launch_that_failed_by_the_hosts_fault_is_made_up_for_alone() -> None:
 
     oracle = replace(judging_oracle(), review=review)
     order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, oracle=oracle)
-    assert [order.count(("x", version)) for version in "012345"] == [5, 4, 3, 3, 3, 3]
+    assert [order.count(("x", version)) for version in "012345"] == [4, 5, 4, 4, 4, 4]
 
 
-def test_the_only_version_that_can_be_had_is_not_launched_again_for_others() -> None:
+def test_the_only_version_that_can_be_had_is_launched_no_oftener() -> None:
     order = launches([2, 0, 1, 3, 4, 5], trials=ASKED, failing=frozenset({0, 1, 3, 4, 5}))
     assert order.count(("x", "2")) == 3
-
-
-def test_where_the_oldest_image_comes_last_another_one_has_its_turn_again() -> None:
-    """The oldest version never waited, so nothing showed what waiting changes, and all versions were launched once
-    more.
-    """
-    order = launches([5, 4, 3, 2, 1, 0], trials=ASKED)
-    assert [order.count(("x", version)) for version in "012345"] == [3, 5, 3, 3, 3, 3]
 
 
 @pytest.mark.parametrize("fails", ["review", "describe"])
@@ -279,29 +241,20 @@ def test_an_image_that_finds_a_fault_of_the_harness_does_not_end_the_sweep(fails
     assert "\n" not in message
 
 
-@pytest.mark.parametrize("slower", ["3", "5"])
-def test_all_versions_have_their_turn_after_the_last_pull_where_one_is_slower(slower: str) -> None:
-    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, step_s={slower: 2e-3})
-    last = order.index(("x", "5"))
-    assert all(order[last + 1 :].count(("x", version)) >= 3 for version in "01234")
-    assert order.count(("x", "4")) <= (6 if slower == "5" else 4)
+def test_no_launch_runs_during_pulls_where_all_are_needed_undisturbed() -> None:
+    kept: list[Trial] = []
+    launches([0, 1, 2], trials=Trials(least=2, most=2), variants=("x", "y"), kept=kept)
+    assert not any(trial.conditions.pulled for trial in kept)
 
 
-def test_no_launch_is_spent_early_where_all_are_needed_undisturbed() -> None:
-    order = launches([0, 1, 2], trials=Trials(least=2, most=2), variants=("x", "y"))
-    assert {variant for variant, _ in order[: order.index(("x", "2"))]} == {"x"}
+def test_nothing_waits_for_the_last_pull_where_no_times_are_compared() -> None:
+    limits = Limits(signals=dict.fromkeys(TIMES))
+    order = launches([0, 1, 2], trials=Trials(least=3, most=3), limits=limits)
+    assert order[:3] == [("x", "0"), ("x", "1"), ("x", "2")]
+    assert len(order) == 9
 
 
-def test_nothing_waits_for_the_last_pull_where_step_times_are_not_compared() -> None:
-    """Two of three launches were left until every image had arrived: such a sweep took 1.65 times
-    as long as its pulls.
-    """
-    order = launches([0, 1, 2], trials=Trials(least=3, most=3), limits=Limits(signals={"step_time": None}))
-    assert order == [*[("x", "0")] * 3, *[("x", "1")] * 3, *[("x", "2")] * 3]
-
-
-def test_an_image_that_an_early_launch_showed_to_be_incompatible_is_not_launched_again() -> None:
-    """By its row's turn this was forgotten, and the card was tried once more."""
+def test_an_image_that_a_launch_showed_to_be_incompatible_is_not_launched_again() -> None:
 
     def review(cell: Cell, trial: Trial) -> Review:
         if str(cell.variant) != "y" or cell.image.version != "0":

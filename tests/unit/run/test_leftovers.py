@@ -17,7 +17,7 @@ import pytest
 
 import harness
 from harness.errors import InfrastructureError
-from harness.run.hosts import owner
+from harness.run.hosts import holders
 from harness.run.process import leftovers
 from harness.run.process.cgroups import TrialCgroup
 
@@ -26,12 +26,12 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a fold
 
 
 def dead_name(mark: str = "abcd", *, prefix: str = leftovers.PREFIX) -> str:
-    ours = owner.this_process()
+    ours = holders.this_process()
     return f"{prefix}{ours.machine}_{ours.pid}_{ours.start - 100}_{mark}"
 
 
 def removed(folder: Path) -> int:
-    return leftovers.remove_folders(folder, cgroup_root=folder)
+    return leftovers.remove_leftovers(folder, cgroup_root=folder)
 
 
 def test_folders_of_the_dead_go_and_all_others_stay(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_files_of_a_killed_command_are_removed(tmp_path: Path, monkeypatch: 
     )
     subprocess.run([sys.executable, "-c", command], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
     with leftovers.folder_for_files() as living:
-        [left] = leftovers.names_of_dead(tmp_path, cgroup_root=tmp_path)
+        [left] = leftovers.leftover_names(tmp_path, cgroup_root=tmp_path)
         assert removed(tmp_path) == 1
         assert list(tmp_path.iterdir()) == [living]
     assert left.startswith(leftovers.FILES_PREFIX)
@@ -169,18 +169,17 @@ def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_cgroup_that_another_run_removed_is_empty(tmp_path: Path) -> None:
-    for version in (1, 2):
-        gone = TrialCgroup(path=tmp_path / "gone", version=version)
-        assert (gone.pids(), gone.oom_killed()) == ([], False)
-        leftovers.kill_cgroup(gone)
-        gone.remove()
+    gone = TrialCgroup(path=tmp_path / "gone")
+    assert (gone.pids(), gone.oom_killed()) == ([], False)
+    leftovers.kill_cgroup(gone)
+    gone.remove()
 
 
 def test_a_limit_that_cannot_be_set_is_told(tmp_path: Path) -> None:
     with pytest.raises(
         InfrastructureError, match=r"memory: a limit of 4096 bytes cannot be set in .*gone: .*; use docker"
     ):
-        TrialCgroup(path=tmp_path / "gone", version=2).limit(4096)
+        TrialCgroup(path=tmp_path / "gone").limit(4096)
 
 
 def test_killing_the_dead_is_no_error() -> None:

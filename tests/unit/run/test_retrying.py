@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.errors import ImageUnavailable, Interrupted
-from harness.run.retrying import NetworkRetries, NetworkTrouble, unavailable
-from harness.run.waiting import BEAT_S
+from harness.run.interruptible import BEAT_S, NetworkRetries, NetworkTrouble, unavailable
 
 
 def failing(times: int) -> Callable[[], str]:

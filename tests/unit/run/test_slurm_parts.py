@@ -18,7 +18,7 @@ from harness.model.matrix import Gpu
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import Registry
 from harness.run.engine import Payload
-from harness.run.retrying import NetworkTrouble
+from harness.run.interruptible import NetworkTrouble
 from harness.run.slurm import container_commands, queue, steps
 from harness.run.slurm.container_commands import COMMANDS, INSIDE, Start, options_of, visible_gpus
 from harness.run.slurm.engine import allocated_gpus

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.run.images.build_intermediates import Stages
+from harness.run.images.build_images import Stages
 
 SAID = """\
 Step 1/7 : FROM base AS early

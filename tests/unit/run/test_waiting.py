@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from harness.errors import Interrupted
-from harness.run import waiting
-from harness.run.waiting import run_command, streamed
+from harness.run import interruptible
+from harness.run.interruptible import run_command, streamed
 
 SOON_S = 3.0
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nword\r\n"
@@ -119,7 +119,7 @@ def test_a_program_that_cannot_be_ended_is_abandoned(monkeypatch: pytest.MonkeyP
     """Without a limit, a program that waits for a dead file server would block a sweep endlessly."""
     spared: list[int] = []
     monkeypatch.setattr(os, "killpg", lambda pid, number: spared.append(pid))
-    monkeypatch.setattr(waiting, "KILLED_S", 0.1)
+    monkeypatch.setattr(interruptible, "KILLED_S", 0.1)
     with pytest.warns(ResourceWarning, match="still running"), pytest.raises(Interrupted):
         run_command(["sleep", "60"], environment={"PATH": os.environ["PATH"]}, beat=give_up)
     (pid,) = spared

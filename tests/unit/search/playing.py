@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.schedule.bisect.bisect_records import Decision, Evidence, Rules, VersionEvidence
+from harness.judge.history.flaky import Evidence
+from harness.schedule.bisect.bisect_records import Decision, Rules, VersionEvidence
 from harness.schedule.bisect.decide import decide
 
 Answer = Callable[[int], str | None]

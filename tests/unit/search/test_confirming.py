@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import CellVerdict, Trials, VerdictName
-from harness.schedule.confirming import to_confirm
+from harness.schedule.full_scheduler import to_confirm
 
 ASKED = Trials(least=3, most=8)
 
 
 def cell(verdict: VerdictName, trials: int = 1, failed: int = 0) -> CellVerdict:
-    return CellVerdict(verdict=verdict, verdicts=(verdict,), why="", trials=trials, failed=failed)
+    return CellVerdict(verdicts=(verdict,), why="", trials=trials, failed=failed)
 
 
 GOOD, ONCE, AGREED = cell("flat"), cell("suspect"), cell("leak", 2)

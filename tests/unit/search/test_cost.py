@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.model import Trace, Trial
+from harness.model import Asked, Trace, Trial
 from harness.run.run_interfaces import Batch, RowRun
-from harness.schedule.cost import expected_s, spent_s
+from harness.schedule.priority import expected_s, spent_s
 from tests.unit.search.test_row_queue import a_row
 
 
 def trial(steps: int, *, step_s: float, end: str = "stopped") -> Trial:
     trace = Trace(step=np.arange(1.0, steps + 1), columns={"step_s": np.full(steps, step_s)}, looks=())
     return Trial(
-        cell_id="c", number=1, key="k", end=end, steps_asked=4000, last_step=steps, trace=trace,
+        cell_id="c", number=1, key="k", end=end, asked=Asked(steps=4000), last_step=steps, trace=trace,
         duration_s=2 + steps * step_s,
     )  # fmt: skip
 

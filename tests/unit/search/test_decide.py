@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.schedule.bisect.bisect_records import Boundary, Evidence, Expected, VersionEvidence, expected_launches
-from harness.schedule.bisect.conclude import conclude, not_needed
-from harness.schedule.bisect.decide import decide
+from harness.judge.history.flaky import Evidence
+from harness.schedule.bisect.bisect_records import Boundary, Expected, VersionEvidence, expected_launches
+from harness.schedule.bisect.decide import conclude, decide, not_needed
 from tests.unit.search.playing import RULES, fresh, launched, launches, play, step_at
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.schedule.bisect.bisect_records import Decision, Evidence, Rules, VersionEvidence
-from harness.schedule.bisect.conclude import conclude
-from harness.schedule.bisect.decide import decide
+from harness.judge.history.flaky import Evidence
+from harness.schedule.bisect.bisect_records import Decision, Rules, VersionEvidence
+from harness.schedule.bisect.decide import conclude, decide
 from tests.nightly import many
 
 RULES = Rules(step_limit=math.log1p(0.03))

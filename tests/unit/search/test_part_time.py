@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.schedule.bisect.bisect_records import Evidence, Rules, VersionEvidence
-from harness.schedule.bisect.conclude import conclude
-from harness.schedule.bisect.decide import decide
+from harness.judge.history.flaky import Evidence
+from harness.schedule.bisect.bisect_records import Rules, VersionEvidence
+from harness.schedule.bisect.decide import conclude, decide
 from tests.nightly import many
 from tests.unit.search.playing import coin, fresh, launched, launches, play, step_at
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.schedule.bisect.bisect_records import Decision, Evidence, Rules, VersionEvidence
-from harness.schedule.bisect.conclude import conclude, not_needed
-from harness.schedule.bisect.decide import decide
+from harness.judge.history.flaky import Evidence
+from harness.schedule.bisect.bisect_records import Decision, Rules, VersionEvidence
+from harness.schedule.bisect.decide import conclude, decide, not_needed
 from tests.nightly import many
 from tests.unit.search.playing import RULES, Answer, fresh, launched, launches, play
 

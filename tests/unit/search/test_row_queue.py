@@ -31,9 +31,6 @@ class Rounds:
         runs = () if done == self.rounds else (self.run,)
         return Batch(runs=runs, round=done, record={"kind": "round" if runs else "done"})
 
-    def early(self) -> tuple[Batch, ...]:
-        return ()
-
 
 @dataclass
 class Worker:
@@ -162,9 +159,6 @@ class OneRound:
         left = tuple(run for run in self.runs if not run.trials)
         return Batch(runs=left, record={"kind": "round" if left else "done"})
 
-    def early(self) -> tuple[Batch, ...]:
-        return ()
-
 
 def test_a_machine_of_a_pool_begins_the_rows_in_their_order() -> None:
     """The longest rows come first: a long row that begins last would keep one machine busy while
@@ -194,9 +188,6 @@ class WideRounds:
         assert {len(run.trials) for run in self.runs} == {done}, "a round is complete before the next is asked for"
         asked = () if done == self.rounds else self.runs
         return Batch(runs=asked, round=done, record={"kind": "round" if asked else "done"})
-
-    def early(self) -> tuple[Batch, ...]:
-        return ()
 
 
 def wide(name: str, rounds: int, versions: int) -> RowRun:

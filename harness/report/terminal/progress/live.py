@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import amounts
-from harness.report.terminal.console_text import console_text
 from harness.report.terminal.progress.time_left import LanesProgress, LaneState
+from harness.report.terminal.run_report import console_text
 
 _WIDE = 60
 _ROOM_FOR_BARS = 120

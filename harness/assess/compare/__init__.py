@@ -1,1 +1,0 @@
-"""Compares the cells of stored runs, or of the hosts of one run."""

@@ -1,0 +1,128 @@
+"""Holds what several commands share: options, the standard streams, and files that a user names."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from harness.errors import InfrastructureError, UsageError
+from harness.report.text.harmless_text import readable
+
+if TYPE_CHECKING:
+    import threading
+
+    from harness.flows.context import RunContext
+
+
+Parsed = TypeVar("Parsed")
+FILE = click.Path(path_type=Path)
+OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
+IN = click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
+HOSTS = click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. Repeatable.")
+SERIES = click.option("--series", multiple=True, metavar="NAME", help="Only this series. Repeatable.")
+FRESH = click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier runs.")
+SUMMARY = click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
+WIDE = click.option(
+    "--wide", is_flag=True, help="Show every signal of every row: figures, limit, minimum detectable effect."
+)
+
+
+@contextmanager
+def to_stdout() -> Iterator[None]:
+    """Drop the rest of the output if its reader stops reading; the exit code stays. Raises InfrastructureError if
+    stdout cannot be written, for example on a full disk."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_stdout()
+    except OSError as error:
+        _drop_stdout()
+        raise InfrastructureError(f"stdout: cannot be written: {error.strerror}; free some space") from error
+
+
+def _drop_stdout() -> None:
+    """Redirect stdout to /dev/null, so that Python does not try to write its buffer again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(text: str) -> None:
+    """Print a message to stderr, without the control characters that a quoted file, image or registry may hold. A
+    failure to print, such as a full disk, is ignored, so that the exit code does not change.
+    """
+    with suppress(OSError):
+        click.echo(readable(f"harness: {text}"), err=True)
+
+
+@contextmanager
+def shown_progress(stopped: threading.Event) -> Iterator[RunContext]:
+    """Show progress on stderr, and yield what a flow needs from outside."""
+    from harness.flows.context import RunContext
+    from harness.report.terminal.progress.plain import open_progress
+
+    with open_progress(sys.stderr, os.environ) as progress:
+        yield RunContext(environ=os.environ, progress=progress, stopped=stopped)
+
+
+def show(text: str) -> None:
+    """Print a text on stdout: unchanged to a file, so that nothing is lost, and without control characters to a
+    terminal. A lone surrogate becomes a question mark.
+    """
+    text = text.encode(errors="replace").decode()
+    click.echo(readable(text) if sys.stdout.isatty() else text, nl=False, color=True)  # color: else click drops escapes
+
+
+def print_json(content: Any) -> None:
+    click.echo(json.dumps(content, indent=1, allow_nan=False))
+
+
+def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False) -> None:
+    """Write to a path that the user named. A file is replaced atomically; a pipe or a device is written to. With
+    `in_new_folder`, a missing folder is created. Raises UsageError."""
+    from harness.store import write_atomically
+
+    try:
+        if in_new_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_bytes(content.encode(errors="replace") if isinstance(content, str) else content)
+        else:
+            write_atomically(path.resolve(), content)
+    except (OSError, InfrastructureError) as error:
+        reason = getattr(error.__cause__ or error, "strerror", None)
+        raise UsageError(f"{path}: cannot be written: {reason}; free some space or choose another place") from error
+
+
+def option(name: str, parse: Callable[[str], Parsed], text: str) -> Parsed:
+    """Parse the value of a command-line option. Raises UsageError with the option's name."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None
+
+
+# ---------------------------------------------------------------- interrupt
+
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process immediately."""
+    stopped = threading.Event()
+    previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in STOPPING}
+    try:
+        yield stopped
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,149 @@
+"""Writes the reports of a run into its directory, and prints one of them on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from harness.cli.common import say, stop_on_signals, to_stdout
+from harness.errors import UNSTARTED, Interrupted
+from harness.flows.context import RunContext
+from harness.flows.index import remember
+from harness.flows.sweep import SweepOptions, selected, sweep
+from harness.model import ProgressListener, RunResult
+from harness.plan.cells import Selection
+from harness.report.charts.library import library_or_none
+from harness.report.exports import junit, markdown, summary_json
+from harness.report.page import html_page
+from harness.report.terminal import run_report
+from harness.report.terminal.progress.plain import open_progress
+from harness.report.text import fault_sentences, headline
+from harness.store import RunDirectory, result_file
+
+
+class Terminal(Console):
+    """A console that leaves a broken pipe to `to_stdout`, so that the pipe does not change the exit code of a run."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def write_reports(result: RunResult, directory: RunDirectory) -> None:
+    write_result(result, directory)
+    write_exports(result, directory)
+
+
+def write_exports(result: RunResult, directory: RunDirectory) -> None:
+    """Write the exports of a result, but not the result itself."""
+    directory.write("summary.json", FORMATS["json"](result))
+    directory.write("junit.xml", junit.render(result))
+    directory.write("cells.csv", summary_json.cells_csv(result))
+    write_readable(result, directory)
+
+
+def write_result(result: RunResult, directory: RunDirectory) -> None:
+    """Write the result, from which all reports can be made again. Its findings are in the order of the reports."""
+    in_order = numbered(result)
+    causes = [(one["findings"], one["sentence"]) for one in summary_json.attributions_json(result)]
+    directory.write(result_file.FILE, result_file.encoded_result(in_order, causes=causes))
+
+
+def numbered(result: RunResult) -> RunResult:
+    return replace(result, findings=tuple(fault_sentences.numbered(result)))
+
+
+def write_readable(result: RunResult, directory: RunDirectory) -> None:
+    """Write the reports for people, which also contain the results of later probes."""
+    directory.write("report.md", markdown.render(result))
+    write_page(result, directory)
+
+
+def write_page(result: RunResult, directory: RunDirectory) -> None:
+    directory.write("report.html", FORMATS["html"](result))
+
+
+def _page(result: RunResult) -> bytes:
+    library = library_or_none(os.environ, say)
+    return html_page.encoded(result, library=library)
+
+
+FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
+    "html": _page,
+    "md": markdown.render,
+    "json": summary_json.encoded,
+    "junit": junit.render,
+    "csv": summary_json.cells_csv,
+    "terminal": run_report.text,
+}
+
+
+def print_result(result: RunResult, *, as_json: bool = False, wide: bool = False) -> None:
+    with to_stdout():
+        if as_json:
+            click.echo(summary_json.encoded(result), nl=False)
+        else:
+            run_report.render(result, Terminal(highlight=False), wide=wide)
+
+
+def swept_file(matrix: Path, options: SweepOptions) -> RunResult:
+    """Sweep a matrix file that a command wrote."""
+    with stop_on_signals() as stopped:
+        selection = selected(matrix, options, os.environ)
+        if stopped.is_set():
+            raise Interrupted(UNSTARTED)
+        return swept(selection, options, stopped)
+
+
+def swept(selection: Selection, options: SweepOptions, stopped: threading.Event) -> RunResult:
+    """Sweep with progress on stderr, and write all its reports."""
+    with open_progress(sys.stderr, os.environ) as watching:
+        so_far = SoFar(progress=watching, write_page=write_page)
+        context = RunContext(environ=os.environ, progress=watching, stopped=stopped, so_far=so_far)
+        result, directory = sweep(selection, options, context)
+        result = numbered(result)
+        write_reports(result, directory)
+        remember(options.out, say=say)
+    return result
+
+
+# ---------------------------------------------------------------- so far
+
+
+COST = 50.0
+"""A report is made again after this many times its own duration, so that reports take at most 2 % of the time."""
+SENTENCE_S, PAGE_S = 2.0, 30.0
+
+
+@dataclass(kw_only=True)
+class SoFar:
+    """Reports what is known after each turn of a row, limited so that it costs next to nothing. Not thread-safe."""
+
+    progress: ProgressListener
+    write_page: Callable[[RunResult, RunDirectory], None]
+    clock: Callable[[], float] = time.monotonic
+    sentence_s: float = 0.0
+    page_s: float | None = None
+    """When the next sentence and the next page are due, in seconds of `clock`."""
+
+    def __call__(self, made: Callable[[], RunResult], directory: RunDirectory) -> None:
+        began_s = self.clock()
+        if self.page_s is None:
+            self.page_s = began_s + PAGE_S
+        if began_s < self.sentence_s:
+            return
+        result = made()
+        self.progress.so_far(headline.sentence(result))
+        told_s = self.clock()
+        self.sentence_s = told_s + max(SENTENCE_S, COST * (told_s - began_s))
+        if began_s >= self.page_s:
+            self.write_page(result, directory)
+            written_s = self.clock()
+            self.page_s = written_s + max(PAGE_S, COST * (written_s - told_s))

@@ -1,0 +1,238 @@
+"""Checks every host, and which image can run where, for `harness doctor`. It runs no trial and pulls nothing."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.assess.estimate import measured_noise
+from harness.assess.image_fits import ImageFits, PresentImages
+from harness.errors import HarnessError, InfrastructureError, Interrupted
+from harness.flows.context import RunContext
+from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
+from harness.flows.sweep import SweepOptions, selected
+from harness.model import Host, HostState, Install, Plan, Pull, Scenario, Steps, Variant
+from harness.model.answers.doctor import Checkup, HostCheck, HostCondition, ImageFit
+from harness.model.matrix import Gpu
+from harness.plan.cells import make_plan
+from harness.plan.equal_machines import unlike
+from harness.registry.registry_client import Registry
+from harness.run.engine import LaunchRequest, Prepared
+from harness.run.images.disk_budget import name_of
+from harness.run.images.registry_sizes import RegistryAnswers, architecture_of, bases_of, wanted
+from harness.run.process import leftovers
+from harness.run.trial.conversation import run_trial
+from harness.run.trial.payload import pack
+
+
+@dataclass(kw_only=True)
+class _Seen(PresentImages):
+    """The answers of an engine about itself and about the images that it has."""
+
+    condition: HostCondition | None = None
+
+
+def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContext, registry: Registry) -> Checkup:
+    """Check the hosts of a matrix (all, or those in `hosts`) and all images on them.
+
+    A host that cannot be used has a `problem`. Raises MatrixError, UsageError, Interrupted.
+    """
+    try:
+        return _checkup(matrix, SweepOptions(hosts=hosts), out, context, registry)
+    except Interrupted as error:
+        raise Interrupted("interrupted; nothing was changed") from error
+
+
+def _checkup(matrix: Path, options: SweepOptions, out: Path, context: RunContext, registry: Registry) -> Checkup:
+    selection = selected(matrix, options, context.environ)
+    with using_hosts(selection.images, context) as every:
+        pairs = [(each, _Seen()) for each in _given(every, context)]
+        in_threads([functools.partial(_look, each, into, context) for each, into in pairs], context.stopped)
+        controls = {} if context.stopped.is_set() else _controls(pairs, context)
+    if context.stopped.is_set():
+        raise Interrupted("interrupted")
+    plan = make_plan(selection, lanes_of([each for each, _ in pairs]))
+    told = RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images"))
+    return Checkup(
+        matrix=plan.matrix.name,
+        hosts=tuple(_with_control(_host_check(each, found, plan, told, out), controls) for each, found in pairs),
+        fits=tuple(fit for each, found in _one_each(pairs) for fit in _fits(each, found, told)),
+    )
+
+
+def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
+    """Return the machines, except nodes that the queue of a cluster does not grant immediately; a note counts these."""
+    for host in dict.fromkeys(each.part_of for each in machines if each.awaited):
+        own = [each for each in machines if each.part_of == host]
+        given = sum(not each.awaited for each in own)
+        context.progress.note(
+            f"{host.name}: the queue gives {given} of {len(own)} nodes now; a sweep begins with these, and takes the"
+            " others as they come"
+        )
+    return [each for each in machines if not each.awaited]
+
+
+def _one_each(pairs: Sequence[tuple[OpenHost, _Seen]]) -> list[tuple[OpenHost, _Seen]]:
+    """Return one machine for each host, because the machines of a pool are equal; a usable one if possible."""
+    hosts = dict.fromkeys(each.part_of for each, _ in pairs)
+    return [max((pair for pair in pairs if pair[0].part_of == host), key=lambda pair: pair[0].usable) for host in hosts]
+
+
+def _controls(pairs: Sequence[tuple[OpenHost, _Seen]], context: RunContext) -> dict[Host, float | str]:
+    """Return the control of every usable machine, for pools with more than one: step time in ms, or the problem."""
+    found: dict[Host, float | str] = {}
+    for host in dict.fromkeys(each.part_of for each, _ in pairs if each.part_of.pool):
+        machines = [
+            (each, {f"{name}": image for name, (image, _) in looked.images.items()})
+            for each, looked in pairs
+            if each.part_of == host and each.usable
+        ]
+        if len(machines) > 1:
+            by_name = {each.host.machine: each.host for each, _ in machines}
+            found |= {by_name[name]: told for name, told in measure(machines, context).items()}
+    return found
+
+
+def _with_control(check: HostCheck, controls: Mapping[Host, float | str]) -> HostCheck:
+    measured = controls.get(check.host)
+    if measured is None or isinstance(measured, str):
+        return check if measured is None else replace(check, odd=f"the control was not measured: {measured}")
+    pool = {one.machine: ms for one, ms in controls.items() if one.name == check.host.name and isinstance(ms, float)}
+    return replace(check, control_ms=measured, odd=unlike(pool).get(check.host.machine, ""))
+
+
+def _look(each: OpenHost, into: _Seen, context: RunContext) -> None:
+    if each.engine is None:
+        return
+    try:
+        into.condition = each.engine.condition(context.preparing(lane=each.host.name, image="engine"))
+        for image in each.images:
+            say = context.preparing(lane=each.host.name, image=f"{image.series} {image.version}")
+            say("looking for it")
+            if (found := each.engine.look(image, say)) is not None:
+                into.images[name_of(image)] = found, each.engine.size_bytes(found)
+            elif isinstance(image.source, Install) and not each.host.in_environments:
+                base = replace(image, source=Pull(reference=image.source.base))
+                if (found := each.engine.look(base, say)) is not None:
+                    into.bases[image.source.base] = found
+    except Interrupted:
+        raise
+    except HarnessError as error:  # the other hosts are still checked
+        each.problem = each.problem or error.text_at(each.host.where)
+
+
+def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, out: Path) -> HostCheck:
+    missing = [image for image in each.images if name_of(image) not in seen.images]
+    is_known = each.engine is not None and each.problem is None
+    bases = bases_of(each.images) if each.host.in_environments else seen.bases
+    return HostCheck(
+        host=each.host,
+        problem=each.problem,
+        condition=seen.condition,
+        gpus=_gpus(each),
+        lanes=tuple(dict.fromkeys(row.lane for row in plan.rows if row.lane.host == each.part_of)),
+        wanted=wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
+        if is_known
+        else None,
+        noise=measured_noise(out / plan.matrix.name, plan, each.part_of, machine=each.host.machine),
+    )
+
+
+def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
+    return tuple({gpu.uuid: gpu for lane in each.lanes for gpu in lane.gpus}.values())
+
+
+def _fits(each: OpenHost, seen: _Seen, told: RegistryAnswers) -> list[ImageFit]:
+    # Environments need no image, so a base does not matter there.
+    asked = told if each.problem is None and not each.host.in_environments else None
+    state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)
+    return ImageFits(state=state, present=seen, told=asked).all(each.images, _gpus(each))
+
+
+# ---------------------------------------------------------------- control
+
+
+SCRIPT = '''"""The control: a loop of Python, and a copy of 16 MiB."""
+def setup():
+    data = bytearray(16 << 20)
+    def step():
+        total = 0
+        for number in range(40000):
+            total += number & 3
+        return {"ended": total + len(bytes(data))}
+    return step
+'''
+STEPS = 150
+LAUNCHES = 3
+"""Launches per machine. The fastest one counts, because disturbances only make a launch slower."""
+LEASE_WAIT_S = 30.0
+Held = Mapping[str, Prepared]
+"""The images that a machine has, by name."""
+
+
+def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[str, float | str]:
+    """Return by machine the step time of the control in milliseconds, or why it could not be measured.
+
+    The machines belong to one pool. A machine is leased while its control runs; the wait for a machine that is in use
+    takes at most LEASE_WAIT_S.
+    """
+    name = _shared([held for _, held in machines])
+    if name is None:
+        return {each.host.machine: "no image is on all machines of the pool" for each, _ in machines}
+    found: dict[str, float | str] = {}
+    with leftovers.folder_for_files() as folder:
+        script = folder / "control.py"
+        script.write_text(SCRIPT)
+        tasks = [functools.partial(_measure, each, held[name], script, found, context) for each, held in machines]
+        in_threads(tasks, context.stopped)
+    return found
+
+
+def _shared(held: Sequence[Held]) -> str | None:
+    """Return the name of the first image of the matrix that is the same on all machines; None if there is none."""
+    return next(
+        (name for name in held[0] if len({images[name].digest if name in images else None for images in held}) == 1),
+        None,
+    )
+
+
+def _measure(
+    each: OpenHost, prepared: Prepared, script: Path, found: dict[str, float | str], context: RunContext
+) -> None:
+    say = context.showing(lane=each.name, image="control")
+    until_s = time.monotonic() + LEASE_WAIT_S
+    assert each.engine is not None, "only machines that can be used are measured"
+    try:
+        with each.engine.lease(say, lambda: context.stopped.is_set() or time.monotonic() > until_s):
+            found[each.host.machine] = min(_launch(each, prepared, script, context) for _ in range(LAUNCHES))
+    except Interrupted:
+        if context.stopped.is_set():
+            raise
+        found[each.host.machine] = "the machine is in use; run doctor again when it is free"
+    except HarnessError as error:  # the other machines are still measured
+        found[each.host.machine] = str(error)
+
+
+def _launch(each: OpenHost, prepared: Prepared, script: Path, context: RunContext) -> float:
+    """Return the median step time in milliseconds, without the first half of the steps, in which clocks speed up."""
+    assert each.engine is not None
+    steps = Steps(first=STEPS, budget=STEPS)
+    scenario = Scenario(name="control", where=each.host.where, script=script, steps=steps, timeout_s=120.0)
+    launch = LaunchRequest(
+        prepared=prepared, scenario=scenario, payload=pack(Variant(scenario=scenario)),
+        labels={"harness.run": "doctor", "harness.cell": "control", "harness.trial": "1"},
+    )  # fmt: skip
+    trial = run_trial(
+        each.engine, launch, cell_id="control", number=1, key="", round=0, decide=lambda trace: "go",
+        on_step=lambda step, rss_kib: None, cancelled=context.stopped.is_set,
+    )  # fmt: skip
+    if trial.end == "interrupted":
+        raise Interrupted("interrupted")
+    step_s = None if trial.trace is None else trial.trace.column("step_s")
+    if trial.end != "completed" or step_s is None or not len(step_s):
+        raise InfrastructureError(f"the control ended as {trial.end}: {trial.message or 'no step was timed'}")
+    return 1000.0 * float(statistics.median(step_s[len(step_s) // 2 :].tolist()))

@@ -1,1 +1,0 @@
-"""Collects the evidence on one finding or cell: `issue`, `repro` and `diff`."""

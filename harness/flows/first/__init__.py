@@ -1,1 +1,0 @@
-"""Implements `demo`, `try`, `init` and `new-scenario`, and writes their matrix files."""

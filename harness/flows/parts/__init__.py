@@ -1,1 +1,0 @@
-"""Holds what several commands share."""

@@ -1,1 +1,0 @@
-"""Opens the machines of a sweep side by side, and compares those of a pool."""

@@ -1,0 +1,395 @@
+"""Judges all rows of a plan while they run: after each turn of a row, and finally when the row is finished."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.assess.findings import Findings, find
+from harness.assess.row_verdicts import LEAST_SHOWN_ROWS, JudgedRow, thinned_trial, to_be_continued
+from harness.assess.running_row import RunningRow, running_rows
+from harness.assess.standing import standing_of
+from harness.flows.context import RunContext, open_registries
+from harness.flows.hosts import OpenHost, in_threads, leased
+from harness.model import Host, Noise, Plan, ProgressListener, Skip, Stop, Trial, VersionRow
+from harness.model.watching import unheard
+from harness.reasons import Remedy, SkipReason
+from harness.run.engine import Engine, Lease
+from harness.run.hosts.cell_launcher import CellLauncher
+from harness.run.hosts.host_run import HostRun
+from harness.run.hosts.side_by_side import MEMORY_SHARE, Gate, compares_times, slots_of
+from harness.run.images.disk_budget import Disk
+from harness.run.images.prefetch import HostImages
+from harness.run.images.registry_sizes import disk_of
+from harness.run.run_interfaces import CellRun, RowRun
+from harness.schedule import oracle
+from harness.schedule.full_scheduler import FullScheduler
+from harness.schedule.priority import RowStanding, RowState
+from harness.schedule.row_queue import RowQueue
+from harness.store import RunDirectory
+
+
+@dataclass(kw_only=True)
+class RunningRows:
+    """The rows of a plan. Safe for threads that work on different rows.
+
+    `only`: the ids of the cells that may be launched; None: all. `ending` is informed of confirmed findings. `so_far`
+    is called after each turn of a row with a function that returns the findings so far, from any thread, one call at a
+    time.
+    """
+
+    plan: Plan
+    journal: RunDirectory
+    ending: Ending
+    only: frozenset[str] | None = None
+    so_far: Callable[[Callable[[], Findings]], None] = lambda found: None
+    open_rows: OpenRows = field(init=False)
+    _rows: dict[RowRun, RunningRow] = field(init=False)
+    """The rows in the plan's order."""
+    _noises: dict[tuple[str, ...], Noise | None] = field(default_factory=dict)
+    """A/A noise by lane, scenario and machine."""
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _to_go_on: str = Remedy.SAME_SWEEP()
+    """The remedy that reports give for unfinished rows."""
+
+    def __post_init__(self) -> None:
+        self.open_rows = OpenRows(read=self.journal.read_back, runs_of=self.runs_of)
+        self._rows = {each.row: each for each in running_rows(self.plan, only=self.only)}
+
+    def on(self, host: Host) -> list[RowRun]:
+        """Return the rows of a host, in the plan's order."""
+        return [each.row for each in self._rows.values() if each.planned.lane.host == host]
+
+    def is_done(self, row: RowRun) -> bool:
+        return self._rows[row].finished
+
+    def runs_of(self, row: RowRun) -> list[CellRun]:
+        """Return everything that is launched for a row: its cells, and the A/A replicate if it has one."""
+        return [*row.cells, *self._rows[row].replicates]
+
+    def judged(self) -> list[JudgedRow]:
+        """Return the verdicts on all rows, in the plan's order. An unfinished row has the verdict so far."""
+        rows = [(each.finished, self._newest(each)) for each in self._rows.values()]
+        return [row if is_finished else to_be_continued(row, self._to_go_on) for is_finished, row in rows]
+
+    def mark_unfinished(self, why: str) -> None:
+        """Record why each version that lacks launches gets no more."""
+        self._to_go_on = Remedy.SWEEP_WITHOUT_STOP(why=why)
+        for each in self._rows.values():
+            for run in () if each.finished else each.lacking:
+                if run.runnable:
+                    run.skipped = Skip(by="stop", why=why)
+
+    def give_up(self, rows: Iterable[RowRun], problem: str) -> None:
+        """Record the problem of a lost host in each cell that lacks launches."""
+        for run in (run for row in rows for run in self._rows[row].lacking):
+            run.problem = run.problem or problem
+
+    def choose_noise(self, row: RowRun) -> None:
+        """Let the first row of a scenario that a machine begins measure the machine's noise."""
+        running = self._rows[row]
+        with self._lock:
+            others = [each for each in self._alike(running) if each is not running]
+            if isinstance(running.scheduler, FullScheduler):
+                running.scheduler.measures_noise = not any(other.measures_noise for other in others)
+
+    def again(self, row: RowRun, why: str) -> RowRun:
+        """Restart a row and set its trials aside, because those of another machine cannot be compared."""
+        old = self._rows[row]
+        new = old.anew(why)
+        for trial in (trial for run in self.runs_of(row) for trial in run.trials):
+            self.journal.set_aside(trial)
+        with self._lock:
+            rows = [new if each is old else each for each in self._rows.values()]
+            self._rows = {each.row: each for each in rows}
+        self.open_rows.forget(row)
+        return new.row
+
+    def _alike(self, running: RunningRow) -> list[RunningRow]:
+        """Return the rows that share their A/A noise with a row, itself included."""
+        return [each for each in self._rows.values() if each.noise_place == running.noise_place]
+
+    def standing(self, row: RowRun) -> RowStanding:
+        """Judge a row after its turn, and return its standing."""
+        standing = standing_of(self._rows[row].judge(self._noises), asked=self.plan.trials)
+        self.open_rows.put_down(row)
+        with self._lock:
+            rows = [each.judged for each in self._rows.values()]
+            found = functools.cache(lambda: find(rows))
+            if standing.confirmed and any(one.confirmed and one.kind != "first_fixed" for one in found().findings):
+                self.ending.found()
+            self.so_far(found)
+        return standing
+
+    def finish(self, row: RowRun) -> None:
+        """Judge a row for the last time, because its launches are done, and release its traces.
+
+        The verdict needs the A/A noise of the lane and scenario, so it waits until the row that measures this is done.
+        """
+        running = self._rows[row]
+        running.finished = True
+        with self._lock:
+            alike = self._alike(running)
+            if not running.measures_noise and any(each.measures_noise and not each.finished for each in alike):
+                self.open_rows.put_down(row)
+                return
+            for each in (each for each in alike if each.finished and not each.final):
+                self.open_rows.recall(each.row)
+                judged = each.judge(self._noises)
+                each.final = True
+                for run, cell in zip(each.row.cells, judged.cells, strict=True):
+                    run.trials[:] = cell.trials
+                self.open_rows.forget(each.row)
+
+    def _newest(self, running: RunningRow) -> JudgedRow:
+        """Return the verdict on a row from all its launches, including those of an interrupted turn."""
+        if not running.final and (running.seen != running.evidence or running.finished):
+            self.open_rows.recall(running.row)
+            running.judge(self._noises)
+            self.open_rows.put_down(running.row)
+        return running.judged
+
+
+# ---------------------------------------------------------------- open rows
+
+
+HELD_BYTES = 256 << 20
+"""Most bytes of memory for the traces of all open rows together. A trace of 4,000 rows takes about 160 KiB."""
+
+
+@dataclass(kw_only=True)
+class OpenRows:
+    """Bounds the memory of rows that take turns. Thread-safe. A row that a thread works on keeps its traces.
+
+    `read`: reads a trial back from its file. `runs_of`: returns the cells of a row and its A/A replicate.
+    """
+
+    read: Callable[[Trial], Trial]
+    runs_of: Callable[[RowRun], list[CellRun]]
+    held_bytes: int = HELD_BYTES
+    _rows: dict[RowRun, int] = field(default_factory=dict)
+    """Rows with their traces in memory, and the size of the traces in bytes; the row put down last comes last."""
+    _away: set[RowRun] = field(default_factory=set)
+    _busy: set[RowRun] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def recall(self, row: RowRun) -> None:
+        """Read the traces of a row back, and keep them until `put_down`. Raises UsageError if a file is gone."""
+        with self._lock:
+            self._busy.add(row)
+            is_away = row in self._away
+            self._away.discard(row)
+        if is_away:
+            for run in self.runs_of(row):
+                run.trials[:] = [trial if trial.trace is None else self.read(trial) for trial in run.trials]
+
+    def put_down(self, row: RowRun) -> None:
+        """End the work on a row. If the traces exceed the limit, drop those of the longest-waiting rows."""
+        taken_bytes = sum(_bytes(trial) for run in self.runs_of(row) for trial in run.trials)
+        with self._lock:
+            self._busy.discard(row)
+            self._rows.pop(row, None)
+            self._rows[row] = taken_bytes
+            total_bytes = sum(self._rows.values())
+            for other, size in list(self._rows.items()):
+                if total_bytes <= self.held_bytes:
+                    return
+                if other not in self._busy:
+                    self._send_away(other)
+                    total_bytes -= size
+
+    def forget(self, row: RowRun) -> None:
+        """Forget a row that has ended; its traces were thinned for the reports."""
+        with self._lock:
+            for known in (self._busy, self._away):
+                known.discard(row)
+            self._rows.pop(row, None)
+
+    def _send_away(self, row: RowRun) -> None:
+        del self._rows[row]
+        self._away.add(row)
+        for run in self.runs_of(row):
+            run.trials[:] = [thinned_trial(trial, rows=LEAST_SHOWN_ROWS) for trial in run.trials]
+
+
+def _bytes(trial: Trial) -> int:
+    trace = trial.trace
+    if trace is None:
+        return 0
+    counts = sum(values.nbytes for values in trace.counts.values())
+    return trace.step.nbytes + counts + sum(values.nbytes for values in trace.columns.values())
+
+
+# ---------------------------------------------------------------- early end
+
+
+@dataclass(kw_only=True)
+class Ending:
+    """Ends the launches on all hosts. Once set, `reason` does not change; any thread may set it."""
+
+    asked: Stop
+    clock: Callable[[], float] = time.monotonic
+    reason: str = ""
+    began_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began_s = self.clock()
+
+    def found(self) -> None:
+        """Record that a finding is confirmed."""
+        if self.asked.first_bad:
+            self.reason = self.reason or SkipReason.STOPPED_AT_FIRST_BAD()
+
+    def why(self, state: RowState | None) -> str:
+        """Return why a row in this state gets no more launches, or "". `state` is None in the middle of a turn."""
+        if self.asked.time_s is not None and self.clock() - self.began_s >= self.asked.time_s:
+            self.reason = self.reason or SkipReason.STOPPED_BY_TIME()
+        if self.reason:
+            return self.reason
+        is_over = self.asked.quick and state is not None and state.urgency in ("near", "good")
+        return SkipReason.STOPPED_BY_QUICK() if is_over else ""
+
+    @property
+    def reached(self) -> str:
+        """Return why rows are unfinished, apart from lost hosts and Ctrl-C; "" if no early end was asked for."""
+        return self.reason or (SkipReason.STOPPED_BY_QUICK() if self.asked.quick else "")
+
+
+# ---------------------------------------------------------------- machine progress
+
+
+class MachineProgress:
+    """A listener for one machine of a pool: its trials have a separate progress line, and count for the pool's lane."""
+
+    def __init__(self, listener: ProgressListener, machine: str) -> None:
+        self._listener, self._machine = listener, machine
+
+    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
+        self._listener.plan(most=most, exact=exact, about=about)
+
+    def preparing(self, *, lane: str, image: str, text: str) -> None:
+        self._listener.preparing(lane=self._own(lane), image=image, text=text)
+
+    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
+        self._listener.trial_started(lane=self._own(lane), cell=cell, number=number, steps=steps)
+
+    def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
+        self._listener.step(lane=self._own(lane), step=step, rss_kib=rss_kib)
+
+    def trial_ended(
+        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
+    ) -> None:
+        text_with_machine = f"{text} ({self._machine})"
+        self._listener.trial_ended(
+            lane=lane, cell=cell, number=number, text=text_with_machine, bad=bad, reused=reused, twin=twin
+        )  # fmt: skip
+
+    def so_far(self, text: str) -> None:
+        self._listener.so_far(text)
+
+    def note(self, text: str) -> None:
+        self._listener.note(text)
+
+    def _own(self, lane: str) -> str:
+        return f"{lane}, {self._machine}"
+
+
+# ---------------------------------------------------------------- machine run
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineRun:
+    """Runs rows on the machines of a plan, one call per machine. `finished` is called with each row that has all its
+    launches.
+    """
+
+    plan: Plan
+    journal: RunDirectory
+    context: RunContext
+    finished: Callable[[RowRun], None]
+    reuse: bool = True
+
+    def use(self, machine: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> None:
+        """Lease a machine and run rows on it. `over`: returns whether to stop waiting for the lease.
+
+        Each worker has a separate connection: one worker, or as many as can launch side by side, or one per lane on a
+        host with `parallel: true`.
+        """
+        engine, host = machine.engine, machine.host
+        assert engine is not None
+        rows = [row for row in self.plan.rows if row.lane.host == machine.part_of]
+        lanes = list(dict.fromkeys(str(row.lane) for row in rows)) if host.parallel is True else []
+        with leased(machine, self.context, over=over) as lease, contextlib.ExitStack() as opened:
+            gate, count = self._gate(engine, host, rows)
+            registry = functools.partial(open_registries, self.context.environ, self.context.stopped)
+            disk = disk_of(host, engine, machine.images, registry=registry, note=self.context.progress.note)
+            engines = [engine]
+            for _ in range(max(len(lanes), count) - 1):
+                engines.append(self.context.open_engine(host, environ=self.context.environ, say=unheard))
+                opened.callback(engines[-1].close)
+            workers = [
+                self.worker(each, host, lease, disk=disk, name=name, gate=gate if not lanes else Gate())
+                for each, name in zip(engines, lanes or [host.machine or host.name], strict=False)
+            ]
+            for worker in workers:
+                opened.callback(worker.launcher.images.close)
+                worker.look_ahead(queue)
+            together = workers if count == 1 else [workers[0].with_engine(each) for each in engines]
+            in_threads([functools.partial(worker.run, queue) for worker in together])
+
+    def _gate(self, engine: Engine, host: Host, rows: Sequence[VersionRow]) -> tuple[Gate, int]:
+        """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
+        alongside the others, and one more if some rows compare times, because that one may have to wait for the rest.
+        """
+        beside = [row for row in rows if not compares_times(row.variant.scenario)]
+        slots = slots_of(host, engine.facts, (gpu.uuid for row in beside for gpu in row.lane.gpus))
+        total = engine.facts.get("memory_bytes")
+        memory_bytes = MEMORY_SHARE * total if isinstance(total, int) else None
+        gate = Gate(slots=slots, memory_bytes=memory_bytes, stopped=self.context.stopped.is_set)
+        if not beside or slots == 1:
+            return gate, 1
+        launches = sum(not cell.excluded for row in beside for cell in row.cells)
+        return gate, min(slots, launches) + (len(beside) < len(rows))
+
+    def worker(
+        self,
+        engine: Engine,
+        host: Host,
+        lease: Lease,
+        *,
+        disk: Disk | None = None,
+        name: str = "",
+        gate: Gate | None = None,
+    ) -> HostRun:
+        """Return the worker that runs rows on one connection to a leased machine. `disk`: the space for images, if it
+        is limited; `name`: the name under which it takes rows, by default the machine's; `gate`: admits its launches if
+        other workers launch at the same time.
+        """
+        progress = MachineProgress(self.context.progress, host.machine) if host.machine else self.context.progress
+        images = HostImages(
+            engine=engine,
+            open_another=functools.partial(self.context.open_engine, host, environ=self.context.environ, say=unheard),
+            progress=progress,
+            stopped=self.context.stopped.is_set,
+            disk=disk or Disk(),
+        )
+        launcher = CellLauncher(
+            engine=engine,
+            lease=lease,
+            images=images,
+            run_id=self.journal.id,
+            trials=self.plan.trials,
+            oracle=oracle.oracle(),
+            journal=self.journal,
+            progress=progress,
+            stopped=self.context.stopped.is_set,
+            reuse=self.reuse,
+        )
+        rng = random.Random(" ".join(filter(None, (str(self.plan.seed), host.name, host.machine))))
+        own = name or host.machine or host.name
+        return HostRun(worker=own, launcher=launcher, rng=rng, finished=self.finished, gate=gate or Gate())

@@ -1,1 +1,0 @@
-"""Runs the rows of a plan on their machines."""

@@ -1,0 +1,314 @@
+"""Writes the matrix file of `harness try`, which the user may edit, and plans its first launches."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import shlex
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError, InfrastructureError, Interrupted, MatrixError, UsageError
+from harness.flows.sweep import SweepOptions
+from harness.index import database
+from harness.matrix import load_matrix
+from harness.matrix.draft import LEAST_BUDGET, Draft, DraftJob, functions, safe, text
+from harness.model import RunResult, Trial
+from harness.plan.cells import Selection
+from harness.store import RunDirectory
+
+
+def write(draft: Draft, *, out: Path) -> Path:
+    """Write the draft's matrix file into the folder of the runs and return its path. The same draft gets the same file.
+    A file with other content, such as an edited one, is never overwritten. Raises UsageError."""
+    name = f"try-{draft.job.name}"
+    wanted = text(draft, name=name)
+    for number in itertools.count(1):
+        path = out / f"{name}{f'-{number}' if number > 1 else ''}.yaml"
+        if not path.exists():
+            return write_new({path: wanted}, otherwise="choose another --out")[0]
+        if _says(path, wanted):
+            return path
+    raise AssertionError("numbers do not end")
+
+
+def write_matrix(draft: Draft, path: Path, environ: Mapping[str, str]) -> None:
+    """Write the draft's matrix file to `path`, for the user to keep and edit. Raises UsageError."""
+    write_new({path: text(draft, name=safe(path.stem))}, otherwise="choose another name for --write")
+    check(path, environ)
+
+
+def selection_of(
+    matrix: Path, options: SweepOptions, environ: Mapping[str, str], *, places: Sequence[int]
+) -> Selection:
+    """Select only some versions. `places`: their positions, 0 for the oldest, -1 for the newest. A later
+    sweep takes over their launches.
+    """
+    whole = load_matrix(matrix, environ=environ)
+    some = tuple(replace(series, images=tuple(series.images[place] for place in places)) for series in whole.series)
+    return options.select(replace(whole, series=some))
+
+
+def check(matrix: Path, environ: Mapping[str, str]) -> None:
+    """Check a matrix file that was just written. If it is refused, remove it, and raise UsageError. The message names
+    no line or key of the file, because the user typed a command line and never saw the file.
+    """
+    try:
+        load_matrix(matrix, environ=environ)
+    except MatrixError as error:
+        matrix.unlink(missing_ok=True)
+        raise UsageError(error.text) from error
+
+
+def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
+    """Return the error that explains why these runs launched nothing; None if they launched something."""
+    if any(cell.trials for result in results for cell in result.cells):
+        return None
+    last = results[-1]
+    problems = [host.problem for host in last.hosts if host.problem]
+    problems += [] if problems else [cell.problem for cell in last.cells if cell.problem]
+    if not problems:
+        return Interrupted("interrupted before anything was launched")
+    return InfrastructureError("nothing was launched: " + "\n".join(dict.fromkeys(problems)))
+
+
+def remove_index_of_nothing(out: Path) -> None:
+    """Remove the index of a folder that contains nothing else."""
+    with suppress(OSError):
+        if [path.name for path in out.iterdir()] == [database.FILE]:
+            (out / database.FILE).unlink()
+
+
+def remove_runs(results: Sequence[RunResult]) -> None:
+    """Remove the runs of a call that was refused. All of them belong to one matrix."""
+    for result in results:
+        shutil.rmtree(result.directory, ignore_errors=True)
+    folder = results[0].directory.parent
+    if runs := sorted(folder.glob("[0-9]*")):
+        RunDirectory(runs[-1]).point_latest()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def fit(draft: Draft, matrix: Path, rehearsed: RunResult, *, out: Path) -> tuple[Path, Draft]:
+    """Return the matrix file and its draft after the first launches, which may show the program's own end, and a
+    shorter timeout. Raises UsageError.
+    """
+    known = limited(fitted(draft, rehearsed) or draft, rehearsed)
+    if known == draft:
+        return matrix, draft
+    matrix.unlink(missing_ok=True)
+    return write(known, out=out), known
+
+
+def _says(path: Path, wanted: str) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size < 1 << 20 and path.read_text(encoding="utf-8") == wanted
+    except UnicodeDecodeError:
+        return False
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; choose another --out") from error
+
+
+# ---------------------------------------------------------------- new files
+
+
+def write_new(files: Mapping[Path, str], *, otherwise: str) -> list[Path]:
+    """Write files that do not exist yet, and return their paths. Raises UsageError, which ends with the remedy
+    `otherwise`, if a file exists or cannot be written.
+    """
+    made: list[Path] = []
+    try:
+        if taken := [str(path) for path in files if path.exists()]:
+            raise UsageError(f"{', '.join(taken)}: already exist{'s' if len(taken) == 1 else ''}; {otherwise}")
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as out:
+                made.append(path)
+                out.write(text)
+    except OSError as error:
+        for path in made:
+            path.unlink(missing_ok=True)
+        place = error.filename or next(iter(files)).parent
+        raise UsageError(f"{place}: cannot write: {error.strerror}; {otherwise}") from error
+    return list(files)
+
+
+# ---------------------------------------------------------------- demo
+
+
+DEMO_MATRIX = "quickstart.yaml"
+DEMO_FILES = (DEMO_MATRIX, "scenarios/multidict_headers.py", "scenarios/regex_cache.py")
+
+
+def write_demo(folder: Path) -> Path:
+    """Write the demo into a folder and return the path of its matrix. Files of an earlier call stay. Raises UsageError
+    if a file of the same name has other content."""
+    source = _source()
+    texts = {folder / name: (source / name).read_text(encoding="utf-8") for name in DEMO_FILES}
+    write_new({path: text for path, text in texts.items() if not _has(path, text)}, otherwise="name another --folder")
+    return folder / DEMO_MATRIX
+
+
+def _source() -> Path:
+    """Return the folder with the demo's files: the package's data, or a checkout's examples. Raises UsageError."""
+    installed = Path(str(files("harness"))) / "data" / "demo"
+    source = installed if installed.is_dir() else Path(str(files("harness"))).parent / "examples"
+    if missing := [name for name in DEMO_FILES if not (source / name).is_file()]:
+        raise UsageError(f"{source / missing[0]}: this installation lacks the demo's files; install the harness again")
+    return source
+
+
+def _has(path: Path, text: str) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size == len(text.encode()) and path.read_text(encoding="utf-8") == text
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+# ---------------------------------------------------------------- first launch
+
+
+TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)
+UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?\d")
+SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
+MOST_NAMES = 6
+
+
+def check_steps(draft: Draft, result: RunResult) -> None:
+    """Raise UsageError, with the option that helps, if nothing in the first launch counted as a step."""
+    trial = _first(result)
+    if trial is None or not trial.stepless:
+        return
+    printed = f"{trial.output.head}\n{trial.output.tail}"
+    remedies = [_by_pattern(printed)]
+    if trial.failure.remedy == "command":
+        remedies = ["start that program", *remedies]
+    elif trial.failure.remedy:
+        remedies = [_by_function(draft.job, draft.more), *remedies]
+    link = "; or " if draft.job.source and not trial.failure.remedy else "; "
+    raise UsageError(f"{_named(draft.job)}: {_said(trial)}{link}{', or '.join(remedies)}")
+
+
+def fails_before_a_step(result: RunResult) -> bool:
+    """Return whether the first launch failed before its first step: the version or the command may be at fault."""
+    trial = _first(result)
+    return trial is not None and trial.end == "setup"
+
+
+def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
+    """Raise UsageError if the oldest and the newest version fail in the same way before the first step, so that there
+    is nothing to compare."""
+    first, last = _first(oldest), _first(newest)
+    if first is None or last is None or last.end != "setup" or _said(last) != _said(first):
+        return
+    what = _said(first)
+    remedy = next((words for error, words in _lacks(draft).items() if error in what), "it must run in one of them")
+    raise UsageError(f"{_named(draft.job)}: fails in the oldest and in the newest version: {what}; {remedy}")
+
+
+def _lacks(draft: Draft) -> Mapping[str, str]:
+    """Return the remedies for a missing module or file, by the words that Python and the system use for the error."""
+    series = draft.series.entry
+    if "install" in series:
+        package = "if that is a package, also install it: --with PACKAGE"
+    else:
+        package = f"add it to the {'images' if draft.series.needs_containers else 'requirement files'}"
+    file = "if that is a file of this folder, also copy it in: --file NAME"
+    return {"No module named": package, "No such file or directory": file}
+
+
+def few_steps(draft: Draft, result: RunResult) -> str | None:
+    """Return a note if the first launch ended by itself after too few steps to judge, else None."""
+    trial = _first(result)
+    counts = draft.job.source or "step_pattern" in draft.job.entry
+    if trial is None or not counts or not trial.ended_well or not 0 < trial.last_step < LEAST_BUDGET:
+        return None
+    count = f"{trial.last_step} step{'s' if trial.last_step > 1 else ''}"
+    return (
+        f"{_named(draft.job)}: made {count} and ended; with fewer than {LEAST_BUDGET}, neither memory nor step time can"
+        " be judged, so let it make more"
+    )
+
+
+def fitted(draft: Draft, result: RunResult) -> Draft | None:
+    """Return the draft with a new budget: the fewest steps after which its program ended by itself. Return None if the
+    program never did, or if that is less than LEAST_BUDGET.
+    """
+    ends = [trial.last_step for cell in result.cells for trial in cell.trials if trial.ended_early]
+    own = min(ends, default=0)
+    return replace(draft, budget=own) if own >= LEAST_BUDGET else None
+
+
+SPARE_S = 60.0
+LONGER = 10.0
+"""A launch may take LONGER times the time that the first launches took, and SPARE_S more."""
+
+
+def limited(draft: Draft, result: RunResult) -> Draft:
+    """Return the draft with a timeout that suits its first launches, if that is shorter than the default, so
+    that a version that hangs does not take the default timeout in every launch.
+    """
+    known = [took for cell in result.cells for trial in cell.trials if (took := _took_s(trial)) is not None]
+    if not known:
+        return draft
+    steps_s = draft.step_time_s if draft.has_steps else 0.0  # a slower version may use up this time
+    timeout_s = math.ceil((steps_s + SPARE_S + LONGER * max(known)) / 10) * 10.0
+    return replace(draft, timeout_s=timeout_s) if timeout_s < draft.longest_s else draft
+
+
+def _took_s(trial: Trial) -> float | None:
+    """Return the seconds that a launch took, or up to its last step if it hung; None if they are not known."""
+    if trial.ended_well and not trial.out_of_time:
+        return trial.duration_s
+    column = None if trial.trace is None or trial.end != "hang" else trial.trace.column("step_s")
+    step_s = [] if column is None else [took for took in column.tolist() if math.isfinite(took)]
+    starts = [trial.facts.get(name) for name in ("setup_s", "first_step_s")]
+    start_s = sum(float(took) for took in starts if isinstance(took, int | float))
+    return start_s + sum(step_s) / len(step_s) * trial.last_step if step_s else None
+
+
+def _first(result: RunResult) -> Trial | None:
+    return next((trial for cell in result.cells for trial in cell.trials), None)
+
+
+def _said(trial: Trial) -> str:
+    """Return the last line of the trial's message, which says how the trial ended."""
+    return (trial.message.splitlines() or [""])[-1]
+
+
+def _named(job: DraftJob) -> str:
+    """Return the program as it was typed, or the command."""
+    if job.source is None:
+        return shlex.join(job.entry["command"])
+    return str(job.entry.get("module", job.source.name))
+
+
+def _by_function(job: DraftJob, more: Mapping[str, Any]) -> str:
+    """Return advice to name a function as the step, with the functions that the program defines as examples."""
+    asked = more.get("steps_are")
+    typed = str(asked["function"]).partition(":")[2] if isinstance(asked, Mapping) else None
+    names = sorted((name for name in functions(job) if name != typed), key=lambda name: not TRAINS.search(name))
+    if not names:
+        return f"move the code of one step into a function and name it: --steps-are {job.module}:FUNCTION"
+    which = "another" if typed else "the"
+    example, known = f"--steps-are {job.module}:{names[0]}", ", ".join(names[:MOST_NAMES])
+    return f"name {which} function that makes a step, such as {example} (it defines {known})"
+
+
+def _by_pattern(printed: str) -> str:
+    """Return advice to count lines of output as steps; the pattern is the most common beginning of a printed line."""
+    begun = Counter(
+        found[1] for line in printed.splitlines() if line.isprintable() and (found := UP_TO_A_NUMBER.match(line))
+    )
+    if not begun:
+        return "let it print a number at each step, and count these lines: --step-pattern REGEX"
+    example = shlex.quote("^" + SPECIAL.sub(r"\\\g<0>", begun.most_common(1)[0][0]))
+    return f"count each matching line of its output as a step: --step-pattern {example}"

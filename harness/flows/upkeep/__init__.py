@@ -1,1 +1,0 @@
-"""Checks hosts (`doctor`), and removes leftovers on them and old runs (`clean`)."""

@@ -1,0 +1,121 @@
+"""What those who run launches ask the judge: whether a launch goes on, what a trial shows, what a cell and a run come
+to. Each trace is judged once, whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from harness.judge.cell import judge_cell, quiet
+from harness.judge.comparison import slow_versions
+from harness.judge.launches import growths_of, judged_steps_of, mixes_shm
+from harness.judge.trace import stopping
+from harness.judge.trace.gpu_memory import is_shared, with_gpu
+from harness.judge.trace.trace_verdict import judge_trace
+from harness.model import (
+    BAD,
+    GOOD,
+    SIGNALS,
+    UNSURE,
+    Cell,
+    CellResult,
+    CellVerdict,
+    Finding,
+    HostState,
+    RunVerdict,
+    Trace,
+    Trial,
+)
+from harness.reasons import TrialReason, ValueReason
+
+
+def decide_at_look(cell: Cell, trace: Trace, *, whole: bool, usual_s: float | None, own_s: float | None) -> str:
+    """Return whether a launch goes on at a look: "go" or "stop". `whole`: it runs its whole budget; `usual_s` and
+    `own_s` are the step times of the other versions of its row and of its own, if it may be slow.
+    """
+    scenario = cell.variant.scenario
+    if scenario.judge_exit:
+        return "go"  # only how it ends counts
+    answer = stopping.decide_at_look(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole)
+    if answer == "stop" or whole or usual_s is None:
+        return answer
+    is_slow = slow_versions.plainly_slow(trace, usual_s=usual_s, own_s=own_s, steps=scenario.steps)
+    return "stop" if is_slow and not stopping.looks_bad(trace, limits=scenario.limits, steps=scenario.steps) else "go"
+
+
+def judge_cell_of(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
+    """Return the verdict on a cell by the limits of its scenario."""
+    scenario = cell.variant.scenario
+    return judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
+
+
+def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
+    """Return the verdict on a cell. It is flat if nothing is missing except a launch that runs the whole budget."""
+    scenario, judged = cell.variant.scenario, judge_cell_of(cell, trials)
+    is_quiet = judged.verdict == "inconclusive" and quiet(
+        trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
+    )
+    return replace(judged, verdicts=("flat",)) if is_quiet else judged
+
+
+def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
+    """Return a short description of a trial (its end, or what grows in it, its trace's verdict with the figures, and
+    what it returned as NaN), and whether it is bad.
+    """
+    scenario = cell.variant.scenario
+    if trial.trace is None or not trial.ended_well:
+        return trial.after_end((trial.message.strip().splitlines() or [""])[-1]), trial.end in BAD
+    if scenario.judge_exit:
+        return "exit 0", False
+    steps = judged_steps_of(trial, scenario.steps)
+    alone = judge_trace(trial.trace, limits=scenario.limits, steps=steps)
+    whole = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
+    rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
+    shown = f"{whole.verdict}{rate}"
+    if whole.verdict == "leak" and "leak" not in alone.verdicts:
+        shown = TrialReason.ON_GPU(shown=shown)
+    growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps).values()
+    grown = [f"{SIGNALS[each.signal].title} {each.pace}" for each in growths if each.state == "bad"]
+    told = [f"growth: {', '.join(grown)}"] if grown else []
+    if not (grown and whole.verdict in GOOD):
+        told.append(shown)
+    ignored = {limit.metric for limit in scenario.limits.metrics if limit.rule == "none"}
+    names = ", ".join(sorted(trial.not_finite.keys() - ignored))
+    nan = f"; {ValueReason.NOT_FINITE(name=names)}" if names else ""
+    return f"{'; '.join(told)} to step {whole.steps}{nan}", bool(grown) or whole.verdict in BAD
+
+
+def wants_alone(cell: Cell, trial: Trial) -> bool:
+    """Return whether launches at the same time may have caused what a trial shows: its steps become slower, or
+    /dev/shm, which they share, fills up.
+    """
+    scenario = cell.variant.scenario
+    if trial.trace is None or trial.output.buffered or scenario.judge_exit:
+        return False
+    steps = judged_steps_of(trial, scenario.steps)
+    slows = "slowdown" in judge_trace(trial.trace, limits=scenario.limits, steps=steps).verdicts
+    return slows or (scenario.limits.of("shm") is not None and mixes_shm(trial))
+
+
+def run_verdict(
+    cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Sequence[HostState], *, interrupted: bool
+) -> RunVerdict:
+    """Return the most severe result of the run, which its exit status reports."""
+    stopped = [cell for cell in cells if cell.skipped is not None and cell.skipped.by == "stop"]
+    asked = [cell.verdict for cell in cells if not (cell.cell.excluded or cell.skipped)]
+    asked += [cell.verdict for cell in stopped if cell.verdict.trials]
+    verdicts = {verdict.verdict for verdict in asked}
+    if interrupted:
+        return "interrupted"
+    if verdicts & BAD or any(finding.kind != "first_fixed" for finding in findings):
+        return "regression"
+    problems = [cell.problem for cell in cells] + [host.problem for host in hosts]
+    if "untested" in verdicts or any(problems):
+        return "infrastructure"
+    return "inconclusive" if stopped or verdicts & UNSURE or any(map(_is_open, asked)) else "ok"
+
+
+def _is_open(verdict: CellVerdict) -> bool:
+    """Return whether the verdict is provisional, a signal is blind, or something bad was seen but not confirmed."""
+    return verdict.provisional or any(signal.seen in ("blind", "suspect", "bad") for signal in verdict.signals.values())

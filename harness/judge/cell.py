@@ -1,0 +1,425 @@
+"""Judges one cell by its trials. Each trial is one launch and counts once.
+
+A bad verdict needs two launches that agree; a good one needs a launch of the whole budget.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from harness.judge.intervals import log_t_interval, median, t_interval, widest
+from harness.judge.launches import (
+    AGREE,
+    BAD_NAMES,
+    JudgedTrial,
+    agreeing_launches,
+    growing,
+    judge_launches,
+    trace_verdicts,
+)
+from harness.judge.trace.gpu_memory import undecided
+from harness.model import (
+    BAD,
+    FAILURES,
+    GOOD,
+    GROWTHS,
+    UNSURE,
+    CellVerdict,
+    Depth,
+    Interval,
+    Limits,
+    SignalVerdict,
+    Steps,
+    TraceVerdict,
+    Trial,
+    Trials,
+    VerdictName,
+    gist,
+)
+from harness.reasons import CellReason, Remedy, RepeatReason, SignalReason
+
+GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
+
+
+def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> CellVerdict:
+    """Return the verdict on a cell. Infrastructure failures are ignored; without other trials the cell is untested.
+
+    `exit_only`: only the way the launches ended counts, whatever their traces show (a scenario with `judge: exit`).
+    """
+    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
+    if not launches:
+        return _untested(trials)
+    names, support = _judged(telling(launches), steps=steps)
+    return summarized(names, launches=launches, support=support, limits=limits, steps=steps)
+
+
+def telling(launches: Sequence[JudgedTrial]) -> Sequence[JudgedTrial]:
+    """Return the launches without the silent ones; all of them if every launch is silent."""
+    return [launch for launch in launches if not launch.silent] or launches
+
+
+def _judged(launches: Sequence[JudgedTrial], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
+    """Return all verdicts on a cell, the strongest first, and the launches on which they rest."""
+    agreed = tuple(name for name in BAD_NAMES if agreeing_launches(launches, name))
+    if not agreed:
+        return _without_bad(launches, steps=steps)
+    support = agreeing_launches(launches, agreed[0])
+    quiet = [name for name in GOOD_NAMES if all(name in launch.verdicts for launch in support)]
+    return (*agreed, *quiet[:1]), support
+
+
+def wants_more(
+    trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits, steps: Steps, exit_only: bool = False
+) -> str | None:
+    """Return why the cell needs another trial; None if it has enough, or if another would not settle the verdict."""
+    measured = [trial for trial in trials if trial.measured]
+    if len(measured) >= trials_asked.most or (trials and not measured):
+        return None
+    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
+    if measured and not launches:
+        return None if len(measured) >= min(AGREE, trials_asked.least) else RepeatReason.SETUP_FAILED()
+    if len(measured) < trials_asked.least:
+        return RepeatReason.TOO_FEW_TRIALS(trials=len(measured), least=trials_asked.least)
+    return _unsettled(telling(launches), steps=steps)
+
+
+def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
+    """Return what another trial could settle, or None."""
+    if any(agreeing_launches(launches, name) for name in BAD_NAMES):
+        return None
+    bad = [name for name in BAD_NAMES if any(name in launch.verdicts for launch in launches)]
+    if bad:
+        return RepeatReason.NO_TWO_AGREE(verdicts=" and ".join(bad))
+    if _outnumbered(launches, steps=steps):
+        return RepeatReason.SHM_SHARED() if _all_mixed(launches, steps=steps) else None
+    if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
+        return RepeatReason.NOT_FINITE_ONCE()
+    good = [launch for launch in launches if launch.verdicts[0] in GOOD]
+    if 0 < len(good) < len(launches):
+        return RepeatReason.DISAGREE()
+    return RepeatReason.NO_WHOLE_TRIAL() if good and not _out_of_time(launches) else None
+
+
+def needs_whole_budget(
+    trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False, depth: Depth = "usual"
+) -> bool:
+    """Return whether the next trial must not stop early: no trial ran the whole budget, or one showed something to
+    confirm, or /dev/shm was shared with other launches in all trials that ran it. A scenario that is judged by its exit
+    code always runs to its end.
+
+    A trial may stop early once launches agree on what is bad, or once a whole launch shows a clear leak: a short launch
+    that shows the leak, too, is then the second that agrees. `depth` is that of the trial's batch.
+    """
+    if exit_only or any(trial.not_finite for trial in trials):
+        return True
+    launches = [launch for launch in judge_launches(trials, limits=limits, steps=steps) if not launch.silent]
+    whole = [launch for launch in launches if launch.whole(steps)]
+    odd = [launch for launch in launches if launch.verdicts[0] not in GOOD]
+    if not odd:
+        return (not whole and depth != "brief") or _all_mixed(launches, steps=steps)
+    if depth == "thorough":
+        return True
+    agree = any(agreeing_launches(launches, name) for name in BAD_NAMES)
+    return not agree and not (len(launches) == 1 and whole and odd[0].clear)
+
+
+def _all_mixed(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
+    """Return whether there are whole launches, and growth in /dev/shm cannot be judged in any of them."""
+    whole = [launch for launch in launches if launch.whole(steps)]
+    return bool(whole) and all(launch.mixed for launch in whole)
+
+
+def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:
+    """Return whether every launch is good as far as it ran."""
+    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
+    return bool(launches) and all(launch.verdicts[0] in GOOD for launch in telling(launches))
+
+
+def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
+    """Return whether a launch of any version failed after the first look: a launch that stops there would miss it."""
+    return any(
+        trial.end in FAILURES and (trial.last_step >= steps.first or bool(trial.trace and trial.trace.looks))
+        for trial in trials
+    )
+
+
+def _without_bad(
+    launches: Sequence[JudgedTrial], *, steps: Steps
+) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
+    """Return the verdict on a cell without an agreed bad verdict, and the launches on which it rests."""
+    bad = [launch for launch in launches if BAD & set(launch.verdicts)]
+    if bad:
+        single = len(bad) == 1 and not any(
+            GOOD & set(launch.verdicts) and (launch.steps >= bad[0].steps or launch.whole(steps))
+            for launch in launches
+            if launch is not bad[0]
+        )
+        return ("suspect",) if single else ("inconclusive",), bad
+    if _outnumbered(launches, steps=steps):
+        whole = [launch for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD]
+        risen = any(launch.verdicts[0] == "plateau" for launch in whole)
+        return ("plateau",) if risen else ("flat",), whole
+    unsure = [launch for launch in launches if launch.verdicts[0] not in GOOD] or list(launches)
+    suspect = [launch for launch in unsure if launch.verdicts[0] == "suspect"]
+    return (("suspect",), suspect) if suspect else (("inconclusive",), unsure)
+
+
+def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
+    """Return whether launches that are good over the whole budget outnumber all launches that are not good."""
+    whole = sum(1 for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD)
+    return whole > sum(1 for launch in launches if launch.verdicts[0] not in GOOD)
+
+
+def _out_of_time(launches: Sequence[JudgedTrial]) -> bool:
+    """Return whether a trial ended before its budget, by itself or by its timeout: another trial would do the same."""
+    return any(launch.trial.ended_early or launch.trial.out_of_time for launch in launches)
+
+
+def _untested(trials: Sequence[Trial]) -> CellVerdict:
+    setups = [trial for trial in trials if trial.end == "setup"]
+    with_message = setups or [trial for trial in trials if trial.message]
+    why = gist(with_message[-1].told) if with_message else CellReason.NO_TRIAL_FINISHED()
+    return CellVerdict(verdicts=("untested",), why=why, trials=len(setups))
+
+
+# ---------------------------------------------------------------- figures, and the sentence that explains the verdict
+
+
+Number = TypeVar("Number", int, float)
+
+
+def summarized(
+    names: tuple[VerdictName, ...],
+    *,
+    launches: Sequence[JudgedTrial],
+    support: Sequence[JudgedTrial],
+    limits: Limits,
+    steps: Steps,
+) -> CellVerdict:
+    """Return the verdict `names` on a cell, with the verdicts on its own signals: outcome, memory and counts, and the
+    levels of its own launches, before they are compared. `support` are the launches on which the verdict rests.
+    """
+    quoted = _telling(names[0], support)
+    why = _why(names[0], quoted, launches=launches, support=support, steps=steps)
+    signals = {"outcome": outcome_of(names, why, launches, steps)}
+    if not all(launch.exit_only for launch in launches):
+        rated = trace_verdicts(_rated(launches, support=support, steps=steps))
+        plain = SignalVerdict(
+            seen="blind",
+            value=median(_known(verdict.rate_kib_per_step for verdict in rated)),
+            ci=_rate_interval(rated),
+            limit=limits.of("memory"),
+            visible=_excluded(quoted, rated),
+            why=why,
+        )
+        signals["memory"] = memory_of(plain, names, launches, steps=steps)
+        signals |= {name: growth_of(name, launches, limit=limits.of(name)) for name in GROWTHS}
+        signals |= {"step_time": _own_level(_step_s(launches)), "peak_memory": _own_level(_peaks_kib(launches))}
+    failures = [launch for launch in support if launch.failure is not None]
+    return CellVerdict(
+        verdicts=names,
+        why=why,
+        trials=len(launches),
+        agreeing=len(support),
+        failed=sum(1 for launch in launches if launch.failure is not None),
+        signal=next(iter(_known(launch.trial.failure.signal for launch in failures)), None),
+        steps=min((launch.steps for launch in support), default=0),
+        layer=_layer(names, support),
+        drift=median(_known(verdict.step_drift for verdict in trace_verdicts(launches))),
+        signals=signals,
+    )
+
+
+def _own_level(values: Sequence[float]) -> SignalVerdict:
+    """Return the median of a version's own launches: its level unless it is compared with the other versions'."""
+    return SignalVerdict(seen="none", value=median(values), ci=log_t_interval(values), apart=True)
+
+
+def _step_s(launches: Sequence[JudgedTrial]) -> list[float]:
+    return [verdict.step_ms / 1000 for verdict in trace_verdicts(launches) if verdict.step_ms is not None]
+
+
+def _known(values: Iterable[Number | None]) -> list[Number]:
+    return [value for value in values if value is not None]
+
+
+def _rated(launches: Sequence[JudgedTrial], *, support: Sequence[JudgedTrial], steps: Steps) -> Sequence[JudgedTrial]:
+    """Return the launches whose rates the cell reports: those that leak, else those of the whole budget, else all."""
+    leaking = [launch for launch in support if "leak" in launch.verdicts]
+    return leaking or [launch for launch in launches if launch.whole(steps)] or launches
+
+
+def _rate_interval(rated: Sequence[TraceVerdict]) -> Interval | None:
+    """Return the interval over trials or the traces' own interval of median width, whichever is wider."""
+    over_trials = t_interval(_known(verdict.rate_kib_per_step for verdict in rated))
+    own = sorted((verdict.rate_ci for verdict in rated if verdict.rate_ci is not None), key=lambda ci: ci[1] - ci[0])
+    return widest([over_trials, own[len(own) // 2] if own else None])
+
+
+def _peaks_kib(launches: Sequence[JudgedTrial]) -> list[float]:
+    sampled = [
+        None if launch.trace_verdict is None or launch.trace_verdict.peak_rss_mib is None
+        else launch.trace_verdict.peak_rss_mib * 1024
+        for launch in launches
+    ]  # fmt: skip
+    return _known(launch.trial.peak_rss_kib or peak for launch, peak in zip(launches, sampled, strict=True))
+
+
+def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str | None:
+    """Return the most frequent layer of the supporting launches, ignoring launches without one."""
+    if "leak" not in names and "plateau" not in names:
+        return None
+    layers = Counter(verdict.layer for verdict in trace_verdicts(support) if verdict.layer)
+    return layers.most_common(1)[0][0] if layers else None
+
+
+def _telling(name: VerdictName, support: Sequence[JudgedTrial]) -> JudgedTrial:
+    """Return the launch that the reason quotes: the longest and, among equally long ones, the one that rules out the
+    smallest leak. For an unsure verdict, it is the first bad launch or, if none is bad, the first.
+    """
+    if name in UNSURE:
+        return next((launch for launch in support if BAD & set(launch.verdicts)), support[0])
+    return max(support, key=lambda launch: (launch.steps, -(_rules_out(launch) or 0.0)))
+
+
+def _rules_out(launch: JudgedTrial) -> float | None:
+    return None if launch.trace_verdict is None else launch.trace_verdict.excluded_kib_per_step
+
+
+def _excluded(quoted: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
+    """Return the leak rate that the quoted launch rules out, as in the reason; else the lowest of all rated ones."""
+    own = None if quoted.failure is not None else _rules_out(quoted)
+    return own if own is not None else min(_known(verdict.excluded_kib_per_step for verdict in rated), default=None)
+
+
+def _why(
+    name: VerdictName,
+    quoted: JudgedTrial,
+    *,
+    launches: Sequence[JudgedTrial],
+    support: Sequence[JudgedTrial],
+    steps: Steps,
+) -> str:
+    """Return the reason in one sentence: the number of agreeing launches and the evidence of the quoted one."""
+    if name in UNSURE:
+        return _unsure_words(quoted, launches=launches, support=support, steps=steps)
+    if quoted.failure is not None and name == quoted.failure:
+        return CellReason.FAILED(failure=name, agreeing=len(support), trials=len(launches), why=_failure_words(quoted))
+    if name in GOOD:
+        return _good_words(quoted, launches=launches)
+    why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
+    return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=why)
+
+
+def _bad_growths(launch: JudgedTrial) -> list[str]:
+    return [str(growth) for growth in launch.growths.values() if growth.state == "bad"]
+
+
+def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str:
+    """State how many launches are good, and the reason of the longest one."""
+    good = [launch for launch in launches if launch.verdicts[0] in GOOD]
+    if longest.trace_verdict is None:
+        if all(launch.trial.failure.exit_code == 0 for launch in good):
+            return CellReason.EXITED_0(good=len(good), launches=len(launches))
+        return CellReason.NOTHING_MEASURED(good=len(good), launches=len(launches))
+    words = " or ".join(sorted({launch.verdicts[0] for launch in good}))
+    return CellReason.GOOD(good=len(good), trials=len(launches), verdicts=words, why=longest.why)
+
+
+def _unsure_words(
+    quoted: JudgedTrial, *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
+) -> str:
+    bad = [launch for launch in support if BAD & set(launch.verdicts)]
+    words = _failure_words(quoted) if quoted.failure is not None or quoted.trace_verdict is None else quoted.why
+    words = "; ".join([*_bad_growths(quoted), words])
+    own_end = next((launch.trial.message for launch in support if launch.trial.ended_early), "")
+    if own_end and not bad:
+        return f"{own_end}: {words}"
+    if bad:
+        shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
+        return CellReason.TOO_FEW_AGREE(verdicts=shown, bad=len(bad), trials=len(launches), why=words)
+    if all(GOOD & set(launch.verdicts) for launch in support) and not any(launch.whole(steps) for launch in launches):
+        if any(launch.trial.out_of_time for launch in launches):
+            return CellReason.OUT_OF_TIME(steps=steps, why=words)
+        return CellReason.NO_WHOLE_TRIAL(steps=steps, why=words)
+    return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=words)
+
+
+def _failure_words(launch: JudgedTrial) -> str:
+    signal = f"signal {launch.trial.failure.signal}" if launch.trial.failure.signal is not None else ""
+    last_line = gist(launch.trial.message)
+    return ", ".join(part for part in (signal, last_line) if part) or launch.trial.end
+
+
+# ---------------------------------------------------------------- signals that a cell's own launches decide
+
+
+MISSED = 0.05
+"""Probability that a failure of rate `visible` occurs in none of the launches. A lower one makes `visible` larger."""
+
+
+def outcome_of(names: Sequence[VerdictName], why: str, launches: Sequence[JudgedTrial], steps: Steps) -> SignalVerdict:
+    """Return the verdict on the ends of a cell's launches; `names` are the cell's verdicts, `why` is their reason."""
+    failed = sum(launch.failure is not None for launch in launches)
+    share, visible = failed / len(launches), 1 - MISSED ** (1 / len(launches))
+    if FAILURES & set(names):
+        return SignalVerdict(seen="bad", value=share, visible=visible)
+    if not failed and not any(launch.whole(steps) for launch in launches):
+        return SignalVerdict(seen="blind", value=share, visible=visible, why=why)
+    if not failed:
+        return SignalVerdict(seen="good", value=share, visible=visible)
+    why = CellReason.SOME_FAILED(failed=failed, launches=len(launches))
+    return SignalVerdict(seen="suspect", value=share, visible=visible, why=why, remedy=Remedy.SETTLED())
+
+
+def memory_of(
+    plain: SignalVerdict, names: Sequence[VerdictName], launches: Sequence[JudgedTrial], *, steps: Steps
+) -> SignalVerdict:
+    """Return the verdict on a cell's memory; `plain` has its figures and is blind, `names` are the cell's verdicts."""
+    if "leak" in names:
+        return replace(plain, seen="bad", why="")
+    sampled = [
+        (launch, launch.trace_verdict)
+        for launch in launches
+        if launch.trace_verdict is not None
+        and launch.failure is None
+        and launch.trial.trace is not None
+        and launch.trial.trace.column("rss_kib") is not None
+    ]
+    if not sampled:
+        return replace(plain, seen="none", why=CellReason.MEMORY_NOT_MEASURED())
+    if names[0] == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
+        return replace(plain, seen="suspect")
+    quiet = [verdict for launch, verdict in sampled if launch.whole(steps) and GOOD & set(verdict.verdicts)]
+    if not quiet:
+        return plain
+    on_gpu = [undecided(verdict) for verdict in quiet]
+    if all(on_gpu):
+        return replace(plain, why=on_gpu[0])
+    return replace(plain, seen="good", why="")
+
+
+def growth_of(name: str, launches: Sequence[JudgedTrial], *, limit: float | None) -> SignalVerdict:
+    """Return the verdict on the growth of a count."""
+    growths = [launch.growths[name] for launch in launches if name in launch.growths]
+    if not growths:
+        why = SignalReason.LIMIT_IS_NONE() if limit is None else CellReason.NOT_COUNTED()
+        return SignalVerdict(seen="none", limit=limit, why=why)
+    agreed = growing(launches, name)
+    if agreed:
+        rates = [launch.growths[name].rate for launch in agreed]
+        return SignalVerdict(
+            seen="bad", value=median(rates), ci=t_interval(rates), limit=limit, why=str(agreed[0].growths[name])
+        )
+    by_state = {state: [growth for growth in growths if growth.state == state] for state in ("bad", "good", "unknown")}
+    if by_state["bad"]:
+        growth = by_state["bad"][0]
+        why = CellReason.SOME_GROW(growth=growth, bad=len(by_state["bad"]), launches=len(launches))
+        return SignalVerdict(seen="suspect", value=growth.rate, limit=limit, why=why)
+    if by_state["good"]:
+        best = min(by_state["good"], key=lambda growth: growth.excluded)
+        return SignalVerdict(seen="good", value=best.rate, limit=limit, visible=best.excluded)
+    return SignalVerdict(seen="blind", limit=limit, why=str(growths[0]))

@@ -1,0 +1,169 @@
+"""Removes round effects from a table of rounds and versions, winsorizes outliers, and estimates the noise of a launch.
+
+Values are logs, shape (rounds, versions). What all launches of a round share (heat, a slow hour) says nothing about
+versions and is subtracted. A launch that is far from both its round and its version was disturbed and is winsorized.
+The A/A noise of a lane is estimated from pairs of launches of one image in one round under two names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from harness.judge.comparison.level_rules import EXACT
+from harness.judge.comparison.round_tables import pair_differences
+from harness.judge.intervals import CONFIDENCE, SEPARATED
+from harness.model import LEVELS, Floats, Noise, Steps, Trial
+
+TAIL = 4.0
+"""Degrees of freedom of the Student errors in the robust fit; with more, outliers would pull the fit further."""
+FAR = 2.5
+"""Standard deviations beyond which a launch is winsorized."""
+FAR_BY_ROUND = 4.0
+"""Robust standard deviations beyond which a launch is winsorized if the versions' levels are unknown."""
+ROUNDS_TO_CLEAN = 3
+"""Fewest rounds in which outliers are winsorized: if a version has two launches, either may be the outlier."""
+FREEDOM_TO_CLEAN = 9
+"""Fewest residual degrees of freedom at which outliers are winsorized; with fewer, too many launches seem outliers."""
+ITERATIONS = 60
+NEGLIGIBLE = 1e-9
+"""Difference of logs that counts as rounding error, and the noise assumed for figures that repeat exactly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The standard deviation of the log of one launch, with its degrees of freedom."""
+
+    deviation: float
+    freedom: int
+
+    def half_width(self, rounds: int, *, share: float = SEPARATED) -> float:
+        """Return the bound, a log, that the difference between the means of two equal versions exceeds with a
+        probability of 1 - `share`.
+        """
+        return float(stdtrit(self.freedom, share)) * self.deviation * math.sqrt(2 / rounds)
+
+    def cautious(self, rounds: int) -> Spread:
+        """Return the spread with no more degrees of freedom than the rounds support, as some launches are outliers.
+
+        The limit was found by simulation with Student errors of three degrees of freedom.
+        """
+        return Spread(deviation=self.deviation, freedom=min(self.freedom, 2 * (rounds - 1) ** 2))
+
+
+def pooled_spread(*spreads: Spread | None) -> Spread | None:
+    """Pool the spreads that are known, weighted by their degrees of freedom."""
+    known = [spread for spread in spreads if spread is not None and spread.freedom > 0]
+    if not known:
+        return None
+    freedom = sum(spread.freedom for spread in known)
+    squares = sum(spread.freedom * spread.deviation**2 for spread in known)
+    return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom)
+
+
+def without_rounds(values: Floats) -> Floats:
+    """Return the table without round effects, with outliers winsorized."""
+    return laid_out(values)[0]
+
+
+def laid_out(values: Floats) -> tuple[Floats, Floats]:
+    """Return the table without round effects, first with outliers winsorized, then as measured."""
+    rounds, versions = values.shape
+    drawn = values
+    if rounds >= ROUNDS_TO_CLEAN and (rounds - 1) * (versions - 1) >= FREEDOM_TO_CLEAN:
+        drawn = _drawn_in(values)
+    of_round = drawn.mean(axis=1, keepdims=True)
+    return np.asarray(drawn - of_round), np.asarray(values - of_round)
+
+
+def spread_within(values: Floats) -> Spread | None:
+    """Return the residual noise of one launch, after round and version effects; None if no freedom is left."""
+    rounds, versions = values.shape
+    freedom = (rounds - 1) * (versions - 1)
+    if freedom < 1:
+        return None
+    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    return Spread(deviation=max(math.sqrt(float((rest**2).sum()) / freedom), NEGLIGIBLE), freedom=freedom)
+
+
+def _drawn_in(values: Floats) -> Floats:
+    """Winsorize the residuals of a two-way fit with Student errors, by EM from medians (Lange and others, 1989)."""
+    rounds, versions = values.shape
+    share = (rounds - 1) * (versions - 1) / values.size
+    of_round = np.median(values, axis=1, keepdims=True)
+    of_version = np.median(values - of_round, axis=0, keepdims=True)
+    rest = values - of_round - of_version
+    scale2 = float((np.median(np.abs(rest)) * 1.4826) ** 2 / share) + NEGLIGIBLE**2
+    for _ in range(ITERATIONS):
+        weights = (TAIL + 1) / (TAIL + rest**2 / scale2)
+        of_round = _weighted(values - of_version, weights, axis=1)
+        of_version = _weighted(values - of_round, weights, axis=0)
+        rest = values - of_round - of_version
+        scale2 = float((weights * rest**2).mean() / share) + NEGLIGIBLE**2
+    # For normal errors, the fitted Student scale is smaller than the standard deviation.
+    far = FAR * math.sqrt(scale2) * NORMAL_TO_STUDENT
+    return np.asarray(of_round + of_version + np.clip(rest, -far, far))
+
+
+NORMAL_TO_STUDENT = 1.21
+
+
+def _weighted(values: Floats, weights: Floats, *, axis: int) -> Floats:
+    return np.asarray((values * weights).sum(axis=axis, keepdims=True) / weights.sum(axis=axis, keepdims=True))
+
+
+Replicates = tuple[Trial, Trial]
+"""A launch and its A/A replicate: the same image in the same round, under another name."""
+
+
+def noise_of(pairs: Sequence[Replicates], *, steps: Steps) -> Noise | None:
+    """Return the noise that the pairs show; None if no figure can be compared."""
+    return _noise({name: _of_pairs(pair_differences(name, pairs, steps=steps)) for name in LEVELS if name not in EXACT})
+
+
+def pooled(noises: Iterable[Noise | None]) -> Noise | None:
+    """Pool the noise of several variants of one lane."""
+    known = [noise for noise in noises if noise is not None]
+    metrics = sorted({metric for noise in known for metric in noise.spread})
+    return _noise({metric: pooled_spread(*(spread_of(noise, metric) for noise in known)) for metric in metrics})
+
+
+def spread_of(noise: Noise | None, metric: str) -> Spread | None:
+    """Return the spread of a metric in the noise of a lane; None if it is unknown."""
+    if noise is None or metric not in noise.spread:
+        return None
+    return Spread(deviation=noise.spread[metric], freedom=noise.freedom[metric])
+
+
+def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:
+    """Return the 95 % bound of the difference, a log, of two equal images over `rounds`; 0 if the noise is unknown."""
+    spread = spread_of(noise, metric)
+    return 0.0 if spread is None else spread.half_width(rounds, share=0.5 + CONFIDENCE / 2)
+
+
+def _of_pairs(differences: Sequence[float]) -> Spread | None:
+    """Return the root mean square of the pairs' differences, divided by √2 because each has the noise of two launches.
+
+    Differences are winsorized: one disturbed pair would otherwise hide every change on the lane.
+    """
+    if not differences:
+        return None
+    sizes = np.abs(differences)
+    far = FAR_BY_ROUND * 1.4826 * float(np.median(sizes))
+    if len(sizes) >= ROUNDS_TO_CLEAN and far > NEGLIGIBLE:
+        sizes = np.minimum(sizes, far)
+    return Spread(deviation=math.sqrt(float((sizes**2).mean()) / 2), freedom=len(sizes))
+
+
+def _noise(spreads: Mapping[str, Spread | None]) -> Noise | None:
+    known = {metric: spread for metric, spread in spreads.items() if spread is not None}
+    if not known:
+        return None
+    return Noise(
+        spread={metric: spread.deviation for metric, spread in known.items()},
+        freedom={metric: spread.freedom for metric, spread in known.items()},
+    )

@@ -1,0 +1,176 @@
+"""How precisely a comparison knows its levels: the minimum detectable effect, and whether another round is needed.
+
+Rounds stop when the difference between two versions is known precisely enough, whatever it is: stopping at a small
+p-value would find changes where there are none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from harness.judge import intervals
+from harness.judge.comparable import set_apart
+from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.level_rules import EXACT
+from harness.judge.comparison.noise import floor, spread_of
+from harness.judge.comparison.round_tables import (
+    FEWEST_ROUNDS,
+    WANTED_ROUNDS,
+    RoundTable,
+    level_columns,
+    level_table,
+    rounds_in_common,
+)
+from harness.judge.history.changepoints import least_found, noise_within
+from harness.judge.history.changes import signal_share_of, strictest
+from harness.judge.history.returned_values import without_nan
+from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials, log_of
+from harness.reasons import RoundReason
+
+OF_TWO_LAUNCHES = 1.96 * math.sqrt(2)
+"""Multiple of the spread of one launch that the difference of two launches exceeds by chance in 5 % of cases (normal
+distribution).
+"""
+
+
+def visible(
+    compared: Compared, *, limits: Limits, noise: Noise | None = None, rows: int = 1
+) -> Mapping[str, float] | None:
+    """Return the minimum detectable effect by metric: the smallest relative change of a version that would have shown.
+
+    It is computed from all versions and rounds together, and is never below the lane's A/A noise. Metrics that were not
+    compared are left out; None if no metric was compared. For late step times without a table, it follows from the
+    variation within single launches.
+    """
+    seen: dict[str, float] = {}
+    for metric in compared_limits(limits):
+        table = compared.tables.get(metric)
+        least = None if table is None else least_detectable(metric, table, noise=noise, rows=rows)
+        if table is not None and least is not None:
+            seen[metric] = signal_share_of(metric, max(least, floor(noise, metric, rounds=len(table.values))))
+    is_late_compared = "late_step_time" in compared_limits(limits)
+    if is_late_compared and "late_step_time" not in seen and compared.late_spread is not None:
+        seen["late_step_time"] = intervals.share_of(OF_TWO_LAUNCHES * compared.late_spread)
+    return seen or None
+
+
+def compared_limits(limits: Limits) -> Mapping[str, float]:
+    """Return the limits of all level signals that are compared between versions."""
+    return {name: limit for name in LEVELS if (limit := limits.of(name)) is not None}
+
+
+def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows: int) -> float | None:
+    """Return the minimum detectable effect of a table, a log; None if the table shows no noise. If the table has few
+    versions, its noise is pooled with the lane's A/A noise.
+    """
+    if name in EXACT:
+        return 0.0
+    spread = noise_within(table.values, spread_of(noise, name))
+    if spread is None:
+        return None
+    rounds, versions = table.values.shape
+    return least_found(spread, rounds=rounds, versions=versions, alpha=strictest(name, rows=rows))
+
+
+ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
+"""Level signals for which rounds are added even if the matrix gives them no limit."""
+
+
+def wants_round(
+    trials: Sequence[Sequence[Trial]],
+    *,
+    limits: Limits,
+    steps: Steps,
+    trials_asked: Trials,
+    noise: Noise | None = None,
+    rows: int = 1,
+) -> str | None:
+    """Return why one more round of all compared versions should run, or None.
+
+    `trials` are those of one row, oldest version first; `rows` is the number of rows of its scenario. Versions that did
+    not run, have no trace or are bad because of NaN do not count. If a compared version has had all its launches, no
+    round is wanted: a round without it would add nothing.
+    """
+    alike = without_nan(set_apart(trials)[0], limits)
+    unsure = _to_confirm(alike, limits=limits, steps=steps, most=trials_asked.most)
+    if unsure is not None:
+        return unsure
+    for metric, limit in _asking(limits).items():
+        lacking = _too_few(metric, alike, steps=steps, asked=trials_asked) if metric in ALWAYS_ASKING else None
+        if lacking is not None:
+            return lacking
+        table = level_table(metric, alike, steps=steps)
+        if table is None or any(len(trials[place]) >= trials_asked.most for place in table.positions):
+            continue
+        reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise, rows=rows)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _to_confirm(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps, most: int) -> str | None:
+    """Return why an apparent change needs another round, in signals that take more than FEWEST_ROUNDS rounds; or None.
+
+    A signal that changes by the same ratio as the step time only reflects the step time, and needs no further round.
+    """
+    for metric, limit in compared_limits(limits).items():
+        if SIGNALS[metric].rounds <= FEWEST_ROUNDS:
+            continue
+        table, step_times = (level_table(name, trials, steps=steps) for name in (metric, "step_time"))
+        if table is None or step_times is None or table.values.shape != step_times.values.shape:
+            continue
+        if len(table.values) >= SIGNALS[metric].rounds or any(len(trials[place]) >= most for place in table.positions):
+            continue
+        if np.ptp((table.values - step_times.values).mean(axis=0)) > log_of(metric, limit):
+            return RoundReason.SEEMS_TO_DIFFER(signal=SIGNALS[metric].title, rounds=SIGNALS[metric].rounds)
+    return None
+
+
+def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, asked: Trials) -> str | None:
+    """Return why an incomplete round has to be made up for: it was interrupted, a launch was disturbed, or images were
+    pulled at the same time.
+
+    None if no round has every version and no image was pulled: versions were then added on another day, and the user
+    decides (--fresh).
+    """
+    wanted = min(WANTED_ROUNDS, asked.least)
+    common = rounds_in_common(trials, metric, steps=steps)
+    if common is None or common >= wanted or max(map(len, trials)) >= asked.most:
+        return None
+    is_pulled = any(trial.conditions.pulled for version in trials for trial in version)
+    if not common and not (is_pulled and metric == "step_time" and wanted >= FEWEST_ROUNDS):
+        return None
+    return RoundReason.INCOMPLETE_ROUNDS(signal=SIGNALS[metric].title, common=common, wanted=wanted)
+
+
+def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
+    """Return whether the steps of some version seem slower late in a launch than those of others. Only whole launches
+    can settle that: launches that stop early do not reach those steps.
+    """
+    limit = limits.log_of("late_step_time")
+    columns = level_columns("late_step_time", trials, steps=steps)
+    means = [float(np.log(list(column.values())).mean()) for column in columns.values() if column]
+    return limit is not None and len(means) > 1 and max(means) - min(means) > limit
+
+
+def too_wide(
+    metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, rows: int = 1
+) -> str | None:
+    """Return why a comparison needs another round, of at most `most`, or None. Its scenario has `rows` rows."""
+    width = least_detectable(metric, table, noise=noise, rows=rows)
+    if width is None or len(table.values) >= most or width <= log_of(metric, limit):
+        return None
+    if intervals.ratio_of(float(table.values.mean())) * intervals.share_of(width) <= SIGNALS[metric].least:
+        return None
+    shown = signal_share_of(metric, width)
+    return RoundReason.TOO_IMPRECISE(signal=SIGNALS[metric].title, visible=shown, limit=limit)
+
+
+def _asking(limits: Limits) -> Mapping[str, float]:
+    """Return the limits of signals for which rounds are added: those whose limit the matrix changes, and
+    ALWAYS_ASKING."""
+    asking = ALWAYS_ASKING | limits.changed
+    return {name: limit for name, limit in compared_limits(limits).items() if name in asking}

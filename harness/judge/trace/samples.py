@@ -1,0 +1,143 @@
+"""Prepares the samples of a trace for the judge: a column on an even grid of steps, the rates between looks, and
+resident memory without the growth that a look itself causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from harness.model import LARGEST, Floats, Look, Trace
+
+MOST_ROWS = 200_000
+"""Most rows of a series that is judged without thinning, which keeps the floors and bounds the cost of judging."""
+USUAL_GAP = 0.95
+"""Quantile of the distances between rows that becomes the spacing of the even grid."""
+
+
+def sampled(values: Floats | None) -> Floats:
+    """Return the rows that hold a number, shape (n,); n = 0 if there is no such column."""
+    if values is None:
+        return np.empty(0)
+    present = _measured(values)
+    return values if present.all() else values[present]
+
+
+def even_rows(step: Floats, values: Floats | None) -> tuple[Floats, float]:
+    """Return the column on an even grid of steps, shape (n,), and the spacing of the grid in steps. If all steps are
+    equal, n = 1.
+
+    Rows without a number are left out, and unsorted rows are sorted. If the spacing varies (a thinned trace, missing
+    rows), each grid point takes the last row before it, so that the sampling density does not change the law of growth.
+    """
+    if values is None:
+        return np.empty(0), 1.0
+    present = _measured(values) & _measured(step)
+    if not present.all():
+        step, values = step[present], values[present]
+    if len(step) < 2:
+        return values, 1.0
+    gaps = np.diff(step)
+    least, most = float(gaps.min()), float(gaps.max())
+    if least == most > 0:
+        return values, most
+    if least < 0:
+        order = np.argsort(step, kind="stable")
+        step, values = step[order], values[order]
+        gaps = np.diff(step)
+    return _on_grid(step, values, gaps)
+
+
+def thinned_rows(values: Floats, steps_per_row: float) -> tuple[Floats, float]:
+    """Return at most MOST_ROWS rows and their spacing in steps. Each row is the minimum of a group, which avoids
+    aliasing.
+    """
+    every = -(-len(values) // MOST_ROWS)
+    if every <= 1:
+        return values, steps_per_row
+    whole = values[len(values) % every :]
+    return whole.reshape(-1, every).min(axis=1), steps_per_row * every
+
+
+def _on_grid(step: Floats, values: Floats, gaps: Floats) -> tuple[Floats, float]:
+    span = float(step[-1] - step[0])
+    if span <= 0:
+        return values[-1:], 1.0
+    width = max(float(np.quantile(gaps, USUAL_GAP)), span / len(step))
+    count = max(int(span / width), 1)
+    grid = np.linspace(step[-1] - width * count, step[-1], count + 1)
+    rows = np.maximum(np.searchsorted(step, grid, side="right") - 1, 0)
+    return values[rows], width
+
+
+def _measured(values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    return (values < LARGEST) & (values > -LARGEST)
+
+
+# ---------------------------------------------------------------- rates between looks, each at twice the step before
+
+
+def look_values(looks: Sequence[Look], name: str) -> dict[int, float]:
+    """Return the figure `name` by step, for the looks that have it."""
+    return {look.step: value for look in looks if (value := getattr(look, name)) is not None}
+
+
+def paces_at(looks: Sequence[Look], name: str, *, fewest: int, most: int) -> list[float]:
+    """Return the growth rates of a figure (per step) between the last `most` looks that have it, oldest first; an empty
+    list if fewer than `fewest` looks have it.
+    """
+    last = sorted(look_values(looks, name).items())[-most:]
+    return [(b - a) / (after - before) for (before, a), (after, b) in pairwise(last)] if len(last) >= fewest else []
+
+
+def last_pace(looks: Sequence[Look], name: str) -> float | None:
+    """Return the growth rate of a figure (per step) between the last two looks that have it; None if fewer do."""
+    paces = paces_at(looks, name, fewest=2, most=2)
+    return paces[0] if paces else None
+
+
+def keep_on(paces: Sequence[float], *, limit: float, keeps: float) -> bool:
+    """Return whether all rates reach `limit`, and none falls below `keeps` times the one before, as in a warm-up."""
+    return bool(paces) and min(paces) >= limit and all(b >= keeps * a for a, b in pairwise(paces))
+
+
+# ---------------------------------------------------------------- refills
+#
+# A look calls gc.collect. A program with cyclic garbage shrinks for a moment, and fills up with new garbage in the next
+# steps: the look itself caused this growth.
+
+
+BACK = 0.9
+"""Share of the collected memory that is in use again when the refill is complete."""
+SOON = 0.25
+"""Share of the rows up to the next look within which a refill must end: growth that takes longer may be a leak."""
+STAYS = 0.5
+"""Minimum share of the collected memory that stays in use after a refill: a deeper fall is a saw-tooth."""
+
+
+def without_refills(trace: Trace) -> Floats | None:
+    """Return resident memory (KiB), in which a straight line from the look to twice the refill time replaces each
+    refill; None if it was not sampled.
+    """
+    rss = trace.column("rss_kib")
+    if rss is None or not trace.looks:
+        return rss
+    values = rss.copy()
+    places = np.searchsorted(trace.step, [look.step for look in trace.looks], side="right")
+    for look, (begin, end) in zip(trace.looks, pairwise([*map(int, places), len(values)]), strict=True):
+        _bridge(values[begin:end], look)
+    return values
+
+
+def _bridge(rows: Floats, look: Look) -> None:
+    """Replace the refill in place; `rows` are the rows between a look and the next."""
+    if look.rss_kib is None or look.rss_before_kib is None or not look.rss_before_kib > look.rss_kib:
+        return
+    given = look.rss_before_kib - look.rss_kib
+    back = np.flatnonzero(rows[: int(SOON * len(rows))] >= look.rss_kib + BACK * given)
+    if not len(back) or not np.nanmin(rows[back[0] :]) > look.rss_kib + STAYS * given:
+        return
+    until = 2 * int(back[0])
+    rows[:until] = np.interp(np.arange(until), [-1, until], [look.rss_before_kib, rows[until]])

@@ -1,1 +1,0 @@
-"""Says which probes run where, interprets their launches, and finds the largest size that fits. Pure functions."""

@@ -1,0 +1,205 @@
+"""Decides which launches of a host run side by side: their gate, what fits, and how a failure alongside others counts.
+
+A launch whose times are compared runs alone. Others run side by side, as far as the host's processors, memory and GPUs
+allow, which follows from their scenarios' limits and the memory that earlier launches took.
+
+A failure alongside other launches, whose use of memory, processors, ports or files may have caused it, counts as
+infrastructure at first, and its cell is launched alone from then on. If a launch alone fails in the same way, the
+version caused the earlier failure too, which then counts against it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.errors import Interrupted
+from harness.model import TIMES, Cell, End, Host, Scenario, Trial
+from harness.run.run_interfaces import CellRun
+
+ASK_S = 0.2
+"""Seconds between two checks of a waiting launch whether the run was stopped."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Visit:
+    """A launch or turn that waits at the gate or has passed it. `load`: None if it must be alone. `others`: the largest
+    number of other visits inside at the same time."""
+
+    load: Load | None
+    others: int = 0
+
+
+@dataclass(kw_only=True)
+class Gate:
+    """Admits the launches of one host in the order in which they arrive. Thread-safe.
+
+    A launch that must be alone waits until all others have left, and no later launch overtakes it. `slots`: how many
+    may be inside at the same time; `memory_bytes`: the memory for all of them together; None means no limit.
+    """
+
+    slots: int = 1
+    memory_bytes: float | None = None
+    stopped: Callable[[], bool] = lambda: False
+    _inside: list[Visit] = field(default_factory=list)
+    _queue: list[Visit] = field(default_factory=list)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def share_bytes(self) -> float:
+        """Return the memory for one slot if all slots get the same share, in bytes; 0 without a limit."""
+        return (self.memory_bytes or 0.0) / self.slots
+
+    @contextlib.contextmanager
+    def entered(self, load: Load | None) -> Iterator[Visit]:
+        """Wait until the launch may enter, and hold its slot during the block; a launch without a `load` is alone
+        there. Raises Interrupted if the run is stopped while it waits.
+        """
+        visit = Visit(load=load)
+        with self._changed:
+            self._queue.append(visit)
+            try:
+                while not self._may_enter(visit):
+                    if self.stopped():
+                        raise Interrupted("interrupted")
+                    self._changed.wait(ASK_S)
+            finally:
+                self._queue.remove(visit)
+                self._changed.notify_all()
+            self._inside.append(visit)
+            for present in self._inside:
+                present.others = max(present.others, len(self._inside) - 1)
+        try:
+            yield visit
+        finally:
+            with self._changed:
+                self._inside.remove(visit)
+                self._changed.notify_all()
+
+    def _may_enter(self, visit: Visit) -> bool:
+        """Return whether it is this visit's turn and its load fits. A launch that waits for a GPU does not hold up
+        launches on other GPUs.
+        """
+        waiting = [earlier.load for earlier in self._queue[: self._queue.index(visit)]]
+        if visit.load is None:
+            return not waiting and not self._inside
+        if any(load is None or not load.gpus or not visit.load.gpus or load.gpus & visit.load.gpus for load in waiting):
+            return False
+        running = [present.load for present in self._inside if present.load is not None]
+        if len(running) < len(self._inside):  # a launch that must be alone is inside
+            return False
+        return fits(visit.load, running, slots=self.slots, memory_bytes=self.memory_bytes)
+
+
+# ---------------------------------------------------------------- what fits
+
+
+MOST = 16
+"""Largest number of launches that run at the same time on one host."""
+MEMORY_SHARE = 0.8
+"""Share of the host's memory that launches side by side may take together."""
+MARGIN = 4.0
+"""Factor by which a row without launches may need more memory than the other rows of its scenario."""
+DOUBTED: frozenset[End] = frozenset({"crash", "oom", "hang", "setup"})
+"""Ends of a launch that others at the same time may have caused: they take memory, processors, ports and files."""
+
+
+def compares_times(scenario: Scenario) -> bool:
+    """Return whether any time that the scenario's launches measure is compared between versions."""
+    return not scenario.judge_exit and any(scenario.limits.of(name) is not None for name in TIMES)
+
+
+def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:
+    """Return how many launches may run at the same time on a host: the smallest of MOST, the number of its processors,
+    `parallel` and, if its launches use GPUs, the number of `gpus` (UUIDs).
+
+    Return 1 for a host whose lanes run at the same time in any case (`parallel: true`), for a machine of a pool, and
+    for a node of a cluster.
+    """
+    if isinstance(host.parallel, bool) or host.machine or host.request is not None:
+        return 1
+    processors = facts.get("cpus")
+    most = min(MOST, processors if isinstance(processors, int) and processors > 0 else 1)
+    gpu_count = len(set(gpus))
+    return max(1, min(most, gpu_count or most, host.parallel if isinstance(host.parallel, int) else most))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """The resources of the host that a launch takes. `memory_bytes`: None if unknown; the launch then runs alone.
+    `gpus`: UUIDs."""
+
+    memory_bytes: float | None = 0.0
+    gpus: frozenset[str] = frozenset()
+
+
+NO_LOAD = Load()
+
+
+def load_of(cell: Cell, row: Iterable[Trial], others: Iterable[Trial], *, share_bytes: float) -> Load:
+    """Return the expected load of a launch of a cell. Its memory is the largest peak of its `row` so far; before the
+    row's first launch, MARGIN times the largest peak of the `others` of its scenario, but at least `share_bytes`. It is
+    at most the scenario's memory limit.
+    """
+    gpus, limit = frozenset(gpu.uuid for gpu in cell.lane.gpus), cell.variant.scenario.memory_bytes
+    expected, elsewhere = peak_bytes(row), peak_bytes(others)
+    if expected is None and elsewhere is not None:
+        expected = max(MARGIN * elsewhere, share_bytes)
+    if limit is not None:
+        expected = limit if expected is None else min(expected, limit)
+    return Load(memory_bytes=expected, gpus=gpus)
+
+
+def peak_bytes(trials: Iterable[Trial]) -> float | None:
+    """Return the largest peak resident set size of these launches, in bytes; None if none of them has one."""
+    return max((1024 * trial.peak_rss_kib for trial in trials if trial.peak_rss_kib is not None), default=None)
+
+
+def fits(new: Load, running: Sequence[Load], *, slots: int, memory_bytes: float | None) -> bool:
+    """Return whether a launch may start while others run. `memory_bytes`: the memory for all of them together; None if
+    the host does not report how much it has.
+    """
+    if not running:
+        return True
+    if len(running) >= slots or any(new.gpus & load.gpus for load in running):
+        return False
+    needs = [load.memory_bytes for load in (new, *running)]
+    if any(need is None for need in needs):
+        return False
+    return memory_bytes is None or sum(need or 0.0 for need in needs) <= memory_bytes
+
+
+# ---------------------------------------------------------------- failures alongside others
+
+
+def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
+    """Add a trial to its run. Return the earlier failures that count now, because this trial failed in the same way
+    alone, and then the trial itself, reclassified if necessary. `doubtful`: other launches may have caused what the
+    trial shows.
+    """
+    if trial.conditions.beside and trial.end in DOUBTED:
+        run.doubted.append(trial)
+        trial = replace(trial, end="infrastructure", message=_message(trial))
+    elif trial.conditions.beside and not trial.measured:
+        run.alone = True
+    run.alone = run.alone or bool(run.doubted) or doubtful
+    failure = (trial.end, trial.failure.signal)
+    confirmed = (
+        []
+        if trial.conditions.beside
+        else [doubted for doubted in run.doubted if (doubted.end, doubted.failure.signal) == failure]
+    )
+    for doubted in confirmed:
+        run.doubted.remove(doubted)
+        run.trials[doubted.number - 1] = doubted
+    run.trials.append(trial)
+    return [*confirmed, trial]
+
+
+def _message(trial: Trial) -> str:
+    others = f"{trial.conditions.beside} other launch{'es' if trial.conditions.beside > 1 else ''}"
+    doubt = f"{trial.end} alongside {others}, which may have caused it: the cell is launched again alone"
+    return f"{trial.message}\n{doubt}".strip()

@@ -1,0 +1,35 @@
+"""Makes trials for tests: a part of a trial is given by the name of its field, as `signal=11`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from harness.model import Trial
+
+FLAT = {
+    "output_head": ("output", "head"),
+    "output_tail": ("output", "tail"),
+    "output_bytes": ("output", "bytes"),
+    "buffered": ("output", "buffered"),
+    "steps_asked": ("asked", "steps"),
+    "time_asked_s": ("asked", "time_s"),
+    "image_bytes": ("image", "bytes"),
+    **{name: ("conditions", name) for name in ("cold", "disturbed", "pulled", "beside")},
+    **{name: ("failure", name) for name in ("signal", "exit_code", "shortfall", "remedy", "at_exit", "oom_in_setup")},
+}
+"""A name that tests use, the part of a trial, and the field of that part."""
+PLAIN = Trial(cell_id="c", number=1, key="k", end="completed")
+
+
+def changed(trial: Trial, **given: Any) -> Trial:
+    """Return a trial with these fields changed; names in FLAT are fields of its parts."""
+    for name in FLAT.keys() & given.keys():
+        part, field = FLAT[name]
+        given[part] = replace(given.get(part, getattr(trial, part)), **{field: given.pop(name)})
+    return replace(trial, **given)
+
+
+def made_trial(**given: Any) -> Trial:
+    """Return a completed trial of one cell with these fields."""
+    return changed(PLAIN, **given)
