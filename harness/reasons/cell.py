@@ -52,6 +52,6 @@ class TrialReason(Reason):
 
     ON_GPU = "{shown} of GPU memory"
 
-    TOO_FEW_RAN = "only {count} of {least} trials could run; so far: {why}"
+    TOO_FEW_RAN = "only {count} of {least} launches could run; so far: {why}"
     SO_FAR = "so far, by {count} of {least} launches: {why}"
     SO_FAR_STOPPED = "so far, by {count} of {least} launches ({stopped}): {why}"

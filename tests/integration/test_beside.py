@@ -51,7 +51,7 @@ def test_a_version_that_crashes_is_named_beside_others(harness: Harness, engine:
     (finding,) = causes(harness.summary())
     assert finding["params"]["fault"] == "error"
     assert overlap(trials(harness)) > 0
-    assert any(one["beside"] for one in trials(harness))
+    assert any(one["conditions"]["beside"] for one in trials(harness))
 
 
 @needs_two_processors
@@ -75,4 +75,4 @@ def test_one_at_a_time_is_a_word_in_the_matrix(harness: Harness) -> None:
     text = planted(engine="process, parallel: false", params=params, versions=versions, limits=NO_LEVELS)
     assert harness.run_here("sweep", harness.write(text)).code == 0
     assert overlap(trials(harness)) == 0
-    assert not any(one["beside"] for one in trials(harness))
+    assert not any(one["conditions"]["beside"] for one in trials(harness))

@@ -71,7 +71,7 @@ def test_what_a_run_left_undecided_is_run_and_then_nothing_is_left(
     capsys.readouterr()
     assert cli.run(["sweep", str(tmp_path / "matrix.yaml"), "--decide", "--out", str(tmp_path / "reports")]) == 1
     told = capsys.readouterr()
-    assert told.out == f"nothing to decide: {decided.directory} leaves no cause undecided (verdict: bad)\n"
+    assert told.out == f"nothing to decide: {decided.directory} leaves no cause undecided (verdict: regression)\n"
     assert not told.err
     assert sorted((tmp_path / "reports/matrix").iterdir()) == runs, "it starts no run"
 
@@ -85,7 +85,7 @@ def test_a_cause_that_no_cell_can_decide_is_not_called_decided(
     monkeypatch.setenv("UV_DEFAULT_INDEX", OFFLINE["UV_DEFAULT_INDEX"])
     capsys.readouterr()
     assert cli.run(["sweep", str(tmp_path / "matrix.yaml"), "--decide", "--out", str(tmp_path / "reports")]) == 1
-    assert "has a cause that no cell of this matrix can decide (verdict: bad)" in capsys.readouterr().out
+    assert "has a cause that no cell of this matrix can decide (verdict: regression)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def _of_a_trial(harness: Harness, client: docker.DockerClient) -> dict[str, Any]
     """Return what the engine reports about a running container of 1.16.0."""
     process = harness.start("sweep", "matrix.yaml", "--fresh", "--out", "again")
     trials = [json.loads(path.read_text()) for path in harness.trial_files()]
-    images = {trial["reference"] for trial in trials if trial["cell"]["image"] == "1.16.0"}
+    images = {trial["image"]["reference"] for trial in trials if trial["cell"]["image"] == "1.16.0"}
     try:
         for event in client.events(
             decode=True, filters={"event": "start", "type": "container", "label": "harness.run"}

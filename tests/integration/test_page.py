@@ -139,7 +139,7 @@ def test_without_scripts_all_is_said(browser: Browser, tmp_path: Path, library: 
     page = re.sub("script-src [^;]*;", "script-src 'none';", html_page.render(build.varied(), library=library))
     dump = browser.run(saved(tmp_path, page), "--dump-dom").stdout
     assert "onnxruntime has slower steps (5.62 times) since 1.21.0" in dump.split("</h1>")[0]
-    assert dump.count('class="card-chart"') == html_page.render(build.varied()).count('class="card-chart"') > 0
+    assert dump.count('class="finding-chart"') == html_page.render(build.varied()).count('class="finding-chart"') > 0
     assert dump.count("<caption>") == html_page.render(build.varied()).count("<caption>")
     assert 'class="marks"' not in dump
 

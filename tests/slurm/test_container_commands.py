@@ -93,7 +93,7 @@ def test_a_trial_runs_in_a_container_and_nothing_of_it_stays(node: Node) -> None
 
 
 def test_a_crash_and_a_met_limit_are_told_with_their_cause(node: Node) -> None:
-    assert (node.world.trial("segfault").signal, node.world.trial("exit").exit_code) == (11, 3)
+    assert (node.world.trial("segfault").failure.signal, node.world.trial("exit").failure.exit_code) == (11, 3)
     met = node.world.trial("eat", memory_bytes=256 << 20, steps=Steps(first=100, budget=200))
     assert (met.end, met.last_step < 16) == ("oom", True), met.message
 

@@ -154,7 +154,7 @@ def test_an_entrypoint_that_is_not_wanted_does_not_run(node: Node, data: Path) -
 
 def test_a_crash_and_a_met_limit_are_told_with_their_cause(node: Node) -> None:
     prepared = node.prepared()
-    assert node.world.trial("segfault", prepared=prepared).signal == 11
+    assert node.world.trial("segfault", prepared=prepared).failure.signal == 11
     met = node.world.trial("eat", prepared=prepared, memory_bytes=256 << 20, steps=Steps(first=100, budget=200))
     assert (met.end, met.last_step < 16) == ("oom", True), met.message
 
