@@ -46,8 +46,8 @@ def test_quickstart_names_both_leaks_and_clears_the_control(harness: Harness) ->
     """
     summary = sweep(harness, "quickstart", *([] if NIGHTLY else ["--trials", "2:3"]), code=1)
     first = [("memory", "6.2.0", "6.3.0"), ("memory", "6.3.1", "6.3.2")]
-    assert boundaries(summary, then="pop") == [*first, ("memory", "6.4.4", "6.5.0"), ("memory", "6.6.3", "6.6.4")]
-    assert boundaries(summary, then="read") == first
+    assert boundaries(summary, op="pop") == [*first, ("memory", "6.4.4", "6.5.0"), ("memory", "6.6.3", "6.6.4")]
+    assert boundaries(summary, op="read") == first
     assert all(finding["confirmed"] for finding in summary["findings"])
     assert {cell["verdict"] for cell in summary["cells"] if cell["series"] == "regex"} == {"plateau"}
 
@@ -56,8 +56,8 @@ def test_quickstart_names_both_leaks_and_clears_the_control(harness: Harness) ->
 @at_night("takes a minute; by day test_sweep.py changes the engine")
 def test_the_same_series_in_containers_says_the_same(harness: Harness) -> None:
     """Changing one line, the engine, must not change the answer."""
-    summary = sweep(harness, "docker", "--only", "headers then=pop", "--trials", "2:4", code=1)
-    assert boundaries(summary, then="pop") == [
+    summary = sweep(harness, "docker", "--only", "headers op=pop", "--trials", "2:4", code=1)
+    assert boundaries(summary, op="pop") == [
         ("memory", "6.2.0", "6.3.0"), ("memory", "6.3.1", "6.3.2"),
         ("memory", "6.4.4", "6.5.0"), ("memory", "6.6.3", "6.6.4"),
     ]  # fmt: skip

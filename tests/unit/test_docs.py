@@ -84,6 +84,14 @@ def test_contributing_names_files_and_names_that_are_there() -> None:
     assert [name for name in names if name not in words] == []
 
 
+def test_the_map_of_the_code_leads_to_files() -> None:
+    """A newcomer looks up where a change is made; a path of an earlier layout sends them away."""
+    page = (ROOT / "docs/architecture.md").read_text()
+    paths = re.findall(r"`([\w.]+/[\w./]*(?:\.py|/))`", page)
+    assert len(paths) > 40
+    assert [path for path in paths if not any((root / path).exists() for root in (ROOT, ROOT / "harness"))] == []
+
+
 def test_readme_names_the_two_commands() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "make demo" in readme
