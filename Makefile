@@ -1,5 +1,5 @@
 # make demo    a virtual environment with the harness in it, and a first sweep (no Docker needed)
-# make test    style, types and all tests but the stories, after setting up what they need (12 minutes)
+# make test    style, types and all tests but the stories, after setting up what they need (9 minutes)
 # make unit    only the unit tests: no Docker, no network (a minute)
 # make nightly make test with more random examples, every test on every Python, and repeated kills
 # make stories the published stories in real containers with TensorFlow and onnxruntime (15 minutes)
@@ -67,7 +67,7 @@ base:
 
 # The tests other than the unit tests spend half of their time waiting for engines and for sleeping processes. They
 # therefore get two test processes per processor (three took 575 s instead of 530 s). Tests that must not run together
-# form one group (tests/groups.py); tests that measure all of /dev/shm (marked `alone`) run after all others.
+# form one group (tests/groups.py); tests that measure all of /dev/shm (marked `alone`) run before all others. The last line says what passed.
 PROCESSORS := $(shell nproc 2>/dev/null || echo 2)
 # The tests start a thousand processes, none of which should compile the harness again, even if the environment forbids
 # Python to write bytecode. The bytecode is next to each source file, like that of installed packages and of the agent.
@@ -87,8 +87,8 @@ ready: engine browser lab slurm registry
 test:
 	@$(MAKE) --no-print-directory ready & ready=$$!; \
 	  $(MAKE) --no-print-directory --jobs=2 --output-sync check unit; ended=$$?; wait $$ready && exit $$ended
+	@$(PYTEST) -q $(BESIDE_UNITS) -m alone || [ $$? = 5 ]  # 5: no test has to run alone here
 	@$(PYTEST) -n $$((2 * $(PROCESSORS))) --dist loadgroup $(BESIDE_UNITS) -m "not alone"
-	@$(PYTEST) $(BESIDE_UNITS) -m alone || [ $$? = 5 ]  # 5: no test has to run alone here
 
 nightly: export HARNESS_NIGHTLY := 1
 nightly: test
