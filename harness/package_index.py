@@ -130,13 +130,10 @@ class PackageIndex:
             raise self._silent  # one timeout is enough
         key = canonicalize_name(name)
         if key not in self._known:
-            self._known[key] = self._ask(key)
+            files = [file for endpoint in self._endpoints for file in self._files(endpoint, key)]
+            local = (File(name=path.name) for folder in self._folders if folder.is_dir() for path in folder.iterdir())
+            self._known[key] = _releases(key, [*files, *local])
         return self._known[key]
-
-    def _ask(self, name: str) -> tuple[PackageRelease, ...]:
-        files = [file for endpoint in self._endpoints for file in self._files(endpoint, name)]
-        local = (File(name=path.name) for folder in self._folders if folder.is_dir() for path in folder.iterdir())
-        return _releases(name, [*files, *local])
 
     def _files(self, endpoint: str, name: str) -> list[File]:
         url, authorization = _apart(endpoint)

@@ -56,7 +56,12 @@ def narrow(
     """
     from harness.store import RunDirectory
 
-    _check(words, good=good, bad=bad, python=python)
+    if (good is None) != (bad is None):
+        raise UsageError(f"--good and --bad: give both, {FROM_FILES}")
+    if good is None and python is not None:
+        raise UsageError("--python: is for --good and --bad; a run records which Python it used")
+    if good is None and len(words) < 2:
+        raise UsageError(f"{words[0]}: give a run and a finding, such as `latest 1`; or two files, {FROM_FILES}")
     RunDirectory.check_out(out)
     with stop_on_signals() as stopped:
         if good is not None and bad is not None:
@@ -64,23 +69,10 @@ def narrow(
         else:
             answer = _of_run(words, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
     if answer is not None:
-        sys.exit(_exit_code(answer))
+        from harness import exit_codes
 
-
-def _check(words: tuple[str, ...], *, good: Path | None, bad: Path | None, python: str | None) -> None:
-    if (good is None) != (bad is None):
-        raise UsageError(f"--good and --bad: give both, {FROM_FILES}")
-    if good is None and python is not None:
-        raise UsageError("--python: is for --good and --bad; a run records which Python it used")
-    if good is None and len(words) < 2:
-        raise UsageError(f"{words[0]}: give a run and a finding, such as `latest 1`; or two files, {FROM_FILES}")
-
-
-def _exit_code(found: Narrowed) -> int:
-    from harness import exit_codes
-
-    codes = {"found": exit_codes.OK, "interrupted": exit_codes.INTERRUPTED}
-    return codes.get(found.verdict, exit_codes.UNDECIDED)
+        codes = {"found": exit_codes.OK, "interrupted": exit_codes.INTERRUPTED}
+        sys.exit(codes.get(answer.verdict, exit_codes.UNDECIDED))
 
 
 def _of_run(

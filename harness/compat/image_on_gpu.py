@@ -200,7 +200,10 @@ COMPARE: dict[str, Callable[[Numbers, Numbers], bool]] = {
 def is_met(requirement: str, gpu: Gpu) -> bool | None:
     """Return whether `gpu` and its driver meet a requirement; None if that is unknown."""
     text = re.sub(r"\s*(>=|<=|!=|==|=|>|<)\s*", r"\1", requirement)
-    return _any(_all(_condition(each, gpu) for each in group.split(",") if each) for group in text.split())
+    values = [_all(_condition(each, gpu) for each in group.split(",") if each) for group in text.split()]
+    if True in values or not values:
+        return True
+    return None if None in values else False
 
 
 def _condition(text: str, gpu: Gpu) -> bool | None:
@@ -222,10 +225,3 @@ def _all(results: Iterable[bool | None]) -> bool | None:
     if False in values:
         return False
     return None if None in values else True
-
-
-def _any(results: Iterable[bool | None]) -> bool | None:
-    values = list(results)
-    if True in values or not values:
-        return True
-    return None if None in values else False

@@ -230,9 +230,10 @@ def _environment(cell: Cell) -> tuple[tuple[str, str], ...]:
 
 
 def _machine(cell: Cell, trial: Trial) -> Machine:
+    value = trial.facts.get("python")
     return Machine(
         python=trial.image.reference,
-        version=_text(trial.facts.get("python")),
+        version=value if isinstance(value, str) else "",
         packages=_packages(cell.image.source, trial.facts.get("packages")),
         memory_bytes=cell.variant.scenario.memory_bytes,
         environment=_environment(cell),
@@ -244,10 +245,6 @@ def _packages(source: Source, known: Any) -> tuple[str, ...]:
     if isinstance(known, dict) and known and all(isinstance(version, str) for version in known.values()):
         return tuple(f"{name}=={version}" if version else name for name, version in sorted(known.items()))
     return source.packages if isinstance(source, Install) else ()
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 # ---------------------------------------------------------------- diff

@@ -51,7 +51,10 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_on
     """
     launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
     if not launches:
-        return _untested(trials)
+        setups = [trial for trial in trials if trial.end == "setup"]
+        with_message = setups or [trial for trial in trials if trial.message]
+        why = gist(with_message[-1].told) if with_message else CellReason.NO_TRIAL_FINISHED()
+        return CellVerdict(verdicts=("untested",), why=why, trials=len(setups))
     names, support = _judged(telling(launches), steps=steps)
     return summarized(names, launches=launches, support=support, limits=limits, steps=steps)
 
@@ -176,13 +179,6 @@ def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
 def _out_of_time(launches: Sequence[JudgedTrial]) -> bool:
     """Return whether a trial ended before its budget, by itself or by its timeout: another trial would do the same."""
     return any(launch.trial.ended_early or launch.trial.out_of_time for launch in launches)
-
-
-def _untested(trials: Sequence[Trial]) -> CellVerdict:
-    setups = [trial for trial in trials if trial.end == "setup"]
-    with_message = setups or [trial for trial in trials if trial.message]
-    why = gist(with_message[-1].told) if with_message else CellReason.NO_TRIAL_FINISHED()
-    return CellVerdict(verdicts=("untested",), why=why, trials=len(setups))
 
 
 # ---------------------------------------------------------------- figures, and the sentence that explains the verdict

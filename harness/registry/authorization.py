@@ -341,11 +341,8 @@ class Logins:
             raise RegistryTrouble(
                 f"{name}: exited with {done.returncode} when asked for {key}; run it by hand to see why"
             )
-        return self._helped(name, done.stdout)
-
-    def _helped(self, name: str, output: bytes) -> Login | None:
         try:
-            said = json.loads(output)
+            said = json.loads(done.stdout)
             user, secret = str(said["Username"]), str(said["Secret"])
         except (ValueError, KeyError, TypeError, RecursionError):
             raise RegistryTrouble(f"{name}: does not respond like a credential helper; see {self.path}") from None

@@ -218,15 +218,12 @@ class NetworkRetries:
                     raise
                 wait_s, *left_s = self._left_s
                 self._left_s = tuple(left_s)
-                self._wait(wait_s, say=say, why=str(error))
+                for beat in range(max(1, round(wait_s / BEAT_S))):
+                    say(f"the network failed; trying again in {wait_s - beat * BEAT_S:.0f} s: {error!s}")
+                    self._sleep(BEAT_S)
             else:
                 self._left_s = self._waits_s
                 return result
-
-    def _wait(self, wait_s: float, *, say: Say, why: str) -> None:
-        for beat in range(max(1, round(wait_s / BEAT_S))):
-            say(f"the network failed; trying again in {wait_s - beat * BEAT_S:.0f} s: {why}")
-            self._sleep(BEAT_S)
 
 
 # ---------------------------------------------------------------- the end of an output

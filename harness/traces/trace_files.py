@@ -51,18 +51,15 @@ def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Say = unheard) 
     if content.lstrip().startswith(b"{"):
         return _read_trial(path, content, metrics)
     try:
-        return Recorded(trace=_read_text(path, content.decode(), metrics, note))
+        text = content.decode()
+        start = text.lstrip()
+        if not start:
+            raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
+        if {"version", "value"} <= {name.strip() for name in start.partition("\n")[0].lower().split(",")}:
+            raise UsageError(f"{path}:1: is a history of versions, not a trace; use --history")
+        return Recorded(trace=_trace(path, read_columns(path, text, metrics, note)))
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path}:1: is not a text file; give {EXPECTED}") from error
-
-
-def _read_text(path: Path, text: str, metrics: Sequence[str], note: Say) -> Trace:
-    start = text.lstrip()
-    if not start:
-        raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
-    if {"version", "value"} <= {name.strip() for name in start.partition("\n")[0].lower().split(",")}:
-        raise UsageError(f"{path}:1: is a history of versions, not a trace; use --history")
-    return _trace(path, read_columns(path, text, metrics, note))
 
 
 # ---------------------------------------------------------------- trials of the journal

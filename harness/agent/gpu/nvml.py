@@ -155,7 +155,7 @@ class Device(Handle):
             (("nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3"), _processes(2)),
             (("nvmlDeviceGetComputeRunningProcesses",), _processes(1)),
         )
-        self._busy = _utilization()
+        self._busy = _structure("Utilization", ("gpu", libc.ctypes.c_uint), ("memory", libc.ctypes.c_uint))()
 
     def uuid(self):
         """Return the UUID, such as `GPU-…` or `MIG-…`."""
@@ -260,10 +260,6 @@ def _processes(version):
     if version == 2:
         fields += [("gpu_instance", libc.ctypes.c_uint), ("compute_instance", libc.ctypes.c_uint)]
     return (_structure("Process", *fields) * ALLOCATED_ROWS)()
-
-
-def _utilization():
-    return _structure("Utilization", ("gpu", libc.ctypes.c_uint), ("memory", libc.ctypes.c_uint))()
 
 
 def _event():

@@ -53,7 +53,7 @@ class ProgramRun(script_run.ScriptRun):
                 raise
             if self._ticker is not None and self._ticker.ended:
                 return 0  # the agent ended it, and whatever it raised is a consequence
-            if not self._is_good_exit(error):
+            if not (isinstance(error, SystemExit) and error.code in (None, 0)):
                 self._fail(error)
                 return 1
         if os.getpid() == self.owner and not self._ticker.ended:
@@ -74,7 +74,13 @@ class ProgramRun(script_run.ScriptRun):
             tell_metric=self._tell_metric,
         )
         code, module = self._load()
-        self._hook(module)
+        mark = functools.partial(self._ticker.mark, "function")
+        setattr(module, function.DECORATOR, functools.partial(function.wrapped, mark=mark))
+        awaited = hooks.awaited(self._steps_are, self._ticker, self._logged, self._hooked)
+        if ":" in self._steps_are:
+            name, names = function.parted(self._steps_are)
+            awaited.setdefault(name, []).append(functools.partial(self._hook_function, names, mark))
+        importing.Finder(awaited).install()
         if self._program["printed"]:
             printed.Reader(self._program["printed"], self._logged).install()
         exec(code, module.__dict__)
@@ -134,15 +140,6 @@ class ProgramRun(script_run.ScriptRun):
             self._steps_are = ""
         return compile(source, self.script, "exec", dont_inherit=True)
 
-    def _hook(self, main):
-        mark = functools.partial(self._ticker.mark, "function")
-        setattr(main, function.DECORATOR, functools.partial(function.wrapped, mark=mark))
-        awaited = hooks.awaited(self._steps_are, self._ticker, self._logged, self._hooked)
-        if ":" in self._steps_are:
-            name, names = function.parted(self._steps_are)
-            awaited.setdefault(name, []).append(functools.partial(self._hook_function, names, mark))
-        importing.Finder(awaited).install()
-
     def _hook_function(self, names, mark, module):
         """Hook the named function. If it does not exist, end the trial here: the program could catch an exception."""
         try:
@@ -201,9 +198,6 @@ class ProgramRun(script_run.ScriptRun):
         self._ticker.settle()
         self._last_look()
         self.link.tell("ended", end="stopped", cut=False)
-
-    def _is_good_exit(self, error):
-        return isinstance(error, SystemExit) and error.code in (None, 0)
 
     def _fail(self, error):
         exits = isinstance(error, SystemExit) and not isinstance(error.code, str)

@@ -142,13 +142,10 @@ class ScriptRun(object):
         end = self._step_and_look(stepper, looker)
         self.where = "exit"
         if probe is not None:
-            self._send(probe.files())
+            for name, text in probe.files().items():
+                for piece in wrapping.text_parts(text):
+                    self.link.tell("file", name=name, text=piece)
         self.link.tell("ended", end=end)
-
-    def _send(self, files):
-        for name, text in files.items():
-            for piece in wrapping.text_parts(text):
-                self.link.tell("file", name=name, text=piece)
 
     def _tell_metric(self, name):
         self.link.tell("metric", name=name)

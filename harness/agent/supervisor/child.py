@@ -49,16 +49,13 @@ class Child(object):
             if pid == 0:
                 return
             if pid == self.pid:
-                self._note(status, usage)
-
-    def _note(self, status, usage):
-        killed = os.WIFSIGNALED(status)
-        self._process.returncode = 0  # set here, so that Popen does not wait for it again
-        self.death = Death(
-            signal=os.WTERMSIG(status) if killed else None,
-            exit_code=None if killed else os.WEXITSTATUS(status),
-            peak_rss_kib=usage.ru_maxrss,
-        )
+                killed = os.WIFSIGNALED(status)
+                self._process.returncode = 0  # set here, so that Popen does not wait for it again
+                self.death = Death(
+                    signal=os.WTERMSIG(status) if killed else None,
+                    exit_code=None if killed else os.WEXITSTATUS(status),
+                    peak_rss_kib=usage.ru_maxrss,
+                )
 
     def terminate(self):
         """Send SIGTERM to the child alone."""

@@ -95,18 +95,16 @@ class CommandWatch(Watch):
         else:
             self._busy_s += took_s
         if self.child.death is None and self._due_looks.due(number, self._busy_s):
-            self._take_look(last=self._due_looks.take(number, self._busy_s))
+            last = self._due_looks.take(number, self._busy_s)
+            self.look(self.steps(), self._fields(), last)
+            if last:
+                self.end("completed", "")
 
     def _sample(self, row, took_s, resident_kib):
         if self._pattern is not None:
             self.table.column(STEP_S)[row] = took_s
         if resident_kib:  # None: the command has just ended
             self.table.column(RSS_KIB)[row] = resident_kib
-
-    def _take_look(self, last):
-        self.look(self.steps(), self._fields(), last)
-        if last:
-            self.end("completed", "")
 
     def _fields(self):
         """Return the fields of a look. If the command has ended, its memory is that of the last row.

@@ -108,7 +108,9 @@ class Watch(object):
         elif self.countdown.left(now) <= 0:
             self.overdue(now)
         self.components.look()
-        self._tell_progress(now)
+        if now >= self._progress_at:
+            self._progress_at = now + PROGRESS_S
+            self.outbox.send("progress", step=self.steps(), rss_kib=wire.json_number(self.resident()))
         if self.asked_at is None:
             self.monitor.tick(now, self._sent)
             self.census.tick(now)
@@ -224,11 +226,6 @@ class Watch(object):
         counts = self.census.columns()
         if counts:
             self.outbox.send("counts", columns=counts)
-
-    def _tell_progress(self, now):
-        if now >= self._progress_at:
-            self._progress_at = now + PROGRESS_S
-            self.outbox.send("progress", step=self.steps(), rss_kib=wire.json_number(self.resident()))
 
     # -------------------------------------------------------------- the end
 

@@ -115,7 +115,9 @@ class SampledSeries:
         if self.teeth is not None and self._rising_teeth(self.teeth):
             return _pace(self.teeth, GrowthReason.RISING_FLOOR(), error=self.teeth.error, alpha=self.alpha)
         if self._steady_losses():
-            return self._loss_pace(self.losses)
+            rate, margin = self.losses.rate / self.steps_per_row, self.losses.margin(self.alpha) / self.steps_per_row
+            words = GrowthReason.STEADY_JUMPS(jumps=len(self.losses.sizes))
+            return LeakRate(rate=rate, interval=(max(0.0, rate - margin), rate + margin), words=words)
         return None
 
     @cached_property
@@ -201,11 +203,6 @@ class SampledSeries:
 
     def _pace(self, trend: Trend, words: str) -> LeakRate:
         return _pace(trend, words, error=self.windows.error(trend), alpha=self.alpha)
-
-    def _loss_pace(self, losses: Losses) -> LeakRate:
-        rate, margin = losses.rate / self.steps_per_row, losses.margin(self.alpha) / self.steps_per_row
-        words = GrowthReason.STEADY_JUMPS(jumps=len(losses.sizes))
-        return LeakRate(rate=rate, interval=(max(0.0, rate - margin), rate + margin), words=words)
 
 
 def _pace(trend: Trend, words: str, *, error: float, alpha: float) -> LeakRate:

@@ -47,7 +47,14 @@ def even_rows(step: Floats, values: Floats | None) -> tuple[Floats, float]:
         order = np.argsort(step, kind="stable")
         step, values = step[order], values[order]
         gaps = np.diff(step)
-    return _on_grid(step, values, gaps)
+    span = float(step[-1] - step[0])
+    if span <= 0:
+        return values[-1:], 1.0
+    width = max(float(np.quantile(gaps, USUAL_GAP)), span / len(step))
+    count = max(int(span / width), 1)
+    grid = np.linspace(step[-1] - width * count, step[-1], count + 1)
+    rows = np.maximum(np.searchsorted(step, grid, side="right") - 1, 0)
+    return values[rows], width
 
 
 def thinned_rows(values: Floats, steps_per_row: float) -> tuple[Floats, float]:
@@ -59,17 +66,6 @@ def thinned_rows(values: Floats, steps_per_row: float) -> tuple[Floats, float]:
         return values, steps_per_row
     whole = values[len(values) % every :]
     return whole.reshape(-1, every).min(axis=1), steps_per_row * every
-
-
-def _on_grid(step: Floats, values: Floats, gaps: Floats) -> tuple[Floats, float]:
-    span = float(step[-1] - step[0])
-    if span <= 0:
-        return values[-1:], 1.0
-    width = max(float(np.quantile(gaps, USUAL_GAP)), span / len(step))
-    count = max(int(span / width), 1)
-    grid = np.linspace(step[-1] - width * count, step[-1], count + 1)
-    rows = np.maximum(np.searchsorted(step, grid, side="right") - 1, 0)
-    return values[rows], width
 
 
 def _measured(values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

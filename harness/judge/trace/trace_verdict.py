@@ -74,8 +74,15 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None) -> TraceVerdic
     drift = _drift(even_rows(trace.step, durations)[0], limit=limits.slowdown)
     settled_s = settled_median(durations)
     rss = sampled(trace.column("rss_kib"))
+    names: set[VerdictName] = set()
+    if drift.slowdown:
+        names.add("slowdown")
+    if memory is not None:
+        names.add(memory.verdict)
+    elif not drift.slowdown:
+        names.add("flat" if (drift.relative is not None) else "inconclusive")
     verdict = TraceVerdict(
-        verdicts=_verdicts(memory, slowdown=drift.slowdown, timed=drift.relative is not None),
+        verdicts=tuple(name for name in ORDER if name in names),
         steps=last,
         why=_why(memory, drift=drift, last=last, early=early, in_heap=in_heap),
         rate_kib_per_step=None if memory is None else memory.rate,
@@ -197,17 +204,6 @@ def _layer(memory: Growth | None, trace: Trace, *, in_heap: bool) -> str | None:
     if memory.verdict != "leak":
         return None
     return heap_layer_of(trace) if in_heap else layer_of(trace)
-
-
-def _verdicts(memory: Growth | None, *, slowdown: bool, timed: bool) -> tuple[VerdictName, ...]:
-    names: set[VerdictName] = set()
-    if slowdown:
-        names.add("slowdown")
-    if memory is not None:
-        names.add(memory.verdict)
-    elif not slowdown:
-        names.add("flat" if timed else "inconclusive")
-    return tuple(name for name in ORDER if name in names)
 
 
 def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_heap: bool) -> str:

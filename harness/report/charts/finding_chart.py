@@ -71,10 +71,16 @@ def chart(figure: Figure) -> Chart | None:
     marks = tuple(_mark(point, _LEFT + across * number, heights) for number, point in enumerate(points))
     first, last = version(points[0].version), version(points[-1].version)
     title = ", ".join(filter(None, (figure.title, _UNITS.get(figure.unit, figure.unit))))
+    stretches: list[list[str]] = [[]]
+    for mark in marks:
+        if mark.y is None:
+            stretches.append([])
+        else:
+            stretches[-1].append(f"{mark.x},{mark.y}")
     return Chart(
         title=title,
         marks=marks,
-        lines=tuple(_lines(marks)),
+        lines=tuple([" ".join(stretch) for stretch in stretches if len(stretch) > 1]),
         labels=(*_heights(*heights), *_names(points, marks)),
         description=f"{title}, over the versions {first} to {last}",
     )
@@ -113,16 +119,6 @@ def _y(value: float | None, heights: tuple[float, float]) -> float:
     low, high = heights
     share = 0.0 if value is None else min(1.0, max(0.0, (value - low) / (high - low)))
     return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
-
-
-def _lines(marks: Sequence[PointMark]) -> list[str]:
-    stretches: list[list[str]] = [[]]
-    for mark in marks:
-        if mark.y is None:
-            stretches.append([])
-        else:
-            stretches[-1].append(f"{mark.x},{mark.y}")
-    return [" ".join(stretch) for stretch in stretches if len(stretch) > 1]
 
 
 def _heights(low: float, high: float) -> list[Label]:

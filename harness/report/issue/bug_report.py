@@ -53,6 +53,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
     told = "" if issue.recipe is None else scrubbed(commands(issue.recipe))
     drawings = pictures(issue)
     bad_version = issue.bad.cell.image.version
+    good = "" if issue.good is None else f" With {issue.good.cell.image.version}: {_measured(issue.good)}."
     markdown = templates().get_template("issue.md.j2").render(
         title=_title(issue),
         summary=line(f"{finding_words.line(issue.finding)}."),
@@ -65,7 +66,7 @@ def render(issue: Issue, *, harness_version: str) -> Report:
         attached="repro.py" if code else "",
         fence=_fence(code),
         problem=line(issue.problem),
-        expect=line(_expected(issue)),
+        expect=line(f"With {issue.bad.cell.image.version}: {_measured(issue.bad)}.{good}"),
         commands=told,
         commands_fence=_fence(told),
         notes=list(_notes(issue)),
@@ -145,11 +146,6 @@ def _title(issue: Issue) -> str:
 
 
 # ---------------------------------------------------------------- what to expect, and with what confidence
-
-
-def _expected(issue: Issue) -> str:
-    good = "" if issue.good is None else f" With {issue.good.cell.image.version}: {_measured(issue.good)}."
-    return f"With {issue.bad.cell.image.version}: {_measured(issue.bad)}.{good}"
 
 
 def _measured(entry: CellResult) -> str:

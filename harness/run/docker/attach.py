@@ -48,7 +48,14 @@ class Demux:
         stdout, view = bytearray(), memoryview(data)
         while view:
             if self._left == 0:
-                view = self._read_header(view)
+                missing = HEADER_BYTES - len(self._header)
+                self._header += view[:missing]
+                if len(self._header) == HEADER_BYTES:
+                    if self._header[0] > 3 or any(self._header[1:4]):
+                        raise InfrastructureError("the engine's attach stream was not understood")
+                    self._stream, self._left = self._header[0], int.from_bytes(self._header[4:], "big")
+                    self._header.clear()
+                view = view[missing:]
                 continue
             content, view = view[: self._left], view[self._left :]
             self._left -= len(content)
@@ -57,16 +64,6 @@ class Demux:
             else:
                 self.stderr.add(bytes(content))
         return bytes(stdout)
-
-    def _read_header(self, view: memoryview) -> memoryview:
-        missing = HEADER_BYTES - len(self._header)
-        self._header += view[:missing]
-        if len(self._header) == HEADER_BYTES:
-            if self._header[0] > 3 or any(self._header[1:4]):
-                raise InfrastructureError("the engine's attach stream was not understood")
-            self._stream, self._left = self._header[0], int.from_bytes(self._header[4:], "big")
-            self._header.clear()
-        return view[missing:]
 
 
 class AttachedSession:

@@ -27,7 +27,7 @@ from harness.model import Scenario
 from harness.run.docker.attach import AttachedSession, close_stream, open_stream, read_stream
 from harness.run.docker.docker_client import engine_errors, explanation
 from harness.run.docker.gpu_access import GpuAccess
-from harness.run.engine import LaunchRequest, Payload
+from harness.run.engine import LaunchRequest
 from harness.run.hosts import holders
 from harness.run.interruptible import Beat, waited
 
@@ -169,15 +169,6 @@ def _limits(launch: LaunchRequest, ways: Ways) -> dict[str, Any]:
     }
 
 
-def _copy_in(client: docker.DockerClient, container_id: str, payload: Payload) -> None:
-    under = ROOT[1:]
-    packed = archive(
-        {f"{under}/{name}": data for name, data in payload.contents.items()},
-        executable=frozenset(f"{under}/{name}" for name in payload.executable),
-    )
-    client.api.put_archive(container_id, "/", packed)
-
-
 def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> bytes:
     """Return a tar archive of `files` and their folders, readable by any user, because the image's user need not be
     root."""
@@ -227,7 +218,12 @@ def _started(
 ) -> Iterator[AttachedSession]:
     container_id = _create(client, launch, python=python, ways=ways)
     with removed(client, container_id):
-        _copy_in(client, container_id, launch.payload)
+        under = ROOT[1:]
+        packed = archive(
+            {f"{under}/{name}": data for name, data in launch.payload.contents.items()},
+            executable=frozenset(f"{under}/{name}" for name in launch.payload.executable),
+        )
+        client.api.put_archive(container_id, "/", packed)
         with contextlib.closing(AttachedSession(client, container_id)) as session:
             client.api.start(container_id)
             yield session

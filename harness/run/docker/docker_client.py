@@ -60,7 +60,10 @@ def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
     """Return a client whose engine has answered. Raises EngineUnreachable, after REACHED_S seconds at the latest."""
     try:
         client = with_time_limit(lambda: _client(host, environ=environ))
-        _check_version(client)
+        version = str(client.api.api_version)
+        if version_lt(version, LEAST_API):
+            client.close()
+            raise InvalidVersion(f"it has API version {version}")
     except (*ENGINE_ERRORS, ValueError) as error:  # ValueError: an address of the environment or of a context
         address = _address(host.engine, environ=environ)
         what = f"Cannot connect to the Docker daemon at {address}; {remedy(error, address=address)} ({cause(error)})"
@@ -88,13 +91,6 @@ def _limit(api: docker.APIClient) -> None:
             raise
 
     api.send = limited  # type: ignore[method-assign]
-
-
-def _check_version(client: docker.DockerClient) -> None:
-    version = str(client.api.api_version)
-    if version_lt(version, LEAST_API):
-        client.close()
-        raise InvalidVersion(f"it has API version {version}")
 
 
 def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:

@@ -130,19 +130,15 @@ def held(
         finally:
             ended.set()
             beating.join()
-            _release(client, lease, say=say)
+            try:
+                remove(client, lease.id)
+            except ENGINE_ERRORS as error:
+                say(f"the lease could not be released; it expires in {EXPIRES_S:.0f} s ({error})")
 
 
 def _beat_until(lease: HeldLease, ended: threading.Event) -> None:
     while not ended.wait(BEAT_EVERY_S) and not lease.lost:
         lease.beat()
-
-
-def _release(client: docker.DockerClient, lease: HeldLease, *, say: Say) -> None:
-    try:
-        remove(client, lease.id)
-    except ENGINE_ERRORS as error:
-        say(f"the lease could not be released; it expires in {EXPIRES_S:.0f} s ({error})")
 
 
 # ---------------------------------------------------------------- acquiring it
@@ -162,15 +158,11 @@ def _acquired(client: docker.DockerClient, *, place: str, say: Say, stopped: Cal
         if holder.lapsed(now_s=engine_time_s(client)):
             remove(client, holder.id)
             continue
-        _wait(Waiting(f"waiting: this host is in use by {holder}"), say=say, stopped=stopped)
+        until_s = time.monotonic() + ASKED_EVERY_S
+        while time.monotonic() < until_s and not stopped():
+            say(Waiting(f"waiting: this host is in use by {holder}"))
+            time.sleep(BEAT_S)
     raise Interrupted("interrupted")
-
-
-def _wait(text: str, *, say: Say, stopped: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + ASKED_EVERY_S
-    while time.monotonic() < until_s and not stopped():
-        say(text)
-        time.sleep(BEAT_S)
 
 
 def _create(client: docker.DockerClient) -> str:

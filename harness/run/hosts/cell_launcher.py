@@ -71,7 +71,12 @@ class CellLauncher:
         run.image_bytes = self._size_bytes(image)
         run.key = trial_key(cell, prepared=image, facts=self.engine.facts)
         if self.reuse:
-            self._reuse(run)
+            newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
+            for number, trial in enumerate(newest, start=1):
+                adopted = self.journal.adopt(trial, run.cell, number=number)
+                run.trials.append(adopted)
+                self._report_end(run, adopted, self.oracle.describe(run.cell, adopted), reused=True)
+            run.adopted = len(run.trials)
 
     def _size_bytes(self, image: Prepared) -> int | None:
         """Return the disk space that an image takes on the host, in bytes, asking the engine once; None if the engine
@@ -84,14 +89,6 @@ class CellLauncher:
             except InfrastructureError:
                 self.sizes[image.digest] = None
         return self.sizes[image.digest]
-
-    def _reuse(self, run: CellRun) -> None:
-        newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
-        for number, trial in enumerate(newest, start=1):
-            adopted = self.journal.adopt(trial, run.cell, number=number)
-            run.trials.append(adopted)
-            self._report_end(run, adopted, self.oracle.describe(run.cell, adopted), reused=True)
-        run.adopted = len(run.trials)
 
     # ------------------------------------------------------------ trials
 

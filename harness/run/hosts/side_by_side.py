@@ -182,7 +182,9 @@ def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
     """
     if trial.conditions.beside and trial.end in DOUBTED:
         run.doubted.append(trial)
-        trial = replace(trial, end="infrastructure", message=_message(trial))
+        others = f"{trial.conditions.beside} other launch{'es' if trial.conditions.beside > 1 else ''}"
+        doubt = f"{trial.end} alongside {others}, which may have caused it: the cell is launched again alone"
+        trial = replace(trial, end="infrastructure", message=f"{trial.message}\n{doubt}".strip())
     elif trial.conditions.beside and not trial.measured:
         run.alone = True
     run.alone = run.alone or bool(run.doubted) or doubtful
@@ -197,9 +199,3 @@ def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
         run.trials[doubted.number - 1] = doubted
     run.trials.append(trial)
     return [*confirmed, trial]
-
-
-def _message(trial: Trial) -> str:
-    others = f"{trial.conditions.beside} other launch{'es' if trial.conditions.beside > 1 else ''}"
-    doubt = f"{trial.end} alongside {others}, which may have caused it: the cell is launched again alone"
-    return f"{trial.message}\n{doubt}".strip()

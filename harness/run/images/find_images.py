@@ -42,7 +42,12 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
         return _found(reference, local)
     before = our_images.entries(client, inner=True)
     try:
-        _download(client, reference, say=say)
+        repository, tag = parse_repository_tag(reference)
+        start = functools.partial(client.api.pull, repository, tag=tag or "latest", stream=True, decode=True)
+        state = "pulling"
+        events = streamed(client.api, start, beat=lambda: say(state))
+        for state in progress(events, clock_s=time.monotonic):
+            say(state)
     except APIError as error:
         why = explanation(error)
         text = f"{reference}: cannot be pulled: {why}; {_what_to_do(why, help=help)}"
@@ -108,15 +113,6 @@ def _found(reference: str, image: Mapping[str, Any]) -> Found:
     repository = parse_repository_tag(reference)[0]
     digests = dict(our_images.familiar(digest).split("@") for digest in image["RepoDigests"] or ())
     return Found(id=image["Id"], digest=digests.get(repository) or next(iter(digests.values()), image["Id"]))
-
-
-def _download(client: docker.DockerClient, reference: str, *, say: Say) -> None:
-    repository, tag = parse_repository_tag(reference)
-    start = functools.partial(client.api.pull, repository, tag=tag or "latest", stream=True, decode=True)
-    state = "pulling"
-    events = streamed(client.api, start, beat=lambda: say(state))
-    for state in progress(events, clock_s=time.monotonic):
-        say(state)
 
 
 def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float]) -> Iterator[str]:

@@ -88,7 +88,11 @@ class ProcessEngine(EnvironmentStore):
                 root.mkdir(mode=0o700)
                 self._agent.link_into(root, payload.agent)
                 for path, content in payload.own.items():
-                    _write(Path(os.path.normpath(root / path)), content, executable=path in payload.executable)
+                    target = Path(os.path.normpath(root / path))
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(content)
+                    if path in payload.executable:
+                        target.chmod(0o755)
             except OSError as error:
                 what = f"{error.filename or root}: {error.strerror}"
                 raise InfrastructureError(f"{what}; {leftovers.REMEDY}") from error
@@ -144,7 +148,10 @@ class ProcessSession:
     def receive(self, timeout_s: float) -> bytes | None:
         ready = {pipe for pipe, _ in self._poll.poll(timeout_s * 1000)}
         if self._stderr.fileno() in ready:
-            self._read_stderr()
+            data = os.read(self._stderr.fileno(), READ_BYTES)
+            self._stderr_tail.add(data)
+            if not data:
+                self._poll.unregister(self._stderr)
         if self._stdout.fileno() not in ready:
             return b""
         return os.read(self._stdout.fileno(), READ_BYTES) or None
@@ -159,12 +166,6 @@ class ProcessSession:
             oom_killed=self._cgroup is not None and self._cgroup.oom_killed(),
             stderr_tail=self._stderr_tail.text(),
         )
-
-    def _read_stderr(self) -> None:
-        data = os.read(self._stderr.fileno(), READ_BYTES)
-        self._stderr_tail.add(data)
-        if not data:
-            self._poll.unregister(self._stderr)
 
     def _drain_stderr(self) -> None:
         """Read only what is available now, because a grandchild may hold the pipe open forever."""
@@ -191,13 +192,6 @@ def cpu_model() -> str | None:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
-
-
-def _write(target: Path, content: bytes, *, executable: bool) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
-    if executable:
-        target.chmod(0o755)
 
 
 def has_program(name: str, *, python: str, path: str | None) -> bool:

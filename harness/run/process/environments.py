@@ -96,7 +96,13 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
                     shutil.rmtree(folder)
                 _make(folder, interpreter=interpreter, image=image, source=source, environ=environ, say=say)
                 digest = digest_of(folder, build=build)
-                _write_marker(folder / MARKER, {"digest": digest, "build": build, "packages": source.packages})
+                path = folder / MARKER
+                scratch = path.with_suffix(".new")
+                with scratch.open("w") as file:
+                    json.dump({"digest": digest, "build": build, "packages": source.packages}, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                scratch.rename(path)
     return Prepared(image=image, reference=str(python_of(folder)), digest=digest)
 
 
@@ -243,15 +249,6 @@ def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _fits(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _write_marker(path: Path, content: Mapping[str, object]) -> None:
-    scratch = path.with_suffix(".new")
-    with scratch.open("w") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.rename(path)
 
 
 # ---------------------------------------------------------------- environments as an ImageStore

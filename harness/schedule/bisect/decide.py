@@ -302,10 +302,6 @@ def _found(versions: RowVersions, rules: Rules) -> str:
     unclear = version_names(versions, (place for place, version in enumerate(versions) if _is_unclear(version)))
     if unclear:
         return BisectReason.ENDS_UNCLEAR(versions=unclear)
-    return _good_ends(versions, ends)
-
-
-def _good_ends(versions: RowVersions, ends: Sequence[int]) -> str:
     oldest, newest = ends[0], ends[-1]
     if oldest == newest:
         return BisectReason.ONLY_GOOD(version=version_name(versions, oldest))

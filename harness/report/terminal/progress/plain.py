@@ -28,15 +28,11 @@ def open_progress(stderr: TextIO, environ: Mapping[str, str]) -> AbstractContext
 
     Otherwise return plain lines.
     """
-    if _is_live(stderr, environ):
+    quiet = any(environ.get(name) for name in ("NO_COLOR", "CI")) or environ.get("TERM", "dumb") in ("dumb", "")
+    if not quiet and not stderr.closed and stderr.isatty():
         lenient = LenientStream(stderr)
         return live_progress(Console(file=lenient, force_terminal=True, _environ=environ))  # type: ignore[arg-type]
     return plain_progress(stderr)
-
-
-def _is_live(stderr: TextIO, environ: Mapping[str, str]) -> bool:
-    quiet = any(environ.get(name) for name in ("NO_COLOR", "CI")) or environ.get("TERM", "dumb") in ("dumb", "")
-    return not quiet and not stderr.closed and stderr.isatty()
 
 
 @contextmanager
