@@ -6,18 +6,18 @@ every sentence can be rewritten here without a change elsewhere.
 """
 
 from harness.reasons.bisections import BisectReason
-from harness.reasons.cell import CellReason, RepeatReason, TrialReason
-from harness.reasons.compared import CompareReason
+from harness.reasons.judging import CellReason, RepeatReason, TrialReason
+from harness.reasons.judging import CompareReason
 from harness.reasons.environments import EnvironmentReason, InstalledName
 from harness.reasons.launches import LaunchReason, RoundReason, SkipReason, TurnReason
 from harness.reasons.machines import MachineReason
 from harness.reasons.narrowing import NarrowName, NarrowReason
 from harness.reasons.plans import PlanReason
 from harness.reasons.reason import Reason
-from harness.reasons.rows import RowWarning
-from harness.reasons.signals import Remedy, SignalReason
-from harness.reasons.trace import CountReason, GrowthReason, LayerName, MemoryName, TraceReason
-from harness.reasons.values import ObservedDifference, ValueReason
+from harness.reasons.judging import RowWarning
+from harness.reasons.judging import Remedy, SignalReason
+from harness.reasons.judging import CountReason, GrowthReason, LayerName, MemoryName, TraceReason
+from harness.reasons.judging import ObservedDifference, ValueReason
 
 __all__ = [
     "BisectReason",
