@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.model import Trial
-from harness.reasons.machines import CONDITION_NAMES
+from harness.reasons.running import CONDITION_NAMES
 
 PAGE_BYTES = 64 << 10  # the largest page size that Linux uses by default
 HOST_FIELDS = ("name", "machine", "engine", "cpu", "cpus", "memory_bytes", "kernel", "architecture")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model.matrix import Gpu
-from harness.reasons.machines import GPU_FIELDS, HOST_FIELDS, MachineReason
+from harness.reasons.running import GPU_FIELDS, HOST_FIELDS, MachineReason
 
 GIB = 1 << 30
 MOST_NAMES = 3

@@ -8,11 +8,11 @@ every sentence can be rewritten here without a change elsewhere.
 from harness.reasons.bisections import BisectReason
 from harness.reasons.judging import CellReason, RepeatReason, TrialReason
 from harness.reasons.judging import CompareReason
-from harness.reasons.environments import EnvironmentReason, InstalledName
-from harness.reasons.launches import LaunchReason, RoundReason, SkipReason, TurnReason
-from harness.reasons.machines import MachineReason
+from harness.reasons.running import EnvironmentReason, InstalledName
+from harness.reasons.running import LaunchReason, RoundReason, SkipReason, TurnReason
+from harness.reasons.running import MachineReason
 from harness.reasons.narrowing import NarrowName, NarrowReason
-from harness.reasons.plans import PlanReason
+from harness.reasons.running import PlanReason
 from harness.reasons.reason import Reason
 from harness.reasons.judging import RowWarning
 from harness.reasons.judging import Remedy, SignalReason
