@@ -5,13 +5,13 @@ calling it with the template's values returns the sentence. Code chooses and com
 every sentence can be rewritten here without a change elsewhere.
 """
 
-from harness.reasons.bisections import BisectReason
+from harness.reasons.searching import BisectReason
 from harness.reasons.judging import CellReason, RepeatReason, TrialReason
 from harness.reasons.judging import CompareReason
 from harness.reasons.running import EnvironmentReason, InstalledName
 from harness.reasons.running import LaunchReason, RoundReason, SkipReason, TurnReason
 from harness.reasons.running import MachineReason
-from harness.reasons.narrowing import NarrowName, NarrowReason
+from harness.reasons.searching import NarrowName, NarrowReason
 from harness.reasons.running import PlanReason
 from harness.reasons.reason import Reason
 from harness.reasons.judging import RowWarning
