@@ -6,8 +6,8 @@ Units are in the names: `_kib`, `_mib`, `_s`, `_ms`. Fractions are plain numbers
 An unknown value is None. This package imports no other part of the harness.
 """
 
-from harness.model.answers.compared import Column, Comparison, Measured, Pair, Standing
-from harness.model.answers.judged_figures import SeriesChange, SeriesVerdict
+from harness.model.compared import Column, Comparison, Measured, Pair, Standing
+from harness.model.compared import SeriesChange, SeriesVerdict
 from harness.model.answers.narrowed import (
     BOTH_SIDES,
     Component,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from harness.errors import InfrastructureError
 from harness.model import Image, Scenario
-from harness.model.answers.doctor import HostCondition
+from harness.model.compared import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 

@@ -22,7 +22,7 @@ import uv
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install
-from harness.model.answers.doctor import Room
+from harness.model.compared import Room
 from harness.model.watching import Say
 from harness.run.engine import Kept, Prepared
 from harness.run.images import build_errors

@@ -1,0 +1,218 @@
+"""Defines the records of a comparison of several runs, or of the hosts of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from harness.model.judged import CellVerdict, Effect, FindingKind, Interval, Metric, Noise
+from harness.model.matrix import Gpu, Host, Lane
+from harness.model.result import RunResult
+from harness.model.scenario import Variant
+
+Standing = Literal["same", "more", "less", "both bad", "worse", "better", "unknown"]
+"""State of the second column relative to the first: a higher or lower level; a fault in one or in both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A lane of a run. `machine` is the description of host and GPU by its trials: equal for the same machine."""
+
+    label: str
+    run: str
+    lane: Lane
+    machine: str
+    started: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One signal of one cell in two columns: medians over trials, and for levels and leaks the ratio of the second to
+    the first, with its interval.
+
+    `floor` is the relative difference of equal images on these lanes, from their own A/A launches; None if unknown.
+    """
+
+    metric: Metric
+    one: float | None
+    other: float | None
+    ratio: float | None = None
+    ci: Interval | None = None
+    floor: float | None = None
+    standing: Standing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One cell in two columns. `refused`: the fields that differ although they must not, one line each."""
+
+    series: str
+    image: str
+    variant: Variant
+    one: Column
+    other: Column
+    verdicts: tuple[CellVerdict, CellVerdict]
+    measured: tuple[Measured, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Every column compared with the first. `together`: the attribution over all runs if machines differ, else None."""
+
+    columns: tuple[Column, ...]
+    pairs: tuple[Pair, ...]
+    together: RunResult | None
+    notes: tuple[str, ...]
+    exit_code: int
+
+
+# ---------------------------------------------------------------- judged figures
+
+
+SeriesKind = FindingKind | Literal["better"]
+"""`better`: an improvement that does not end a regression."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesChange:
+    """A change along a history. `before` is the last version of the old side, `after` the first of the new one; for a
+    drift, its first and last version.
+
+    `between` are the versions that may belong to either side. `effect` is the ratio of the new level to the old one.
+    """
+
+    kind: SeriesKind
+    before: str | None
+    after: str
+    between: tuple[str, ...]
+    effect: Effect
+    p: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesVerdict:
+    """The verdict on one history. `limit` is the smallest change that counts; `visible` is the minimum detectable
+    effect of a level that `lasting` versions have; `noise` is the standard deviation between values of one version. All
+    three are shares, or None if unknown.
+
+    `alone`: there is one value per version, and the noise is estimated from neighbouring versions; `odd` are then the
+    outliers, versions far from both neighbours. `left_out` describes what was not used.
+    """
+
+    history: str
+    versions: tuple[str, ...]
+    rounds: int
+    falls: bool
+    limit: float
+    changes: tuple[SeriesChange, ...]
+    noise: float | None
+    visible: float | None
+    lasting: int
+    alone: bool
+    odd: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Literal["worse", "good", "inconclusive"]:
+        """Return the verdict; `inconclusive`: nothing became worse, but a change of the limit might not have shown."""
+        if any(change.kind not in ("first_fixed", "better") for change in self.changes):
+            return "worse"
+        return "good" if self.visible is not None and self.visible <= self.limit else "inconclusive"
+
+
+# ---------------------------------------------------------------- doctor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """The file system where a host keeps its images."""
+
+    free_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCondition:
+    """Records what an engine reports about itself; anything that it does not report is None.
+
+    `api`: the version of its API in use; `gpu_way`: how it gives GPUs to containers. `holder`: who has its lease.
+    `leftovers`: names of what killed runs left there. `kept_bytes`: size of the images and environments that the
+    harness fetched and may remove. `memory_limit_bytes`: memory limit of a launch if the matrix sets none.
+    """
+
+    engine: str
+    api: str | None = None
+    gpu_way: str | None = None
+    holder: str | None = None
+    room: Room | None = None
+    leftovers: tuple[str, ...] = ()
+    kept_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The space that a matrix's images need on a host. `missing`: number of images not on the host; `missing_bytes`:
+    size of their download, packed as in the registry, with shared layers counted once; `unpacked_bytes`: their
+    approximate size on the host. `unknown`: images of unknown size, with the reason."""
+
+    images: int
+    missing: int
+    missing_bytes: int
+    unpacked_bytes: int
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCheck:
+    """One host, or one machine of a pool. `problem` says why it cannot be used; all other fields may then be empty.
+
+    `gpus` are those of its lanes. `noise` is the A/A noise that earlier runs measured there, by scenario. `control_ms`
+    is the step time of the control, which only machines of pools run; `odd` says how it differs from that of the other
+    machines, or why it is unknown.
+    """
+
+    host: Host
+    problem: str | None = None
+    condition: HostCondition | None = None
+    gpus: tuple[Gpu, ...] = ()
+    lanes: tuple[Lane, ...] = ()
+    wanted: Wanted | None = None
+    noise: Mapping[str, Noise] = field(default_factory=dict)
+    control_ms: float | None = None
+    odd: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the host as messages name it: `old`, or `farm, gpu3` for a machine of a pool."""
+        return f"{self.host.name}, {self.host.machine}" if self.host.machine else self.host.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFit:
+    """One image on one GPU of one host (None: without a GPU). `bytes`: unpacked size if `at_hand`, else size of the
+    download; None if unknown."""
+
+    host: str
+    gpu: Gpu | None
+    series: str
+    version: str
+    state: Literal["runs", "incompatible", "unknown"]
+    why: str
+    at_hand: bool
+    bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkup:
+    """The whole result, in the order of the matrix."""
+
+    matrix: str
+    hosts: tuple[HostCheck, ...]
+    fits: tuple[ImageFit, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return tuple(check.problem for check in self.hosts if check.problem is not None)
