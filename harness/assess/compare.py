@@ -37,7 +37,7 @@ from harness.model import (
     VersionRow,
     signal_of,
 )
-from harness.model.answers.indexed import merged
+from harness.model.indexed import merged
 from harness.reasons import CompareReason
 from harness.store.saved_run import StoredRun
 

@@ -16,7 +16,7 @@ from harness.cli.common import FILE, OUT, option, say, stop_on_signals, to_stdou
 
 if TYPE_CHECKING:
     from harness.model import RunResult
-    from harness.model.answers.seen import RegistryLook
+    from harness.model.indexed import RegistryLook
     from harness.plan.cells import Selection
 
 

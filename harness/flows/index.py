@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.errors import HarnessError, UsageError
 from harness.index import OpenIndex, views_of, with_index
 from harness.model import LEVELS, METRIC_PREFIX, SIGNALS, Scenario, Variant, Where
-from harness.model.answers.indexed import Drift, HistoryView, IndexedHistory, IndexedRun
+from harness.model.indexed import Drift, HistoryView, IndexedHistory, IndexedRun
 from harness.model.watching import Say
 
 MOST_NAMED = 20

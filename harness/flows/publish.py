@@ -13,8 +13,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from harness.atomic_files import write_below
 from harness.errors import InfrastructureError, UsageError
 from harness.index import OpenIndex, views_of, with_index
-from harness.model.answers.indexed import HistoryView, Measurement
-from harness.model.answers.site import Published, SeriesNow, SitePage, SiteSource
+from harness.model.indexed import HistoryView, Measurement, Published, SeriesNow, SitePage, SiteSource
 from harness.model.watching import Say
 from harness.safe_files import folder_in, read_regular
 

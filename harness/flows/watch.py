@@ -16,7 +16,7 @@ from harness.assess.image_fits import limited_to_news, standings
 from harness.errors import HarnessError, Interrupted
 from harness.matrix import load_hosts, load_matrix
 from harness.model import EXIT_CODES, Image, Matrix, Pull, RunResult
-from harness.model.answers.seen import ImageRef, RegistryLook
+from harness.model.indexed import ImageRef, RegistryLook
 from harness.plan.cells import Selection, select
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.image_references import split_tag

@@ -12,8 +12,8 @@ from harness.index.queries import OpenIndex
 from harness.judge.comparison.level_rules import RULES
 from harness.judge.history.drift import DriftFound, LevelPoint, drift_of
 from harness.model import BAD, LEVELS, SIGNALS, log_of
-from harness.model.answers.indexed import FindingLife, IndexedHistory, Measurement, SeenFinding
 from harness.model.episodes import Order
+from harness.model.indexed import FindingLife, IndexedHistory, Measurement, SeenFinding
 from harness.model.judged import SignalState
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.model import Effect
-from harness.model.answers.indexed import (
+from harness.model.indexed import (
     Drift,
     FindingLife,
     HistoryView,

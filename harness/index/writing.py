@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.model import CellVerdict, Plan
-from harness.model.answers.indexed import RunKind
+from harness.model.indexed import RunKind
 from harness.model.signals import known_effect
 from harness.store import began_at, result_file
 from harness.store.plan_entries import plan_from_file, read_plan_file

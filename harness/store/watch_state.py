@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from harness import file_locks
 from harness.errors import InfrastructureError, UsageError
 from harness.model import Image, Pull
-from harness.model.answers.seen import ImageRef
+from harness.model.indexed import ImageRef
 from harness.safe_files import opened, read_regular
 from harness.store import write_atomically
 

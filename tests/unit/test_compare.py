@@ -40,7 +40,7 @@ from harness.model import (
     Trace,
     Trial,
 )
-from harness.model.answers.indexed import merged
+from harness.model.indexed import merged
 from harness.report.terminal.compare_output import render, standing_text, verdict_text
 from harness.report.terminal.compare_output import to_json as comparison_json
 from harness.report.text.headline import sentence

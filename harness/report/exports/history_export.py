@@ -11,15 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.model.answers.indexed import (
-    Drift,
-    FindingLife,
-    HistoryView,
-    IndexedHistory,
-    IndexedRun,
-    Measurement,
-    SeenFinding,
-)
+from harness.model.indexed import Drift, FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement, SeenFinding
 from harness.report.exports.summary_json import harmless
 
 RUN_COLUMNS = (

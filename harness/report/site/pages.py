@@ -15,8 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 from markupsafe import Markup
 
 from harness import amounts
-from harness.model.answers.indexed import FindingLife, IndexedRun
-from harness.model.answers.site import SitePage, SiteSource
+from harness.model.indexed import FindingLife, IndexedRun, SitePage, SiteSource
 from harness.report.charts import finding_chart
 from harness.report.page.html_page import environment
 from harness.report.site import site_tables

@@ -10,8 +10,15 @@ from statistics import median
 from xml.sax.saxutils import escape, quoteattr
 
 from harness import amounts
-from harness.model.answers.indexed import FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement
-from harness.model.answers.site import SeriesNow, SiteSource
+from harness.model.indexed import (
+    FindingLife,
+    HistoryView,
+    IndexedHistory,
+    IndexedRun,
+    Measurement,
+    SeriesNow,
+    SiteSource,
+)
 from harness.report.charts import finding_chart
 from harness.report.content.finding_boxes import Figure, Point
 from harness.report.site import pages

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from harness import amounts
 from harness.model import SeriesChange, SeriesVerdict
-from harness.model.answers.indexed import HistoryView, IndexedRun, Measurement
+from harness.model.indexed import HistoryView, IndexedRun, Measurement
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.names import version_range

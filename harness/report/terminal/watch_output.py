@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness import amounts
-from harness.model.answers.seen import ImageRef, RegistryLook
+from harness.model.indexed import ImageRef, RegistryLook
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import at_most
 

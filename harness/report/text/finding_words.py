@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from harness import amounts
 from harness.model import Finding, FindingKind, Metric, SignalState
-from harness.model.answers.indexed import Drift, FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
+from harness.model.indexed import Drift, FindingLife, IndexedHistory, IndexedRun, Measurement, SeenFinding
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import lane_text, some_of, variant_text, version_range
 from harness.report.text.signal_words import SYMBOLS, Tone, shown_signal, tone

@@ -19,7 +19,7 @@ import pytest
 
 from harness.errors import InfrastructureError, UsageError
 from harness.index import FILE, OpenIndex, database, with_index
-from harness.model.answers.indexed import FindingLife
+from harness.model.indexed import FindingLife
 from harness.store import result_file, saved_probes
 from tests.unit.index import made
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.index.conclusions import RunOfHistory, lives_of
-from harness.model.answers.indexed import FindingLife, SeenFinding
+from harness.model.indexed import FindingLife, SeenFinding
 from harness.model.judged import SignalState
 
 ORDER = {f"1.{number}": number for number in range(12)}

@@ -19,7 +19,7 @@ import pytest
 from harness.errors import InfrastructureError, Interrupted, MatrixError, UsageError
 from harness.flows.watch import WatchedMatrix
 from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
-from harness.model.answers.seen import ImageRef, RegistryLook
+from harness.model.indexed import ImageRef, RegistryLook
 from harness.plan.cells import Selection, make_plan
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.report.terminal import watch_output as words

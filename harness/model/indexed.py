@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalState
 from harness.model.scenario import Scalar
@@ -184,3 +184,89 @@ class HistoryView:
     lives: tuple[FindingLife, ...]
     drifts: tuple[Drift, ...]
     runs: Mapping[int, IndexedRun]
+
+
+# ---------------------------------------------------------------- seen
+
+
+class ImageRef(NamedTuple):
+    """One image of a matrix, by the names that the matrix gives it."""
+
+    series: str
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryLook:
+    """The result of a look. `digests` is the number of known tags whose digest was queried, out of the
+    `tags` that could be queried.
+
+    `problem`: why the look failed; all other fields are then meaningless. `notes`: further notes for the user.
+    """
+
+    matrix: str
+    at: str
+    images: int = 0
+    new: tuple[ImageRef, ...] = ()
+    republished: tuple[ImageRef, ...] = ()
+    gone: tuple[ImageRef, ...] = ()
+    digests: int = 0
+    tags: int = 0
+    requests: int = 0
+    duration_s: float = 0.0
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def to_run(self) -> tuple[ImageRef, ...]:
+        return (*self.new, *self.republished)
+
+
+# ---------------------------------------------------------------- site
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesNow:
+    """The current state of one history: the newest measurement of its newest known version, and how many versions it
+    has.
+    """
+
+    history: IndexedHistory
+    newest: Measurement | None
+    versions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteSource:
+    """The index as pages need it. `runs` are by id, oldest first; `histories` by id. `series_of` names the series of
+    each run, by the run's id. `views` returns the whole histories of a series (matrix, series), `now` the state of a
+    matrix's histories, `cells` and `findings` those of a run (each finding with the id of its history).
+    """
+
+    runs: Mapping[int, IndexedRun]
+    series_of: Mapping[int, frozenset[str]]
+    histories: Mapping[int, IndexedHistory]
+    lives: tuple[FindingLife, ...]
+    drifts: tuple[Drift, ...]
+    views: Callable[[str, str], list[HistoryView]]
+    now: Callable[[str], list[SeriesNow]]
+    cells: Callable[[int], list[Measurement]]
+    findings: Callable[[int], list[tuple[int, SeenFinding]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SitePage:
+    """A file of the site: `name` is its path, and `key` is a hash of everything that it is made from."""
+
+    name: str
+    key: str
+    render: Callable[[], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The numbers of files written, files removed, and all files of the site."""
+
+    written: int
+    removed: int
+    files: int
