@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import threading
 
     from harness.model import Plan
-    from harness.model.answers.narrowed import Narrowed
+    from harness.model.narrowed import Narrowed
     from harness.narrow.flow import Contents
     from harness.narrow.question import NarrowQuestion
 

@@ -8,7 +8,7 @@ An unknown value is None. This package imports no other part of the harness.
 
 from harness.model.compared import Column, Comparison, Measured, Pair, Standing
 from harness.model.compared import SeriesChange, SeriesVerdict
-from harness.model.answers.narrowed import (
+from harness.model.narrowed import (
     BOTH_SIDES,
     Component,
     ComponentGroup,

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from harness.model import Install, Source
-from harness.model.answers.narrowed import BOTH_SIDES, Component, ComponentGroup, Hybrid, Side
+from harness.model.narrowed import BOTH_SIDES, Component, ComponentGroup, Hybrid, Side
 from harness.narrow.inventory import BASE, Inventory, parsed_requirement
 from harness.reasons import NarrowName, NarrowReason
 

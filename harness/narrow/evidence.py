@@ -19,7 +19,7 @@ from scipy.special import gammaln, stdtr, stdtrit
 
 from harness.judge.history.flaky import Evidence, chance_of_luck
 from harness.model import Effect, Floats, Interval
-from harness.model.answers.narrowed import Hybrid, HybridOutcome, HybridResult, HybridState
+from harness.model.narrowed import Hybrid, HybridOutcome, HybridResult, HybridState
 from harness.reasons import NarrowReason
 
 SHAM_ODDS = 99.0

@@ -17,7 +17,7 @@ from harness.flows.hosts import OpenHost, first_usable, leased, using_hosts
 from harness.flows.probe import Looking
 from harness.flows.running import MachineRun
 from harness.model import Cell, Finding, Lane, Plan, Trials
-from harness.model.answers.narrowed import ComponentGroup, Hybrid, Narrowed, Side
+from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed, Side
 from harness.narrow.coupling import Coupling
 from harness.narrow.evidence import NarrowRules
 from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_loaded

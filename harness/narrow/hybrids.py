@@ -9,7 +9,7 @@ from posixpath import normpath
 from typing import TypeVar
 
 from harness.model import LIBRARIES, Graft, Image, Install
-from harness.model.answers.narrowed import ComponentGroup, ComponentKind, Hybrid, Side
+from harness.model.narrowed import ComponentGroup, ComponentKind, Hybrid, Side
 from harness.narrow.inventory import Distribution, Inventory, libraries
 from harness.reasons import NarrowName, NarrowReason
 

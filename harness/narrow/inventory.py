@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import InfrastructureError
-from harness.model.answers.narrowed import Component
+from harness.model.narrowed import Component
 from harness.reasons import NarrowName, NarrowReason
 
 FILE = "components.json"

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from harness.model import Floats
-from harness.model.answers.narrowed import (
+from harness.model.narrowed import (
     BOTH_SIDES,
     ComponentGroup,
     CulpritKind,

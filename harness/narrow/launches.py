@@ -16,8 +16,8 @@ import numpy as np
 from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
 from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import FAILURES, GOOD, Cell, Finding, Image, Scenario, Trial
-from harness.model.answers.narrowed import Hybrid, HybridOutcome, HybridState
 from harness.model.measured import TRACEBACK
+from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
 from harness.narrow.search import ComponentSearch
 from harness.reasons import NarrowReason
 from harness.run.run_interfaces import Batch, CellRun, next_round

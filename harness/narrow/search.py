@@ -14,7 +14,7 @@ import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.model.answers.narrowed import (
+from harness.model.narrowed import (
     ComponentGroup,
     Culprit,
     CulpritKind,

@@ -14,7 +14,7 @@ import pytest
 
 from harness.flows.context import RunContext
 from harness.matrix import load_matrix
-from harness.model.answers.narrowed import Hybrid
+from harness.model.narrowed import Hybrid
 from harness.narrow import flow as narrow_sides
 from harness.narrow.coupling import couple
 from harness.narrow.hybrids import Sides, grafted_hybrid, not_loaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from harness.model import Build, Install, Pull
-from harness.model.answers.evidence import Container, Machine, Recipe
+from harness.model.narrowed import Container, Machine, Recipe
 from harness.report.issue.repro_script import arguments, build_command, dockerfile, options, short_version
 
 TAG = "repro"

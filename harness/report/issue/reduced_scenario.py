@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness.model import Scalar, Variant
-from harness.model.answers.evidence import Recipe
+from harness.model.narrowed import Recipe
 
 LINE_BYTES = 84
 

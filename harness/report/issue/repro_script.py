@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from harness import amounts
 from harness.masking import is_secret, scrubbed
 from harness.model import Build, Install, Pull, Source
-from harness.model.answers.evidence import Container, Machine, Recipe
+from harness.model.narrowed import Container, Machine, Recipe
 from harness.report.issue.public_images import withholding
 from harness.report.issue.reduced_scenario import python_file, templates
 from harness.report.text import signal_words

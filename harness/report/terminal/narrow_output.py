@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.model.answers.narrowed import Component, ComponentGroup, Narrowed
+from harness.model.narrowed import Component, ComponentGroup, Narrowed
 from harness.report.text import narrowed_text
 from harness.report.text.harmless_text import plain
 

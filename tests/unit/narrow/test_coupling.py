@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Install
-from harness.model.answers.narrowed import ComponentGroup, Hybrid
+from harness.model.narrowed import ComponentGroup, Hybrid
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.inventory import BASE, Distribution, Inventory, components
 

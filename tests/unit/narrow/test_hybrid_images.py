@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.model import LIBRARIES, Graft, Image, Install, Where
-from harness.model.answers.narrowed import Hybrid
+from harness.model.narrowed import Hybrid
 from harness.narrow.coupling import couple
 from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.inventory import Inventory, components, read_inventory

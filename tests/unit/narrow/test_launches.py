@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.model import Finding, Scenario, Trace, Trial, Variant
-from harness.model.answers.narrowed import Hybrid, HybridOutcome
 from harness.model.measured import End
+from harness.model.narrowed import Hybrid, HybridOutcome
 from harness.narrow.launches import HybridLaunches, hybrid_outcomes
 from tests.unit.judge.making import BUDGET, STEPS, failed, trace_of, trial_of
 from tests.unit.report import build

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.model.answers.narrowed import Component, ComponentGroup, Hybrid, HybridOutcome, Narrowed
+from harness.model.narrowed import Component, ComponentGroup, Hybrid, HybridOutcome, Narrowed
 from harness.narrow.evidence import NarrowRules
 from harness.narrow.search import ComponentSearch
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from harness.model import Cell
-from harness.model.answers.narrowed import Hybrid
+from harness.model.narrowed import Hybrid
 from harness.narrow.launches import NarrowScheduler
 from harness.narrow.search import ComponentSearch
 from harness.run.run_interfaces import CellRun

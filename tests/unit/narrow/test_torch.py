@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.model.answers.narrowed import Hybrid
+from harness.model.narrowed import Hybrid
 from tests.unit.narrow.test_coupling import coupled, from_b, inventory
 
 MARKER = 'platform_system == "Linux" and platform_machine == "x86_64"'
