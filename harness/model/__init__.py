@@ -20,17 +20,7 @@ from harness.model.narrowed import (
     ProofCell,
     Side,
 )
-from harness.model.answers.probed import (
-    Leak,
-    LineRow,
-    LineTable,
-    MemoryHolder,
-    OomReport,
-    OpDrift,
-    Probed,
-    Setting,
-    SizeTry,
-)
+from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.attributed import Attribution, Cause, Doubt, ParamCondition, Rule
 from harness.model.episodes import Episode
 from harness.model.judged import (

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness import exit_codes
-from harness.model.answers.probed import Probed
 from harness.model.attributed import Attribution
 from harness.model.judged import CellVerdict, Finding, Observation
 from harness.model.matrix import Host
 from harness.model.measured import Trial
 from harness.model.narrowed import Narrowed
 from harness.model.planned import Cell, Plan, Skip
+from harness.model.probed import Probed
 
 
 @dataclass(frozen=True, kw_only=True)
