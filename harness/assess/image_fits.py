@@ -11,8 +11,7 @@ from harness.model.compared import ImageFit
 from harness.model.indexed import ImageRef
 from harness.model.matrix import Gpu
 from harness.run.engine import Prepared
-from harness.run.images.disk_budget import ImageName, name_of
-from harness.run.images.registry_sizes import RegistryAnswers, architecture_of, reference_of
+from harness.run.images.disk_budget import ImageName, RegistryAnswers, architecture_of, name_of, reference_of
 from harness.store.watch_state import ImageStanding, Memory
 
 

@@ -22,8 +22,7 @@ from harness.plan.cells import make_plan
 from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
 from harness.run.engine import LaunchRequest, Prepared
-from harness.run.images.disk_budget import name_of
-from harness.run.images.registry_sizes import RegistryAnswers, architecture_of, bases_of, wanted
+from harness.run.images.disk_budget import RegistryAnswers, architecture_of, bases_of, name_of, wanted
 from harness.run.process import leftovers
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack

@@ -23,9 +23,8 @@ from harness.run.engine import Engine, Lease
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
 from harness.run.hosts.side_by_side import MEMORY_SHARE, Gate, compares_times, slots_of
-from harness.run.images.disk_budget import Disk
+from harness.run.images.disk_budget import Disk, disk_of
 from harness.run.images.prefetch import HostImages
-from harness.run.images.registry_sizes import disk_of
 from harness.run.run_interfaces import CellRun, RowRun
 from harness.schedule import oracle
 from harness.schedule.full_scheduler import FullScheduler

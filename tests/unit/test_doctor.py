@@ -29,7 +29,7 @@ from harness.registry.registry_client import PublishedImage
 from harness.report.terminal.doctor_output import exit_code, render, to_json
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Kept, Prepared
-from harness.run.images.registry_sizes import RegistryAnswers, disk_of
+from harness.run.images.disk_budget import RegistryAnswers, disk_of
 from harness.store import RunDirectory
 from tests.integration.test_flow import QUIET
 

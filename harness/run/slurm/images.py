@@ -26,8 +26,8 @@ from harness.registry.image_references import DIGEST, RegistryName, parse
 from harness.registry.registry_client import Registry
 from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.images import our_images
+from harness.run.images.disk_budget import architecture_of
 from harness.run.images.our_images import EngineImage, familiar
-from harness.run.images.registry_sizes import architecture_of
 from harness.run.interruptible import Beat, NetworkTrouble, silent, unavailable
 from harness.run.process import environments, leftovers
 from harness.run.process.environments import room_of
