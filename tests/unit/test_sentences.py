@@ -30,7 +30,7 @@ FOREIGN = {
     "run/docker/gpu_access.py": "the engine",
     "run/images/build_images.py": "the engine",
     "run/images/find_images.py": "the engine",
-    "run/images/overlay.py": "pip",
+    "run/images/held_container.py": "pip",
     "run/slurm/queue.py": "Slurm",
 }
 """The files that read words, and whose words they are."""

@@ -21,7 +21,7 @@ from harness.run.docker.gpu_access import GpuAccess
 from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session, remove_all
 from harness.run.hosts.host_gpus import first_available
 from harness.run.images import build_images as builds
-from harness.run.images import find_images, grafts, our_images, overlay
+from harness.run.images import find_images, grafts, held_container, our_images
 from harness.run.images.disk_budget import total_bytes
 from harness.run.interruptible import WAITS_S, NetworkRetries
 from harness.run.process.engine import cpu_model
@@ -121,7 +121,7 @@ class DockerEngine:
             case Build() as source:
                 return builds.known(self._client, source, image=image)
             case Install() as source:
-                return overlay.known(self._client, source)
+                return held_container.known(self._client, source)
 
     def _get(self, image: Image, say: Say) -> find_images.Found:
         """Pull, build or install the image unless the engine has it; return it. Raises ImageUnavailable."""
@@ -134,7 +134,7 @@ class DockerEngine:
             case Build() as source:
                 return builds.build(self._client, source, image=image, environ=self._environ, say=say)
             case Install() as source:
-                return overlay.install(
+                return held_container.install(
                     self._client,
                     source,
                     image=image,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.run.images import build_images
-from harness.run.images.overlay import _failure
+from harness.run.images.held_container import _failure
 from harness.run.interruptible import NetworkTrouble
 
 
