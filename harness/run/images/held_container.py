@@ -25,7 +25,7 @@ from harness.run.images import build_images
 from harness.run.images.find_images import Found, find_python, found_locally, inspect, local_image, pull
 from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.interruptible import BoundedTail, NetworkTrouble, unavailable
-from harness.run.process.interpreters import is_version
+from harness.run.process.environments import is_version
 
 REPOSITORY = "harness/overlay"
 DIGEST_LABEL = "harness.digest"

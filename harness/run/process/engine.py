@@ -30,9 +30,8 @@ from harness.run.hosts import host_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.interruptible import BoundedTail, piped
 from harness.run.process import cgroups, environments, leftovers, locks
-from harness.run.process.agent_copy import AgentCopy
 from harness.run.process.cgroups import TrialCgroup
-from harness.run.process.environments import EnvironmentStore
+from harness.run.process.environments import AgentCopy, EnvironmentStore
 
 READ_BYTES = 1 << 18
 EXIT_S = 5.0

@@ -7,16 +7,20 @@ removes its environment.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import uv
 
@@ -27,7 +31,7 @@ from harness.model.watching import Say
 from harness.run.engine import Kept, Prepared
 from harness.run.images import build_images
 from harness.run.interruptible import WAITS_S, NetworkRetries, run_command, unavailable
-from harness.run.process import interpreters
+from harness.run.process import leftovers
 from harness.run.process.locks import REMEDY, locked, protected, reason_of, removable
 
 MARKER = "harness-complete.json"
@@ -79,11 +83,11 @@ def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: S
 
 
 def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
-    interpreter = interpreters.find(source.python, environ=environ)
+    interpreter = find(source.python, environ=environ)
     if interpreter is None:
-        versions = ", ".join(interpreters.versions(environ)) or "none"
+        versions = ", ".join(versions(environ)) or "none"
         raise ImageUnavailable(f"no Python {source.python} on this machine; it has: {versions}", place=image.where)
-    build = interpreters.build_of(interpreter)
+    build = build_of(interpreter)
     folder = _folder(source, build=build, environ=environ)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder, shared=True, say=say, waiting=WAITING):  # a shared lock does not wait for running trials
@@ -109,9 +113,9 @@ def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: 
 def known(image: Image, *, environ: Mapping[str, str]) -> Prepared | None:
     """Return the environment of `image` if the cache has it; else None."""
     source = image.source
-    if not isinstance(source, Install) or (found := interpreters.find(source.python, environ=environ)) is None:
+    if not isinstance(source, Install) or (found := find(source.python, environ=environ)) is None:
         return None
-    folder = _folder(source, build=interpreters.build_of(found), environ=environ)
+    folder = _folder(source, build=build_of(found), environ=environ)
     digest = _digest_in(folder)
     return None if digest is None else Prepared(image=image, reference=str(python_of(folder)), digest=digest)
 
@@ -303,3 +307,125 @@ def room_of(folder: Path) -> Room:
     """Return the free and total space of the file system on which the folder is or will be."""
     usage = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists()))
     return Room(free_bytes=usage.free, total_bytes=usage.total)
+
+
+# ---------------------------------------------------------------- interpreters
+
+
+def find(version: str | None, *, environ: Mapping[str, str]) -> Path | None:
+    """Return the first interpreter of `version` ("3.7" or "3.7.16"); None if there is none. If `version` is None,
+    return the harness's own interpreter."""
+    if version is None:
+        return Path(sys.executable)
+    return next((path for path in candidates(environ) if is_version(version_of(path), version)), None)
+
+
+def versions(environ: Mapping[str, str]) -> list[str]:
+    """Return the Python versions on this machine, oldest first."""
+    versions = {version for path in candidates(environ) if (version := version_of(path))}
+    return sorted(versions, key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
+
+
+def is_version(version: str, wanted: str) -> bool:
+    """Return whether `version` (3.7.16) is `wanted` or a release of it, if `wanted` is shorter (3.7)."""
+    return version == wanted or version.startswith(f"{wanted}.")
+
+
+def candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the harness's own interpreter, then those of pyenv, then of uv, then those on PATH."""
+    yield Path(sys.executable)
+    home = Path(environ.get("HOME", "/nonexistent"))
+    pyenv = Path(environ.get("PYENV_ROOT", home / ".pyenv"))
+    data = Path(environ.get("XDG_DATA_HOME", home / ".local/share"))
+    yield from sorted(pyenv.glob("versions/*/bin/python"), reverse=True)
+    yield from sorted(data.glob("uv/python/cpython-*/bin/python"), reverse=True)
+    shims = pyenv / "shims"  # they are slow, and lead only to interpreters above
+    path = os.pathsep.join(each for each in environ.get("PATH", os.defpath).split(os.pathsep) if Path(each) != shims)
+    for minor in range(20, 5, -1):
+        if found := shutil.which(f"python3.{minor}", path=path):
+            yield Path(found)
+
+
+def version_of(path: Path) -> str:
+    """Return the version of an interpreter, such as "3.7.16"; "" if it does not run, or if it is older than 3.6, which
+    the agent does not support."""
+    code = "import sys; print('.'.join(map(str, sys.version_info[:3])) if sys.version_info >= (3, 6) else '')"
+    return _printed(path, code)
+
+
+def build_of(path: Path) -> str:
+    """Return a text that distinguishes interpreters of the same version: path, compiler, time and options of the
+    build."""
+    details = "sys.version, sysconfig.get_platform(), sysconfig.get_config_var('CONFIG_ARGS')"
+    return f"{path.resolve()} {_printed(path, f'import sys, sysconfig; print([{details}])')}"
+
+
+def _printed(path: Path, code: str) -> str:
+    """Return the output of `code` in an interpreter; "" if it fails or takes more than 20 s."""
+    try:
+        done = subprocess.run(
+            [path, "-I", "-c", code], capture_output=True, text=True, errors="replace", timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+# ---------------------------------------------------------------- agent copy
+
+
+class AgentCopy:
+    """A folder with the agent's package, which is written when the first trial needs it. It is written again if a
+    trial or a cleaner of temporary files has changed it. It is thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._whole: Mapping[Path, _Details | None] = {}
+
+    def link_into(self, root: Path, agent: Mapping[str, bytes]) -> None:
+        """Make links in a trial's folder `root`, which is next to the copy, to the folders of `agent`. Raises
+        OSError."""
+        with self._lock:
+            if any(_details(path) != details for path, details in self._whole.items()):
+                self._remove()
+            if self._folder is None:
+                self._folder = _written(agent, root.parent / leftovers.new_name(leftovers.AGENT_PREFIX))
+                self._whole = {path: _details(path) for path in (self._folder, *self._folder.rglob("*"))}
+            for name in {PurePosixPath(place).parts[0] for place in agent}:
+                (root / name).symlink_to(self._folder / name)
+
+    def remove(self) -> None:
+        """Remove the folder, if there is one. If it cannot be removed, the next run does that: this must not cost the
+        results of this one."""
+        with self._lock:
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._folder is not None:
+            with contextlib.suppress(InfrastructureError):
+                leftovers.remove_folder(self._folder)
+        self._folder, self._whole = None, {}
+
+
+_Details = tuple[int, int, int]
+
+
+def _details(path: Path) -> _Details | None:
+    """Return what changes when a file or a folder is changed; None if there is none."""
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        return found.st_mode, found.st_size, found.st_mtime_ns
+    return None
+
+
+def _written(agent: Mapping[str, bytes], folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700)
+        for place, content in agent.items():
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            (folder / place).write_bytes(content)
+    except OSError:
+        leftovers.remove_folder(folder)
+        raise
+    return folder

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.run.process import leftovers
-from harness.run.process.agent_copy import AgentCopy
+from harness.run.process.environments import AgentCopy
 
 AGENT = {"package/__init__.py": b"", "package/deep/part.py": b"X = 1\n"}
 

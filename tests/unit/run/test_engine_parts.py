@@ -22,8 +22,7 @@ from harness.run.images.build_images import base_names, content_hash, context_fi
 from harness.run.images.find_images import progress
 from harness.run.interruptible import BoundedTail
 from harness.run.process.cgroups import TrialCgroup
-from harness.run.process.environments import cache_folder, digest_of
-from harness.run.process.interpreters import is_version
+from harness.run.process.environments import cache_folder, digest_of, is_version
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 

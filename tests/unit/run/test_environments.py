@@ -16,7 +16,7 @@ import pytest
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Where
 from harness.run.interruptible import NetworkTrouble
-from harness.run.process import environments, interpreters
+from harness.run.process import environments
 from harness.run.process.environments import EnvironmentStore
 
 NAME = "0123456789abcdef0123"
@@ -202,7 +202,7 @@ def test_the_shims_of_pyenv_are_not_run(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir(parents=True)
         for name in ("python", "python3.9"):
             (tmp_path / folder / name).symlink_to(sys.executable)
-    found = interpreters.candidates(
+    found = environments.candidates(
         {"HOME": str(tmp_path), "PATH": os.pathsep.join([str(tmp_path / ".pyenv/shims"), str(tmp_path / "bin")])}
     )
     places = (Path(sys.executable), tmp_path / ".pyenv/versions/3.9.18/bin/python", tmp_path / "bin/python3.9")
@@ -214,8 +214,8 @@ def test_builds_of_one_version_are_told_apart(tmp_path: Path) -> None:
     other = tmp_path / "python"
     other.write_text(f'#!/bin/sh\n{sys.executable} "$@" | sed s/GCC/Clang/\n')
     other.chmod(0o755)
-    mine, theirs = interpreters.build_of(Path(sys.executable)), interpreters.build_of(other)
-    assert interpreters.version_of(other) == interpreters.version_of(Path(sys.executable))
+    mine, theirs = environments.build_of(Path(sys.executable)), environments.build_of(other)
+    assert environments.version_of(other) == environments.version_of(Path(sys.executable))
     assert mine.split(" ", 1)[0] == str(Path(sys.executable).resolve())
     assert mine.split(" ", 1)[1] != theirs.split(" ", 1)[1]
     assert sys.version.split("\n")[0] in mine
