@@ -17,7 +17,6 @@ from typing import Any, Protocol, cast, get_args
 from harness.model import End, Failure, LaunchedImage, Printed, Remedy, Shortfall, Trace, Trial
 from harness.run.engine import Engine, Exit, LaunchRequest, Session
 from harness.run.images.build_images import complaint
-from harness.run.trial.image_facts import facts_of
 from harness.run.trial.messages import (
     COUNT_LIMIT,
     ENDS,
@@ -28,6 +27,7 @@ from harness.run.trial.messages import (
     Samples,
     columns_of,
     count_of,
+    facts_of,
     long_text_of,
     look_of,
     not_finite_of,

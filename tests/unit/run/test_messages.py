@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from harness.run.docker.attach import Demux
 from harness.run.trial import messages
-from harness.run.trial.image_facts import facts_of
 from harness.run.trial.messages import (
     MessageLines,
     Misunderstood,
     columns_of,
     count_of,
+    facts_of,
     look_of,
     not_finite_of,
     number_of,
