@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from harness.assess.findings import Findings, find
 from harness.assess.row_verdicts import LEAST_SHOWN_ROWS, JudgedRow, thinned_trial, to_be_continued
-from harness.assess.running_row import RunningRow, running_rows
-from harness.assess.standing import standing_of
+from harness.assess.running_row import RunningRow, running_rows, standing_of
 from harness.flows.context import RunContext, open_registries
 from harness.flows.hosts import OpenHost, in_threads, leased
 from harness.model import Host, Noise, Plan, ProgressListener, Skip, Stop, Trial, VersionRow
