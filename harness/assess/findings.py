@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.assess.row_verdicts import JudgedRow
 from harness.assess.running_row import ENOUGH, launches_beside
-from harness.judge.attribution.consequences import with_consequences
+from harness.judge.attribution.merge_findings import with_consequences
 from harness.judge.history.changes import FAMILY_ALPHA, holm
 from harness.judge.signal_verdicts import with_changes
 from harness.model import Change, Finding, Metric, Observation, signal_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.attribution.consequences import with_consequences
+from harness.judge.attribution.merge_findings import with_consequences
 from harness.model import SIGNALS, Effect, Finding
 from tests.unit.report import build
 
