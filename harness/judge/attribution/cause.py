@@ -9,8 +9,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.judge.attribution.cell_states import episodes_in, metric_of, row_states, signs
-from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, SquareCell, answer, model_of
+from harness.judge.attribution.image_or_gpu import (
+    Square,
+    SquareAnswer,
+    SquareCell,
+    answer,
+    episodes_in,
+    metric_of,
+    model_of,
+    row_states,
+    signs,
+)
 from harness.judge.attribution.merge_findings import Fault, LaneOfVariant, RowStates, alike, faults_of
 from harness.judge.attribution.param_rules import find_rule
 from harness.judge.launches import AGREE
