@@ -15,7 +15,7 @@ from harness.judge.history.flaky import always_fails
 from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
 from harness.judge.launches import AGREE
-from harness.judge.trace.stopping import is_brief
+from harness.judge.trace.trace_verdict import is_brief
 from harness.model import BAD, GOOD, CellVerdict, Depth, Noise, Scenario, Skip, Trials
 from harness.reasons import LaunchReason, SkipReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
