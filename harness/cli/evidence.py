@@ -41,8 +41,8 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
     Exit status: 0; 2 if there is no such cell.
     """
     from harness.flows import evidence as repro_flow
-    from harness.report.issue import repro_script as repro_report
-    from harness.report.issue.reduced_scenario import python_file
+    from harness.report.issue import reproduction as repro_report
+    from harness.report.issue.reproduction import python_file
     from harness.store import lookup
 
     stored = lookup.open_run(run, out=out)

@@ -20,8 +20,8 @@ from harness.errors import InfrastructureError, UsageError
 from harness.flows import evidence as diff_flow
 from harness.flows.evidence import recipe
 from harness.model import Build, Lane, Pull, Series, measured
-from harness.report.issue import repro_script
-from harness.report.issue.repro_script import shell
+from harness.report.issue import reproduction
+from harness.report.issue.reproduction import shell
 from harness.store import inputs, json_files, read_trial, watch_state
 from harness.store.lookup import find_cell, open_run
 from harness.store.saved_run import StoredRun
@@ -271,7 +271,7 @@ def test_a_script_does_not_end_early_and_run_its_rest_on_the_reader_s_machine(
     """Shells drop a NUL: the line END_OF_SCR\0IPT was not the end mark for us, but it was for them."""
     run = opened(stored_run.write(tmp_path))
     made = recipe(run, find_cell(run, ["6.3.0"]))
-    mark = repro_script._end_mark(repro_script.python_file(made))
+    mark = reproduction._end_mark(reproduction.python_file(made))
     assert made.script is not None
     hostile = replace(made, script=f"{made.script}\n{mark[:5]}\0{mark[5:]}\nEND_OF_SCR\0IPT\ntouch started\n")
     text = run_by_shell(shell(hostile), tmp_path / "bench")
@@ -325,7 +325,7 @@ def test_an_image_s_name_is_no_option_of_docker(tmp_path: Path, monkeypatch: pyt
 
 def test_a_build_s_folder_is_no_option_of_docker() -> None:
     source = Build(context=Path("--output=type=local,dest=x"), args=())
-    assert repro_script.build_command(source)[-1] == "./--output=type=local,dest=x"
+    assert reproduction.build_command(source)[-1] == "./--output=type=local,dest=x"
 
 
 # ---------------------------------------------------------------- what is odd

@@ -29,8 +29,7 @@ from harness.model.narrowed import Container, EnvironmentDifference, Machine
 from harness.report.content.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
 from harness.report.issue.public_images import for_strangers
-from harness.report.issue.reduced_scenario import python_file
-from harness.report.issue.repro_script import shell
+from harness.report.issue.reproduction import python_file, shell
 from harness.report.text import finding_words
 from harness.store import lookup
 from harness.store.inputs import script_text

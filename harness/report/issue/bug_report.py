@@ -18,9 +18,7 @@ from harness.report.charts.vega_charts import Drawing, png, svg
 from harness.report.content import environment_diff, version_table
 from harness.report.exports.markdown import escaped
 from harness.report.issue.public_images import for_strangers, local_images, private_registries
-from harness.report.issue.reduced_command import commands, swapping
-from harness.report.issue.reduced_scenario import python_file, templates
-from harness.report.issue.repro_script import leak_to_see
+from harness.report.issue.reproduction import commands, leak_to_see, python_file, swapping, templates
 from harness.report.text import finding_words, narrowed_text, signal_words
 from harness.report.text.harmless_text import plain_lines, version
 from harness.report.text.names import at_most, lane_text, variant_text

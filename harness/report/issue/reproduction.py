@@ -1,0 +1,375 @@
+"""Writes the shell commands that run a reduced script, for readers with Docker or Python but without the harness."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import functools
+import hashlib
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from harness import amounts
+from harness.masking import is_secret, scrubbed
+from harness.model import Build, Install, Pull, Scalar, Source, Variant
+from harness.model.narrowed import Container, Machine, Recipe
+from harness.report.issue.public_images import withholding
+from harness.report.text import signal_words
+from harness.report.text.harmless_text import plain, shortened
+
+TAG = "repro"
+INSTALL = "env/bin/python -m pip install --no-deps --"
+
+
+def commands(recipe: Recipe) -> str:
+    """Return the shell commands; they must be run in a folder that contains `repro.py`."""
+    run = recipe.run
+    return _in_machine(recipe, run) if isinstance(run, Machine) else _in_container(run)
+
+
+def _in_container(run: Container) -> str:
+    image, before = _image(run)
+    flags = " \\\n    ".join(shlex.join(option) for option in options(run))
+    return "\n".join(
+        [*before, f"docker run --rm --interactive \\\n    {flags} \\\n    {image} {arguments(run)} < repro.py"]
+    )
+
+
+def _image(run: Container) -> tuple[str, list[str]]:
+    """Return the image for `docker run`, and the lines that build it; never an id, which other machines lack."""
+    if isinstance(run.source, Install):
+        return TAG, [f"docker build --force-rm --tag {TAG} - <<'DOCKERFILE'", *dockerfile(run.source), "DOCKERFILE"]
+    if isinstance(run.source, Build):
+        return f'"$(cat {TAG}.id)"', [f"{shlex.join(build_command(run.source))} > {TAG}.id"]
+    assert isinstance(run.source, Pull)
+    return shlex.quote(run.image if "@" in run.image else run.source.reference), []
+
+
+def _in_machine(recipe: Recipe, run: Machine) -> str:
+    packages = f" {shlex.join(run.packages)}" if run.packages else ""
+    made = [f"python{short_version(run)} -m venv env", *([f"{INSTALL}{packages}"] if packages else [])]
+    return "\n".join([*made, _run(recipe, run)])
+
+
+def _run(recipe: Recipe, run: Machine) -> str:
+    """Return the line that starts the script. For a command, `env/bin` is put first on PATH."""
+    given = [shlex.quote(f"{name}={value}") for name, value in run.environment]
+    given += ['PATH="$PWD/env/bin:$PATH"'] if recipe.script is None else []
+    before = f"env {' '.join(given)} " if given else ""
+    return f"{before}env/bin/python -u repro.py"
+
+
+def swapping(recipe: Recipe, run: Machine, *, old: str, new: str) -> str:
+    """Return the commands that run the script with the culprit's good version and then with its bad version, in the
+    environment that `commands` creates.
+    """
+    lines = [f"{INSTALL} {old}", f"{_run(recipe, run)}  # good", f"{INSTALL} {new}", f"{_run(recipe, run)}  # bad"]
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- reduced scenario
+
+
+LINE_BYTES = 84
+
+
+@functools.cache
+def templates() -> Environment:
+    """Return the environment for templates that are not HTML, which escapes nothing: callers quote what they insert."""
+    return Environment(
+        loader=PackageLoader("harness.report"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def python_file(recipe: Recipe) -> str:
+    """Return the text of the file. It needs only CPython 3.6 or later and what the scenario itself imports."""
+    return _command(recipe) if recipe.script is None else _script(recipe, recipe.script)
+
+
+def _script(recipe: Recipe, text: str) -> str:
+    scenario = recipe.cell.variant.scenario
+    head, body = _split(source_lines(without_main(text).rstrip()))
+    unpack = _files(recipe, script=scenario.script.name if scenario.script else "repro.py")
+    tail = templates().get_template("reduced_script.py.j2").render(
+        title=repr(scenario.name),
+        params=literal(dict(recipe.cell.variant.params)),
+        steps=recipe.steps,
+        limit_s=_limit_s(scenario.timeout_s),
+    )  # fmt: skip
+    return "\n".join([*head, *(["", "", unpack] if unpack else []), *body]).lstrip("\n") + tail
+
+
+def _command(recipe: Recipe) -> str:
+    scenario = recipe.cell.variant.scenario
+    unpack = _files(recipe, script="repro.py")
+    runner = templates().get_template("reduced_command.py.j2").render(
+        command=_words(recipe.cell.variant),
+        pattern=repr(scenario.step_pattern),
+        limit_s=_limit_s(scenario.timeout_s),
+    )  # fmt: skip
+    return f"{unpack}\n\n{runner}" if unpack else runner
+
+
+def _words(variant: Variant) -> str:
+    """Return the command as Python source. A program is started by the interpreter that runs the file."""
+    program = variant.scenario.program
+    if program is None:
+        return repr(list(variant.command))
+    start = ["-m", program.module] if program.module else [program.path.name if program.path else ""]
+    return f"[__import__('sys').executable, {repr(['-u', *start, *variant.program_args])[1:]}"
+
+
+def _limit_s(timeout_s: float) -> str:
+    return f"{timeout_s:g}" if math.isfinite(timeout_s) else "1e9"
+
+
+def literal(value: Mapping[str, Scalar] | Scalar) -> str:
+    """Return `value` as Python source on one line; infinities and NaN, which have no literal, as calls of `float`."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name!r}: {literal(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+# ---------------------------------------------------------------- the scenario's own text
+
+
+def source_lines(text: str) -> list[str]:
+    """Split `text` into lines as Python's parser does: unlike in `splitlines`, form feeds and Unicode separators do not
+    end a line.
+    """
+    return re.split("\r\n|\r|\n", text)
+
+
+def without_main(text: str) -> str:
+    """Return the text without `if __name__ == "__main__":` blocks, which the harness never runs."""
+    tree = _parsed(text)
+    lines = source_lines(text)
+    for node in reversed(tree.body if tree else []):
+        if isinstance(node, ast.If) and _asks_for_main(node.test):
+            del lines[node.lineno - 1 : node.end_lineno]
+    return "\n".join(lines)
+
+
+def _asks_for_main(test: ast.expr) -> bool:
+    if not isinstance(test, ast.Compare):
+        return False
+    sides = [test.left, *test.comparators]
+    named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
+    return named and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
+
+
+def _split(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the lines that must stay at the top (docstring, imports from `__future__`), and the others."""
+    tree = _parsed("\n".join(lines))
+    last = 0
+    for node in tree.body if tree else []:
+        is_text = (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        )
+        if not (is_text or (isinstance(node, ast.ImportFrom) and node.module == "__future__")):
+            break
+        last = node.end_lineno or node.lineno
+    return lines[:last], lines[last:]
+
+
+def _parsed(text: str) -> ast.Module | None:
+    """Return the syntax tree; None if this Python cannot parse the script, which callers then leave unchanged."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+# ---------------------------------------------------------------- the other files
+
+
+def _files(recipe: Recipe, *, script: str) -> str:
+    """Return the lines that unpack the recipe's files; "" if there are none."""
+    if not recipe.files:
+        return ""
+    files: list[tuple[str, list[str]]] = [(repr(place), _lines(data)) for place, data in sorted(recipe.files.items())]
+    values: dict[str, Any] = {"files": files, "script": repr(script)}
+    return templates().get_template("reduced_files.py.j2").render(values).rstrip()
+
+
+def _lines(content: bytes) -> list[str]:
+    """Return the content as string literals: one for each line of text, or base64 if it is not text."""
+    try:
+        lines = content.decode().splitlines(keepends=True)
+    except UnicodeDecodeError:
+        coded = base64.b64encode(content)
+        lines_of_bytes = [coded[at : at + LINE_BYTES] for at in range(0, len(coded), LINE_BYTES)]
+        return [repr(line) for line in lines_of_bytes]
+    return [repr(line) for line in lines] or ["''"]
+
+
+# ---------------------------------------------------------------- repro script
+
+
+FOLDER = "/tmp/repro"
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+"""A valid name of a shell variable; engines accept other names, too."""
+LEAST_TO_SEE_MIB = 1.0
+"""The smallest growth that is visible above the memory that a process takes when it starts."""
+START = (
+    f"mkdir -p {FOLDER} && cd {FOLDER} && cat > repro.py && exec $(command -v python3 || command -v python) -u repro.py"
+)
+"""The command in the container. It reads the script from stdin, so that this also works with a remote engine."""
+
+
+def shell(recipe: Recipe) -> str:
+    """Return the shell script. It contains no credentials; it reads them from the environment when it is started."""
+    recipe = withholding(recipe, is_secret)
+    script = python_file(recipe)
+    told = {
+        "what": plain(str(recipe.cell)),
+        "measured": shortened(scrubbed(signal_words.cell_sentence(recipe.result)), most=300),
+        "notes": list(_notes(recipe)),
+        "script": script,
+        "end": _end_mark(script),
+        "withheld": [name for name in recipe.run.withheld if VARIABLE.fullmatch(name)],
+    }
+    run = recipe.run
+    if isinstance(run, Machine):
+        return templates().get_template("repro_process.sh.j2").render({**told, **_of_machine(run)})
+    return templates().get_template("repro_docker.sh.j2").render({**told, **_of_container(run)})
+
+
+def asked_for(recipe: Recipe) -> Iterator[str]:
+    """Yield a sentence on each privilege that the script uses beyond an isolated container. Readers should know of
+    these, because the run's directory may come from anyone.
+    """
+    run = recipe.run
+    if isinstance(run, Machine):
+        yield "It runs on the machine that starts it, with the rights of the user who starts it."
+        return
+    if run.client != ("docker",):
+        yield f"It uses another engine: {plain(shlex.join(run.client))}."
+    if isinstance(run.source, Build):
+        yield f"It builds the image from {plain(str(run.source.context))} and sends that whole folder to the engine."
+    if ("--network", "none") not in run.options:
+        yield "Its container has network access."
+    for option, *values in run.options:
+        if option == "--cap-add":
+            yield f"Its container has the capability {plain(' '.join(values))}."
+
+
+def leak_to_see(recipe: Recipe) -> Iterator[str]:
+    """Yield a sentence on how much of a leak shows in the resident memory that the script of a command prints."""
+    verdict = recipe.result.verdict
+    leaked = verdict.of("memory").value
+    if recipe.script is None and "leak" in verdict.verdicts and leaked is not None:
+        mib = leaked * verdict.steps / 1024
+        rate = amounts.in_unit(leaked, "KiB/step")
+        told = f"{rate} adds up to {amounts.in_unit(mib, 'MiB')} in {verdict.steps:,} steps"
+        shown = "the resident memory that the script prints grows by about as much"
+        hidden = "too little to show in the resident memory that the script prints; let the program run more steps"
+        yield f"{told}: {shown if mib >= LEAST_TO_SEE_MIB else hidden}."
+
+
+def _notes(recipe: Recipe) -> Iterator[str]:
+    yield from asked_for(recipe)
+    yield from leak_to_see(recipe)
+    for place in recipe.missing:
+        yield f"The script needs this file in the same folder, but the run did not keep it: {plain(place)}"
+    for name in recipe.run.withheld:
+        yield f"This variable was set, possibly to a credential; set it before you start this script: {plain(name)}"
+
+
+def _end_mark(script: str) -> str:
+    """Return an end mark for the here-document. The script cannot contain it, because its author would have to know the
+    hash of the whole script beforehand.
+    """
+    return f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='replace')).hexdigest()}"
+
+
+# ---------------------------------------------------------------- containers
+
+
+def _of_container(run: Container) -> dict[str, object]:
+    return {
+        "client": "" if run.client == ("docker",) else shlex.join(run.client),
+        "image": shlex.quote(run.image),
+        "made": _made(run.source, pinned="@" in run.image),
+        "options": [shlex.join(option) for option in options(run)],
+        "arguments": arguments(run),
+    }
+
+
+def options(run: Container) -> list[tuple[str, ...]]:
+    """Return all options of `docker run`, each with its values."""
+    environment = [("--env", f"{name}={value}") for name, value in run.environment]
+    withheld = [("--env", name) for name in run.withheld]
+    entrypoint = [] if run.keep_entrypoint else [("--entrypoint", "sh")]
+    return [*run.options, *environment, *withheld, *entrypoint]
+
+
+def arguments(run: Container) -> str:
+    """Return the arguments that follow the image in `docker run`, quoted."""
+    return shlex.join([*(["sh"] if run.keep_entrypoint else []), "-c", START])
+
+
+def _made(source: Source, *, pinned: bool) -> str:
+    """Return the shell lines that pull or build a missing image; "" if `docker run` itself pulls it."""
+    if isinstance(source, Pull):
+        return "" if pinned else f"    image={shlex.quote(source.reference)}"
+    if isinstance(source, Build):
+        return f"    image=$({shlex.join(build_command(source))})"
+    lines = ["    image=$(docker build --quiet --force-rm - <<'DOCKERFILE'", *dockerfile(source), "DOCKERFILE", "    )"]
+    return "\n".join(lines)
+
+
+def build_command(source: Build) -> list[str]:
+    """Return the `docker build` command. A build argument with a credential is given by name only, so that docker reads
+    its value from the environment.
+    """
+    told = [name if is_secret(name, value) else f"{name}={value}" for name, value in source.args]
+    given = [word for argument in told for word in ("--build-arg", argument)]
+    folder = re.sub("^-", "./-", str(source.context))  # no program mistakes it for an option
+    return ["docker", "build", "--quiet", "--force-rm", *given, folder]
+
+
+def dockerfile(source: Install) -> list[str]:
+    """Return the lines of a Dockerfile that installs the packages on their base; RUN has the exec form, in JSON."""
+    install = ["python3", "-m", "pip", "install", "--no-cache-dir", "--", *source.packages]
+    return [f"FROM {plain(source.base)}", "ENV PIP_BREAK_SYSTEM_PACKAGES=1", f"RUN {json.dumps(install)}"]
+
+
+# ---------------------------------------------------------------- processes
+
+
+def _of_machine(run: Machine) -> dict[str, object]:
+    return {
+        "python": shlex.quote(run.python),
+        "version": run.version if _is_version(run.version) else "3",
+        "short_version": short_version(run),
+        "packages": shlex.join(run.packages),
+        "memory_kib": run.memory_bytes // 1024 if run.memory_bytes else 0,
+        "environment": [
+            *(shlex.quote(f"{name}={value}") for name, value in run.environment),
+            *(f'${{{name}+"{name}=${name}"}}' for name in run.withheld if VARIABLE.fullmatch(name)),
+        ],
+    }
+
+
+def short_version(run: Machine) -> str:
+    """Return the Python version as in the program's name: `3.11` for 3.11.2; `3` if it is unknown."""
+    return ".".join(run.version.split(".")[:2]) if _is_version(run.version) else "3"
+
+
+def _is_version(text: str) -> bool:
+    """Return whether the text, which a run's directory of any origin supplies, is a version."""
+    return bool(text) and all(part.isalnum() and part.isascii() for part in text.split("."))
