@@ -15,11 +15,19 @@ from harness import amounts
 from harness.model import Attribution, CellResult, Episode, Finding, Observation, RunResult, gist, signal_of
 from harness.model.episodes import bounds_of, met, sign_of, span
 from harness.model.judged import State
-from harness.report.places import place_of, place_of_cell, side_of, variant_key
 from harness.report.text import fault_sentences, finding_words, signal_words
 from harness.report.text.fault_causes import whose_fault
 from harness.report.text.harmless_text import plain, shortened
-from harness.report.text.names import at_most, params_text, some_of, version_range
+from harness.report.text.names import (
+    at_most,
+    params_text,
+    place_of,
+    place_of_cell,
+    side_of,
+    some_of,
+    variant_key,
+    version_range,
+)
 from harness.report.text.signal_words import WHY_LENGTH, Tone
 
 _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}

@@ -8,10 +8,9 @@ from typing import Literal
 
 from harness import amounts
 from harness.model import BAD, Cell, CellResult, CellVerdict, Finding, Metric, RunResult, SignalState, Trials
-from harness.report.places import place_of, place_of_cell, variant_key
 from harness.report.text import harmless_text, signal_words
 from harness.report.text.harmless_text import plain
-from harness.report.text.names import lane_text, params_text, variant_text
+from harness.report.text.names import lane_text, params_text, place_of, place_of_cell, variant_key, variant_text
 from harness.report.text.signal_words import Strip, Tone
 
 Mark = Literal["first_bad", "first_fixed"]

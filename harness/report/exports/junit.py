@@ -18,11 +18,10 @@ from harness.model import CellResult, Finding, RunResult
 from harness.report.content import version_table
 from harness.report.content.version_table import ReportTable
 from harness.report.document import warnings
-from harness.report.places import finding_cells
 from harness.report.text import fault_sentences, finding_words, narrowed_text, signal_words
 from harness.report.text.harmless_text import plain, plain_lines
 from harness.report.text.headline import sentence
-from harness.report.text.names import lane_text, variant_text
+from harness.report.text.names import finding_cells, lane_text, variant_text
 
 _TAIL_LINES = 40
 Changes = Mapping[str, Sequence[Finding]]

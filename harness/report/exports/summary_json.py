@@ -32,10 +32,10 @@ from harness.model import (
     Variant,
 )
 from harness.model.signals import known_effect
-from harness.report.places import finding_cells
 from harness.report.text import fault_sentences, finding_words, narrowed_text, signal_words
 from harness.report.text.fault_sentences import rule_text
 from harness.report.text.harmless_text import plain
+from harness.report.text.names import finding_cells
 
 SCHEMA = 1
 _CELL = (

@@ -12,9 +12,9 @@ from harness.report.charts import traces
 from harness.report.charts.vega_charts import Drawing
 from harness.report.content import environment_diff, version_table
 from harness.report.issue import public_images
-from harness.report.places import place_of, place_of_cell, side_of
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain, plain_lines, version
+from harness.report.text.names import place_of, place_of_cell, side_of
 
 MOST_POINTS = 90_000
 TAIL_LINES = 20

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from harness import amounts
 from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult
-from harness.report.places import place_of_cell
 from harness.report.text.harmless_text import plain, version
-from harness.report.text.names import lane_text, some_of, together
+from harness.report.text.names import lane_text, place_of_cell, some_of, together
 
 _EITHER = "host or card"
 LOCAL = "local"

@@ -28,10 +28,9 @@ from harness.model import (
 )
 from harness.model.attributed import lane_bounds
 from harness.model.episodes import EpisodeBounds, Order, met, sign_of, span
-from harness.report.places import ordered
 from harness.report.text.fault_causes import LaneNames, cause_text
 from harness.report.text.harmless_text import plain, version
-from harness.report.text.names import at_most, params_text, together
+from harness.report.text.names import at_most, ordered, params_text, together
 
 MOST_AT_THE_TOP = 3
 _DOUBLE = 2.0

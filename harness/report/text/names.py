@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import Lane, Variant
+from harness.model import Cell, Finding, Lane, RunResult, Variant
 from harness.report.text.harmless_text import plain, version
 
 
@@ -42,3 +42,64 @@ def at_most(texts: Sequence[str], most: int, *, rest: str = "and {} more") -> li
 def some_of(names: Sequence[str], most: int, *, rest: str = "{} more") -> str:
     """Join at most `most` names: `a, b and c`, or `a, b and 3 more`. The names must already be cleaned."""
     return together(at_most(names, most, rest=rest))
+
+
+# ---------------------------------------------------------------- places
+
+
+RowKey = tuple[str, str, str, str]
+"""The place of a finding (series, lane, variant, metric), or of a cell (series, lane, variant, version)."""
+
+
+def place_of(finding: Finding) -> RowKey:
+    return finding.series, str(finding.lane), variant_key(finding.variant), finding.metric
+
+
+def place_of_cell(cell: Cell) -> RowKey:
+    """Return series, lane, variant and version of a cell."""
+    return cell.image.series, str(cell.lane), variant_key(cell.variant), cell.image.version
+
+
+def side_of(finding: Finding, version: str | None) -> RowKey:
+    """Return the place of the cell that tested `version` in the row of a finding."""
+    return *place_of(finding)[:3], version or ""
+
+
+def variant_key(variant: Variant) -> str:
+    """Return a key for scenario and params that distinguishes `1` from `"1"`."""
+    return f"{variant.scenario.name} {variant.params!r}"
+
+
+def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
+    """Return the findings that begin with a cell's version (first bad or first fixed), by cell id."""
+    found: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in ordered(result):
+        found.setdefault(side_of(finding, finding.after), []).append(finding)
+    places = ((entry.cell_id, place_of_cell(entry.cell)) for entry in result.cells) if found else ()
+    return {name: found[place] for name, place in places if place in found}
+
+
+def positions(result: RunResult) -> dict[tuple[str, str], int]:
+    """Return the position of each (series, version) in its history, 0 for the oldest."""
+    return {
+        (series.name, image.version): position
+        for series in result.plan.matrix.series
+        for position, image in enumerate(series.images)
+    }
+
+
+def ordered(result: RunResult) -> list[Finding]:
+    """Return the findings grouped by place, oldest version first; consequences of other findings come last."""
+    where = positions(result)
+    first_seen: dict[RowKey, int] = {}
+    for finding in result.findings:
+        first_seen.setdefault(place_of(finding), len(first_seen))
+    newest = len(where)
+    return sorted(
+        result.findings,
+        key=lambda finding: (
+            bool(finding.consequence_of),
+            first_seen[place_of(finding)],
+            where.get((finding.series, finding.after), newest),
+        ),
+    )

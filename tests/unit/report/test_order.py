@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.report.places import ordered
+from harness.report.text.names import ordered
 from tests.unit.report import build
 
 
