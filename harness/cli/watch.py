@@ -73,7 +73,7 @@ def watch(
 
 
 def _tell(seen: RegistryLook, *, as_json: bool) -> None:
-    from harness.report.terminal import watch_output as watch_report
+    from harness.report.terminal import plan_output as watch_report
 
     with to_stdout():
         click.echo(json.dumps(watch_report.as_json(seen)) if as_json else watch_report.line(seen))

@@ -22,7 +22,7 @@ from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
 from harness.model.indexed import ImageRef, RegistryLook
 from harness.plan.cells import Selection, make_plan
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
-from harness.report.terminal import watch_output as words
+from harness.report.terminal import plan_output as words
 
 MATRIX = """\
 version: 1
