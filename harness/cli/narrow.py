@@ -129,7 +129,7 @@ def _of_files(
 
 def _tell_differences(plan: Plan, question: NarrowQuestion | None, stopped: threading.Event) -> None:
     from harness.narrow import flow
-    from harness.report.terminal import narrow_output as report
+    from harness.report.text import narrowed_text as report
 
     with shown_progress(stopped) as context:
         groups = flow.dry_run(plan, context, digests=question.digests if question else {})
@@ -149,7 +149,7 @@ def _narrow(
     known: Contents | None = None,
 ) -> Narrowed:
     from harness.narrow import flow
-    from harness.report.terminal import narrow_output as report
+    from harness.report.text import narrowed_text as report
 
     with shown_progress(stopped) as context, flow.narrowing(question, context, known=known) as narrowing:
         groups = narrowing.coupling.groups

@@ -17,8 +17,8 @@ from harness.model import Component, ComponentGroup, Narrowed, RunResult
 from harness.report.exports import junit, markdown
 from harness.report.exports import summary_json as summary_export
 from harness.report.page import html_page
-from harness.report.terminal import narrow_output as terminal_narrow
 from harness.report.terminal import run_report
+from harness.report.text import narrowed_text as terminal_narrow
 from harness.report.text import narrowed_text as text
 from harness.store import RunDirectory
 from harness.store.saved_narrowed import keep_narrowed, read_narrowed
