@@ -21,7 +21,7 @@ import types
 
 from .. import due, failure, samples
 from ..probes import cgroup
-from . import hooks, importing, looks, script_run, ticking
+from . import hooks, importing, script_run, stepping, ticking
 from .hooks import function, printed
 
 READS_STDIN = "; its stdin is empty here"
@@ -166,7 +166,7 @@ class ProgramRun(script_run.ScriptRun):
         """Wait after the first step, so that the supervisor can count what is held and read the output so far."""
         self.where = "step"
         took_s = time.perf_counter() - self._started
-        self._looker = looks.Looker(self._readers_made, cgroup.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
+        self._looker = stepping.Looker(self._readers_made, cgroup.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
         self.link.ask("ready", setup_s=None, first_step_s=took_s, probes=ticker.probes, metrics=ticker.metrics.names)
 
     def _look(self, ticker):

@@ -21,7 +21,7 @@ import types
 
 from .. import due, ending, failure, samples, wrapping
 from ..probes import cgroup, gpu_pools, memory, processes
-from . import looks, stepping
+from . import stepping
 
 CAME_BACK = "a forked process returned from it; end that process with os._exit"
 
@@ -138,7 +138,7 @@ class ScriptRun(object):
         names = stepper.metrics.names
         # Wait here, while the supervisor counts what is held and reads the output so far.
         self.link.ask("ready", setup_s=setup_s, first_step_s=stepper.busy_s, probes=stepper.probes, metrics=names)
-        looker = looks.Looker(readers, cgroup.find_cgroup(), pool, stepper.cpu)
+        looker = stepping.Looker(readers, cgroup.find_cgroup(), pool, stepper.cpu)
         end = self._step_and_look(stepper, looker)
         self.where = "exit"
         if probe is not None:

@@ -4,12 +4,13 @@ Nothing here may retain memory from one step to the next. The overhead is a few 
 """
 
 import functools
+import gc
 import numbers
 import os
 import time
 
 from .. import samples
-from ..probes import processes
+from ..probes import memory, processes
 
 # A probe may cost this share of the step that it follows, or the floor if that is more. Every verdict on memory needs
 # the resident memory, so its floor is high: it is skipped only if it costs ten times the usual.
@@ -190,3 +191,40 @@ class Metrics(object):
             self._known.add(name)
             self.names.append(name)
             self._tell(name)
+
+
+# ---------------------------------------------------------------- looks
+
+
+class Looker(object):
+    """Takes looks with the available readers. What cannot be read is missing in a look."""
+
+    def __init__(self, readers, cgroup, pool, cpu):
+        names = ("rss%s_kib", "rss_kib"), ("heap%s_kib", "heap_kib"), ("blocks%s", "blocks")
+        self._readers = [(name, readers[column]) for name, column in names]
+        self._cgroup = cgroup
+        self._pool = pool
+        self._cpu = cpu
+
+    def look(self):
+        """Return the fields of model.Look, except its step."""
+        fields = self._sample("_before")
+        gc.collect()
+        fields.update(self._sample(""))
+        fields.update(memory.read_status())
+        fields.update(self._pool.look())
+        fields["cpu_s"] = self._cpu.spent_s
+        fields["cgroup_kib"] = self._cgroup.usage_kib()
+        fields["children_kib"] = processes.rss_kib(processes.descendants())
+        return fields
+
+    def last_look(self):
+        """Return the same, with a second sample after the allocator has released free memory, which could disturb later
+        steps."""
+        fields = self.look()
+        if memory.trim():
+            fields.update(self._sample("_trimmed", until=2))
+        return fields
+
+    def _sample(self, suffix, until=3):
+        return {name % suffix: read() for name, read in self._readers[:until] if read is not None}
