@@ -12,8 +12,8 @@ from harness import package_index
 from harness.matrix import read_series
 from harness.registry import bounded_http, registry_client
 from harness.report.charts import library
-from harness.run import memory_limit
 from harness.run.docker import containers, host_probe
+from harness.run.hosts import side_by_side
 from harness.run.images import held_container
 from harness.run.trial import conversation, messages, payload
 
@@ -24,7 +24,7 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     "told",
     [
-        f"else {memory_limit.SHARE * 100:.0f} % of the host's | {containers.MEMORY_BYTES >> 30} GiB |",
+        f"else {side_by_side.SHARE * 100:.0f} % of the host's | {containers.MEMORY_BYTES >> 30} GiB |",
         f"| processes | {containers.PIDS_LIMIT} | {containers.PIDS} | {containers.PIDS_LIMIT} |",
         f"| {containers.PRINTED_BYTES >> 10} KiB; a helper that prints more is ended |",
         f"| {host_probe.ANSWER_S:.0f} s | {held_container.COMMAND_S / 3600:.0f} hours |",

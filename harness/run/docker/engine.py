@@ -14,11 +14,11 @@ from harness.model import Build, Graft, Host, Image, Install, Pull
 from harness.model.compared import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
-from harness.run import memory_limit
 from harness.run.docker import containers, host_probe, lease
 from harness.run.docker.docker_client import check_podman, connect, engine_errors, is_podman
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session, remove_all
+from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import first_available
 from harness.run.images import build_images as builds
 from harness.run.images import find_images, grafts, held_container, our_images
@@ -51,7 +51,7 @@ class DockerEngine:
         check_podman(info, place=host.where)
         self.facts: Mapping[str, Any] = _facts(client, info)
         self._ways = containers.Ways(
-            gpus=GpuAccess(info), memory_bytes=memory_limit.default_bytes(info.get("MemTotal"))
+            gpus=GpuAccess(info), memory_bytes=side_by_side.default_bytes(info.get("MemTotal"))
         )
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
@@ -224,7 +224,7 @@ def _facts(client: docker.DockerClient, info: Mapping[str, Any]) -> dict[str, An
         "cpu": cpu_model() if is_local else None,
         "cpus": info.get("NCPU"),
         "memory_bytes": info.get("MemTotal"),
-        "memory_limit_bytes": memory_limit.default_bytes(info.get("MemTotal")),
+        "memory_limit_bytes": side_by_side.default_bytes(info.get("MemTotal")),
         "kernel": info.get("KernelVersion"),
         "architecture": info.get("Architecture"),
     }

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from harness.errors import InfrastructureError
 from harness.model.watching import Say, unheard
-from harness.run import memory_limit
 from harness.run.engine import LaunchRequest, Prepared, Session
-from harness.run.hosts import holders
+from harness.run.hosts import holders, side_by_side
 from harness.run.process import environments, leftovers
 from harness.run.process.engine import environment_of
 from harness.run.process.environments import EnvironmentStore
@@ -118,7 +117,7 @@ class NodeTrials:
             gpus=gpus,
             keep_entrypoint=image.keep_entrypoint,
             ulimits=self._ulimits(allocation, launch) if isinstance(self.images, NodeImages) else (),
-            memory_bytes=memory_limit.default_bytes(self.hold.facts["memory_bytes"]),
+            memory_bytes=side_by_side.default_bytes(self.hold.facts["memory_bytes"]),
             names_capabilities="NVIDIA_DRIVER_CAPABILITIES" in launch.prepared.environment,
             unpacked=self.unpacked(allocation, launch.prepared),
         )
