@@ -25,8 +25,7 @@ from harness.run.trial.payload import payload_hash, trial_key
 from harness.schedule.oracle import cannot_run
 from harness.store import RunDirectory, result_file
 from harness.store.json_files import ABSENT, WRONG, read_json
-from harness.store.plan_entries import PlanFile
-from harness.store.plan_file import SCHEMA, plan_to_json
+from harness.store.plan_file import SCHEMA, PlanFile, plan_to_json
 
 
 def settled(selection: Selection, out: Path) -> RunResult | None:

@@ -15,7 +15,7 @@ from harness.model import CellVerdict, Plan
 from harness.model.indexed import RunKind
 from harness.model.signals import known_effect
 from harness.store import began_at, result_file
-from harness.store.plan_entries import plan_from_file, read_plan_file
+from harness.store.plan_file import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
 from harness.store.saved_probes import FILE as PROBES
 from harness.store.saved_probes import read_entries

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.model import Cell, CellResult, CellVerdict, Finding, Lane, Plan, Trial, Variant
 from harness.store import read_trial, result_file
-from harness.store.plan_entries import plan_from_file, read_plan_file
+from harness.store.plan_file import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
 from harness.store.trial_json import FOLDER, trial_files
 

@@ -29,8 +29,7 @@ from harness.plan.equal_machines import MachineSeen, odd_ones, unlike
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Lease, Prepared
 from harness.run.trial.payload import trial_key
-from harness.store.plan_entries import PlanFile, plan_from_file
-from harness.store.plan_file import plan_to_json
+from harness.store.plan_file import PlanFile, plan_from_file, plan_to_json
 from tests.unit.test_plan import MATRIX, WHERE
 
 FACTS = {
