@@ -12,9 +12,8 @@ from packaging.utils import canonicalize_name
 from harness import facts
 from harness.judge.api import judge_cell_of, judge_so_far
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.compared_levels import Compared, new_lines
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.new_log_lines import new_lines
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import MISS

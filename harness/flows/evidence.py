@@ -11,7 +11,7 @@ from typing import Any
 
 from harness import facts
 from harness.errors import HarnessError, UsageError
-from harness.judge.comparison.new_log_lines import new_lines
+from harness.judge.comparison.compared_levels import new_lines
 from harness.model import (
     BAD,
     ENGINES,

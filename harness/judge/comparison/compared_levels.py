@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,8 +25,8 @@ from harness.judge.comparison.round_tables import (
 )
 from harness.judge.comparison.which_launches import ended_as_slow
 from harness.judge.intervals import log_t_interval
-from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Steps, Trial
-from harness.reasons import ValueReason
+from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Observed, Steps, Trial
+from harness.reasons import ObservedDifference, ValueReason
 
 LevelEstimate = tuple[float, Interval | None]
 BEFORE_STEPS = EXACT | {"setup_time"}
@@ -140,3 +143,58 @@ class Compared:
 def level_of(figures: Sequence[float]) -> LevelEstimate:
     """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
     return intervals.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
+
+
+# ---------------------------------------------------------------- new log lines
+
+
+MOST_LINES = 400
+"""Most lines of a launch that are compared, half from the beginning and half from the end of its output."""
+MOST_TOLD = 5
+"""Most new lines of one version that are reported."""
+LONGEST = 300
+"""Most characters of a line that are compared."""
+MASKED = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b|/tmp/\S+|\d+(?:[.:,]\d+)*")
+
+
+def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
+    """Return, for each version, the lines that most of its launches print and that no earlier version printed."""
+    known: set[str] = set()
+    before: int | None = None
+    observed: list[Observed] = []
+    for place, version in enumerate(launches):
+        printed = [log_lines_of(trial) for trial in version if trial.measured]
+        if not printed:
+            continue
+        usual = [
+            line
+            for line, count in Counter(line for lines in printed for line in lines).items()
+            if 2 * count > len(printed)
+        ]
+        new = [line for line in usual if line not in known]
+        if before is not None:
+            observed += _observed(before, place, new)
+        known.update(*printed)
+        before = place
+    return tuple(observed)
+
+
+def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
+    for line in lines[:MOST_TOLD]:
+        yield Observed(signal="log", before=before, after=after, text=line)
+    if len(lines) > MOST_TOLD:
+        text = ObservedDifference.MORE_LINES(count=len(lines) - MOST_TOLD)
+        yield Observed(signal="log", before=before, after=after, text=text)
+
+
+def log_lines_of(trial: Trial) -> dict[str, None]:
+    """Return the distinct lines that a launch printed, masked, in the order in which they appear."""
+    head, tail = trial.output.head.splitlines(), trial.output.tail.splitlines()
+    lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
+    return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
+
+
+@functools.lru_cache(maxsize=20_000)
+def mask(line: str) -> str:
+    """Mask a line: `E0731 12:01:02 load of libcudnn.so.8 failed` -> `E# # load of libcudnn.so.# failed`."""
+    return MASKED.sub("#", line).strip()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.comparison.new_log_lines import mask, new_lines
+from harness.judge.comparison.compared_levels import mask, new_lines
 from harness.model import Trial
 from tests.unit.judge.making import trial_of
 
