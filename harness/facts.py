@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.model import Trial
-from harness.model.narrowed import Changed, Section
+from harness.model.answers import Changed, Section
 from harness.reasons import EnvironmentReason, InstalledName
 
 VERSIONED = re.compile(r"^(lib.+?)(?:-(\d[\w.]*))?\.so(?:\.(.+))?$")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from harness import compat
 from harness.model import BAD, GOOD, HostState, Image, Install, Matrix, Pull, RunResult, Series
-from harness.model.compared import ImageFit
+from harness.model.answers import ImageFit
 from harness.model.indexed import ImageRef
 from harness.model.matrix import Gpu
 from harness.run.engine import Prepared

@@ -16,7 +16,7 @@ from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions, selected
 from harness.model import Host, HostState, Install, Plan, Pull, Scenario, Steps, Variant
-from harness.model.compared import Checkup, HostCheck, HostCondition, ImageFit
+from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.matrix import Gpu
 from harness.plan.cells import make_plan
 from harness.plan.equal_machines import unlike

@@ -27,7 +27,7 @@ from harness.model import (
     Source,
     Trial,
 )
-from harness.model.narrowed import Changed, Container, EnvironmentDifference, Issue, Machine, Recipe, Section
+from harness.model.answers import Changed, Container, EnvironmentDifference, Issue, Machine, Recipe, Section
 from harness.registry.image_references import split_tag
 from harness.run.docker.containers import PIDS_LIMIT
 from harness.run.docker.docker_client import connect, engine_errors

@@ -18,7 +18,7 @@ from harness.judge.history.figure_history import FEWEST_ALONE, SeriesFound, judg
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Change, Effect, Limits, SeriesChange, SeriesVerdict, TraceVerdict
-from harness.model.compared import SeriesKind
+from harness.model.answers import SeriesKind
 from harness.model.watching import Say, unheard
 from harness.traces import HistoryFile, read_history, read_trace
 

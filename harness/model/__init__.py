@@ -6,21 +6,7 @@ Units are in the names: `_kib`, `_mib`, `_s`, `_ms`. Fractions are plain numbers
 An unknown value is None. This package imports no other part of the harness.
 """
 
-from harness.model.compared import Column, Comparison, Measured, Pair, Standing
-from harness.model.compared import SeriesChange, SeriesVerdict
-from harness.model.narrowed import (
-    BOTH_SIDES,
-    Component,
-    ComponentGroup,
-    Culprit,
-    Hybrid,
-    HybridOutcome,
-    HybridResult,
-    Narrowed,
-    ProofCell,
-    Side,
-)
-from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
+from harness.model.answers import Column, Comparison, Measured, Pair, SeriesChange, SeriesVerdict, Standing
 from harness.model.attributed import Attribution, Cause, Doubt, ParamCondition, Rule
 from harness.model.episodes import Episode
 from harness.model.judged import (
@@ -81,7 +67,20 @@ from harness.model.measured import (
     Trial,
     gist,
 )
+from harness.model.narrowed import (
+    BOTH_SIDES,
+    Component,
+    ComponentGroup,
+    Culprit,
+    Hybrid,
+    HybridOutcome,
+    HybridResult,
+    Narrowed,
+    ProofCell,
+    Side,
+)
 from harness.model.planned import Cell, Estimate, Explanation, HostCost, Plan, SearchMode, Skip, VersionRow
+from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.scenario import (
     Depth,

@@ -1,4 +1,6 @@
-"""Defines records of what the index holds: runs, histories over days, findings with their lives, and drifts."""
+"""Defines records of what the index holds (runs, histories over days, findings with their lives, drifts), what `watch`
+saw, and the pages of the site.
+"""
 
 from __future__ import annotations
 

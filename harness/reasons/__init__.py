@@ -5,19 +5,34 @@ calling it with the template's values returns the sentence. Code chooses and com
 every sentence can be rewritten here without a change elsewhere.
 """
 
-from harness.reasons.searching import BisectReason
-from harness.reasons.judging import CellReason, RepeatReason, TrialReason
-from harness.reasons.judging import CompareReason
-from harness.reasons.running import EnvironmentReason, InstalledName
-from harness.reasons.running import LaunchReason, RoundReason, SkipReason, TurnReason
-from harness.reasons.running import MachineReason
-from harness.reasons.searching import NarrowName, NarrowReason
-from harness.reasons.running import PlanReason
+from harness.reasons.judging import (
+    CellReason,
+    CompareReason,
+    CountReason,
+    GrowthReason,
+    LayerName,
+    MemoryName,
+    ObservedDifference,
+    Remedy,
+    RepeatReason,
+    RowWarning,
+    SignalReason,
+    TraceReason,
+    TrialReason,
+    ValueReason,
+)
 from harness.reasons.reason import Reason
-from harness.reasons.judging import RowWarning
-from harness.reasons.judging import Remedy, SignalReason
-from harness.reasons.judging import CountReason, GrowthReason, LayerName, MemoryName, TraceReason
-from harness.reasons.judging import ObservedDifference, ValueReason
+from harness.reasons.running import (
+    EnvironmentReason,
+    InstalledName,
+    LaunchReason,
+    MachineReason,
+    PlanReason,
+    RoundReason,
+    SkipReason,
+    TurnReason,
+)
+from harness.reasons.searching import BisectReason, NarrowName, NarrowReason
 
 __all__ = [
     "BisectReason",

@@ -1,4 +1,4 @@
-"""Lists the reasons for the verdict on one cell, for what its launches show, and for another trial of it."""
+"""Lists the reasons for verdicts: on traces, signals, returned values, cells, rows, and pairs of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists the reasons for and against another launch: of a row, a round or a version."""
+"""Lists the reasons of a run: for and against launches, and about machines, environments and plans."""
 
 from __future__ import annotations
 

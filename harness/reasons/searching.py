@@ -1,4 +1,4 @@
-"""Lists the reasons for the launches of a bisection, and for its conclusion."""
+"""Lists the reasons for the launches and conclusions of a bisection, and of a narrowing."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from harness.errors import InfrastructureError
 from harness.model import Image, Scenario
-from harness.model.compared import HostCondition
+from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 

@@ -1,4 +1,6 @@
-"""Writes a plan as plan.json, without credentials: users copy a run's directory and attach it to bug reports."""
+"""Writes a plan as plan.json and reads it back. Credentials are not written: users copy a directory of a run and attach
+it to bug reports.
+"""
 
 from __future__ import annotations
 

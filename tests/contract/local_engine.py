@@ -27,7 +27,7 @@ from packaging.requirements import Requirement
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import EngineKind, Host, Image, Install
-from harness.model.compared import HostCondition, Room
+from harness.model.answers import HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Prepared, Session

@@ -20,7 +20,7 @@ from harness.flows import doctor
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected
 from harness.model import Asked, Host, Image, Pull, Trace, Trial, Where
-from harness.model.compared import Checkup, HostCondition, Room
+from harness.model.answers import Checkup, HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.plan.cells import make_plan

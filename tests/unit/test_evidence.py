@@ -25,7 +25,7 @@ from harness.flows.evidence import difference, issue, recipe
 from harness.flows.reread import read_result
 from harness.masking import WITHHELD, scrubbed
 from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Series, Variant
-from harness.model.narrowed import Container, EnvironmentDifference, Machine
+from harness.model.answers import Container, EnvironmentDifference, Machine
 from harness.report.content.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
 from harness.report.issue.public_images import for_strangers

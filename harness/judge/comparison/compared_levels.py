@@ -1,4 +1,4 @@
-"""Computes the levels of a row's versions, which the findings compare. Reports show the same levels."""
+"""Computes the levels of the versions of a row, which findings compare and reports show, and finds new log lines."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from harness.model.narrowed import Changed, EnvironmentDifference, Section
+from harness.model.answers import Changed, EnvironmentDifference, Section
 from harness.report.text import finding_words
 from harness.report.text.harmless_text import shortened
 

@@ -11,7 +11,7 @@ from tabulate import tabulate
 from harness import amounts
 from harness.masking import is_private, scrubbed
 from harness.model import BAD, Build, CellResult, Install, Pull, Trial
-from harness.model.narrowed import Container, Issue, Machine, Recipe
+from harness.model.answers import Container, Issue, Machine, Recipe
 from harness.report.charts import history_chart as history_charts
 from harness.report.charts import traces
 from harness.report.charts.vega_charts import Drawing, png, svg

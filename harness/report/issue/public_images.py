@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from harness.masking import is_private
 from harness.model import Build, CellResult, Install, Pull, RunResult, Source, Trial, written
-from harness.model.narrowed import Container, Issue, Machine, Recipe
+from harness.model.answers import Container, Issue, Machine, Recipe
 
 PUBLIC = frozenset(
     {"docker.io", "gcr.io", "ghcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws", "quay.io", "registry.k8s.io"}

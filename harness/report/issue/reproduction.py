@@ -1,4 +1,4 @@
-"""Writes the shell commands that run a reduced script, for readers with Docker or Python but without the harness."""
+"""Writes what reproduces a finding without the harness: a reduced script or command, and the commands to run it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from harness import amounts
 from harness.masking import is_secret, scrubbed
 from harness.model import Build, Install, Pull, Scalar, Source, Variant
-from harness.model.narrowed import Container, Machine, Recipe
+from harness.model.answers import Container, Machine, Recipe
 from harness.report.issue.public_images import withholding
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened

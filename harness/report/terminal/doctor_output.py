@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness import amounts, exit_codes
 from harness.model import Noise
-from harness.model.compared import Checkup, HostCheck, HostCondition, ImageFit, Wanted
+from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit, Wanted
 from harness.model.matrix import Gpu
 from harness.report.terminal.run_report import console_text
 from harness.report.text.harmless_text import spelled

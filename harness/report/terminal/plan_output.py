@@ -1,4 +1,4 @@
-"""Writes the output of `--dry-run`: what a plan launches, and its expected and maximum cost."""
+"""Writes the output of `--dry-run` (what a plan launches and costs) and of `watch` (what the registries show)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes names and lists of names: lanes, variants, params, consecutive versions. All names are cleaned by `plain`."""
+"""Writes names, lists of names, and places: lanes, variants, params, ranges of versions. All are cleaned by `plain`."""
 
 from __future__ import annotations
 

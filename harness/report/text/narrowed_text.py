@@ -1,4 +1,6 @@
-"""Describes a narrowed finding: which component causes it, what proves that, and what is still unknown."""
+"""Describes a narrowed finding (the component that causes it, the proof, and what is unknown) for all reports and for
+the terminal.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from harness import amounts
 from harness.masking import is_private
 from harness.model import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell
-from harness.model.narrowed import Component, ComponentGroup, Narrowed
 from harness.reasons import NarrowName
 from harness.report.text.harmless_text import plain, shortened
 

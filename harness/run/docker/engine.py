@@ -11,7 +11,7 @@ import docker
 
 from harness.errors import EngineUnreachable, ImageUnavailable
 from harness.model import Build, Graft, Host, Image, Install, Pull
-from harness.model.compared import HostCondition
+from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.docker import containers, host_probe, lease

@@ -18,7 +18,7 @@ from docker.errors import APIError
 
 from harness.errors import InfrastructureError
 from harness.model import Image, Install, Pull
-from harness.model.compared import Room
+from harness.model.answers import Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.docker import containers

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from harness import amounts
 from harness.model import Build, Host, Image, Pull
-from harness.model.compared import Wanted
+from harness.model.answers import Wanted
 from harness.model.watching import Say, unheard
 from harness.registry.bounded_http import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.image_references import parse

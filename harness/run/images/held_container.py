@@ -1,4 +1,6 @@
-"""Holds a container of an image while it is changed: runs commands in it, copies files in, and commits it."""
+"""Holds a container of an image while it is changed: runs commands in it, copies files in, and commits it. An overlay
+is an image made in this way: a base image with packages installed on top.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ import psutil
 
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import Host, Image
-from harness.model.compared import HostCondition
+from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Session

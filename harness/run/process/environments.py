@@ -26,7 +26,7 @@ import uv
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install
-from harness.model.compared import Room
+from harness.model.answers import Room
 from harness.model.watching import Say
 from harness.run.engine import Kept, Prepared
 from harness.run.images import build_images
@@ -85,8 +85,8 @@ def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: S
 def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
     interpreter = find(source.python, environ=environ)
     if interpreter is None:
-        versions = ", ".join(versions(environ)) or "none"
-        raise ImageUnavailable(f"no Python {source.python} on this machine; it has: {versions}", place=image.where)
+        present = ", ".join(versions(environ)) or "none"
+        raise ImageUnavailable(f"no Python {source.python} on this machine; it has: {present}", place=image.where)
     build = build_of(interpreter)
     folder = _folder(source, build=build, environ=environ)
     folder.parent.mkdir(parents=True, exist_ok=True)

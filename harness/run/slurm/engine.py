@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, named_place
 from harness.model import Host, Image, NodeRequest
-from harness.model.compared import HostCondition
+from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say, Waiting, unheard
 from harness.run.engine import Held, LaunchRequest, Lease, Payload, Prepared, Session

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
 from harness.model import Image, Install, NodeRequest, Pull
-from harness.model.compared import Room
+from harness.model.answers import Room
 from harness.model.watching import Say, unheard
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.image_references import DIGEST, RegistryName, parse

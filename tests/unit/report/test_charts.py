@@ -16,7 +16,7 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.model import CellVerdict, Effect, Setting, SignalVerdict
-from harness.model.narrowed import Issue
+from harness.model.answers import Issue
 from harness.report.charts import library, traces
 from harness.report.charts import vega_charts as charts
 from harness.report.charts.vega_charts import Drawing

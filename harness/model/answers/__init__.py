@@ -1,1 +1,0 @@
-"""The results of single commands: `compare`, `doctor`, `history`, `issue`, `judge --history`, `publish`, `watch`."""
