@@ -19,7 +19,8 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import MISS
 from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
-from harness.judge.signal_verdicts import Resolution, with_remedy, with_signals
+from harness.judge.remedies import with_remedy
+from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import (
     GOOD,
     LEVELS,

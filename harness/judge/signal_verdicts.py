@@ -6,17 +6,15 @@ or an interruption prevent that, the signal is `blind`, and a remedy is named.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-
-from scipy.special import stdtrit
 
 from harness.judge.comparison.compared_levels import Compared, LevelEstimate
 from harness.judge.comparison.level_rules import EXACT, RULES
 from harness.judge.comparison.round_tables import Round
 from harness.judge.history.returned_values import Values
+from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import (
     GROWTHS,
     LEVELS,
@@ -342,50 +340,3 @@ def _bad_places(changes: Sequence[Change], *, versions: int) -> list[int]:
         if bad:
             places.append(place)
     return places
-
-
-# ---------------------------------------------------------------- remedies
-
-
-MOST_LAUNCHES = 40
-"""Most launches of each version that are suggested as a remedy."""
-SHARE = 0.001
-"""Chance of a false alarm of one test, about that of each comparison of a sweep."""
-ENOUGH_LAUNCHES = 12
-"""Launches that are suggested if too few agree or can be compared for the needed number to be computed."""
-
-
-def more_launches(launches: int, *, visible: float, limit: float, versions: int = 2) -> str:
-    """Return "more launches (`--trials N`)", with the N that would show a change by `limit`, a share like `visible`, in
-    a t-test of `versions`. Noise falls with the square root of the number of launches, and the first launches also show
-    how large it is. Return "" if N exceeds MOST_LAUNCHES.
-    """
-    allowed = math.log1p(limit) / math.log1p(visible) * _width(launches, versions)
-    needed = next((count for count in range(launches, MOST_LAUNCHES + 1) if _width(count, versions) <= allowed), None)
-    if needed is None and launches < 3:  # two hardly show how large the noise is
-        needed = ENOUGH_LAUNCHES
-    return "" if needed is None else Remedy.MORE_LAUNCHES(launches=needed)
-
-
-def _width(launches: int, versions: int) -> float:
-    """Return the width of a test of the means of so many launches, in standard deviations of one launch."""
-    freedom = max(1, launches - 1) * max(2, versions - 1)
-    return float(stdtrit(freedom, 1 - SHARE)) / math.sqrt(launches)
-
-
-def wider(limit: str, *, more: str, timed: bool = True) -> str:
-    """Return the remedies as one phrase: `more` launches (if any), a wider limit, and a quieter host if the figure is
-    `timed`. `limit` is the limit as the matrix file has it: `limits: {tail: …}`.
-    """
-    remedies = [more, Remedy.WIDER_LIMIT(limit=limit), Remedy.QUIETER_HOST() if timed else ""]
-    *others, last = filter(None, remedies)
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:
-    """Return a cell of an unfinished row, with `remedy`, which finishes the row, in place of more launches."""
-    signals = {
-        name: replace(signal, remedy=remedy) if signal.remedy and not signal.apart else signal
-        for name, signal in cell.signals.items()
-    }
-    return replace(cell, signals=signals)

@@ -22,7 +22,7 @@ from harness.judge.history.changepoints import Levels, find_levels, least_found,
 from harness.judge.history.changes import ALPHA, strictest, uncompared_between
 from harness.judge.history.transitions import transitions
 from harness.judge.launches import AGREE
-from harness.judge.signal_verdicts import ENOUGH_LAUNCHES, more_launches, wider
+from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import (
     METRIC_PREFIX,
     Change,

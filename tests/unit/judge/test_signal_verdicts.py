@@ -13,7 +13,8 @@ from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import HARDLY
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import differs_late, visible
-from harness.judge.signal_verdicts import Resolution, more_launches, with_changes, with_remedy, with_signals
+from harness.judge.remedies import more_launches, with_remedy
+from harness.judge.signal_verdicts import Resolution, with_changes, with_signals
 from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, times, trace_of, trial_of
 
