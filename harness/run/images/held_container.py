@@ -23,8 +23,13 @@ from harness.run.docker.attach import read_stream
 from harness.run.docker.containers import NAME_LABEL, PIDS_LIMIT, archive
 from harness.run.docker.docker_client import ca_bundle, if_full, proxies
 from harness.run.hosts.holders import OWNER_LABEL
+<<<<<<< HEAD
 from harness.run.images import build_images
 from harness.run.images.find_images import Found, find_python, found_locally, inspect, local_image, pull
+=======
+from harness.run.images import build_errors
+from harness.run.images.find_images import Found, find_python, inspect, local_image
+>>>>>>> parent of 26e80b8c (Join harness/run/images/build_errors.py into harness/run/images/build_images.py)
 from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.interruptible import BoundedTail, NetworkTrouble, unavailable
 from harness.run.process.environments import is_version
@@ -72,7 +77,7 @@ class Holder:
         exec_id = api.exec_create(self.container_id, list(command), environment=variables, user="root")["Id"]
         for chunk in read_stream(api.exec_start(exec_id, socket=True)):
             output.add(chunk)
-            lines = build_images.readable(chunk.decode(errors="replace")).strip().splitlines()
+            lines = build_errors.readable(chunk.decode(errors="replace")).strip().splitlines()
             line = lines[-1][:120] if lines else line
             self.say(line)
             if time.monotonic() > until_s:
@@ -135,9 +140,9 @@ def committed(client: docker.DockerClient, tag: str) -> Found | None:
     return None if record is None else Found(id=record["Id"], digest=record["Config"]["Labels"][DIGEST_LABEL])
 
 
-def why_failed(output: str) -> build_images.Complaint:
+def why_failed(output: str) -> build_errors.Complaint:
     """Return the reason for the failure of a command from its output, in one line of at most 400 characters."""
-    found = build_images.complaint(build_images.readable(output).splitlines())
+    found = build_errors.complaint(build_errors.readable(output).splitlines())
     return found._replace(text=found.text[:400] or "pip failed without a message")
 
 

@@ -29,7 +29,7 @@ from harness.model import Image, Install
 from harness.model.answers import Room
 from harness.model.watching import Say
 from harness.run.engine import Kept, Prepared
-from harness.run.images import build_images
+from harness.run.images import build_errors
 from harness.run.interruptible import WAITS_S, NetworkRetries, run_command, unavailable
 from harness.run.process import leftovers
 from harness.run.process.locks import REMEDY, locked, protected, reason_of, removable
@@ -215,7 +215,7 @@ def _make(
     def run(*command: str, must_succeed: bool = True) -> None:
         done = run_command(list(command), environment=environment, beat=lambda: say(installing))
         if must_succeed and done.returncode != 0:
-            why = build_images.of_uv(done.stderr)
+            why = build_errors.of_uv(done.stderr)
             raise unavailable(why, place=image.place, cause=done.stderr)
 
     run(tool, "venv", "--no-python-downloads", "--python", str(interpreter), str(folder))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from harness.run.images import build_images
 from harness.run.images.held_container import _failure
+=======
+from harness.run.images import build_errors
+from harness.run.images.overlay import _failure
+>>>>>>> parent of 26e80b8c (Join harness/run/images/build_errors.py into harness/run/images/build_images.py)
 from harness.run.interruptible import NetworkTrouble
 
 
@@ -16,7 +21,7 @@ def test_a_build_s_reason_is_its_last_complaint() -> None:
         "",
         "Removing intermediate container 55867c85b451",
     ]
-    assert build_images.complaint(lines).text == "No matching distribution found for multidict==99"
+    assert build_errors.complaint(lines).text == "No matching distribution found for multidict==99"
 
 
 def test_a_wrong_hash_is_told_with_its_package() -> None:
@@ -26,26 +31,26 @@ def test_a_wrong_hash_is_told_with_its_package() -> None:
         "        Expected sha256 0000",
         "             Got        82fe",
     ]
-    assert build_images.complaint(lines).text == (
+    assert build_errors.complaint(lines).text == (
         "wrong hash: idna==3.7 from file:///w/idna-3.7-py3-none-any.whl: Expected sha256 0000 Got        82fe"
     )
 
 
 def test_without_a_complaint_it_is_the_last_line_that_says_something() -> None:
-    assert build_images.complaint(["all is well", "no nvcc here", " ---> Removed 55867c85b451"]).text == "no nvcc here"
-    assert not build_images.complaint([]).text
+    assert build_errors.complaint(["all is well", "no nvcc here", " ---> Removed 55867c85b451"]).text == "no nvcc here"
+    assert not build_errors.complaint([]).text
 
 
 def test_colours_of_a_build_are_no_text() -> None:
-    assert build_images.complaint([build_images.readable("\x1b[91mE: no package x\x1b[0m")]).text == "E: no package x"
+    assert build_errors.complaint([build_errors.readable("\x1b[91mE: no package x\x1b[0m")]).text == "E: no package x"
 
 
 def test_uv_says_what_cannot_be_had() -> None:
-    told = build_images.of_uv(
+    told = build_errors.of_uv(
         "error: No solution found when resolving dependencies\n  cause: Because x was not found\n"
     )
     assert told == "Because x was not found"
-    assert build_images.of_uv("  × No solution found when resolving dependencies:\n  ╰─▶ Because x\n      is gone") == (
+    assert build_errors.of_uv("  × No solution found when resolving dependencies:\n  ╰─▶ Because x\n      is gone") == (
         "Because x is gone"
     )
 
@@ -64,19 +69,19 @@ def test_a_package_that_cannot_be_built_tells_its_own_reason_first() -> None:
 
 hint: see the documentation
 """
-    assert build_images.of_uv(stderr) == (
+    assert build_errors.of_uv(stderr) == (
         "RuntimeError: nvcc is needed: The build backend returned an error "
         "Call to `setuptools.build_meta` failed (exit status: 1)"
     )
     assert (
-        build_images.of_uv(
+        build_errors.of_uv(
             "  × Failed to download `six==1.16.0`\n  ╰─▶ Hash mismatch for `six==1.16.0`\n\n      Expected:\n"
             "        sha256:0000\n\n      Computed:\n        sha256:8abb\n"
         )
         == "the file of six==1.16.0 does not match its --hash; if you trust the file, write "
         "--hash=sha256:8abb"
     )
-    assert build_images.of_uv("") == "uv failed without a message"
+    assert build_errors.of_uv("") == "uv failed without a message"
 
 
 def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
@@ -87,15 +92,15 @@ def test_an_index_that_cannot_be_reached_has_no_missing_version() -> None:
         "ERROR: Could not find a version that satisfies the requirement orjson==3.9.15 (from versions: none)",
         "ERROR: No matching distribution found for orjson==3.9.15",
     ]
-    assert build_images.complaint(lines).text == (
+    assert build_errors.complaint(lines).text == (
         "the package index cannot be reached (CERTIFICATE_VERIFY_FAILED): "
         "No matching distribution found for orjson==3.9.15"
     )
-    assert build_images.complaint(lines[1:]).text == "No matching distribution found for orjson==3.9.15"
+    assert build_errors.complaint(lines[1:]).text == "No matching distribution found for orjson==3.9.15"
     aborted = (
         "WARNING: Retrying (Retry(total=0)) after connection broken by 'ProtocolError('aborted')': /simple/orjson/"
     )
-    assert build_images.complaint([aborted, *lines[1:]]).text == (
+    assert build_errors.complaint([aborted, *lines[1:]]).text == (
         "the package index cannot be reached ('ProtocolError('aborted')': /simple/orjson/): "
         "No matching distribution found for orjson==3.9.15"
     )
@@ -131,5 +136,5 @@ def test_a_wheel_that_cannot_be_built_has_its_compiler_s_reason() -> None:
         "Failed to build ujson",
         "ERROR: Could not build wheels for ujson",
     ]
-    told = build_images.complaint(lines).text
+    told = build_errors.complaint(lines).text
     assert told == "error: command 'gcc' failed: No such file or directory: Could not build wheels for ujson"
