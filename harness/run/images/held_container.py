@@ -23,13 +23,8 @@ from harness.run.docker.attach import read_stream
 from harness.run.docker.containers import NAME_LABEL, PIDS_LIMIT, archive
 from harness.run.docker.docker_client import ca_bundle, if_full, proxies
 from harness.run.hosts.holders import OWNER_LABEL
-<<<<<<< HEAD
-from harness.run.images import build_images
-from harness.run.images.find_images import Found, find_python, found_locally, inspect, local_image, pull
-=======
 from harness.run.images import build_errors
-from harness.run.images.find_images import Found, find_python, inspect, local_image
->>>>>>> parent of 26e80b8c (Join harness/run/images/build_errors.py into harness/run/images/build_images.py)
+from harness.run.images.find_images import Found, find_python, found_locally, inspect, local_image, pull
 from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.interruptible import BoundedTail, NetworkTrouble, unavailable
 from harness.run.process.environments import is_version

@@ -16,12 +16,7 @@ from typing import Any, Protocol, cast, get_args
 
 from harness.model import End, Failure, LaunchedImage, Printed, Remedy, Shortfall, Trace, Trial
 from harness.run.engine import Engine, Exit, LaunchRequest, Session
-<<<<<<< HEAD
-from harness.run.images.build_images import complaint
-=======
 from harness.run.images.build_errors import complaint
-from harness.run.trial.image_facts import facts_of
->>>>>>> parent of 26e80b8c (Join harness/run/images/build_errors.py into harness/run/images/build_images.py)
 from harness.run.trial.messages import (
     COUNT_LIMIT,
     ENDS,

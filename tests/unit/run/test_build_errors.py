@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from harness.run.images import build_images
-from harness.run.images.held_container import _failure
-=======
 from harness.run.images import build_errors
-from harness.run.images.overlay import _failure
->>>>>>> parent of 26e80b8c (Join harness/run/images/build_errors.py into harness/run/images/build_images.py)
+from harness.run.images.held_container import _failure
 from harness.run.interruptible import NetworkTrouble
 
 
