@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from harness import amounts, exit_codes
@@ -283,6 +283,11 @@ def partners(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> 
 # ---------------------------------------------------------------- refused
 
 
+SETTINGS = (
+    "cap_add", "environment", "judge_exit", "limits", "memory_bytes", "network", "shm_bytes", "steps", "timeout_s",
+    "ulimits",
+)  # fmt: skip
+"""Fields of a scenario that decide how a trial runs and is judged."""
 CellOfRun = tuple[StoredRun, VersionRow, Cell]
 """A run, a row of its plan, and a cell of that row."""
 
@@ -306,12 +311,11 @@ def refused_fields(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Tr
 
 
 def _asked_otherwise(one: StoredRun, row: VersionRow, other: StoredRun, twin: VersionRow) -> Iterator[str]:
-    """Yield how the settings and files of two runs of a variant differ. Settings that one plan lacks are ignored."""
-    settings = [run.settings.get(row.variant.scenario.name, {}) for run in (one, other)]
-    for name in sorted(settings[0].keys() & settings[1].keys()):
-        if settings[0][name] != settings[1][name]:
-            texts = [json.dumps(side[name], sort_keys=True) for side in settings]
-            yield f"{name} {' and '.join(texts)}"
+    """Yield how the settings and files of two runs of a variant differ."""
+    for name in SETTINGS:
+        sides = [getattr(at.variant.scenario, name) for at in (row, twin)]
+        if sides[0] != sides[1]:
+            yield f"{name} {' and '.join(json.dumps(side, sort_keys=True, default=asdict) for side in sides)}"
     payloads = [run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, row), (other, twin))]
     if None not in payloads and payloads[0] != payloads[1]:
         yield CompareReason.SCRIPTS(one=str(payloads[0])[:12], other=str(payloads[1])[:12])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,8 +23,7 @@ from harness.run.run_interfaces import CellRun
 from harness.run.trial.payload import payload_hash, trial_key
 from harness.schedule.oracle import cannot_run
 from harness.store import RunDirectory, result_file
-from harness.store.json_files import ABSENT, WRONG, read_json
-from harness.store.plan_file import SCHEMA, PlanFile, plan_to_json
+from harness.store.plan_file import plan_to_json, read_plan_file
 
 
 def settled(selection: Selection, out: Path) -> RunResult | None:
@@ -49,31 +47,24 @@ def _is_of(selection: Selection, run: Path) -> bool:
     Return False for a run that cannot be read.
     """
     try:
-        stored = read_json(run / "plan.json", _as_written, absent=ABSENT, wrong=WRONG, schema=SCHEMA)
+        stored = read_plan_file(run)
     except UsageError:
         return False
     hosts = {host.name: host for _, _, host in selection.combinations}
     lanes: dict[str, list[Lane]] = {name: [] for name in hosts}
-    for name, gpu in dict.fromkeys((row["host"], row["gpu"]) for row in stored["blocks"]):
+    for name, gpu in dict.fromkeys((row.host, row.gpu) for row in stored.rows):
         if name not in hosts:
             return False
         lanes[name].append(Lane(host=hosts[name], gpu=gpu))
     ours = plan_to_json(make_plan(selection, lanes), payload=payload_hash)
-    return _compared(json.loads(json.dumps(ours))) == _compared(stored)
-
-
-def _as_written(plan: Any) -> Mapping[str, Any]:
-    """Check that this is a plan, and return it with all its fields."""
-    PlanFile.model_validate(plan)
-    return {"scenarios": [], **plan}
+    return _compared(ours) == _compared(stored.json())
 
 
 def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan without the parts that may differ between two runs of it, such as the seed and the search."""
-    scenarios = [{**scenario, "files": None} for scenario in plan["scenarios"]]
-    rows = [{**row, "cells": [cell["id"] for cell in row["cells"]]} for row in plan["blocks"]]
-    free = dict.fromkeys(("file", "seed", "search", "stop", "include", "exclude", "dockerfiles"))
-    return {**plan, **free, "scenarios": scenarios, "blocks": rows}
+    rows = [{**row, "cells": [cell["id"] for cell in row["cells"]]} for row in plan["rows"]]
+    free = dict.fromkeys(("file", "seed", "search", "stop", "include", "exclude", "files", "dockerfiles"))
+    return {**plan, **free, "rows": rows}
 
 
 # ---------------------------------------------------------------- undecided

@@ -13,7 +13,7 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
 
 from harness.errors import UsageError
 from harness.model import (
@@ -42,7 +42,7 @@ from harness.model.matrix import Gpu
 from harness.store.json_files import UNENDED, WRONG, first_problem, read_json
 
 FILE = "result.json"
-SCHEMA = 2
+SCHEMA = 3
 PLACE = frozenset({"series", "lane", "variant"})
 """Fields of a finding that are not written, because its row has them."""
 
@@ -75,7 +75,7 @@ class CellEntry(BaseModel):
 class FindingEntry(BaseModel):
     """A Finding with the index of its row instead of series, lane and variant."""
 
-    row: int = Field(alias="block")
+    row: int
     metric: KnownMetric
     kind: FindingKind
     before: str | None
@@ -91,7 +91,7 @@ class FindingEntry(BaseModel):
 class ObservationEntry(BaseModel):
     """An Observation with the index of its row instead of series, lane and variant."""
 
-    row: int = Field(alias="block")
+    row: int
     signal: KnownMetric
     before: str
     after: str
@@ -201,7 +201,7 @@ def _cell_json(entry: CellResult, *, began: str) -> dict[str, Any]:
 
 def _unplaced(entry: Finding | Observation, rows: Mapping[tuple[object, ...], int]) -> dict[str, Any]:
     own = {field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in PLACE}
-    return {"block": rows[_place(entry)], **own}
+    return {"row": rows[_place(entry)], **own}
 
 
 # ---------------------------------------------------------------- reading

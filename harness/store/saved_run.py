@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from harness.model import Cell, CellResult, CellVerdict, Finding, Lane, Plan, Trial, Variant
 from harness.store import read_trial, result_file
@@ -21,9 +20,8 @@ class StoredRun:
     """A run as it was written. `cells` and `twins` (the trials of the A/A replicates) are keyed by the cells' ids,
     `payloads` (a hash of what is copied into the trials) by series, lane and variant.
 
-    `settings` holds, for each scenario, what decided how its trials ran; `files` holds, for each scenario, the sha256
-    of each of its files by the path relative to the script. `dockerfiles` holds the sha256 of each Dockerfile by the
-    folder of its build. `told` is the content of result.json.
+    `files` holds, for each scenario, the sha256 of each of its files by the path relative to the script. `dockerfiles`
+    holds the sha256 of each Dockerfile by the folder of its build. `told` is the content of result.json.
     """
 
     path: Path
@@ -31,7 +29,6 @@ class StoredRun:
     cells: Mapping[str, CellResult]
     twins: Mapping[str, tuple[Trial, ...]]
     findings: tuple[Finding, ...]
-    settings: Mapping[str, Mapping[str, Any]]
     payloads: Mapping[tuple[str, Lane, Variant], str | None]
     told: ResultFile
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -69,13 +66,12 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
         cells={cell.id: _result(cell, result.cells.get(cell.id), trials.get(cell.id, ())) for cell in plan.cells},
         twins={cell_id.removesuffix(TWIN): some for cell_id, some in trials.items() if cell_id.endswith(TWIN)},
         findings=result_file.findings_of(result, plan, path=folder / result_file.FILE),
-        settings={scenario.name: scenario.settings for scenario in plan_file.scenarios},
         payloads={
             (row.series.name, row.lane, row.variant): entry.payload
             for row, entry in zip(plan.rows, plan_file.rows, strict=True)
         },
         told=result,
-        files={scenario.name: scenario.files for scenario in plan_file.scenarios},
+        files=plan_file.files,
         dockerfiles=plan_file.dockerfiles,
     )
 

@@ -246,7 +246,7 @@ def test_what_differs_in_more_than_host_and_day_is_refused_by_field(
 def test_limits_and_steps_of_the_matrix_must_be_the_same(runs: Runs) -> None:
     first, second = runs.write("a", {OLD: "ggg"}), runs.write("b", {NEW: "ggg"})
     plan = json.loads((second / "plan.json").read_text())
-    plan["scenarios"][0]["settings"]["limits"]["signals"]["memory"] = 0.05
+    plan["scenarios"][0]["limits"]["signals"]["memory"] = 0.05
     (second / "plan.json").write_text(json.dumps(plan))
     with pytest.raises(UsageError, match=r'limits .*"memory": 0\.5.*"memory": 0\.05'):
         compare_runs([first, second])
@@ -257,7 +257,7 @@ def test_a_limit_that_no_matrix_file_takes_is_a_line_about_the_plan(runs: Runs, 
     """Such a plan.json was damaged or changed by hand."""
     first, second = runs.write("a", {OLD: "ggg"}), runs.write("b", {NEW: "ggg"})
     plan = json.loads((second / "plan.json").read_text())
-    plan["scenarios"][0]["settings"]["limits"]["signals"]["step_time"] = limit
+    plan["scenarios"][0]["limits"]["signals"]["step_time"] = limit
     (second / "plan.json").write_text(json.dumps(plan))
     with pytest.raises(UsageError, match=r"plan\.json: .*a limit is above zero, not") as refused:
         compare_runs([first, second])
@@ -293,8 +293,8 @@ def _edited(path: Path, name: str, text: str) -> Path:
             lambda path: _edited(path, "result.json", "[]"),
             r"result\.json: Input should be a valid dictionary; the file is",
         ),
-        (lambda path: _edited(path, "plan.json", '{"schema": 1}'), "matrix: Field required"),
-        (lambda path: _edited(path, "result.json", '{"schema": 2, "cells": 1}'), "verdict: "),
+        (lambda path: _edited(path, "plan.json", '{"schema": 2}'), "matrix: Field required"),
+        (lambda path: _edited(path, "result.json", '{"schema": 3, "cells": 1}'), "verdict: "),
     ],
 )
 def test_what_is_no_run_is_said_with_its_file(runs: Runs, spoil: Callable[[Path], Path], text: str) -> None:

@@ -52,7 +52,7 @@ def replaced(path: Path, script: bytes) -> None:
     """Put another script into the run, as if it had been the scenario's."""
     name = hashlib.sha256(script).hexdigest()
     (path / "inputs" / name).write_bytes(script)
-    edited(path, lambda plan: plan["scenarios"][0]["files"].update({"grow.py": name}))
+    edited(path, lambda plan: plan["files"]["grow"].update({"grow.py": name}))
 
 
 # ---------------------------------------------------------------- what is written
@@ -334,7 +334,7 @@ def test_a_build_s_folder_is_no_option_of_docker() -> None:
 def test_a_plan_that_does_not_keep_its_script_is_a_message(tmp_path: Path) -> None:
     """It was a KeyError."""
     path = stored_run.write(tmp_path)
-    edited(path, lambda plan: plan["scenarios"][0]["files"].pop("grow.py"))
+    edited(path, lambda plan: plan["files"]["grow"].pop("grow.py"))
     done = harness("repro", path, "6.3.0")
     assert isinstance(done.exception, UsageError)
     assert "grow.py is gone or was changed" in str(done.exception)

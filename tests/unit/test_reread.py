@@ -17,13 +17,41 @@ from harness.cli.results import FORMATS, write_result
 from harness.errors import UsageError
 from harness.flows import reread
 from harness.judge.attribution.cause import attribute
-from harness.model import CellResult, Finding, Lane, Observation, RunResult, Skip, Stop, Trace
+from harness.model import (
+    Build,
+    Cell,
+    CellResult,
+    Finding,
+    Host,
+    Image,
+    Install,
+    Lane,
+    Limits,
+    Matrix,
+    MetricLimit,
+    Observation,
+    Plan,
+    Probe,
+    Program,
+    Pull,
+    RunResult,
+    Scenario,
+    Series,
+    Skip,
+    Steps,
+    Stop,
+    Trace,
+    Trials,
+    Variant,
+    VersionRow,
+    Where,
+)
 from harness.model.matrix import Gpu
 from harness.report.exports import junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.store import RunDirectory
-from harness.store.plan_file import plan_to_json
+from harness.store.plan_file import plan_from_file, plan_to_json, read_plan_file
 from tests.unit.report import build
 
 CARD = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 4090", index=0)
@@ -154,7 +182,52 @@ def test_how_a_run_was_asked_for_comes_back_from_plan_json(tmp_path: Path) -> No
     assert (again.matrix.include, again.matrix.exclude) == (rules["include"], rules["exclude"])
 
 
-@pytest.mark.parametrize(("old", "new"), [('"block":0', '"block":9'), ('"after":"6.3.0"', '"after":"9.9"')])
+def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    """What is lost on the way is missing in every report that is made again. Only places in the matrix file are lost."""
+    sources = (
+        Pull(reference="a/b@sha256:1"),
+        Build(context=Path("/ctx"), args=(("VERSION", "1"),)),
+        Install(base="b", python="3.11", packages=("x==1",), exact=True, hashes=(("x==1", ("sha256:2",)),)),
+    )
+    images = tuple(
+        Image(
+            series="s", version=f"1.{number}", source=source, where=build.WHERE, yanked=True, environment=(("A", "b"),)
+        )
+        for number, source in enumerate(sources)
+    )
+    series = Series(name="s", images=images, where=build.WHERE, baseline="1.1")
+    program = Program(path=Path("train.py"), args=("--x",), printed=(("loss", "loss: {}"),))
+    limits = Limits(
+        signals={"memory": 2.0, "tail": None}, metrics=(MetricLimit(metric="loss", rule="change", limit=0.1),)
+    )
+    scenario = Scenario(
+        name="train", where=build.WHERE, program=program, limits=limits, params=(("n", (1, True, "1", None, 1.5)),),
+        probes=(Probe(name="lines", steps=3, settings=(("at", [1, 2]),)),), steps=Steps(time_s=3.0), network=True,
+    )  # fmt: skip
+    pool = Host(
+        name="farm", engine="ssh://a, ssh://b", gpus=("RTX 3090",), where=build.WHERE, pool=("ssh://a", "ssh://b")
+    )
+    lane = Lane(host=pool, gpu="RTX 3090")
+    rows = tuple(
+        VersionRow(
+            series=series, lane=lane, variant=(variant := Variant(scenario=scenario, params=(("n", value),))),
+            cells=tuple(Cell(image=image, lane=lane, variant=variant, excluded="why") for image in images),
+        )
+        for value in (1, True, "1", None, 1.5)
+    )  # fmt: skip
+    matrix = Matrix(name="m", path=Path("m.yaml"), series=(series,), hosts=(pool,), scenarios=(scenario,))
+    plan = Plan(matrix=matrix, rows=rows, trials=Trials(least=2, most=5), seed=7, search="bisect")
+    (tmp_path / "plan.json").write_text(json.dumps(plan_to_json(plan), allow_nan=False))
+    file = read_plan_file(tmp_path)
+    again = plan_from_file(file, tmp_path)
+    assert file.json() == plan_to_json(again) == plan_to_json(plan)
+    elsewhere = Where(file=str(tmp_path / "plan.json"), line=1, key="")
+    assert again.matrix.scenarios == (replace(scenario, where=elsewhere),)
+    assert again.matrix.hosts == (replace(pool, where=elsewhere),)
+    assert [cell.id for cell in again.cells] == [cell.id for cell in plan.cells]
+
+
+@pytest.mark.parametrize(("old", "new"), [('"row":0', '"row":9'), ('"after":"6.3.0"', '"after":"9.9"')])
 def test_a_finding_of_another_plan_is_reported(tmp_path: Path, old: str, new: str) -> None:
     written(with_ids(build.quickstart()), tmp_path)
     text = (tmp_path / "result.json").read_text()

@@ -263,7 +263,7 @@ HOSTILE = {
         run / "result.json", lambda told: next(iter(told["cells"].values()))["verdict"].update(trials=10**40)
     ),
     "long params": lambda run: _edited(
-        run / "plan.json", lambda plan: plan["blocks"][0]["params"].update(size="x" * 5000)
+        run / "plan.json", lambda plan: plan["rows"][0]["params"].update(size="x" * 5000)
     ),
 }
 
