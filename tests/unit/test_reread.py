@@ -31,7 +31,6 @@ from harness.model import (
     MetricLimit,
     Observation,
     Plan,
-    Probe,
     Program,
     Pull,
     RunResult,
@@ -183,26 +182,23 @@ def test_how_a_run_was_asked_for_comes_back_from_plan_json(tmp_path: Path) -> No
 
 
 def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    """What is lost on the way is missing in every report that is made again. Only places in the matrix file are lost."""
+    """What is lost on the way is missing in every report that is made again. Places and probes of the matrix are lost."""
     sources = (
         Pull(reference="a/b@sha256:1"),
         Build(context=Path("/ctx"), args=(("VERSION", "1"),)),
         Install(base="b", python="3.11", packages=("x==1",), exact=True, hashes=(("x==1", ("sha256:2",)),)),
     )
     images = tuple(
-        Image(
-            series="s", version=f"1.{number}", source=source, where=build.WHERE, yanked=True, environment=(("A", "b"),)
-        )
+        Image(series="s", version=f"1.{number}", source=source, where=build.WHERE, environment=(("A", "b"),))
         for number, source in enumerate(sources)
     )
     series = Series(name="s", images=images, where=build.WHERE, baseline="1.1")
     program = Program(path=Path("train.py"), args=("--x",), printed=(("loss", "loss: {}"),))
-    limits = Limits(
-        signals={"memory": 2.0, "tail": None}, metrics=(MetricLimit(metric="loss", rule="change", limit=0.1),)
-    )
+    loss = MetricLimit(metric="loss", rule="change", limit=0.1)
+    limits = Limits(signals={"memory": 2.0, "tail": None}, metrics=(loss,))
     scenario = Scenario(
         name="train", where=build.WHERE, program=program, limits=limits, params=(("n", (1, True, "1", None, 1.5)),),
-        probes=(Probe(name="lines", steps=3, settings=(("at", [1, 2]),)),), steps=Steps(time_s=3.0), network=True,
+        steps=Steps(time_s=3.0), network=True,
     )  # fmt: skip
     pool = Host(
         name="farm", engine="ssh://a, ssh://b", gpus=("RTX 3090",), where=build.WHERE, pool=("ssh://a", "ssh://b")
