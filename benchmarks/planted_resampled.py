@@ -53,7 +53,7 @@ def gather(swept: Swept, plan: Plan, pools: dict[str, Pool]) -> None:
         for cell in row.cells:
             trials = stored.cells[cell.id].trials
             pool.facts[cell.id] = trials[0]
-            for trial in (*trials, *stored.twins.get(cell.id, ())):
+            for trial in (*trials, *stored.replicates.get(cell.id, ())):
                 rounds.setdefault(trial.round, []).append(trial)
         for number, launches in sorted(rounds.items()):
             if len(launches) >= len(row.cells):
@@ -115,7 +115,7 @@ class Draws:
         """Return the next launch of round `number`, as a trial of this cell."""
         if not self.rounds.get(number):
             self.rounds[number] = self._round(number)
-        trial, like = self.rounds[number].pop(), self.pool.facts[run.cell.id.removesuffix("-twin")]
+        trial, like = self.rounds[number].pop(), self.pool.facts[run.cell.id.removesuffix("-replicate")]
         return replace(
             trial, cell_id=run.cell.id, number=len(run.trials) + 1, run=MADE, round=number, key=like.key,
             facts=like.facts, image=replace(trial.image, digest=like.image.digest, reference=like.image.reference),

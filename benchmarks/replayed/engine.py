@@ -144,8 +144,8 @@ class ReplayingEngine(EngineAtHand):
         history = self._histories[launch_.scenario.name]
         version = next(each for each in history.versions if each.name == launch_.prepared.image.version)
         cell, number = launch_.labels["harness.cell"], int(launch_.labels["harness.trial"])
-        twin = 1000 * ("twin" in cell)
-        agent = Agent(made=launch(history, version, number + twin), job=launch_.payload.job)
+        replicate = 1000 * ("replicate" in cell)
+        agent = Agent(made=launch(history, version, number + replicate), job=launch_.payload.job)
         self._clock.agent = agent
         yield agent
         self._clock.agent, self._clock.ended_s = None, self._clock.ended_s + agent.spent_s

@@ -89,9 +89,9 @@ def matrix_of(histories: Sequence[History]) -> Mapping[str, Any]:
 
 def _told(result: RunResult, one: Ended) -> dict[str, Any]:
     cells = {cell.cell_id: cell.cell for cell in result.cells}
-    cell = cells[one.cell.removesuffix("-twin")]
+    cell = cells[one.cell.removesuffix("-replicate")]
     told = {"history": cell.variant.scenario.name, "version": cell.image.version}
-    return {**told, "twin": one.cell.endswith("-twin"), "steps": one.steps, "seconds": one.seconds}
+    return {**told, "replicate": one.cell.endswith("-replicate"), "steps": one.steps, "seconds": one.seconds}
 
 
 def _told_of(
@@ -99,7 +99,7 @@ def _told_of(
 ) -> dict[str, Any]:
     """Return after which launch the right version was first, and was named, each until the end of the sweep."""
     ids = {cell.id for cell in row.cells}
-    ours = [at for at, trial in enumerate(trials, start=1) if trial.cell_id.removesuffix("-twin") in ids]
+    ours = [at for at, trial in enumerate(trials, start=1) if trial.cell_id.removesuffix("-replicate") in ids]
     known = {at: _known(history, plan, row, trials[:at], search) for at in ours} if history.first_bad else {}
     return {
         "launches": len(ours),
@@ -125,10 +125,10 @@ def _known(
     runs = [_run(cell.id, row, trials) for cell in row.cells]
     asked = plan.trials
     scheduler = FullScheduler(runs=runs, asked=asked)
-    twins = [(run, [trial for trial in trials if trial.cell_id == f"{run.cell.id}-twin"]) for run in runs]
-    for run, others in twins:
+    replicates = [(run, [trial for trial in trials if trial.cell_id == f"{run.cell.id}-replicate"]) for run in runs]
+    for run, others in replicates:
         if others:
-            scheduler.replicate.run = CellRun(cell=replace(run.cell, twin=True), trials=others)
+            scheduler.replicate.run = CellRun(cell=replace(run.cell, replicate=True), trials=others)
     searched = BisectScheduler(runs=runs, asked=asked, baseline=baseline_of(row)) if search == "bisect" else None
     judged = judge_row(row, runs, least=1 if searched else asked.least, noise=scheduler.noise(), searched=searched)
     found = findings.find([judged])

@@ -141,13 +141,15 @@ def pairs_of(one: StoredRun, left: Column, other: StoredRun, right: Column) -> I
     """Yield the cells that were measured in both columns."""
     theirs = {row_name(row): row for row in other.plan.rows if row.lane == right.lane}
     for row in one.plan.rows:
-        twin = theirs.get(row_name(row))
-        if row.lane != left.lane or twin is None:
+        counterpart = theirs.get(row_name(row))
+        if row.lane != left.lane or counterpart is None:
             continue
-        versions = {cell.image.version: cell for cell in twin.cells}
+        versions = {cell.image.version: cell for cell in counterpart.cells}
         for cell in row.cells:
             if cell.image.version in versions:
-                pair = _pair((one, row, cell), (other, twin, versions[cell.image.version]), columns=(left, right))
+                pair = _pair(
+                    (one, row, cell), (other, counterpart, versions[cell.image.version]), columns=(left, right)
+                )
                 if pair is not None:
                     yield pair
 
@@ -190,8 +192,8 @@ def _noise(run: StoredRun, row: VersionRow, *, steps: Steps) -> Noise | None:
     for cell in run.plan.cells:
         if cell.lane == row.lane and cell.variant.scenario.name == row.variant.scenario.name:
             own = {(trial.run, trial.round): trial for trial in run.cells[cell.id].trials}
-            twins = run.twins.get(cell.id, ())
-            both = [(own[key], twin) for twin in twins if (key := (twin.run, twin.round)) in own]
+            replicates = run.replicates.get(cell.id, ())
+            both = [(own[key], one) for one in replicates if (key := (one.run, one.round)) in own]
             noises.append(noise_of(both, steps=steps))
     return pooled(noises)
 
@@ -310,13 +312,15 @@ def refused_fields(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Tr
     yield from _asked_otherwise(one[0], one[1], other[0], other[1])
 
 
-def _asked_otherwise(one: StoredRun, row: VersionRow, other: StoredRun, twin: VersionRow) -> Iterator[str]:
+def _asked_otherwise(one: StoredRun, row: VersionRow, other: StoredRun, counterpart: VersionRow) -> Iterator[str]:
     """Yield how the settings and files of two runs of a variant differ."""
     for name in SETTINGS:
-        sides = [getattr(at.variant.scenario, name) for at in (row, twin)]
+        sides = [getattr(at.variant.scenario, name) for at in (row, counterpart)]
         if sides[0] != sides[1]:
             yield f"{name} {' and '.join(json.dumps(side, sort_keys=True, default=asdict) for side in sides)}"
-    payloads = [run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, row), (other, twin))]
+    payloads = [
+        run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, row), (other, counterpart))
+    ]
     if None not in payloads and payloads[0] != payloads[1]:
         yield CompareReason.SCRIPTS(one=str(payloads[0])[:12], other=str(payloads[1])[:12])
 

@@ -114,9 +114,9 @@ def _pairs(runs: Sequence[Path], row: VersionRow) -> list[Replicates]:
     """Return the pairs of a launch of an image and its A/A replicate in the same round."""
     pairs: list[Replicates] = []
     for cell in row.cells:
-        twins = _trials(runs, replace(cell, twin=True).id)
-        ours = _trials(runs, cell.id) if twins else {}
-        pairs += ((ours[place], twin) for place, twin in twins.items() if place in ours)
+        replicates = _trials(runs, replace(cell, replicate=True).id)
+        ours = _trials(runs, cell.id) if replicates else {}
+        pairs += ((ours[place], trial) for place, trial in replicates.items() if place in ours)
     return pairs
 
 

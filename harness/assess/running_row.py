@@ -84,8 +84,8 @@ class RunningRow:
     @property
     def replicates(self) -> list[CellRun]:
         """Return the A/A replicate, if the row has one."""
-        twin = self.scheduler.replicate.run if isinstance(self.scheduler, FullScheduler) else None
-        return [] if twin is None else [twin]
+        found = self.scheduler.replicate.run if isinstance(self.scheduler, FullScheduler) else None
+        return [] if found is None else [found]
 
     @property
     def lacking(self) -> list[CellRun]:
@@ -114,7 +114,7 @@ class RunningRow:
         unfound = () if judged.changes else self._conclusion()
         cells = tuple(replace(each, cell=cell) for each, cell in zip(judged.cells, planned.cells, strict=True))
         warnings = (*judged.warnings, *unfound, *self.again)
-        replicates = sum(twin.launched for twin in self.replicates)
+        replicates = sum(run.launched for run in self.replicates)
         self._judged = replace(judged, cells=cells, warnings=warnings, replicates=replicates)
         self.seen = self.evidence
         return self._judged

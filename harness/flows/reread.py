@@ -44,7 +44,7 @@ def read_result(path: Path) -> RunResult:
         probed=read_probed(stored.path, plan),
         narrowed=read_narrowed(stored.path),
         observations=result_file.observations_of(file, plan, path=result_path),
-        replicates=sum(trial.started >= file.started for twin in stored.twins.values() for trial in twin),
+        replicates=sum(trial.started >= file.started for some in stored.replicates.values() for trial in some),
     )
 
 

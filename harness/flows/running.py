@@ -280,11 +280,11 @@ class MachineProgress:
         self._listener.step(lane=self._own(lane), step=step, rss_kib=rss_kib)
 
     def trial_ended(
-        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
+        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, replicate: bool = False
     ) -> None:
         text_with_machine = f"{text} ({self._machine})"
         self._listener.trial_ended(
-            lane=lane, cell=cell, number=number, text=text_with_machine, bad=bad, reused=reused, twin=twin
+            lane=lane, cell=cell, number=number, text=text_with_machine, bad=bad, reused=reused, replicate=replicate
         )  # fmt: skip
 
     def so_far(self, text: str) -> None:

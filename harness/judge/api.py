@@ -10,7 +10,7 @@ from dataclasses import replace
 from harness.judge.cell import judge_cell, quiet
 from harness.judge.comparison import slow_versions
 from harness.judge.launches import growths_of, judged_steps_of, mixes_shm
-from harness.judge.trace import trace_verdict
+from harness.judge.trace import stopping
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import (
@@ -37,13 +37,11 @@ def decide_at_look(cell: Cell, trace: Trace, *, whole: bool, usual_s: float | No
     scenario = cell.variant.scenario
     if scenario.judge_exit:
         return "go"  # only how it ends counts
-    answer = trace_verdict.decide_at_look(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole)
+    answer = stopping.decide_at_look(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole)
     if answer == "stop" or whole or usual_s is None:
         return answer
     is_slow = slow_versions.plainly_slow(trace, usual_s=usual_s, own_s=own_s, steps=scenario.steps)
-    return (
-        "stop" if is_slow and not trace_verdict.looks_bad(trace, limits=scenario.limits, steps=scenario.steps) else "go"
-    )
+    return "stop" if is_slow and not stopping.looks_bad(trace, limits=scenario.limits, steps=scenario.steps) else "go"
 
 
 def judge_cell_of(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:

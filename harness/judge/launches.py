@@ -10,7 +10,8 @@ import numpy as np
 
 from harness.judge.trace.counts import CountGrowth, judge_counts, unjudged
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
-from harness.judge.trace.trace_verdict import clear_leak, judge_trace
+from harness.judge.trace.stopping import clear_leak
+from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import BAD, GOOD, GROWTHS, Limits, Steps, TraceVerdict, Trial, VerdictName
 from harness.reasons import CellReason, CountReason
 

@@ -18,7 +18,7 @@ from harness.model.scenario import Variant
 class Cell:
     """image × lane × variant.
 
-    `excluded`: why the matrix leaves it out; None if it does not. `twin`: the A/A replicate, the same image again
+    `excluded`: why the matrix leaves it out; None if it does not. `replicate`: the A/A replicate, the same image again
     under another name, which measures the noise between equal images.
     """
 
@@ -26,7 +26,7 @@ class Cell:
     lane: Lane
     variant: Variant
     excluded: str | None = None
-    twin: bool = False
+    replicate: bool = False
 
     @cached_property
     def id(self) -> str:
@@ -35,11 +35,11 @@ class Cell:
             [self.image.series, self.image.version, str(self.lane), self.variant.scenario.name, self.variant.params]
         )
         words = (self.image.series, self.image.version, str(self.lane), str(self.variant))
-        readable = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(words)).strip("-.")[:90]
-        return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}{'-twin' if self.twin else ''}"
+        readable = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(words)).strip("-.")[:86]
+        return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}{'-replicate' if self.replicate else ''}"
 
     def __str__(self) -> str:
-        version = f"{self.image.version}{' (A/A replicate)' if self.twin else ''}"
+        version = f"{self.image.version}{' (A/A replicate)' if self.replicate else ''}"
         return f"{self.image.series} {version} on {self.lane}: {self.variant}"
 
 

@@ -36,10 +36,10 @@ class ProgressListener(Protocol):
         """Report the current step, about once a second while a trial runs."""
 
     def trial_ended(
-        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
+        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, replicate: bool = False
     ) -> None:
         """Report the end of a trial. `text` is its verdict in a few words: `leak 12.1 KiB/step`, `flat to step 500`.
-        `reused`: taken over from an earlier run. `twin`: a launch of the A/A replicate."""
+        `reused`: taken over from an earlier run. `replicate`: a launch of the A/A replicate."""
 
     def so_far(self, text: str) -> None:
         """Report in one sentence what the run has found so far; it replaces the previous sentence."""

@@ -275,14 +275,14 @@ def _is_whole(text: str, gpu: Gpu) -> bool:
 
 def _label(gpu: Gpu, listed: Sequence[Gpu]) -> str:
     """Return `RTX 4090`; for several cards of one name `RTX 4090 GPU-1a2b3c4d`, because an index may change."""
-    twins = [other.uuid for other in listed if other.short_name == gpu.short_name]
-    if len(twins) == 1:
+    alike = [other.uuid for other in listed if other.short_name == gpu.short_name]
+    if len(alike) == 1:
         return gpu.short_name
     short = gpu.uuid[:12]
-    return f"{gpu.short_name} {short if sum(uuid.startswith(short) for uuid in twins) == 1 else gpu.uuid}"
+    return f"{gpu.short_name} {short if sum(uuid.startswith(short) for uuid in alike) == 1 else gpu.uuid}"
 
 
 def _label_in_pool(gpu: Gpu, listed: Sequence[Gpu]) -> str:
     """Return `RTX 4090`; for several cards of one name `RTX 4090 #2`, the second of each machine."""
-    twins = [other.uuid for other in listed if other.short_name == gpu.short_name]
-    return gpu.short_name if len(twins) == 1 else f"{gpu.short_name} #{twins.index(gpu.uuid) + 1}"
+    alike = [other.uuid for other in listed if other.short_name == gpu.short_name]
+    return gpu.short_name if len(alike) == 1 else f"{gpu.short_name} #{alike.index(gpu.uuid) + 1}"

@@ -15,7 +15,7 @@ from harness.judge.history.flaky import always_fails
 from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
 from harness.judge.launches import AGREE
-from harness.judge.trace.trace_verdict import is_brief
+from harness.judge.trace.stopping import is_brief
 from harness.model import BAD, GOOD, CellVerdict, Depth, Noise, Scenario, Skip, Trials
 from harness.reasons import LaunchReason, SkipReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
@@ -50,7 +50,7 @@ class AAReplicate:
             return
         oldest = next((run for run in able if is_compared(run) or (not run.measured and may_go_on(run))), None)
         if oldest is not None and oldest.measured and not _shows_noise(oldest, len(able)):
-            self.run = CellRun(cell=replace(oldest.cell, twin=True))
+            self.run = CellRun(cell=replace(oldest.cell, replicate=True))
 
     def missing_round(self) -> int | None:
         """Return the first round that the original ran before the replicate was chosen; None if none is missing."""
@@ -155,9 +155,9 @@ class FullScheduler:
         self.extra &= {trial.round for run in self.runs for trial in run.trials}  # a batch may not have been launched
         if self.measures_noise and self._compares_steps:
             self.replicate.choose(self._may_go_on)
-        twin = self.replicate.run
-        if twin is not None and twin.prepared is None and twin.runnable:
-            return Batch(runs=(twin,), only_known=True)
+        again = self.replicate.run
+        if again is not None and again.prepared is None and again.runnable:
+            return Batch(runs=(again,), only_known=True)
         able = [run for run in self.runs if self._may_go_on(run)]
         batch = self._catch_up() or self._confirm(able) or self._least(able) or self._more(able)
         if batch is None:
@@ -237,20 +237,20 @@ class FullScheduler:
 
     def _round(self, runs: Sequence[CellRun], number: int, *, reason: str) -> Batch:
         """Return a batch of versions side by side, with the A/A replicate if its original is among them."""
-        twin = self.replicate.run
+        again = self.replicate.run
         beside: tuple[CellRun, ...] = ()
-        if any(run in self.replicate.originals for run in runs) or (twin is None and self.measures_noise):
+        if any(run in self.replicate.originals for run in runs) or (again is None and self.measures_noise):
             self.replicate.rounds.add(number)
-            beside = () if twin is None or not self._may_go_on(twin) else (twin,)
+            beside = () if again is None or not self._may_go_on(again) else (again,)
         return Batch(runs=(*runs, *beside), round=number, record=_record("round", reason))
 
     def _catch_up(self) -> Batch | None:
         """Return the A/A replicate's part of a round that ran before the replicate was chosen."""
-        twin, number = self.replicate.run, self.replicate.missing_round()
-        if twin is None or number is None or not self._may_go_on(twin):
+        again, number = self.replicate.run, self.replicate.missing_round()
+        if again is None or number is None or not self._may_go_on(again):
             return None
-        record = _record("twin", LaunchReason.AA_NOISE_UNKNOWN())
-        return Batch(runs=(twin,), round=number, record=record, depth=self._depth(number))
+        record = _record("replicate", LaunchReason.AA_NOISE_UNKNOWN())
+        return Batch(runs=(again,), round=number, record=record, depth=self._depth(number))
 
     def _wants_round(self) -> str | None:
         scenario = self._scenario

@@ -36,7 +36,7 @@ class _Entry:
 def _state(row: RowRun, proposal: Batch, standing: RowStanding, *, group: int) -> RowState:
     ran = {trial.round for run in row.cells for trial in run.trials[run.adopted :]}
     kind = proposal.record.get("kind")
-    in_round = proposal.runs if kind == "round" else row.cells if kind == "twin" else ()
+    in_round = proposal.runs if kind == "round" else row.cells if kind == "replicate" else ()
     first = kind == "end" or any(run.runnable and not run.measured for run in in_round)
     return RowState(
         group=group,

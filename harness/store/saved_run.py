@@ -12,12 +12,12 @@ from harness.store.plan_file import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
 from harness.store.trial_json import FOLDER, trial_files
 
-TWIN = "-twin"
+REPLICATE = "-replicate"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """A run as it was written. `cells` and `twins` (the trials of the A/A replicates) are keyed by the cells' ids,
+    """A run as it was written. `cells` and `replicates` (the trials of the A/A replicates) are keyed by the cells' ids,
     `payloads` (a hash of what is copied into the trials) by series, lane and variant.
 
     `files` holds, for each scenario, the sha256 of each of its files by the path relative to the script. `dockerfiles`
@@ -27,7 +27,7 @@ class StoredRun:
     path: Path
     plan: Plan
     cells: Mapping[str, CellResult]
-    twins: Mapping[str, tuple[Trial, ...]]
+    replicates: Mapping[str, tuple[Trial, ...]]
     findings: tuple[Finding, ...]
     payloads: Mapping[tuple[str, Lane, Variant], str | None]
     told: ResultFile
@@ -64,7 +64,9 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
         path=folder,
         plan=plan,
         cells={cell.id: _result(cell, result.cells.get(cell.id), trials.get(cell.id, ())) for cell in plan.cells},
-        twins={cell_id.removesuffix(TWIN): some for cell_id, some in trials.items() if cell_id.endswith(TWIN)},
+        replicates={
+            cell_id.removesuffix(REPLICATE): some for cell_id, some in trials.items() if cell_id.endswith(REPLICATE)
+        },
         findings=result_file.findings_of(result, plan, path=folder / result_file.FILE),
         payloads={
             (row.series.name, row.lane, row.variant): entry.payload

@@ -154,11 +154,13 @@ def _fill(row: RunningRow, launches: Sequence[Launch]) -> None:
     for run in row.row.cells:
         own = [launch for launch in launches if launch["version"] == run.cell.image.version and not launch["replicate"]]
         run.trials.extend(trial_of(launch, run.cell) for launch in own)
-    twins = [launch for launch in launches if launch["replicate"]]
-    if twins and isinstance(row.scheduler, FullScheduler):
-        (cell,) = (run.cell for run in row.row.cells if run.cell.image.version == twins[0]["version"])
-        twin = Cell(image=cell.image, lane=cell.lane, variant=cell.variant, twin=True)
-        row.scheduler.replicate.run = CellRun(cell=twin, trials=[trial_of(launch, twin) for launch in twins])
+    replicates = [launch for launch in launches if launch["replicate"]]
+    if replicates and isinstance(row.scheduler, FullScheduler):
+        (cell,) = (run.cell for run in row.row.cells if run.cell.image.version == replicates[0]["version"])
+        replicate = Cell(image=cell.image, lane=cell.lane, variant=cell.variant, replicate=True)
+        row.scheduler.replicate.run = CellRun(
+            cell=replicate, trials=[trial_of(launch, replicate) for launch in replicates]
+        )
 
 
 def _replayed(row: RunningRow, launches: Sequence[Launch]) -> list[str]:

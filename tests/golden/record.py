@@ -89,7 +89,7 @@ def record(run: Path, matrix: Path, name: str, search: str) -> None:
     stored, result = read_run(run), read_result(run)
     cells = {cell.id: cell for cell in result.plan.cells}
     launches = [(trial, cells[key], False) for key, one in stored.cells.items() for trial in one.trials]
-    launches += [(trial, cells[key], True) for key, some in stored.twins.items() for trial in some]
+    launches += [(trial, cells[key], True) for key, some in stored.replicates.items() for trial in some]
     scenarios = load_matrix(matrix, environ={}).scenarios
     scripts = {path for each in scenarios for path in (each.script, *each.files) if path is not None}
     content = {

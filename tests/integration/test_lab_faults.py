@@ -93,11 +93,11 @@ def test_three_hosts_with_cards_of_all_kinds(lab: Lab, tried: Harness) -> None:
     card.
     """
     (card,) = json.loads(lab.old.data.read_text())["gpus"]
-    twin = {**card, "uuid": "GPU-30900000-2222-2222-3333-444444444444"}
+    replicate = {**card, "uuid": "GPU-30900000-2222-2222-3333-444444444444"}
     cut = {**card, "uuid": "GPU-a100", "name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0", "mig": 1,
            "instances": 7, "mig0.uuid": "MIG-1", "mig0.name": "A100 MIG 1g.5gb", "mig0.total": 5 << 30, "mig0.used": 0,
            "mig1.uuid": "MIG-2", "mig1.name": "A100 MIG 1g.5gb", "mig1.total": 5 << 30, "mig1.used": 0}  # fmt: skip
-    lab.old.set_gpus(gpus=[card, twin, cut])
+    lab.old.set_gpus(gpus=[card, replicate, cut])
     lab.new.set_gpus(gpus=[{**card, "uuid": "GPU-beef-1", "name": "NVIDIA L40S"}, {**card, "uuid": "GPU-cafe-2"}])
     text = matrix(lab, old="each", new="[l40, GPU-cafe]").replace("hosts:\n", "hosts:\n  bare: {engine: docker}\n")
     ended = tried.run_here("sweep", tried.write(text))

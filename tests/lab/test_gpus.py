@@ -232,12 +232,12 @@ def test_an_engine_that_has_gpus_by_cdi_alone(lab: Lab) -> None:
     """Two cards, each by its UUID; a card that the spec does not know is an error with the remedy."""
     data = json.loads(lab.new.data.read_text())
     card = data["gpus"][0]
-    twin = {**card, "uuid": card["uuid"].replace("1111", "9999")}
-    with started_anew(lab.new, replace(lab.new, way="cdi"), {**data, "gpus": [card, twin]}) as other:
+    replicate = {**card, "uuid": card["uuid"].replace("1111", "9999")}
+    with started_anew(lab.new, replace(lab.new, way="cdi"), {**data, "gpus": [card, replicate]}) as other:
         found = world(other)
         with closing(found.engine):
             gpus = found.engine.gpus([], quiet)
-            assert [gpu.uuid for gpu in gpus] == [NEW, twin["uuid"]]
+            assert [gpu.uuid for gpu in gpus] == [NEW, replicate["uuid"]]
             for asked in ((gpus[0],), (gpus[1],), gpus):
                 trial = trial_on(found, *asked)
                 assert trial.end == "completed", trial.message

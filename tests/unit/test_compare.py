@@ -98,7 +98,7 @@ class Runs:
         machine: str | None = None,
         change: Callable[[Trial], Trial] = lambda trial: trial,
         payload: str = "script",
-        twins: bool = False,
+        replicates: bool = False,
     ) -> Path:
         result = faults.run(square, of=of)
         path = self.folder / name
@@ -108,9 +108,9 @@ class Runs:
         for entry in result.cells:
             where = machine or entry.cell.lane.host.name
             for number in range(entry.verdict.trials):
-                for twin in (False, True)[: 1 + twins]:
-                    one = trial(entry, number, run=name, step_s=step_s, machine=where, seed=twin + 2 * len(name))
-                    named = replace(one, cell_id=f"{one.cell_id}-twin" if twin else one.cell_id)
+                for replicate in (False, True)[: 1 + replicates]:
+                    one = trial(entry, number, run=name, step_s=step_s, machine=where, seed=replicate + 2 * len(name))
+                    named = replace(one, cell_id=f"{one.cell_id}-replicate" if replicate else one.cell_id)
                     text = json.dumps(trial_to_json(change(named), entry.cell))
                     (path / "trials" / f"{named.cell_id}-{number}.json").write_text(text)
         return path
@@ -175,8 +175,8 @@ def test_cells_that_one_run_alone_has_are_counted(runs: Runs) -> None:
 
 def test_last_month_against_this_month_is_the_same_machine(runs: Runs) -> None:
     """A day is not a lane: nothing is blamed, but a slower version on the same machine is bad."""
-    before = runs.write("january", {OLD: "ggg"}, twins=True)
-    after = runs.write("february", {OLD: "ggg"}, step_s=STEP_S * 1.3, twins=True)
+    before = runs.write("january", {OLD: "ggg"}, replicates=True)
+    after = runs.write("february", {OLD: "ggg"}, step_s=STEP_S * 1.3, replicates=True)
     found = compare_runs([before, after])
     assert found.together is None
     times = measured(found, "step_time", "22.12")
@@ -188,7 +188,9 @@ def test_last_month_against_this_month_is_the_same_machine(runs: Runs) -> None:
 
 
 def test_what_is_equal_is_not_called_different(runs: Runs) -> None:
-    found = compare_runs([runs.write("a", {OLD: "ggg"}, twins=True), runs.write("bc", {OLD: "ggg"}, twins=True)])
+    found = compare_runs(
+        [runs.write("a", {OLD: "ggg"}, replicates=True), runs.write("bc", {OLD: "ggg"}, replicates=True)]
+    )
     assert {one.standing for pair in found.pairs for one in pair.measured if one.metric == "step_time"} == {"same"}
     assert found.exit_code == 0
 

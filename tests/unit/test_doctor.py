@@ -330,8 +330,8 @@ def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:
     cell = replace(plan.rows[0].cells[0], lane=lane)
     for number, factor in enumerate((1.0, 1.04), start=1):
         run.write_trial(launched(cell.id, number, factor=1.0), cell)
-        twin = replace(cell, twin=True)
-        run.write_trial(launched(twin.id, number, factor=factor), twin)
+        replicate = replace(cell, replicate=True)
+        run.write_trial(launched(replicate.id, number, factor=factor), replicate)
     found = check(folder)
     noise = found.hosts[0].noise["quiet"]
     assert noise.freedom["step_time"] == 2

@@ -70,7 +70,7 @@ def play(scheduler: FullScheduler, measure: Measure, *, most: int = 200) -> list
 
 
 def names(batch: Batch) -> set[str]:
-    return {f"{run.cell.image.version}{'t' if run.cell.twin else ''}" for run in batch.runs}
+    return {f"{run.cell.image.version}{'t' if run.cell.replicate else ''}" for run in batch.runs}
 
 
 def test_every_round_has_every_version_and_one_of_them_twice() -> None:

@@ -178,3 +178,31 @@ def _absolute_imports(path: Path, *, whole: bool = False) -> set[str]:
     nodes = [node for node in source.nodes(path, ast.ImportFrom) if node.level == 0 and node.module]
     names = {f"{node.module}.{alias.name}" if whole else f"{node.module}" for node in nodes for alias in node.names}
     return plain | names
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imported_at_start(path: Path, name: str) -> set[str]:
+    """Return the modules that are imported along with a module: not those in functions, or for type checkers only."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            module = ".".join(filter(None, (base, node.module)))
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return {each for each in found if not package.startswith(each)}
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Such a module can be imported only after some other one, and a command or a benchmark fails at its start."""
+    modules = {_module(path): path for path in ROOT.rglob("*.py")}
+    imports = {name: _imported_at_start(path, name) & modules.keys() - {name} for name, path in modules.items()}
+    done: set[str] = set()
+    while free := {name for name, others in imports.items() if name not in done and others <= done}:
+        done |= free
+    assert sorted(modules.keys() - done) == []

@@ -182,7 +182,7 @@ def test_how_a_run_was_asked_for_comes_back_from_plan_json(tmp_path: Path) -> No
 
 
 def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    """What is lost on the way is missing in every report that is made again. Places and probes of the matrix are lost."""
+    """What is lost on the way is missing in every report that is made again. Places and probes are lost."""
     sources = (
         Pull(reference="a/b@sha256:1"),
         Build(context=Path("/ctx"), args=(("VERSION", "1"),)),

@@ -56,7 +56,7 @@ def pair_differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: 
     """Return, for each pair that can be compared, the difference between the logs of its figures of a level signal."""
     both = [pair for pair in level_rules.usable(name, pairs, steps=steps) if len(pair) == 2]
     figures = [[level_rules.launch_figure_of(name, [pair])(trial) for trial in pair] for pair in both]
-    return [math.log(figure / twin_figure) for figure, twin_figure in figures if figure and twin_figure]
+    return [math.log(figure / other) for figure, other in figures if figure and other]
 
 
 def never_side_by_side(launches: Launches, *, steps: Steps) -> tuple[int, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import hashlib
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -21,7 +23,6 @@ from harness.model.indexed import (
 )
 from harness.report.charts import finding_chart
 from harness.report.content.finding_boxes import Figure, Point
-from harness.report.site import pages
 from harness.report.terminal.history_output import SHOWN, days_of, known_of
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain, shortened, version
@@ -50,8 +51,8 @@ def short_name(text: str) -> str:
 def run_row(run: IndexedRun) -> tuple[Box, ...]:
     """Return a table row for a run, with links to the pages of the run and its matrix."""
     return (
-        Box(text=finding_words.minute(run.started), link=pages.run_page(run)),
-        Box(text=short_name(run.matrix), link=pages.matrix_page(run.matrix)),
+        Box(text=finding_words.minute(run.started), link=run_page(run)),
+        Box(text=short_name(run.matrix), link=matrix_page(run.matrix)),
         Box(
             text=finding_words.run_verdict(run),
             tone=RUN_TONES.get(run.verdict or "", "unsure" if run.verdict else "none"),
@@ -98,7 +99,7 @@ def _state(known: Sequence[SeriesNow], open_in: set[int]) -> Box | None:
     return Box(
         text=f"{words} ({short_name(newest[-1])})" if newest else words,
         tone=worst,
-        link=pages.series_page(history.matrix, history.series),
+        link=series_page(history.matrix, history.series),
     )
 
 
@@ -159,7 +160,7 @@ def _row(measured: Sequence[Measurement], source: SiteSource) -> tuple[Box, ...]
         Box(text=short_name(newest.version)),
         Box(text=finding_words.measured_verdict(newest), tone=newest.state),
         *(Box(text=_figure(known, signal)) for signal in SHOWN),
-        Box(text=f"{len(known)} ×, {days_of(known)}", link=pages.run_page(source.runs[newest.run_id])),
+        Box(text=f"{len(known)} ×, {days_of(known)}", link=run_page(source.runs[newest.run_id])),
     )
 
 
@@ -314,9 +315,69 @@ def feed(source: SiteSource, *, url: str) -> str:
 
 
 def _entry(event: Event, *, url: str) -> str:
-    link = quoteattr(f"{url}{pages.run_page(event.run)}")
+    link = quoteattr(f"{url}{run_page(event.run)}")
     return (
         f"<entry>\n<title>{escape(shortened(event.text, most=300))}</title>\n"
-        f"<id>urn:sha256:{pages.digest(event.key)}</id>\n<updated>{escape(event.at)}</updated>\n"
+        f"<id>urn:sha256:{digest(event.key)}</id>\n<updated>{escape(event.at)}</updated>\n"
         f"<link href={link}/>\n</entry>\n"
     )
+
+
+# ---------------------------------------------------------------- file names
+
+
+_SIMPLE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,59}")
+
+
+def slug(name: str) -> str:
+    """Return a unique file or folder name for `name`: unchanged if `name` is simple, otherwise with a hash."""
+    if _SIMPLE.fullmatch(name) and not name.endswith("."):
+        return name
+    readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "x"
+    return f"{readable}-{digest([name])[:10]}"
+
+
+def digest(texts: Iterable[str]) -> str:
+    found = hashlib.sha256()
+    for text in texts:
+        found.update(f"{len(text)}:{text}".encode(errors="replace"))
+    return found.hexdigest()
+
+
+def matrix_page(matrix: str) -> str:
+    """Return the path of a matrix's page: `m-nightly/index.html`."""
+    return f"m-{slug(matrix)}/index.html"
+
+
+def series_page(matrix: str, series: str, part: int = 1) -> str:
+    """Return the path of a part of a series' page: `m-nightly/series-app.html`."""
+    return f"m-{slug(matrix)}/series-{slug(series)}{f'~{part}' if part > 1 else ''}.html"
+
+
+def run_page(run: IndexedRun) -> str:
+    """Return the path of a run's page: `m-nightly/run-20260301t040000z-0001.html`."""
+    return f"m-{slug(run.matrix)}/run-{slug(run.path.partition('/')[2].lower())}.html"
+
+
+def month_of(started: str) -> str:
+    """Return the month of an ISO 8601 time, `2026-03`; `undated` for any other text."""
+    return started[:7] if re.fullmatch(r"[0-9]{4}-[0-9]{2}", started[:7]) else "undated"
+
+
+def year_page(year: str, part: int) -> str:
+    """Return `findings-2026.html`, or `findings-undated.html` if `year` is not a year."""
+    return f"findings-{_year(year)}{f'~{part}' if part > 1 else ''}.html"
+
+
+def year_title(year: str, part: int) -> str:
+    """Return the words of the link to such a page: `found in 2026` or `found in 2026, part 2`."""
+    return f"found in {_year(year)}{f', part {part}' if part > 1 else ''}"
+
+
+def _year(text: str) -> str:
+    return text if re.fullmatch(r"[0-9]{4}", text) else "undated"
+
+
+def badge(matrix: str, series: str | None = None) -> str:
+    """Return the path of a badge: `m-nightly/badge.svg`, or `m-nightly/badge-of-app.svg` for a series."""
+    return f"m-{slug(matrix)}/badge{'' if series is None else f'-of-{slug(series)}'}.svg"

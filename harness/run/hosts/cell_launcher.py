@@ -214,7 +214,7 @@ class CellLauncher:
         text, bad = description
         self.progress.trial_ended(
             lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused,
-            twin=run.cell.twin,
+            replicate=run.cell.replicate,
         )  # fmt: skip
 
     def _check_stopped(self) -> None:

@@ -156,7 +156,7 @@ class HostRun:
         place = dict(zip(("series", "lane", "variant"), row.place, strict=True))
         if cell.lane.host.machine:
             place["machine"] = cell.lane.host.machine
-        launch = [f"{run.cell.image.version}{' (A/A replicate)' if run.cell.twin else ''}" for run in launched]
+        launch = [f"{run.cell.image.version}{' (A/A replicate)' if run.cell.replicate else ''}" for run in launched]
         self.launcher.journal.write_decision(
             {**place, "launch": launch, "round": batch.round, **batch.record, **(turn or {})}
         )

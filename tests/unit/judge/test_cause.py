@@ -18,7 +18,7 @@ from tests.nightly import many
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, SIGNAL, lane, only, run
 
-TWIN = lane("twin", "RTX 4090")
+TWIN = lane("replicate", "RTX 4090")
 
 
 def test_the_one_cell_that_would_tell_is_a_cell_of_the_plan() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from harness.judge.comparison.level_rules import RULES
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
-from harness.judge.trace.trace_verdict import decide_at_look, judge_trace
+from harness.judge.trace.stopping import decide_at_look
+from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Floats, Look, TraceVerdict, Trial
 from tests.unit.judge.making import BUDGET, LIMITS, STEPS, cell_of, memory, times, trace_of, trial_of
 

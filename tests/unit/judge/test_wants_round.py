@@ -178,8 +178,8 @@ def test_never_below_what_equal_images_differ_by():
 
 
 def pairs(spread: float, count: int = 12) -> list[tuple[Trial, Trial]]:
-    (one,), (twin,) = row([1], rounds=count, spread=spread), row([1], rounds=count, spread=spread, seed=9)
-    return list(zip(one, twin, strict=True))
+    (one,), (replicate,) = row([1], rounds=count, spread=spread), row([1], rounds=count, spread=spread, seed=9)
+    return list(zip(one, replicate, strict=True))
 
 
 def test_twins_tell_the_noise_of_one_launch():
@@ -202,10 +202,10 @@ def test_a_neighbour_of_one_twin_hides_nothing():
 
 
 def test_pairs_that_say_nothing():
-    one, twin = pairs(0.01)[0]
+    one, replicate = pairs(0.01)[0]
     assert noise_of([], steps=STEPS) is None
     assert noise_of([(one, failed())], steps=STEPS) is None
-    assert noise_of([(replace(one, trace=None), twin)], steps=STEPS) is None
+    assert noise_of([(replace(one, trace=None), replicate)], steps=STEPS) is None
 
 
 def test_noises_of_two_variants_are_pooled():

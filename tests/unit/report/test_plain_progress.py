@@ -115,10 +115,10 @@ def test_a_twin_s_launches_are_not_counted() -> None:
         watch.plan(most={"local": 3}, exact=True, about={})
         for number in (1, 2, 3):
             watch.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=False)
-            watch.trial_ended(lane="local", cell="the twin", number=number, text="flat", bad=False, twin=True)
+            watch.trial_ended(lane="local", cell="the replicate", number=number, text="flat", bad=False, replicate=True)
     lines = stream.getvalue().splitlines()
     assert lines[-2].startswith("trial local 3/3: multidict")
-    assert lines[-1] == "trial local: the twin, trial 3: flat"
+    assert lines[-1] == "trial local: the replicate, trial 3: flat"
 
 
 def test_finished_trials_stay_above_the_bars() -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.report.site import pages
+from harness.report.site import pages, site_tables
 from tests.unit.index import made
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE
@@ -273,9 +273,9 @@ def test_the_policy_allows_its_own_style_and_nothing_else(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", [".", "..", "a/b", "A", "a" * 99, "é", "", "index.html", "x."])
 def test_names_of_files_are_safe_and_their_own(name: str) -> None:
-    made_of = pages.slug(name)
+    made_of = site_tables.slug(name)
     assert re.fullmatch(r"[a-z0-9][a-z0-9_.-]*[a-z0-9_-]", made_of)
-    assert made_of not in {pages.slug(f"{name}x"), pages.slug(name.upper() + "y")}
+    assert made_of not in {site_tables.slug(f"{name}x"), site_tables.slug(name.upper() + "y")}
 
 
 def test_a_badge_is_a_small_picture() -> None:

@@ -45,10 +45,10 @@ class LiveProgress(LanesProgress):
             self._lane(lane).sample(step, rss_kib)
 
     def trial_ended(
-        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
+        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, replicate: bool = False
     ) -> None:
         with self._lock:
-            self._lane(lane).end_trial(reused=reused, twin=twin)
+            self._lane(lane).end_trial(reused=reused, replicate=replicate)
         if reused:  # there may be hundreds from earlier runs, so only the bar counts them
             return
         sign, style = ("✗", "bold red") if bad else ("·", "dim")

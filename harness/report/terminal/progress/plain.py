@@ -118,17 +118,17 @@ class PlainProgress(LanesProgress):
         """Print nothing: a plain log has only the end of each trial."""
 
     def trial_ended(
-        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, twin: bool = False
+        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, replicate: bool = False
     ) -> None:
         with self._lock:
             state = self._lane(lane)
-            state.end_trial(reused=reused, twin=twin)
+            state.end_trial(reused=reused, replicate=replicate)
             if reused:  # there may be hundreds, so they are reported together
                 self._known += 1
                 self._known_bad += bad
                 return
             self.tell_known()
-            place = " ".join(filter(None, ("BAD" if bad else "trial", lane, "" if twin else state.count)))
+            place = " ".join(filter(None, ("BAD" if bad else "trial", lane, "" if replicate else state.count)))
             self._say(f"{place}: {cell}, trial {number}: {text}")
 
     def tell_known(self) -> None:

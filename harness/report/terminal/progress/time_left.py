@@ -84,10 +84,10 @@ class LaneState:
         if rss_kib is not None:
             own.samples.append((step, rss_kib))
 
-    def end_trial(self, *, reused: bool, twin: bool = False) -> None:
-        """End a trial's activity and count the trial, unless it is an A/A replicate (`twin`), which is not planned."""
-        self.done += not twin
-        self.ran += not (reused or twin)
+    def end_trial(self, *, reused: bool, replicate: bool = False) -> None:
+        """End a trial's activity and count the trial, unless it is an A/A `replicate`, which is not planned."""
+        self.done += not replicate
+        self.ran += not (reused or replicate)
         self.most = max(self.most, self.done)
         self.activities.pop(threading.get_ident(), None)
 
