@@ -175,23 +175,25 @@ HARDWARE = 0x08 | 0x80
 def throttled(trial: Trial) -> str | None:
     """Return why the step times of `trial` must not be compared; None if no clock was reduced."""
     looks = trial.trace.looks if trial.trace is not None else ()
-    clocks = [look.gpu_clock_mhz for look in looks if look.gpu_clock_mhz is not None]
+    clocks = [clock for look in looks if (clock := look.of("gpu_clock_mhz")) is not None]
     highest = max(clocks, default=0.0)
     reasons = (_reason(look, highest_mhz=highest) for look in looks)
     return next((reason for reason in reasons if reason is not None), None)
 
 
 def _reason(look: Look, *, highest_mhz: float) -> str | None:
-    if (look.gpu_heat_share or 0.0) >= LEAST_SHARE:
-        return _words("heat", look.gpu_heat_share or 0.0, look)
-    if (look.gpu_power_share or 0.0) < LEAST_SHARE:
+    if (look.of("gpu_heat_share") or 0.0) >= LEAST_SHARE:
+        return _words("heat", look.of("gpu_heat_share") or 0.0, look)
+    if (look.of("gpu_power_share") or 0.0) < LEAST_SHARE:
         return None
-    braked = int(look.gpu_reasons or 0) & HARDWARE
-    fell = look.gpu_clock_mhz is not None and look.gpu_clock_mhz < CLOCK_FELL * highest_mhz
-    return _words("power", look.gpu_power_share or 0.0, look) if braked or fell else None
+    braked = int(look.of("gpu_reasons") or 0) & HARDWARE
+    clock = look.of("gpu_clock_mhz")
+    fell = clock is not None and clock < CLOCK_FELL * highest_mhz
+    return _words("power", look.of("gpu_power_share") or 0.0, look) if braked or fell else None
 
 
 def _words(cause: str, share: float, look: Look) -> str:
-    clock = f", {look.gpu_clock_mhz:.0f} MHz" if look.gpu_clock_mhz is not None else ""
-    heat = f", {look.gpu_temperature_c:.0f} °C" if look.gpu_temperature_c is not None else ""
+    mhz, celsius = look.of("gpu_clock_mhz"), look.of("gpu_temperature_c")
+    clock = "" if mhz is None else f", {mhz:.0f} MHz"
+    heat = "" if celsius is None else f", {celsius:.0f} °C"
     return f"the GPU's clock was held down by {cause} for {share:.0%} of the time before step {look.step}{clock}{heat}"

@@ -51,50 +51,39 @@ def gist(message: str) -> str:
     return message.strip().splitlines()[-1] if TRACEBACK in message else message
 
 
+LOOK_COLUMNS = frozenset(
+    {
+        "rss_before_kib", "rss_kib", "rss_trimmed_kib", "heap_before_kib", "heap_kib", "heap_trimmed_kib",
+        "blocks_before", "blocks", "rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "threads",
+        "cgroup_kib", "children_kib", "cpu_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib",
+        "gpu_pool_peak_kib", "gpu_clock_mhz", "gpu_reasons", "gpu_heat_share", "gpu_power_share", "gpu_temperature_c",
+        "gpu_power_w", "gpu_busy", "gpu_xid",
+    }
+)  # fmt: skip
+"""The figures of a look.
+
+`*_before*` precede gc.collect, and `*_trimmed` follow malloc_trim(0), at the last look only. `rss_peak_kib` is the
+maximum of resident memory since the start, also inside steps; `children_kib` is the memory of all descendants of the
+scenario; `cpu_s` is the processor time of all of them since the first step.
+
+GPUs (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator (in use, and
+reserved). Since the preceding look: mean clock, the bits of all reasons that reduced it, the shares of the working time
+in which heat and power reduced it, and the highest temperature, power and load (percent). `gpu_xid` is the driver's
+last error. For several GPUs, memory is the sum, other figures are of the worst GPU.
+"""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """The measurements of a look, around gc.collect, after `step` steps. Memory in KiB; a missing probe gives None.
-
-    `*_trimmed` follow malloc_trim(0), at the last look only. `rss_peak_kib` is the maximum of resident memory since the
-    start, also inside steps; `children_kib` is the memory of all descendants of the scenario; `cpu_s` is the processor
-    time of all of them since the first step.
-
-    GPU fields (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator
-    (in use, and reserved). Since the preceding look: mean clock, the bits of all reasons that reduced it, the shares of
-    the working time in which heat and power reduced it, and the highest temperature, power and load (percent).
-    `gpu_xid` is the driver's last error. For several GPUs, memory is the sum, other fields are of the worst GPU.
-    """
+    """The measurements of a look, around gc.collect, after `step` steps: its figures by the names in LOOK_COLUMNS. A
+    probe that is missing gives none."""
 
     step: int
-    rss_before_kib: float | None = None
-    rss_kib: float | None = None
-    rss_trimmed_kib: float | None = None
-    heap_before_kib: float | None = None
-    heap_kib: float | None = None
-    heap_trimmed_kib: float | None = None
-    blocks_before: float | None = None
-    blocks: float | None = None
-    rss_anon_kib: float | None = None
-    rss_file_kib: float | None = None
-    rss_shmem_kib: float | None = None
-    rss_peak_kib: float | None = None
-    threads: float | None = None
-    cgroup_kib: float | None = None
-    children_kib: float | None = None
-    cpu_s: float | None = None
-    gpu_kib: float | None = None
-    gpu_process_kib: float | None = None
-    gpu_pool_kib: float | None = None
-    gpu_reserved_kib: float | None = None
-    gpu_pool_peak_kib: float | None = None
-    gpu_clock_mhz: float | None = None
-    gpu_reasons: float | None = None
-    gpu_heat_share: float | None = None
-    gpu_power_share: float | None = None
-    gpu_temperature_c: float | None = None
-    gpu_power_w: float | None = None
-    gpu_busy: float | None = None
-    gpu_xid: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, name: str) -> float | None:
+        """Return a figure; None if it was not measured."""
+        return self.values.get(name)
 
 
 AGENT_COLUMNS = frozenset(

@@ -13,17 +13,30 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, create_model
 
 from harness.errors import UsageError
 from harness.model import Cell, Floats, Look, Trace, Trial
-from harness.model.measured import beyond_any_trace
+from harness.model.measured import LOOK_COLUMNS, beyond_any_trace
 from harness.store.json_files import ABSENT, read_json
 
 SCHEMA = 1
 FOLDER = "trials"
 
 
+class LookFile(BaseModel):
+    """A look: its step, and its figures by their names. Names that the harness does not know are left out."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float | None]
+    step: int
+
+    @property
+    def values(self) -> dict[str, float]:
+        known = ((name, value) for name, value in self.__pydantic_extra__.items() if name in LOOK_COLUMNS)
+        return {name: value for name, value in known if value is not None}
+
+
 class _TraceFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
     columns: dict[str, list[float | None]]
-    looks: list[Look]
+    looks: list[LookFile]
     counts: dict[str, list[float | None]]
 
 
@@ -65,7 +78,7 @@ def _trace_to_json(trace: Trace | None) -> dict[str, Any] | None:
         return None
     return {
         "columns": _lists({"step": trace.step, **trace.columns}),
-        "looks": [asdict(look) for look in trace.looks],
+        "looks": [{"step": look.step, **look.values} for look in trace.looks],
         "counts": _lists(trace.counts),
     }
 
@@ -121,7 +134,10 @@ def _trace(file: _TraceFile | None) -> Trace | None:
     if any(np.any((values < 0) | np.isinf(values)) for values in counts.values()):
         raise ValueError("its counts contain a negative or infinite value")
     return Trace(
-        step=columns.pop("step"), columns=columns, looks=tuple(file.looks), counts=counts if file.counts else {}
+        step=columns.pop("step"),
+        columns=columns,
+        looks=tuple(Look(step=one.step, values=one.values) for one in file.looks),
+        counts=counts if file.counts else {},
     )
 
 

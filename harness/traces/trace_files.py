@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from harness.model import LARGEST, Floats, Look, Trace
 from harness.model.watching import Say, unheard
 from harness.safe_files import read_bounded
 from harness.store.json_files import MOST_VALUES
+from harness.store.trial_json import LookFile
 
 EXPECTED = "a CSV with a header such as `step,rss_kib,step_s`, or a trial's JSON"
 MOST_BYTES = 1 << 30
@@ -69,7 +70,7 @@ class _TraceFile(BaseModel):
     """The fields of a JSON trace that are read. Other fields are ignored: they may belong to a later format."""
 
     columns: dict[str, list[float | None]] | None = None
-    looks: list[Look] | None = None
+    looks: list[LookFile] | None = None
 
 
 class _TrialFile(_TraceFile):
@@ -108,11 +109,11 @@ def _column(path: Path, name: str, values: Iterable[float | None]) -> Floats:
     return np.array([math.nan if value is None else measured(where, value) for value in values], dtype=np.float64)
 
 
-def _look(path: Path, look: Look) -> Look:
+def _look(path: Path, look: LookFile) -> Look:
     """Return the look without infinite values, which count as missing. Raises UsageError."""
-    present = {name: value for name, value in asdict(look).items() if value is not None}
-    numbers: dict[str, Any] = {name: measured(f"{path}: trace.looks.{name}", value) for name, value in present.items()}
-    return Look(**{name: value for name, value in numbers.items() if not math.isnan(value)})
+    step = int(measured(f"{path}: trace.looks.step", look.step))
+    numbers = {name: measured(f"{path}: trace.looks.{name}", value) for name, value in look.values.items()}
+    return Look(step=step, values={name: value for name, value in numbers.items() if not math.isnan(value)})
 
 
 def _trace(path: Path, columns: Mapping[str, Floats], *, looks: tuple[Look, ...] = ()) -> Trace:

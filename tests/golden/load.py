@@ -101,8 +101,12 @@ def _trace(launch: Launch) -> Trace | None:
         return None
     samples, looks = _arrays(launch["samples"]), launch.get("looks", {"step": []})
     rows = [{name: column[row] for name, column in looks.items()} for row in range(len(looks["step"]))]
+    looks_of = tuple(
+        Look(step=row.pop("step"), values={name: value for name, value in row.items() if value is not None})
+        for row in rows
+    )
     counts = _arrays(launch["counts"]) if "counts" in launch else {}
-    return Trace(step=samples.pop("step"), columns=samples, looks=tuple(Look(**row) for row in rows), counts=counts)
+    return Trace(step=samples.pop("step"), columns=samples, looks=looks_of, counts=counts)
 
 
 def _arrays(columns: Mapping[str, Sequence[float | None]]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import math
 import re
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +64,10 @@ def launch_of(trial: Trial, cell: Cell, *, replicate: bool) -> dict[str, Any]:
         "fingerprint": {name: value for name, value in trial.fingerprint.items() if name in ("gpus", "machine")},
     }
     if trial.trace is not None:
-        looks = [asdict(look) for look in trial.trace.looks]
-        names = [name for name in (looks[0] if looks else ()) if any(look[name] is not None for look in looks)]
+        looks = [{"step": look.step, **look.values} for look in trial.trace.looks]
+        names = list(dict.fromkeys(name for look in looks for name in look))
         launch["samples"] = _lists({"step": trial.trace.step, **trial.trace.columns})
-        launch["looks"] = {name: [look[name] for look in looks] for name in names or ["step"]}
+        launch["looks"] = {name: [look.get(name) for look in looks] for name in names or ["step"]}
         launch["counts"] = _lists(trial.trace.counts)
     always = {"gpu", "params", "replicate", "round"}
     return {name: value for name, value in launch.items() if name in always or value not in (None, "", {}, False)}

@@ -55,7 +55,7 @@ def a_trial(cell: Cell, *, key: str = "k", number: int = 1, started: str = "t1",
     trace = Trace(
         step=np.arange(1.0, 5.0),
         columns={"rss_kib": np.array([1.0, np.nan, 3.0, 4.0]), "step_s": np.array([1e-7, 0.123456789, 3.0, 4.0])},
-        looks=(Look(step=4, rss_kib=4.0),),
+        looks=(Look(step=4, values={"rss_kib": 4.0}),),
     )
     return Trial(cell_id=cell.id, number=number, key=key, end=end, trace=trace, started=started)  # type: ignore[arg-type]
 
@@ -72,7 +72,7 @@ def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
     assert back.trace is not None
     np.testing.assert_array_equal(back.trace.columns["rss_kib"], [1.0, np.nan, 3.0, 4.0])
     np.testing.assert_array_equal(back.trace.columns["step_s"], [1e-7, 0.123456789, 3.0, 4.0])
-    assert back.trace.looks == (Look(step=4, rss_kib=4.0),)
+    assert back.trace.looks == (Look(step=4, values={"rss_kib": 4.0}),)
 
 
 FULL = {
@@ -90,7 +90,7 @@ def test_what_is_seen_beside_memory_comes_back_as_it_was(tmp_path: Path) -> None
     plain = a_trial(cell, end="crash")
     assert plain.trace is not None
     counts = {"step": np.array([1.0, 4.0]), "threads": np.array([1.0, np.nan]), "disk": np.array([0.5, 12.25])}
-    looks = (Look(step=4, rss_kib=4.0, cpu_s=0.125),)
+    looks = (Look(step=4, values={"rss_kib": 4.0, "cpu_s": 0.125}),)
     trial = replace(plain, trace=replace(plain.trace, counts=counts, looks=looks), **FULL)  # type: ignore[arg-type]
     run.write_trial(trial, cell)
     (back,) = run.known_trials(cell, "k")

@@ -180,7 +180,7 @@ def test_a_trial_of_the_journal(tmp_path):
     assert trace.step.tolist() == [1, 2, 4]
     assert trace.columns["rss_kib"][[0, 2]].tolist() == [1, 3.5]
     assert np.isnan(trace.columns["rss_kib"][1])
-    assert trace.looks == (Look(step=4, rss_kib=3.0),)
+    assert trace.looks == (Look(step=4, values={"rss_kib": 3.0}),)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_infinities_are_missing(tmp_path):
     from_json = read_trace(written(tmp_path, text))
     for trace in (from_csv, from_json):
         assert np.isnan(trace.columns["rss_kib"]).tolist() == [True, True, False]
-    assert from_json.looks == (Look(step=3, heap_kib=7.0),)
+    assert from_json.looks == (Look(step=3, values={"heap_kib": 7.0}),)
 
 
 def test_a_pipe_is_read_once():

@@ -143,16 +143,16 @@ def _given_back(looks: Sequence[Look], *, limit: float) -> bool:
     The last collection must free the share GIVEN_BACK of the growth since the look before, and the memory left after
     collections must grow by less than the limit in one of the last two intervals.
     """
-    measured = [look for look in looks if look.rss_kib is not None and look.rss_before_kib is not None]
+    measured = [look for look in looks if look.of("rss_kib") is not None and look.of("rss_before_kib") is not None]
     if len(measured) < 2:
         return False
     last, before = measured[-1], measured[-2]
-    grown = _number(last.rss_before_kib) - _number(before.rss_kib)
-    returned = _number(last.rss_before_kib) - _number(last.rss_kib)
+    grown = _number(last.of("rss_before_kib")) - _number(before.of("rss_kib"))
+    returned = _number(last.of("rss_before_kib")) - _number(last.of("rss_kib"))
     if grown <= 0 or returned < GIVEN_BACK * grown:
         return False
     stretches = list(zip(measured[-3:], measured[-3:][1:], strict=False))
-    rates = [(_number(b.rss_kib) - _number(a.rss_kib)) / max(1, b.step - a.step) for a, b in stretches]
+    rates = [(_number(b.of("rss_kib")) - _number(a.of("rss_kib"))) / max(1, b.step - a.step) for a, b in stretches]
     return min(rates) < limit
 
 

@@ -99,9 +99,10 @@ def _probed(trace: Trace, name: str) -> float | None:
 def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str | None:
     """Return the layer if RSS grows and the heap in use does not: retained by the allocator, or mapped directly."""
     last = trace.looks[-1] if trace.looks else Look(step=0)
-    if last.rss_kib is not None and last.rss_trimmed_kib is not None:
+    kept, trimmed = last.of("rss_kib"), last.of("rss_trimmed_kib")
+    if kept is not None and trimmed is not None:
         grown = resident * float(np.ptp(sampled(trace.step)))
-        if last.rss_kib - last.rss_trimmed_kib >= TRIMMED_SHARE * grown:
+        if kept - trimmed >= TRIMMED_SHARE * grown:
             return LayerName.ALLOCATOR()
         return LayerName.DIRECT_MMAP() if blocks_known else None
     return None
@@ -113,8 +114,8 @@ def _is_mapped(looks: tuple[Look, ...], *, resident: float) -> bool:
         return False
     before, last = looks[-2], looks[-1]
     steps = max(1, last.step - before.step)
-    mapped = (_more(before.rss_file_kib, last.rss_file_kib) + _more(before.rss_shmem_kib, last.rss_shmem_kib)) / steps
-    return mapped >= NATIVE_SHARE * resident
+    mapped = sum(_more(before.of(name), last.of(name)) for name in ("rss_file_kib", "rss_shmem_kib"))
+    return mapped / steps >= NATIVE_SHARE * resident
 
 
 def _more(before: float | None, after: float | None) -> float:

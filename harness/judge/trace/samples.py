@@ -77,7 +77,7 @@ def _measured(values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 def look_values(looks: Sequence[Look], name: str) -> dict[int, float]:
     """Return the figure `name` by step, for the looks that have it."""
-    return {look.step: value for look in looks if (value := getattr(look, name)) is not None}
+    return {look.step: value for look in looks if (value := look.of(name)) is not None}
 
 
 def paces_at(looks: Sequence[Look], name: str, *, fewest: int, most: int) -> list[float]:
@@ -129,11 +129,12 @@ def without_refills(trace: Trace) -> Floats | None:
 
 def _bridge(rows: Floats, look: Look) -> None:
     """Replace the refill in place; `rows` are the rows between a look and the next."""
-    if look.rss_kib is None or look.rss_before_kib is None or not look.rss_before_kib > look.rss_kib:
+    before, after = look.of("rss_before_kib"), look.of("rss_kib")
+    if before is None or after is None or not before > after:
         return
-    given = look.rss_before_kib - look.rss_kib
-    back = np.flatnonzero(rows[: int(SOON * len(rows))] >= look.rss_kib + BACK * given)
-    if not len(back) or not np.nanmin(rows[back[0] :]) > look.rss_kib + STAYS * given:
+    given = before - after
+    back = np.flatnonzero(rows[: int(SOON * len(rows))] >= after + BACK * given)
+    if not len(back) or not np.nanmin(rows[back[0] :]) > after + STAYS * given:
         return
     until = 2 * int(back[0])
-    rows[:until] = np.interp(np.arange(until), [-1, until], [look.rss_before_kib, rows[until]])
+    rows[:until] = np.interp(np.arange(until), [-1, until], [before, rows[until]])

@@ -19,7 +19,7 @@ from harness.judge.trace.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Grow
 from harness.judge.trace.memory_layer import WRAP_KIB, heap_layer_of, layer_of
 from harness.judge.trace.samples import even_rows, keep_on, paces_at, sampled, thinned_rows, without_refills
 from harness.judge.trace.trends import BLOCKS, KEEPS, block_levels, fit_trend
-from harness.model import GOOD, Floats, Limits, Steps, Trace, TraceVerdict, VerdictName
+from harness.model import GOOD, Floats, Limits, Look, Steps, Trace, TraceVerdict, VerdictName
 from harness.reasons import GrowthReason, LayerName, MemoryName, TraceReason
 
 ALPHA = 0.01
@@ -289,8 +289,14 @@ def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
         alpha=alpha,
         plateau=1024.0,
         quanta=(GRAIN_KIB, HUGE_PAGE_KIB),
-        looks=[replace(look, rss_before_kib=look.heap_before_kib, rss_kib=look.heap_kib) for look in trace.looks],
+        looks=[replace(look, values=_as_resident(look)) for look in trace.looks],
     )
+
+
+def _as_resident(look: Look) -> dict[str, float]:
+    """Return the heap's figures of a look under the names of those of resident memory."""
+    figures = {"rss_before_kib": look.of("heap_before_kib"), "rss_kib": look.of("heap_kib")}
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
@@ -301,7 +307,7 @@ def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
     if not keep_on(paces, limit=limit, keeps=KEEPS_AT_LOOKS):
         return None
     resident = sampled(trace.column("rss_kib"))
-    _, left = max((look.step, look.heap_kib) for look in trace.looks if look.heap_kib is not None)
+    _, left = max((look.step, look.of("heap_kib")) for look in trace.looks if look.of("heap_kib") is not None)
     if not len(resident) or left > resident[-1]:
         return None
     how = GrowthReason.STEADY_AT_LOOKS()

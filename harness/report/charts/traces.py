@@ -17,7 +17,7 @@ MIB = 1 / 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A column of a trace; except for step time, a Look has a field of the same name. `scale` converts values to the
+    """A column of a trace; except for step time, a Look has a figure of the same name. `scale` converts values to the
     unit shown.
     """
 
@@ -84,7 +84,7 @@ def line_row(trial: Trial, measure: Measure, *, points: int, name: int | str) ->
 
 def _looks(trial: Trial, measure: Measure) -> dict[str, object] | None:
     looks = () if trial.trace is None else trial.trace.looks
-    known = [(look.step, value) for look in looks if (value := getattr(look, measure.column, None)) is not None]
+    known = [(look.step, value) for look in looks if (value := look.of(measure.column)) is not None]
     if not known:
         return None
     values = _short(np.array([value for _, value in known]) * measure.scale)
@@ -101,23 +101,25 @@ def _short(values: Floats) -> list[float]:
 
 # ---------------------------------------------------------------- looks as a table
 
-LOOK_COLUMNS = ("trial", "step", "resident MiB", "C heap MiB", "Python objects", "GPU MiB", "threads")
+LOOK_TITLES = ("trial", "step", "resident MiB", "C heap MiB", "Python objects", "GPU MiB", "threads")
 
 
 def look_rows(trials: Sequence[Trial]) -> list[tuple[str, ...]]:
-    """Return a row with the columns LOOK_COLUMNS for every look of every trial; "" means a missing figure."""
+    """Return a row with the columns LOOK_TITLES for every look of every trial; "" means a missing figure."""
     return [_look_row(trial, look) for trial in trials if trial.trace is not None for look in trial.trace.looks]
 
 
 def _look_row(trial: Trial, look: Look) -> tuple[str, ...]:
-    gpu = next((value for value in (look.gpu_process_kib, look.gpu_pool_kib, look.gpu_kib) if value is not None), None)
+    figures = map(look.of, ("gpu_process_kib", "gpu_pool_kib", "gpu_kib"))
+    gpu = next((figure for figure in figures if figure is not None), None)
+    blocks, threads = look.of("blocks"), look.of("threads")
     return (
         f"{trial.number}",
         f"{look.step:,}",
-        *("" if kib is None else f"{kib * MIB:,.2f}" for kib in (look.rss_kib, look.heap_kib)),
-        "" if look.blocks is None else f"{look.blocks:,.0f}",
+        *("" if kib is None else f"{kib * MIB:,.2f}" for kib in (look.of("rss_kib"), look.of("heap_kib"))),
+        "" if blocks is None else f"{blocks:,.0f}",
         "" if gpu is None else f"{gpu * MIB:,.2f}",
-        "" if look.threads is None else f"{look.threads:.0f}",
+        "" if threads is None else f"{threads:.0f}",
     )
 
 

@@ -389,14 +389,15 @@ def growth_lines(trial: Trial) -> Iterator[str]:
         return
     first, last = looks[0], looks[-1]
     steps = last.step - first.step
-    yield from _grown("Resident memory", first.rss_kib, last.rss_kib, steps)
-    yield from _grown("C heap in use", first.heap_kib, last.heap_kib, steps)
-    if first.blocks is not None and last.blocks is not None:
-        blocks_a_step = (last.blocks - first.blocks) / steps
+    yield from _grown("Resident memory", first.of("rss_kib"), last.of("rss_kib"), steps)
+    yield from _grown("C heap in use", first.of("heap_kib"), last.of("heap_kib"), steps)
+    before, after = first.of("blocks"), last.of("blocks")
+    if before is not None and after is not None:
+        blocks_a_step = (after - before) / steps
         yield f"Python objects: {amounts.number(blocks_a_step)} more allocated blocks a step."
     # Memory that gc.collect or malloc_trim releases is not leaked.
-    yield from _released_by("gc.collect", last.rss_before_kib, last.rss_kib)
-    yield from _released_by("malloc_trim", last.rss_kib, last.rss_trimmed_kib)
+    yield from _released_by("gc.collect", last.of("rss_before_kib"), last.of("rss_kib"))
+    yield from _released_by("malloc_trim", last.of("rss_kib"), last.of("rss_trimmed_kib"))
 
 
 def _grown(what: str, first_kib: float | None, last_kib: float | None, steps: int) -> Iterator[str]:

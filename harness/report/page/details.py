@@ -23,7 +23,7 @@ MOST_DIFFERENCES = 60
 
 @dataclass(frozen=True, kw_only=True)
 class CellPage:
-    """All details of one cell. `facts` are labels and texts; `looks` are rows with columns `traces.LOOK_COLUMNS`."""
+    """All details of one cell. `facts` are labels and texts; `looks` are rows with columns `traces.LOOK_TITLES`."""
 
     anchor: str
     shown: version_table.Shown

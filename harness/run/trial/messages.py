@@ -16,7 +16,7 @@ import numpy as np
 
 from harness.masking import told
 from harness.model import GROWTHS, End, Floats, Look, Trace
-from harness.model.measured import MOST_COLUMNS, beyond_any_trace
+from harness.model.measured import LOOK_COLUMNS, MOST_COLUMNS, beyond_any_trace
 from harness.run.interruptible import BoundedTail
 
 LINE_LIMIT_BYTES = 16 << 20
@@ -30,7 +30,6 @@ COUNT_LIMIT = 1 << 53
 
 TYPES = ("hello", "ready", "progress", "samples", "counts", "look", "file", "done")
 ENDS = frozenset(get_args(End)) - {"interrupted"}
-LOOK_FIELDS = frozenset(Look.__dataclass_fields__) - {"step"}
 
 Message = Mapping[str, Any]
 
@@ -210,7 +209,8 @@ def look_of(message: Message, *, allowed: tuple[int, ...], any_step: bool = Fals
     is_due = any_step or step in allowed or message.get("last") is True
     if not is_due or not isinstance(fields, dict):
         raise Misunderstood(f"look: none is due at step {step}, or it has no fields")
-    return Look(step=step, **{name: number_of(fields, name) for name in LOOK_FIELDS})
+    figures = {name: number_of(fields, name) for name in LOOK_COLUMNS}
+    return Look(step=step, values={name: value for name, value in figures.items() if value is not None})
 
 
 # ---------------------------------------------------------------- samples and looks of a trial

@@ -15,7 +15,7 @@ def trial(*looks: Look) -> Trial:
 
 
 def look(step: int, *, clock: float | None = 2520, **more: float) -> Look:
-    return Look(step=step, gpu_clock_mhz=clock, **more)
+    return Look(step=step, values={"gpu_clock_mhz": clock, **more})
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ def launch(cell_id: str, number: int, step_s: float, rng: np.random.Generator, *
         "step_s": step_s * np.exp(rng.normal(0, WITHIN, ROWS)),
         "rss_kib": 30_000 + 4 * rng.integers(0, 3, ROWS).astype(np.float64),
     }
-    looks = tuple(Look(step=at, rss_kib=30_000.0, rss_peak_kib=30_100.0) for at in (500, 1000, 2000, STEPS))
+    looks = tuple(
+        Look(step=at, values={"rss_kib": 30_000.0, "rss_peak_kib": 30_100.0}) for at in (500, 1000, 2000, STEPS)
+    )
     return Trial(
         cell_id=cell_id,
         number=number,

@@ -324,15 +324,19 @@ def with_probes(rates: dict[str, float], looks: tuple[Look, ...] = ()) -> list[T
         ({"heap_kib": 1.0, "blocks": 3.0}, (), "python objects"),
         (
             {"heap_kib": 0.0, "blocks": 0.0},
-            (Look(step=4000, rss_kib=160_000.0, rss_trimmed_kib=90_000.0),),
+            (Look(step=4000, values={"rss_kib": 160_000.0, "rss_trimmed_kib": 90_000.0}),),
             "allocator retention",
         ),
         (
             {"heap_kib": 0.0, "blocks": 0.0},
-            (Look(step=4000, rss_kib=160_000.0, rss_trimmed_kib=159_000.0),),
+            (Look(step=4000, values={"rss_kib": 160_000.0, "rss_trimmed_kib": 159_000.0}),),
             "direct mmap",
         ),
-        ({}, (Look(step=2000, rss_shmem_kib=0.0), Look(step=4000, rss_shmem_kib=40_000.0)), "file or shared memory"),
+        (
+            {},
+            (Look(step=2000, values={"rss_shmem_kib": 0.0}), Look(step=4000, values={"rss_shmem_kib": 40_000.0})),
+            "file or shared memory",
+        ),
         ({}, (), None),
     ],
 )

@@ -435,7 +435,9 @@ def test_a_peak_after_what_all_launches_ran_is_not_compared():
     for each in trials[4:]:
         late = looked(trial_of(0, seed=9, steps=2000), False).trace
         assert late is not None
-        each[0] = replace(each[0], trace=replace(late, looks=(*late.looks, Look(step=2000, rss_peak_kib=400_000))))
+        each[0] = replace(
+            each[0], trace=replace(late, looks=(*late.looks, Look(step=2000, values={"rss_peak_kib": 400_000})))
+        )
     assert levels_of(trials) == []
 
 
@@ -443,7 +445,7 @@ def looked(trial: Trial, large: bool) -> Trial:
     """Return trials with looks that report a peak inside steps."""
     assert trial.trace is not None
     peak = 160_000.0 if large else 82_000.0
-    return replace(trial, trace=replace(trial.trace, looks=(Look(step=500, rss_peak_kib=peak),)))
+    return replace(trial, trace=replace(trial.trace, looks=(Look(step=500, values={"rss_peak_kib": peak}),)))
 
 
 def test_the_same_seed_gives_the_same_answer():

@@ -10,7 +10,9 @@ from tests.unit.judge.making import LIMITS, STEPS, memory, times, trace_of
 
 
 def judged(children_kib: list[float | None], *, rate: float = 0.0, drift: float = 0.0) -> TraceVerdict:
-    looks = tuple(Look(step=step, children_kib=kib) for step, kib in zip(STEPS.looks(), children_kib, strict=True))
+    looks = tuple(
+        Look(step=step, values={"children_kib": kib}) for step, kib in zip(STEPS.looks(), children_kib, strict=True)
+    )
     step_s = times(drift=drift)
     return judge_trace(trace_of(memory(rate), step_s=step_s, looks=looks), limits=LIMITS, steps=STEPS)
 

@@ -24,7 +24,7 @@ def trace(rate: float = 0.0, *, fills_in: float = FILLS_IN, again: int = 0) -> T
         since = time[begin:end] - begin
         held = np.minimum((since % again if again else since) / fills_in, 1.0) * GARBAGE_KIB
         rss[begin:end] = 80_000 + np.round((rate * time[begin:end] + held) / 4) * 4
-        looks.append(Look(step=end, rss_before_kib=rss[end - 1], rss_kib=80_000 + rate * end))
+        looks.append(Look(step=end, values={"rss_before_kib": rss[end - 1], "rss_kib": 80_000 + rate * end}))
     return trace_of(rss, looks=tuple(looks))
 
 

@@ -42,7 +42,7 @@ def looks(*, pool_rate: float | None, reserved_rate: float | None) -> tuple[Look
         return None if rate is None else 300_000 + rate * step
 
     return tuple(
-        Look(step=step, gpu_pool_kib=at(pool_rate, step), gpu_reserved_kib=at(reserved_rate, step))
+        Look(step=step, values={"gpu_pool_kib": at(pool_rate, step), "gpu_reserved_kib": at(reserved_rate, step)})
         for step in STEPS.looks()
     )
 
@@ -197,5 +197,5 @@ def test_the_peak_of_a_pool_is_that_inside_the_steps() -> None:
 def with_peak(kib: int) -> Trial:
     one = trial(gpu_pool_kib=np.full(BUDGET, 34816.0))
     assert one.trace is not None
-    peaks = tuple(Look(step=step, gpu_pool_peak_kib=kib) for step in STEPS.looks())
+    peaks = tuple(Look(step=step, values={"gpu_pool_peak_kib": kib}) for step in STEPS.looks())
     return replace(one, trace=replace(one.trace, looks=peaks))

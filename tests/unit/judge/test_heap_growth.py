@@ -57,7 +57,7 @@ def test_garbage_in_the_heap_that_a_look_collects_is_no_leak():
     ends = STEPS.looks()
     begins = np.array((0, *ends))[np.searchsorted(ends, TIME)]
     looks = tuple(
-        Look(step=end, heap_before_kib=20_000 + 4.0 * (end - begin), heap_kib=20_000.0)
+        Look(step=end, values={"heap_before_kib": 20_000 + 4.0 * (end - begin), "heap_kib": 20_000.0})
         for begin, end in zip((0, *ends), ends, strict=False)
     )
     assert judged(trace(20_000 + 4.0 * (TIME - begins))).verdict == "leak"
@@ -73,7 +73,7 @@ def test_resident_memory_that_leaks_has_the_first_word():
 def with_kept(kept_kib: list[float]) -> Trace:
     """Return resident memory that keeps the space of garbage and grows ever more slowly; looks show what is kept."""
     looks = tuple(
-        Look(step=step, heap_before_kib=60_000.0, heap_kib=kib)
+        Look(step=step, values={"heap_before_kib": 60_000.0, "heap_kib": kib})
         for step, kib in zip(STEPS.looks(), kept_kib, strict=True)
     )
     return trace_of(80_000 + np.round(100 * TIME**0.5), looks=looks)
@@ -90,7 +90,7 @@ def test_what_collections_leave_makes_a_leak_that_garbage_covers_suspect():
 def test_a_table_that_doubles_is_not_called_a_leak():
     """It has a constant rate from look to look, because each look is at twice the step of the one before."""
     sizes = 2000 * 2.0 ** np.floor(np.log2(np.maximum(TIME / 45, 1)))
-    looks = tuple(Look(step=step, heap_before_kib=kib, heap_kib=kib)
+    looks = tuple(Look(step=step, values={"heap_before_kib": kib, "heap_kib": kib})
                   for step in STEPS.looks() for kib in (float(sizes[step - 1]),))  # fmt: skip
     assert judged(trace(20_000 + sizes, rss_kib=np.full(BUDGET, 900_000.0), looks=looks)).verdict == "suspect"
 

@@ -27,7 +27,9 @@ def with_looks(*, blocks: float, apart: int) -> Trace:
     """Return a leak whose steps are too short for more than a few samples of heap and blocks."""
     trace = trace_of(memory(9.4))
     sparse = np.where(trace.step % 100 == 0, 1000.0, np.nan)
-    looks = tuple(Look(step=step, heap_kib=1000.0, blocks=1e5 + blocks * step) for step in (4000 - apart, 4000))
+    looks = tuple(
+        Look(step=step, values={"heap_kib": 1000.0, "blocks": 1e5 + blocks * step}) for step in (4000 - apart, 4000)
+    )
     return replace(trace, columns={**trace.columns, "heap_kib": sparse, "blocks": sparse}, looks=looks)
 
 

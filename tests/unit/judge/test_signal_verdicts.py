@@ -162,7 +162,7 @@ def test_a_version_that_is_slower_late_asks_for_whole_launches() -> None:
 
 
 def test_processor_time_is_that_of_steps() -> None:
-    looks = tuple(Look(step=step, cpu_s=0.002 * step) for step in (500, 1000))
+    looks = tuple(Look(step=step, values={"cpu_s": 0.002 * step}) for step in (500, 1000))
     trials = [[replace(one, trace=replace(one.trace, looks=looks)) for one in each if one.trace] for each in row()]
     assert told(trials)[0].signals["cpu_time"].value == pytest.approx(0.002)
 
@@ -170,7 +170,7 @@ def test_processor_time_is_that_of_steps() -> None:
 def using(cpu_s: float, trial: Trial) -> Trial:
     """The launch with the processor time `cpu_s` in seconds per step."""
     assert trial.trace is not None
-    looks = tuple(Look(step=step, cpu_s=cpu_s * step) for step in (500, 1000))
+    looks = tuple(Look(step=step, values={"cpu_s": cpu_s * step}) for step in (500, 1000))
     return replace(trial, trace=replace(trial.trace, looks=looks))
 
 

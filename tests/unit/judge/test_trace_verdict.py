@@ -163,7 +163,7 @@ def test_cyclic_garbage_is_no_leak():
     """Growth that gc.collect gives back is Python's own; blaming the image for it would be wrong."""
     rss = memory() + 30.0 * (np.arange(4000) % 4000)
     looks = tuple(
-        Look(step=n, rss_before_kib=80_000 + 30.0 * (n - since), rss_kib=80_000.0) for n, since in
+        Look(step=n, values={"rss_before_kib": 80_000 + 30.0 * (n - since), "rss_kib": 80_000.0}) for n, since in
         ((500, 0), (1000, 500), (2000, 1000), (4000, 2000))
     )  # fmt: skip
     found = judge(trace_of(rss, looks=looks))
@@ -172,7 +172,9 @@ def test_cyclic_garbage_is_no_leak():
 
 def test_a_leak_across_collections_stays_one():
     rss = memory(30.0)
-    looks = tuple(Look(step=n, rss_before_kib=80_000 + 30.0 * n, rss_kib=80_000 + 29.0 * n) for n in STEPS.looks())
+    looks = tuple(
+        Look(step=n, values={"rss_before_kib": 80_000 + 30.0 * n, "rss_kib": 80_000 + 29.0 * n}) for n in STEPS.looks()
+    )
     assert judge(trace_of(rss, looks=looks)).verdict == "leak"
 
 

@@ -178,7 +178,15 @@ def full_trace(rows: int = 240) -> Trace:
     columns = {"rss_kib": rss, "heap_kib": rss - 20_000, "blocks": 40_000 + noise.normal(0, 200, rows),
                "step_s": 2e-5 * noise.lognormal(0, 0.1, rows)}  # fmt: skip
     looks = tuple(
-        Look(step=count, rss_kib=30_000 + 7.8 * count, heap_kib=10_000 + 7.8 * count, blocks=40_000.0, threads=1.0)
+        Look(
+            step=count,
+            values={
+                "rss_kib": 30_000 + 7.8 * count,
+                "heap_kib": 10_000 + 7.8 * count,
+                "blocks": 40_000.0,
+                "threads": 1.0,
+            },
+        )
         for count in (500, 1000, 2000, 4000)
     )
     return Trace(step=step, columns=columns, looks=looks)

@@ -134,7 +134,7 @@ def test_looks_are_answered_with_what_was_decided_on_the_whole_trace() -> None:
     assert trial.end == "completed"
     assert player.sent == [b'{"answer": "stop"}\n']
     assert list(seen[0].step) == [1, 5, 10]
-    assert seen[0].looks[0].rss_kib == 5.0
+    assert seen[0].looks[0].of("rss_kib") == 5.0
     assert (trial.round, trial.image.digest, trial.facts["python"]) == (2, "d", "3.8.1")
 
 
