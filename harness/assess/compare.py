@@ -286,7 +286,7 @@ def partners(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> 
 
 
 SETTINGS = (
-    "cap_add", "environment", "judge_exit", "limits", "memory_bytes", "network", "shm_bytes", "steps", "timeout_s",
+    "cap_add", "environment", "limits", "memory_bytes", "network", "shm_bytes", "steps", "timeout_s",
     "ulimits",
 )  # fmt: skip
 """Fields of a scenario that decide how a trial runs and is judged."""

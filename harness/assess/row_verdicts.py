@@ -102,14 +102,14 @@ def judge_row(
     scenario = row.variant.scenario
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
     values: Mapping[str, Values] = {}
-    if not scenario.judge_exit:
+    if not scenario.limits.exit_only:
         values = judge_values(compared.alike, limits=scenario.limits, steps=scenario.steps)
-    if not_finite := {} if scenario.judge_exit else nan_versions(compared.alike, scenario.limits):
+    if not_finite := {} if scenario.limits.exit_only else nan_versions(compared.alike, scenario.limits):
         named = {place: ", ".join(names) for place, names in not_finite.items()}
         compared = replace(compared, not_finite=named)
     changes = _changes(row, compared, noise=noise, searched=searched)
-    seen = None if scenario.judge_exit else visible(compared, limits=scenario.limits, noise=noise, rows=rows)
-    if not scenario.judge_exit:
+    seen = None if scenario.limits.exit_only else visible(compared, limits=scenario.limits, noise=noise, rows=rows)
+    if not scenario.limits.exit_only:
         asked = Resolution(limits=scenario.limits, visible=seen or {}, searched=searched is not None)
         verdicts = with_signals(compared, values, asked)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
@@ -119,7 +119,7 @@ def judge_row(
     return JudgedRow(
         cells=tuple(thinned_cell(cell, rows=trace_rows) for cell in cells),
         changes=changes,
-        tested=() if scenario.judge_exit else _tested(compared, scenario.limits, values),
+        tested=() if scenario.limits.exit_only else _tested(compared, scenario.limits, values),
         observed=(*(observed for metric in values.values() for observed in metric.observed), *new_lines(trials)),
         warnings=_warnings(row, cells, changes, searched=searched is not None),
     )
@@ -220,7 +220,6 @@ def _changes(
         compared,
         limits=scenario.limits,
         baseline=baseline_of(row),
-        exit_only=scenario.judge_exit,
         noise=noise,
         miss=MISS if searched is None else searched.rules.alpha,
     )

@@ -135,7 +135,7 @@ def _tell_differences(plan: Plan, question: NarrowQuestion | None, stopped: thre
         groups = flow.dry_run(plan, context, digests=question.digests if question else {})
     about = flow.cost(groups, question.finding if question else None)
     with to_stdout():
-        by_exit_code = plan.cells[0].variant.scenario.judge_exit
+        by_exit_code = plan.cells[0].variant.scenario.limits.exit_only
         show(report.differing(groups, sweeps=question is None, by_exit_code=by_exit_code, **vars(about)))
 
 

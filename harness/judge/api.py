@@ -35,7 +35,7 @@ def decide_at_look(cell: Cell, trace: Trace, *, whole: bool, usual_s: float | No
     `own_s` are the step times of the other versions of its row and of its own, if it may be slow.
     """
     scenario = cell.variant.scenario
-    if scenario.judge_exit:
+    if scenario.limits.exit_only:
         return "go"  # only how it ends counts
     answer = stopping.decide_at_look(trace, limits=scenario.limits, steps=scenario.steps, whole_budget=whole)
     if answer == "stop" or whole or usual_s is None:
@@ -47,15 +47,13 @@ def decide_at_look(cell: Cell, trace: Trace, *, whole: bool, usual_s: float | No
 def judge_cell_of(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
     """Return the verdict on a cell by the limits of its scenario."""
     scenario = cell.variant.scenario
-    return judge_cell(trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
+    return judge_cell(trials, limits=scenario.limits, steps=scenario.steps)
 
 
 def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
     """Return the verdict on a cell. It is flat if nothing is missing except a launch that runs the whole budget."""
     scenario, judged = cell.variant.scenario, judge_cell_of(cell, trials)
-    is_quiet = judged.verdict == "inconclusive" and quiet(
-        trials, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit
-    )
+    is_quiet = judged.verdict == "inconclusive" and quiet(trials, limits=scenario.limits, steps=scenario.steps)
     return replace(judged, verdicts=("flat",)) if is_quiet else judged
 
 
@@ -66,7 +64,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
         return trial.after_end((trial.message.strip().splitlines() or [""])[-1]), trial.end in BAD
-    if scenario.judge_exit:
+    if scenario.limits.exit_only:
         return "exit 0", False
     steps = judged_steps_of(trial, scenario.steps)
     alone = judge_trace(trial.trace, limits=scenario.limits, steps=steps)
@@ -91,7 +89,7 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
     /dev/shm, which they share, fills up.
     """
     scenario = cell.variant.scenario
-    if trial.trace is None or trial.output.buffered or scenario.judge_exit:
+    if trial.trace is None or trial.output.buffered or scenario.limits.exit_only:
         return False
     steps = judged_steps_of(trial, scenario.steps)
     slows = "slowdown" in judge_trace(trial.trace, limits=scenario.limits, steps=steps).verdicts

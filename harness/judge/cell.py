@@ -44,12 +44,9 @@ from harness.reasons import CellReason, Remedy, RepeatReason, SignalReason
 GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
 
 
-def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> CellVerdict:
-    """Return the verdict on a cell. Infrastructure failures are ignored; without other trials the cell is untested.
-
-    `exit_only`: only the way the launches ended counts, whatever their traces show (a scenario with `judge: exit`).
-    """
-    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
+def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> CellVerdict:
+    """Return the verdict on a cell. Infrastructure failures are ignored; without other trials the cell is untested."""
+    launches = judge_launches(trials, limits=limits, steps=steps)
     if not launches:
         setups = [trial for trial in trials if trial.end == "setup"]
         with_message = setups or [trial for trial in trials if trial.message]
@@ -74,14 +71,12 @@ def _judged(launches: Sequence[JudgedTrial], *, steps: Steps) -> tuple[tuple[Ver
     return (*agreed, *quiet[:1]), support
 
 
-def wants_more(
-    trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits, steps: Steps, exit_only: bool = False
-) -> str | None:
+def wants_more(trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits, steps: Steps) -> str | None:
     """Return why the cell needs another trial; None if it has enough, or if another would not settle the verdict."""
     measured = [trial for trial in trials if trial.measured]
     if len(measured) >= trials_asked.most or (trials and not measured):
         return None
-    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
+    launches = judge_launches(trials, limits=limits, steps=steps)
     if measured and not launches:
         return None if len(measured) >= min(AGREE, trials_asked.least) else RepeatReason.SETUP_FAILED()
     if len(measured) < trials_asked.least:
@@ -106,9 +101,7 @@ def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
     return RepeatReason.NO_WHOLE_TRIAL() if good and not _out_of_time(launches) else None
 
 
-def needs_whole_budget(
-    trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False, depth: Depth = "usual"
-) -> bool:
+def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps, depth: Depth = "usual") -> bool:
     """Return whether the next trial must not stop early: no trial ran the whole budget, or one showed something to
     confirm, or /dev/shm was shared with other launches in all trials that ran it. A scenario that is judged by its exit
     code always runs to its end.
@@ -116,7 +109,7 @@ def needs_whole_budget(
     A trial may stop early once launches agree on what is bad, or once a whole launch shows a clear leak: a short launch
     that shows the leak, too, is then the second that agrees. `depth` is that of the trial's batch.
     """
-    if exit_only or any(trial.not_finite for trial in trials):
+    if limits.exit_only or any(trial.not_finite for trial in trials):
         return True
     launches = [launch for launch in judge_launches(trials, limits=limits, steps=steps) if not launch.silent]
     whole = [launch for launch in launches if launch.whole(steps)]
@@ -135,9 +128,9 @@ def _all_mixed(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
     return bool(whole) and all(launch.mixed for launch in whole)
 
 
-def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False) -> bool:
+def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> bool:
     """Return whether every launch is good as far as it ran."""
-    launches = judge_launches(trials, limits=limits, steps=steps, exit_only=exit_only)
+    launches = judge_launches(trials, limits=limits, steps=steps)
     return bool(launches) and all(launch.verdicts[0] in GOOD for launch in telling(launches))
 
 

@@ -71,24 +71,22 @@ class JudgedTrial:
         return self.trial.end == "completed" or self.steps >= steps.budget
 
 
-def judge_launches(
-    trials: Sequence[Trial], *, limits: Limits, steps: Steps, exit_only: bool = False
-) -> tuple[JudgedTrial, ...]:
-    """Judge the trials that tested the image. `exit_only`: judge only how they ended, not their traces."""
+def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> tuple[JudgedTrial, ...]:
+    """Judge the trials that tested the image: only how they ended, if only that counts (`limits.exit_only`)."""
     return tuple(
-        _judged(trial, limits=limits, steps=steps, exit_only=exit_only)
+        _judged(trial, limits=limits, steps=steps)
         for trial in trials
-        if trial.measured and (trial.end != "setup" or _is_bad_setup(trial, limits=limits, exit_only=exit_only))
+        if trial.measured and (trial.end != "setup" or _is_bad_setup(trial, limits=limits))
     )
 
 
-def _is_bad_setup(trial: Trial, *, limits: Limits, exit_only: bool) -> bool:
+def _is_bad_setup(trial: Trial, *, limits: Limits) -> bool:
     """Return whether a failure before the first step counts. Exit code 125 means that the image could not be tested."""
-    return limits.setup_bad and not (exit_only and trial.failure.exit_code == 125)
+    return limits.setup_bad and not (limits.exit_only and trial.failure.exit_code == 125)
 
 
-def _judged(trial: Trial, *, limits: Limits, steps: Steps, exit_only: bool) -> JudgedTrial:
-    if exit_only:
+def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:
+    if limits.exit_only:
         return JudgedTrial(trial=trial, trace_verdict=None, failure=_failure(trial), exit_only=True)
     trace_verdict = _trace(trial, limits=limits, steps=steps)
     return JudgedTrial(

@@ -19,11 +19,11 @@ ENOUGH_LAUNCHES = 12
 
 
 def more_launches(launches: int, *, visible: float, limit: float, versions: int = 2) -> str:
-    """Return "more launches (`--trials N`)", with the N that would show a change by `limit`, a share like `visible`, in
-    a t-test of `versions`. Noise falls with the square root of the number of launches, and the first launches also show
-    how large it is. Return "" if N exceeds MOST_LAUNCHES.
+    """Return "more launches (`--trials N`)", with the N that would show a change by `limit`, a log of a ratio like
+    `visible`, in a t-test of `versions`. Noise falls with the square root of the number of launches, and the first
+    launches also show how large it is. Return "" if N exceeds MOST_LAUNCHES.
     """
-    allowed = math.log1p(limit) / math.log1p(visible) * _width(launches, versions)
+    allowed = limit / visible * _width(launches, versions)
     needed = next((count for count in range(launches, MOST_LAUNCHES + 1) if _width(count, versions) <= allowed), None)
     if needed is None and launches < 3:  # two hardly show how large the noise is
         needed = ENOUGH_LAUNCHES

@@ -25,6 +25,7 @@ from harness.model import (
     Limits,
     SignalState,
     SignalVerdict,
+    log_of,
     signal_of,
 )
 from harness.reasons import Remedy, SignalReason
@@ -206,7 +207,8 @@ def _more(row: _Row, limit: float) -> str:
     visible = row.asked.visible.get(row.name)
     if visible is None or visible <= limit:
         return Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES) if row.launches < ENOUGH_LAUNCHES else ""
-    return more_launches(row.launches, visible=visible, limit=limit, versions=row.others)
+    logs = {"visible": log_of(row.name, visible), "limit": log_of(row.name, limit)}
+    return more_launches(row.launches, **logs, versions=row.others)
 
 
 def _remedy(row: _Row, more: str) -> str:

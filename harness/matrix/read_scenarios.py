@@ -70,7 +70,6 @@ def _scenario(
         program=read_program(entry, context),
         command=tuple(entry.command or ()),
         step_pattern=entry.step_pattern,
-        judge_exit=entry.judge == "exit",
         params=tuple((param, tuple(values)) for param, values in entry.params.items()),
         series=tuple(entry.series or ()),
         hosts=hosts,
@@ -97,6 +96,7 @@ def _limits(entry: shape.ScenarioEntry) -> model.Limits:
         metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
         slowdown=limits.slowdown,
         setup_bad=limits.setup == "bad",
+        exit_only=entry.judge == "exit",
     )
 
 

@@ -52,13 +52,15 @@ class Limits:
 
     `signals` maps each signal to its limit, in the signal's unit (None: it is off, and no launches are made for it); a
     signal that is not given has the default of the table of signals. `slowdown` is the rise of the step time within a
-    launch, a share. `setup_bad`: a failure before the first step is a crash, not `untested`. Raises ValueError for a
-    limit that is not above zero.
+    launch, a share. `setup_bad`: a failure before the first step is a crash, not `untested`. `exit_only`: only how the
+    launches end counts, by the command's exit code (0 good, 125 untested, else bad). Raises ValueError for a limit that
+    is not above zero.
     """
 
     signals: Mapping[str, float | None] = field(default_factory=dict, hash=False)
     slowdown: float = 0.10
     setup_bad: bool = False
+    exit_only: bool = False
     metrics: tuple[MetricLimit, ...] = ()
 
     def __post_init__(self) -> None:
@@ -173,7 +175,7 @@ class Scenario:
     """A script with `setup(**params) -> step`, a program, or a command. Exactly one of the three is set.
 
     `params` maps a name to its values. `step_pattern` is a regular expression that counts a command's steps in its
-    output. `judge_exit`: only the command's exit code decides (0 good, 125 untested, else bad).
+    output.
     """
 
     name: str
@@ -183,7 +185,6 @@ class Scenario:
     program: Program | None = None
     command: tuple[str, ...] = ()
     step_pattern: str | None = None
-    judge_exit: bool = False
     params: tuple[tuple[str, tuple[Scalar, ...]], ...] = ()
     series: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, first_usable, leased, using_hosts
 from harness.flows.probe import Looking
 from harness.flows.running import MachineRun
-from harness.model import Cell, Finding, Lane, Plan, Trials
+from harness.model import Cell, Finding, Lane, Limits, Plan, Trials
 from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed, Side
 from harness.narrow.coupling import Coupling
 from harness.narrow.evidence import NarrowRules
@@ -199,7 +199,7 @@ def installed(sides: BothSides) -> Contents:
     for side, cell in sides.cells.items():
         sides.context.showing(lane=str(cell.lane), image=cell.image.version)("listing what is installed")
         scenario = replace(
-            cell.variant.scenario, script=None, program=None, command=("true",), files=(), judge_exit=True
+            cell.variant.scenario, script=None, program=None, command=("true",), files=(), limits=Limits(exit_only=True)
         )
         quiet = replace(cell, lane=replace(cell.lane, gpus=()))
         looking = Looking(engine=sides.engine, cell=quiet, context=sides.context, prepared=sides.made[side])

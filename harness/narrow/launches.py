@@ -228,8 +228,7 @@ class _Reader:
 
     def _judged(self, trial: Trial) -> JudgedTrial | None:
         if trial not in self.judged:
-            exit_only, limits = self.scenario.judge_exit, self.scenario.limits
-            launches = judge_launches([trial], limits=limits, steps=self.scenario.steps, exit_only=exit_only)
+            launches = judge_launches([trial], limits=self.scenario.limits, steps=self.scenario.steps)
             self.judged[trial] = next(iter(launches), None)
         return self.judged[trial]
 

@@ -16,7 +16,21 @@ from harness.masking import WITHHELD
 from harness.matrix.draft import job_of, safe
 from harness.matrix.programs import ScriptProblem, read_script
 from harness.matrix.read_series import install_of
-from harness.model import Cell, Finding, Host, Image, Lane, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
+from harness.model import (
+    Cell,
+    Finding,
+    Host,
+    Image,
+    Lane,
+    Limits,
+    Matrix,
+    Plan,
+    RunResult,
+    Scenario,
+    Series,
+    Trial,
+    Where,
+)
 from harness.model.narrowed import Side
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.inventory import Inventory, components
@@ -256,7 +270,11 @@ def _scenario_of(files: Files, where: Where) -> Scenario:
         job = job_of(files.command, folder=Path(), exit_code=True, has_image=False)
         carried = tuple(map(Path, job.carried))
         return Scenario(
-            name=safe(Path(files.command[0]).name), where=where, command=files.command, judge_exit=True, files=carried
+            name=safe(Path(files.command[0]).name),
+            where=where,
+            command=files.command,
+            limits=Limits(exit_only=True),
+            files=carried,
         )
     try:
         script = read_script(files.script.name, files.script.read_bytes())

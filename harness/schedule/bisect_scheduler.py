@@ -133,7 +133,7 @@ class BisectScheduler:
 
     def _launches(self, run: CellRun) -> Sequence[JudgedTrial]:
         scenario = run.cell.variant.scenario
-        return judge_launches(run.measured, limits=scenario.limits, steps=scenario.steps, exit_only=scenario.judge_exit)
+        return judge_launches(run.measured, limits=scenario.limits, steps=scenario.steps)
 
     def _version(self, run: CellRun, step_times: Mapping[int, float], *, usual: Usual) -> VersionEvidence:
         launches = self._launches(run)
@@ -152,7 +152,7 @@ class BisectScheduler:
     def _step_times(self) -> Mapping[int, Mapping[int, float]]:
         """Return the logs of comparable step times by position and by the number of the round."""
         scenario = self.runs[0].cell.variant.scenario
-        if scenario.judge_exit:
+        if scenario.limits.exit_only:
             return {}
         columns = level_columns(
             LEVEL, without_nan([run.measured for run in self.runs], scenario.limits), steps=scenario.steps

@@ -254,7 +254,7 @@ class FullScheduler:
 
     def _wants_round(self) -> str | None:
         scenario = self._scenario
-        if scenario.judge_exit or self.only is not None:
+        if scenario.limits.exit_only or self.only is not None:
             return None
         trials = [run.measured if run.runnable else [] for run in self.runs]
         return wants_round(
@@ -265,8 +265,8 @@ class FullScheduler:
     def _reason(self, run: CellRun) -> str | None:
         if run.doubted:
             return LaunchReason.FAILED_ALONGSIDE()
-        limits, steps, exit_only = self._scenario.limits, self._scenario.steps, self._scenario.judge_exit
-        return wants_more(run.measured, trials_asked=self.asked, limits=limits, steps=steps, exit_only=exit_only)
+        limits, steps = self._scenario.limits, self._scenario.steps
+        return wants_more(run.measured, trials_asked=self.asked, limits=limits, steps=steps)
 
     def _intermittent(self, able: Sequence[CellRun]) -> dict[str, str]:
         cells = [judge_cell_of(run.cell, run.trials) for run in self.runs]
@@ -290,17 +290,17 @@ class FullScheduler:
 
     def _differs_late(self) -> bool:
         scenario, trials = self._scenario, [run.measured for run in self.runs]
-        return not scenario.judge_exit and differs_late(trials, limits=scenario.limits, steps=scenario.steps)
+        return not scenario.limits.exit_only and differs_late(trials, limits=scenario.limits, steps=scenario.steps)
 
     @property
     def _compares_levels(self) -> bool:
-        return not self._scenario.judge_exit and (
+        return not self._scenario.limits.exit_only and (
             self._compares_steps or self._scenario.limits.of("peak_memory") is not None
         )
 
     @property
     def _compares_steps(self) -> bool:
-        return not self._scenario.judge_exit and self._scenario.limits.of("step_time") is not None
+        return not self._scenario.limits.exit_only and self._scenario.limits.of("step_time") is not None
 
     def noise(self) -> Noise | None:
         return self.replicate.noise()

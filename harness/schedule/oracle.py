@@ -43,11 +43,9 @@ def length_of(run: CellRun, batch: Batch) -> Length:
     """
     scenario, trials = run.cell.variant.scenario, run.measured
     limits, steps = scenario.limits, scenario.steps
-    whole = batch.whole or needs_whole_budget(
-        trials, limits=limits, steps=steps, exit_only=scenario.judge_exit, depth=batch.depth
-    )
+    whole = batch.whole or needs_whole_budget(trials, limits=limits, steps=steps, depth=batch.depth)
     usual_s = slow_versions.usual_step_s([other.measured for other in batch.row_runs])
-    if scenario.judge_exit or limits.of("step_time") is None or usual_s is None:
+    if scenario.limits.exit_only or limits.of("step_time") is None or usual_s is None:
         return Length(whole=whole)
     own_s = slow_versions.own_step_s(trials)
     first_s = slow_versions.first_look_s(own_s, usual_s, steps)

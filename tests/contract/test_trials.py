@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
-from harness.model import Steps, Variant
+from harness.model import Limits, Steps, Variant
 from harness.run.process import leftovers
 from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.trial.conversation import run_trial
@@ -93,7 +93,9 @@ def test_a_program_of_files_is_run_as_a_command(world: World, tmp_path: Path) ->
     program.write_text("#!/bin/sh\necho it ran\n")
     program.chmod(0o700)
     launch = world.launch("quiet")
-    scenario = replace(launch.scenario, script=None, command=("./program",), files=(program,), judge_exit=True)
+    scenario = replace(
+        launch.scenario, script=None, command=("./program",), files=(program,), limits=Limits(exit_only=True)
+    )
     trial = run_trial(
         world.engine,
         replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))),

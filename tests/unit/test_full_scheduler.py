@@ -10,7 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.model import Cell, Host, Image, Install, Lane, Scenario, Steps, Trace, Trial, Trials, Variant, Where
+from harness.model import (
+    Cell,
+    Host,
+    Image,
+    Install,
+    Lane,
+    Limits,
+    Scenario,
+    Steps,
+    Trace,
+    Trial,
+    Trials,
+    Variant,
+    Where,
+)
 from harness.run.engine import Prepared
 from harness.run.run_interfaces import Batch, CellRun
 from harness.schedule.full_scheduler import FullScheduler
@@ -22,9 +36,9 @@ STEPS = Steps(first=500, budget=1000)
 Measure = Callable[[CellRun, int], Trial]
 
 
-def row(versions: int, *, judge_exit: bool = False) -> list[CellRun]:
+def row(versions: int, *, exit_only: bool = False) -> list[CellRun]:
     host = Host(name="here", engine="process", gpus="none", where=WHERE)
-    scenario = Scenario(name="s", where=WHERE, script=Path("s.py"), steps=STEPS, judge_exit=judge_exit)
+    scenario = Scenario(name="s", where=WHERE, script=Path("s.py"), steps=STEPS, limits=Limits(exit_only=exit_only))
     lane = Lane(host=host)
     return [
         CellRun(cell=Cell(image=image, lane=lane, variant=Variant(scenario=scenario)), prepared=_ready(image))
@@ -88,10 +102,10 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
     assert noise.freedom["step_time"] == 3
 
 
-@pytest.mark.parametrize(("versions", "judge_exit", "step_s"), [(1, False, 1e-3), (3, True, 1e-3), (4, False, 1e-6)])
-def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, judge_exit: bool, step_s: float) -> None:
+@pytest.mark.parametrize(("versions", "exit_only", "step_s"), [(1, False, 1e-3), (3, True, 1e-3), (4, False, 1e-6)])
+def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, exit_only: bool, step_s: float) -> None:
     """A single version, an exit code, many versions with short steps: none of these needs an A/A replicate."""
-    runs = row(versions, judge_exit=judge_exit)
+    runs = row(versions, exit_only=exit_only)
     scheduler = FullScheduler(runs=runs, asked=Trials(least=2, most=4), measures_noise=True)
     play(scheduler, timed(lambda run: step_s))
     assert scheduler.replicate.run is None

@@ -215,19 +215,18 @@ def find_changes(
     limits: Limits,
     baseline: int | None = None,
     noise: Noise | None = None,
-    exit_only: bool = False,
     miss: float = MISS,
 ) -> tuple[Change, ...]:
     """Return all changes of one row.
 
     Versions between the two sides of a change are `untestable` if they are neither clearly good nor clearly bad.
     `baseline` is the position of the baseline image. `noise` is the A/A noise of the lane, which a change of a level
-    must exceed. With `exit_only`, only the way that launches end counts. `miss` is the highest probability allowed that
+    must exceed. `miss` is the highest probability allowed that
     the last good version also has the failure, but its launches missed it; a bisection passes its own.
     """
     cells = compared.cells
     outcome = outcome_changes(cells, compared.trials, baseline=baseline, miss=miss)
-    if exit_only:
+    if limits.exit_only:
         return outcome
     row = _Row(compared=compared, limits=limits, baseline=baseline, noise=noise)
     memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)

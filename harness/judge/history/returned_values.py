@@ -373,7 +373,8 @@ class _Metric:
             remedy = Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES)
             return replace(plain, seen="blind", why=ValueReason.TOO_FEW_AGREE(), remedy=remedy)
         if limit.rule != "equal" and plain.visible > limit.limit:
-            more = more_launches(len(rows), visible=plain.visible, limit=limit.limit)
+            visible, least = (math.log1p(share) for share in (plain.visible, limit.limit))
+            more = more_launches(len(rows), visible=visible, limit=least)
             written = f"metrics: {{{self.name}: {{{limit.rule}: …}}}}"
             return replace(plain, seen="blind", remedy=wider(written, more=more, timed=False))
         return plain

@@ -64,7 +64,7 @@ def _fails_alone(result: RunResult) -> Iterator[Cell]:
             rows.setdefault((entry.cell.image.series, entry.cell.lane, entry.cell.variant), []).append(entry)
     for row in rows.values():
         failed, scenario = [one.cell for one in row if one.verdict.verdict == "untested"], row[0].cell.variant.scenario
-        if len(failed) < len(row) and not scenario.limits.setup_bad and not scenario.judge_exit:
+        if len(failed) < len(row) and not scenario.limits.setup_bad and not scenario.limits.exit_only:
             yield from failed
 
 

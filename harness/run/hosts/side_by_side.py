@@ -109,7 +109,7 @@ DOUBTED: frozenset[End] = frozenset({"crash", "oom", "hang", "setup"})
 
 def compares_times(scenario: Scenario) -> bool:
     """Return whether any time that the scenario's launches measure is compared between versions."""
-    return not scenario.judge_exit and any(scenario.limits.of(name) is not None for name in TIMES)
+    return not scenario.limits.exit_only and any(scenario.limits.of(name) is not None for name in TIMES)
 
 
 def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:

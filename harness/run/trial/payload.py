@@ -76,7 +76,7 @@ def _job(variant: Variant) -> dict[str, Any]:
         "program": _program(variant),
         "command": list(variant.command) or None,
         "step_pattern": scenario.step_pattern,
-        "judge_exit": scenario.judge_exit,
+        "judge_exit": scenario.limits.exit_only,
         "looks": list(scenario.steps.looks()),
         "look_times_s": list(scenario.steps.look_times_s()),
         "timeout_s": scenario.timeout_s,

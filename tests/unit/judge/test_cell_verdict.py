@@ -226,27 +226,27 @@ def exited(number: int, code: int, end: str) -> Trial:
 )
 def test_the_exit_code_alone_decides(code, end, verdict, why):
     trials = [exited(number, code, end) for number in range(3)]
-    cell = judge_cell(trials, limits=LIMITS, steps=STEPS, exit_only=True)
+    cell = judge_cell(trials, limits=replace(LIMITS, exit_only=True), steps=STEPS)
     assert cell.verdict == verdict
     assert why in cell.why
     assert "step" not in cell.why, "they say nothing"
-    assert wants_more(trials, trials_asked=ASKED, limits=LIMITS, steps=STEPS, exit_only=True) is None
-    assert needs_whole_budget(trials, limits=LIMITS, steps=STEPS, exit_only=True)
+    assert wants_more(trials, trials_asked=ASKED, limits=replace(LIMITS, exit_only=True), steps=STEPS) is None
+    assert needs_whole_budget(trials, limits=replace(LIMITS, exit_only=True), steps=STEPS)
 
 
 def test_an_exit_of_125_is_the_scenario_s_own_word():
     """Even if a failure before the first step counts as a crash, 125 means that the version could not be tested."""
     trials = [exited(number, 125, "setup") for number in range(3)]
     limits = Limits(setup_bad=True)
-    assert judge_cell(trials, limits=limits, steps=STEPS, exit_only=True).verdict == "untested"
+    assert judge_cell(trials, limits=replace(limits, exit_only=True), steps=STEPS).verdict == "untested"
     broken = [exited(number, 127, "setup") for number in range(3)]
-    assert judge_cell(broken, limits=limits, steps=STEPS, exit_only=True).verdict == "crash"
+    assert judge_cell(broken, limits=replace(limits, exit_only=True), steps=STEPS).verdict == "crash"
 
 
 def test_one_bad_exit_among_good_ones_is_no_verdict():
     trials = [exited(0, 3, "crash"), exited(1, 0, "completed"), exited(2, 0, "completed")]
-    assert judge_cell(trials, limits=LIMITS, steps=STEPS, exit_only=True).verdict == "inconclusive"
-    assert wants_more(trials, trials_asked=ASKED, limits=LIMITS, steps=STEPS, exit_only=True) is not None
+    assert judge_cell(trials, limits=replace(LIMITS, exit_only=True), steps=STEPS).verdict == "inconclusive"
+    assert wants_more(trials, trials_asked=ASKED, limits=replace(LIMITS, exit_only=True), steps=STEPS) is not None
 
 
 def test_too_few_samples_are_said_in_one_way():

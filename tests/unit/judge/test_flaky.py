@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -61,10 +62,10 @@ def exit_codes(rng: random.Random, *, first_bad: int, rate: float, versions: int
         for place in wanted:
             bad = place >= first_bad and rng.random() < rate
             launched[place].append(failed(signal=None) if bad else trial_of(steps=64, end="completed"))
-        cells = [judge_cell(each, limits=LIMITS, steps=STEPS, exit_only=True) for each in launched]
+        cells = [judge_cell(each, limits=replace(LIMITS, exit_only=True), steps=STEPS) for each in launched]
         more = {
             place for place, each in enumerate(launched)
-            if wants_more(each, trials_asked=asked, limits=LIMITS, steps=STEPS, exit_only=True)
+            if wants_more(each, trials_asked=asked, limits=replace(LIMITS, exit_only=True), steps=STEPS)
         }  # fmt: skip
         wanted = sorted(more | set(wants_launches(cells, launched, trials_asked=asked)))
     return launched
@@ -77,8 +78,10 @@ def test_a_failure_of_every_second_launch_names_no_wrong_version():
         rng = random.Random(seed)
         first_bad = rng.randrange(1, 8)
         launched = exit_codes(rng, first_bad=first_bad, rate=0.5)
-        cells = [judge_cell(each, limits=LIMITS, steps=STEPS, exit_only=True) for each in launched]
-        for one in find_changes(Compared(cells=cells, trials=launched, steps=STEPS), limits=LIMITS, exit_only=True):
+        cells = [judge_cell(each, limits=replace(LIMITS, exit_only=True), steps=STEPS) for each in launched]
+        for one in find_changes(
+            Compared(cells=cells, trials=launched, steps=STEPS), limits=replace(LIMITS, exit_only=True)
+        ):
             held = one.kind == "first_bad" and one.before is not None and one.before < first_bad <= one.after
             right += held
             wrong += not held and one.kind != "bad_from_start"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -266,8 +267,8 @@ def test_a_version_that_a_search_compared_in_rounds_of_its_own_is_not_blind() ->
 
 def test_two_launches_are_never_enough_to_rule_out_more() -> None:
     """The only advice after `--trials 2` was a wider limit, where a third launch shows a sixth of the change."""
-    assert more_launches(2, visible=50.0, limit=0.1) == "more launches (`--trials 12`)"
-    assert more_launches(3, visible=50.0, limit=0.1) == ""
+    assert more_launches(2, visible=math.log(51), limit=math.log(1.1)) == "more launches (`--trials 12`)"
+    assert more_launches(3, visible=math.log(51), limit=math.log(1.1)) == ""
 
 
 def test_launches_that_would_show_no_other_version_are_no_remedy_for_one_out_of_the_rounds() -> None:

@@ -102,7 +102,7 @@ def test_settings_of_scenarios(load: Load) -> None:
     )
     (scenario,) = load(with_scenario(text)).scenarios
     assert scenario.command == ("a", "1.10", "")
-    assert (scenario.step_pattern, scenario.judge_exit) == ("step \\d+$", True)
+    assert (scenario.step_pattern, scenario.limits.exit_only) == ("step \\d+$", True)
     assert scenario.steps.looks() == (64, 128)
     assert (scenario.timeout_s, scenario.shm_bytes) == (5400.0, 64_000_000)
     assert scenario.ulimits == (("nofile", 1024, 1024), ("memlock", 5, -1))

@@ -77,7 +77,7 @@ def test_a_scenario_with_one_limited_time_is_measured_alone(name: str) -> None:
 
 
 def test_a_scenario_that_is_judged_by_its_exit_code_compares_no_times() -> None:
-    assert not compares_times(Scenario(name="s", where=WHERE, command=("x",), judge_exit=True))
+    assert not compares_times(Scenario(name="s", where=WHERE, command=("x",), limits=Limits(exit_only=True)))
 
 
 @pytest.mark.parametrize(
