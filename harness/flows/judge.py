@@ -17,7 +17,7 @@ from harness.judge.history.changepoints import Changepoint
 from harness.judge.history.figure_history import FEWEST_ALONE, SeriesFound, judge_series
 from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.trace_verdict import judge_trace
-from harness.model import Change, Effect, Limits, SeriesChange, SeriesVerdict, TraceVerdict
+from harness.model import Change, Effect, Limits, SeriesChange, SeriesVerdict, TraceVerdict, log_of_change
 from harness.model.answers import SeriesKind
 from harness.model.watching import Say, unheard
 from harness.traces import HistoryFile, read_history, read_trace
@@ -65,7 +65,7 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
     sign = -1 if falls else 1
     rows = [[sign * math.log(file.cells[version][turn]) for version in versions] for turn in rounds]
     table = RoundTable(values=np.array(rows), positions=tuple(range(len(versions))))
-    least = -math.log1p(-limit) if falls else math.log1p(limit)
+    least = log_of_change(limit, falls=falls)
     series = judge_series(table, least=least)
     return SeriesVerdict(
         history=str(path),

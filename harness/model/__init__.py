@@ -109,6 +109,7 @@ from harness.model.signals import (
     Group,
     Signal,
     log_of,
+    log_of_change,
     signal_of,
     unit_after,
 )

@@ -228,7 +228,12 @@ LARGEST_DROP = 0.999
 
 def log_of(name: str, share: float) -> float:
     """Convert a relative change to the log that is compared; for a signal that is worse if it falls, it is a drop."""
-    return -math.log1p(-min(share, LARGEST_DROP)) if SIGNALS[name].falls else math.log1p(share)
+    return log_of_change(share, falls=SIGNALS[name].falls)
+
+
+def log_of_change(share: float, *, falls: bool) -> float:
+    """Convert a relative change to a positive log: a drop by `share` if it `falls`, else a rise."""
+    return -math.log1p(-min(share, LARGEST_DROP)) if falls else math.log1p(share)
 
 
 MOST_VISIBLE = 999.0

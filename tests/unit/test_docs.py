@@ -96,3 +96,13 @@ def test_readme_names_the_two_commands() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "make demo" in readme
     assert "make test" in readme
+
+
+def test_contributing_quotes_code_that_is_there() -> None:
+    """A newcomer copies it. `...` and lines with `…` stand for what is left out."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    code = "".join(path.read_text() for part in ("harness", "tests") for path in (ROOT / part).rglob("*.py"))
+    dense = re.sub(r"\s+", "", code)
+    quoted = [line for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    told = [re.sub(r"\s+", "", line.split("  #")[0]) for line in quoted if "…" not in line and line.strip() != "..."]
+    assert [line for line in told if line not in dense] == []

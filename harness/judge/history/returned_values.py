@@ -36,6 +36,7 @@ from harness.model import (
     SignalVerdict,
     Steps,
     Trial,
+    log_of_change,
 )
 from harness.model.measured import AGENT_COLUMNS
 from harness.reasons import ObservedDifference, Remedy, ValueReason
@@ -373,7 +374,8 @@ class _Metric:
             remedy = Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES)
             return replace(plain, seen="blind", why=ValueReason.TOO_FEW_AGREE(), remedy=remedy)
         if limit.rule != "equal" and plain.visible > limit.limit:
-            visible, least = (math.log1p(share) for share in (plain.visible, limit.limit))
+            falls = limit.rule == "drop"
+            visible, least = (log_of_change(share, falls=falls) for share in (plain.visible, limit.limit))
             more = more_launches(len(rows), visible=visible, limit=least)
             written = f"metrics: {{{self.name}: {{{limit.rule}: …}}}}"
             return replace(plain, seen="blind", remedy=wider(written, more=more, timed=False))
