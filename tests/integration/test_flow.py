@@ -22,7 +22,6 @@ import pytest
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
-from harness.judge.trace import trace_verdict
 from harness.model import Host, Image, Install, RunResult, SearchMode
 from harness.report.terminal.progress.plain import plain_progress
 from harness.report.text import signal_words
