@@ -22,6 +22,7 @@ import pytest
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
+from harness.judge.trace import stopping
 from harness.model import Host, Image, Install, RunResult, SearchMode
 from harness.report.terminal.progress.plain import plain_progress
 from harness.report.text import signal_words
