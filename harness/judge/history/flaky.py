@@ -21,7 +21,7 @@ from harness.reasons import RoundReason
 MISS = 1.25e-3
 """Highest probability allowed that a version that counts as good also has the failure, but its launches missed it.
 According to `benchmarks/accuracy_failures.py`, a wrong version is named in 2 to 3 of 100 histories at 0.01, in 1 of 100
-at 0.002, and in up to 6 of 1,000 at 0.001. With this value, 7 of 1,440 histories named a wrong version, and 6 of the same at
+at 0.002, and in up to 6 of 1,000 at 0.001. With this value, 7 of 1,440 histories named a wrong version, and 6 at
 0.001; three good launches are enough after three crashes of three."""
 MISS_BETWEEN = 3e-4
 """The same for good versions between two bad ones; lower, because two further changes are unlikely a priori."""
