@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, create_model
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, create_model
 
 from harness.errors import UsageError
 from harness.model import Cell, Floats, Look, Trace, Trial
@@ -21,10 +21,11 @@ FOLDER = "trials"
 
 
 class LookFile(BaseModel):
-    """A look: its step, and its figures by their names. Names that the harness does not know are left out."""
+    """A look: its step, and its figures by their names, which are finite. Names that the harness does not know are left
+    out."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, float | None]
+    __pydantic_extra__: dict[str, FiniteFloat | None]
     step: int
 
     @property
