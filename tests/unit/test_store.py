@@ -103,6 +103,18 @@ def test_what_is_seen_beside_memory_comes_back_as_it_was(tmp_path: Path) -> None
         np.testing.assert_array_equal(back.trace.counts[name], values)
 
 
+@pytest.mark.parametrize("figure", [float("nan"), float("inf")])
+def test_a_look_with_a_figure_that_is_not_finite_is_refused(tmp_path: Path, figure: float) -> None:
+    """The diagnosis of a GPU would otherwise end in a traceback."""
+    cell = a_cell()
+    content = trial_to_json(a_trial(cell), cell)
+    content["trace"]["looks"] = [{"step": 4, "gpu_reasons": figure}]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError, match="not a trial of the harness"):
+        read_trial(path)
+
+
 @pytest.mark.parametrize(
     "counts",
     [
