@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, create_model
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, create_model
 
 from harness.errors import UsageError
 from harness.model import Cell, Floats, Look, Trace, Trial
@@ -21,17 +21,16 @@ FOLDER = "trials"
 
 
 class LookFile(BaseModel):
-    """A look: its step, and its figures by their names, which are finite. Names that the harness does not know are left
-    out."""
+    """A look: its step, and its figures by their names. What the harness does not know, or is not finite, is left out."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, FiniteFloat | None]
+    __pydantic_extra__: dict[str, float | None]
     step: int
 
     @property
     def values(self) -> dict[str, float]:
         known = ((name, value) for name, value in self.__pydantic_extra__.items() if name in LOOK_COLUMNS)
-        return {name: value for name, value in known if value is not None}
+        return {name: value for name, value in known if value is not None and math.isfinite(value)}
 
 
 class _TraceFile(BaseModel):

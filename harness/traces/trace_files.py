@@ -110,10 +110,12 @@ def _column(path: Path, name: str, values: Iterable[float | None]) -> Floats:
 
 
 def _look(path: Path, look: LookFile) -> Look:
-    """Return the look without infinite values, which count as missing. Raises UsageError."""
+    """Return the look. Raises UsageError for a figure that is too large."""
     step = int(measured(f"{path}: trace.looks.step", look.step))
-    numbers = {name: measured(f"{path}: trace.looks.{name}", value) for name, value in look.values.items()}
-    return Look(step=step, values={name: value for name, value in numbers.items() if not math.isnan(value)})
+    return Look(
+        step=step,
+        values={name: measured(f"{path}: trace.looks.{name}", value) for name, value in look.values.items()},
+    )
 
 
 def _trace(path: Path, columns: Mapping[str, Floats], *, looks: tuple[Look, ...] = ()) -> Trace:
