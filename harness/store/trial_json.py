@@ -21,7 +21,7 @@ FOLDER = "trials"
 
 
 class LookFile(BaseModel):
-    """A look: its step, and its figures by their names. What the harness does not know, or is not finite, is left out."""
+    """A look: its step, and its figures by their names. Unknown names and figures that are not finite are left out."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, float | None]
