@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.generators import Floats, Generator
 from benchmarks.history_rules import SIMPLE, Answer
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changes import LevelRule, step_time_changes
+from harness.judge.history.changes import LevelRule, signal_changes
 from harness.judge.history.precision import too_wide
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 8
@@ -147,20 +147,18 @@ def _apart(rng: Generator, versions: int, *, changes: int) -> list[int]:
 # ---------------------------------------------------------------- answers
 
 
-def by_judge(rng: Generator, launches: Floats, history: History, positions: Sequence[int]) -> tuple[list[Answer], int]:
-    """Return the judge's answers, and the launches that they took. Fastest blocks are the medians plus further noise.
-
+def by_judge(launches: Floats, history: History, positions: Sequence[int]) -> tuple[list[Answer], int]:
+    """Return the judge's answers, and the launches that they took.
 
     A series that is bad from the start has position -1 as its last good version.
     """
-    best = launches + rng.normal(0, history.sigma / 4, launches.shape)
     rounds = history.rounds or LEAST_ROUNDS
     while history.rounds is None and too_wide(
         "step_time", _table(launches[:rounds], positions), limit=history.limit, most=MOST_ROUNDS
     ):
         rounds += 1
     rule = LevelRule(least=math.log1p(history.limit))
-    found = step_time_changes(_table(launches[:rounds], positions), _table(best[:rounds], positions), rule)
+    found = signal_changes("step_time", _table(launches[:rounds], positions), rule)
     return [(-1 if one.before is None else one.before, one.after) for one in found], rounds * len(positions)
 
 
@@ -203,7 +201,7 @@ def history_row(rng: Generator, history: History, *, count: int) -> HistoryRow:
         truth = [(_last_before(able, start), _first_from(able, start)) for start in starts]
         if history.shape == "ramp":  # an answer that covers four fifths of it is right
             truth = [(history.versions // 10, history.versions - 1 - history.versions // 10)]
-        answers, used = by_judge(rng, launches, history, able)
+        answers, used = by_judge(launches, history, able)
         ours.append(score(answers, truth, used))
         for name, rule in SIMPLE.items():
             answers, used = rule(launches, math.log1p(history.effect or history.limit) / 2)

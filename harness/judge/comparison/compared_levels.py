@@ -17,7 +17,6 @@ from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usab
 from harness.judge.comparison.round_tables import (
     Columns,
     RoundTable,
-    best_table,
     level_columns,
     never_side_by_side,
     often,
@@ -61,11 +60,6 @@ class Compared:
         return [
             [] if "leak" in cell.verdicts else version for cell, version in zip(self.cells, self.working, strict=True)
         ]
-
-    @cached_property
-    def best(self) -> RoundTable | None:
-        """Return the table of the step times in the fastest stretch of each launch."""
-        return best_table(self.working, steps=self.steps)
 
     @cached_property
     def tables(self) -> Mapping[str, RoundTable]:

@@ -27,7 +27,7 @@ from harness.judge.comparison.which_launches import (
     paced_steps,
 )
 from harness.judge.trace.samples import look_values
-from harness.judge.trace.trends import BLOCKS, block_levels
+from harness.judge.trace.trends import BLOCKS
 from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 from harness.reasons import SignalReason
 
@@ -136,12 +136,6 @@ def median_step_s(trace: Trace, common: int) -> float | None:
     """Return the median step time after the warm-up, in seconds."""
     settled = settled_step_s(trace, common)
     return float(np.median(settled)) if len(settled) else None
-
-
-def best_step_s(trace: Trace, common: int) -> float | None:
-    """Return the lowest block median of the step times, in seconds: a neighbour's temporary load does not change it."""
-    settled = settled_step_s(trace, common)
-    return float(block_levels(settled, share=0.5).min()) if len(settled) >= BLOCKS else median_step_s(trace, common)
 
 
 # ---------------------------------------------------------------- step times
@@ -340,5 +334,4 @@ RULES: Mapping[str, FigureRule] = {
         usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image.bytes), any_round=True
     ),
 }
-"""Rules by the name of the level signal. `step_time` has a second figure (BEST), which must agree."""
-BEST = FigureRule(usable=is_timed, prepare=_of_steps(best_step_s))
+"""Rules by the name of the level signal."""

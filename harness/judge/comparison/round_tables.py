@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison import level_rules
-from harness.judge.comparison.level_rules import BEST, RULES, LaunchFigure
+from harness.judge.comparison.level_rules import RULES, LaunchFigure
 from harness.judge.comparison.which_launches import Launches, had_step_times
 from harness.model import Floats, Steps, Trial
 
@@ -38,12 +38,6 @@ class RoundTable:
 def level_table(name: str, launches: Launches, *, steps: Steps) -> RoundTable | None:
     """Return the table of a level signal; None unless two versions have rounds in common."""
     return table_of(often(level_columns(name, launches, steps=steps)))
-
-
-def best_table(launches: Launches, *, steps: Steps) -> RoundTable | None:
-    """Return the table of the step times in the fastest stretch of each launch."""
-    timed = level_rules.usable("step_time", launches, steps=steps)
-    return table_of(often(_by_place(timed, BEST.prepare(timed))))
 
 
 def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.judge import intervals
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.noise import Spread, floor, spread_of, without_rounds
+from harness.judge.comparison.noise import Spread, floor, spread_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint, Levels, exact_levels, find_levels
 from harness.judge.history.flaky import MISS
@@ -34,8 +34,6 @@ from harness.model import (
 
 ALPHA = 0.008
 """Chance of a false change in a series, for each metric."""
-MEDIANS_SHARE, BEST_SHARE = 0.8, 0.2
-"""Shares of ALPHA for the two tables of step times."""
 FAMILY_ALPHA = 0.01
 """Family-wise error (Holm's correction): the chance that any level in a scenario seems to change though none does."""
 _VERDICTS: Mapping[Metric, str] = {"step_time": "slower", "peak_memory": "more memory"}
@@ -51,8 +49,7 @@ def strictest(name: str, *, rows: int) -> float:
     or that of Holm's correction for the smallest p-value of the family, whichever is lower. `rows` is the number of
     rows in the scenario.
     """
-    search = ALPHA * (MEDIANS_SHARE if name == "step_time" else 1.0)
-    return min(search, FAMILY_ALPHA * signal_of(name).weight / (TOTAL_WEIGHT * rows))
+    return min(ALPHA, FAMILY_ALPHA * signal_of(name).weight / (TOTAL_WEIGHT * rows))
 
 
 TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
@@ -62,30 +59,13 @@ TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
 class LevelRule:
     """The rule by which tables are judged. `least` is the smallest change that counts, a log.
 
-    `baseline` is the position with which levels are compared; None means the last good level. `drifting` are positions
-    whose step times drift within a trial. `noise` is the A/A noise of the lane.
+    `baseline` is the position with which levels are compared; None means the last good level. `noise` is the A/A noise
+    of the lane.
     """
 
     least: float
     baseline: int | None = None
     noise: Spread | None = None
-    drifting: Collection[int] = field(default_factory=frozenset)
-
-
-def step_time_changes(medians: RoundTable, best: RoundTable, rule: LevelRule) -> list[Change]:
-    """Return the changes that both the trials' medians and their best stretches show, oldest first. A change that only
-    the medians show is due to the load of a neighbour, unless the step time drifts. Either table may find a change, at
-    its share of ALPHA. Changes below the signal's smallest amount are left out.
-    """
-    kept: list[Change] = []
-    for table, other, share in ((medians, best, MEDIANS_SHARE), (best, medians, BEST_SHARE)):
-        levels = find_levels(table.values, least=rule.least, alpha=ALPHA * share, noise=rule.noise)
-        for shift, change in level_changes("step_time", table, levels, rule=rule):
-            is_real = change.after in rule.drifting or _agrees(other, shift)
-            is_small = _step_of("step_time", medians, shift) <= SIGNALS["step_time"].least
-            if is_real and not is_small and not any(_overlap(change, other_change) for other_change in kept):
-                kept.append(replace(change, p=min(1.0, shift.p / share)))
-    return _in_turn(sorted(kept, key=lambda change: change.after))
 
 
 def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[Change]:
@@ -99,31 +79,6 @@ def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[C
         for shift, change in level_changes(metric, table, levels, rule=rule)
         if _step_of(metric, table, shift) > SIGNALS[metric].least
     ]
-
-
-def _overlap(one: Change, other: Change) -> bool:
-    """Return whether two changes may be at the same version: then they are one change, or one of them is wrong."""
-    begin, other_begin = (-1 if change.before is None else change.before for change in (one, other))
-    return begin < other.after and other_begin < one.after
-
-
-def _in_turn(changes: Sequence[Change]) -> list[Change]:
-    """Drop improvements that follow no worsening: with two tables, the worsening may have been dropped."""
-    kept: list[Change] = []
-    bad = False
-    for change in changes:
-        if bad or change.kind != "first_fixed":
-            kept.append(change)
-        bad = change.kind != "first_fixed"
-    return kept
-
-
-def _agrees(other: RoundTable, shift: Changepoint) -> bool:
-    """Return whether another figure of the same trials differs in the same direction, by at least half as much."""
-    begin, end = shift.stretch
-    values = without_rounds(other.values)
-    size = float(values[:, shift.first : end].mean() - values[:, begin : shift.first].mean())
-    return (2 if shift.drift else 1) * size / shift.size >= 0.5  # the halves of a line are half its rise apart
 
 
 def _step_of(metric: Metric, table: RoundTable, shift: Changepoint) -> float:
@@ -231,8 +186,10 @@ def find_changes(
     row = _Row(compared=compared, limits=limits, baseline=baseline, noise=noise)
     memory = memory_changes(cells, baseline=baseline, limit=limits.leak_kib_per_step)
     slowdown = slowdown_changes(cells, baseline=baseline, limit=limits.slowdown)
-    step_time = [change for change in _merged(_step_times(row), slowdown) if not _is_symptom(change, memory, cells)]
-    return (*outcome, *memory, *_growths(row), *step_time, *_others(row))
+    levels = _levels(row)
+    timed = _merged(levels.pop("step_time", []), slowdown)
+    step_time = [change for change in timed if not _is_symptom(change, memory, cells)]
+    return (*outcome, *memory, *_growths(row), *step_time, *itertools.chain.from_iterable(levels.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,11 +201,11 @@ class _Row:
     baseline: int | None
     noise: Noise | None
 
-    def rule(self, metric: Metric, table: RoundTable, *, limit: float, drifting: Collection[int] = ()) -> LevelRule:
+    def rule(self, metric: Metric, table: RoundTable, *, limit: float) -> LevelRule:
         """Return the rule for a table: a change must reach the limit and exceed the lane's A/A noise."""
         least = max(log_of(metric, limit), floor(self.noise, metric, rounds=len(table.values)))
         noise = spread_of(self.noise, metric)
-        return LevelRule(least=least, baseline=self.baseline, noise=noise, drifting=drifting)
+        return LevelRule(least=least, baseline=self.baseline, noise=noise)
 
 
 def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = ()) -> list[bool]:
@@ -269,17 +226,6 @@ def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = 
 # ---------------------------------------------------------------- levels that change
 
 
-def _step_times(row: _Row) -> list[Change]:
-    limit = row.limits.of("step_time")
-    if limit is None:
-        return []
-    medians, best = row.compared.tables.get("step_time"), row.compared.best
-    if medians is None or best is None or medians.positions != best.positions:
-        return []
-    drifting = {place for place, cell in enumerate(row.compared.cells) if "slowdown" in cell.verdicts}
-    return step_time_changes(medians, best, row.rule("step_time", medians, limit=limit, drifting=drifting))
-
-
 def _growths(row: _Row) -> list[Change]:
     """Return the changes of growth, for all counts that have a limit."""
     return [
@@ -290,14 +236,13 @@ def _growths(row: _Row) -> list[Change]:
     ]
 
 
-def _others(row: _Row) -> list[Change]:
-    """Return the changes of all other level signals that have a limit."""
-    changes: list[Change] = []
-    for name, table in row.compared.tables.items():
-        limit = row.limits.of(name)
-        if name != "step_time" and limit is not None:
-            changes += signal_changes(name, table, row.rule(name, table, limit=limit))
-    return changes
+def _levels(row: _Row) -> dict[Metric, list[Change]]:
+    """Return the changes of each level signal that has a limit."""
+    return {
+        name: signal_changes(name, table, row.rule(name, table, limit=limit))
+        for name, table in row.compared.tables.items()
+        if (limit := row.limits.of(name)) is not None
+    }
 
 
 # ---------------------------------------------------------------- one cause, one finding

@@ -326,17 +326,23 @@ def test_a_factor_of_two_shows_in_steps_of_a_few_microseconds():
 
 
 def test_a_neighbours_load_is_no_regression():
-    """Two states a factor of two apart, for seconds: the fastest blocks of the loaded launches are as fast as ever."""
-    loaded: list[list[Trial]] = []
-    for place in range(6):
-        trials = [trial_of(number, seed=place, steps=1000) for number in range(3)]
-        if place >= 3:
-            for trial in trials:
-                assert trial.trace is not None
-                trial.trace.columns["step_s"][300:900] *= 2
-        loaded.append(trials)
-    found = find_changes(of_row(loaded), limits=LIMITS)
+    """Another program makes most steps of half of the launches twice as slow, whichever versions they are of."""
+    rng = np.random.default_rng(0)
+    trials = [[trial_of(number, seed=place, steps=1000) for number in range(8)] for place in range(6)]
+    for trial in (trial for version in trials for trial in version if rng.random() < 0.5):
+        assert trial.trace is not None
+        trial.trace.columns["step_s"][300:900] *= 2
+    found = find_changes(of_row(trials), limits=LIMITS)
     assert [one for one in found if one.metric == "step_time"] == []
+
+
+def test_a_version_whose_steps_are_slow_most_of_the_time_is_slower():
+    """Some of its steps are as fast as ever, but a training waits for all of them."""
+    trials = [[trial_of(number, seed=place, steps=1000) for number in range(3)] for place in range(6)]
+    for trial in (trial for version in trials[3:] for trial in version):
+        assert trial.trace is not None
+        trial.trace.columns["step_s"][300:900] *= 2
+    assert ("step_time", "first_bad", 2, 3) in named(find_changes(of_row(trials), limits=LIMITS))
 
 
 def test_one_version_with_too_few_launches_does_not_blind_the_rest():
