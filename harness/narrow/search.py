@@ -2,10 +2,21 @@
 
     outcomes -> decide -> make and launch these hybrids -> outcomes -> decide -> ... -> conclude
 
-The search measures both ends, isolates a difference, proves it, and looks for further causes.
+The search measures both ends, isolates a difference, proves it, and looks for further causes. Each decision replays the
+search from the beginning with all outcomes, so that a launch that changes the result of a hybrid changes all that
+followed from it, and an interrupted search resumes where it stopped.
 
-Each decision replays the search from the beginning with all outcomes, so that a launch that changes the result of a
-hybrid changes all that followed from it, and an interrupted search resumes where it stopped.
+A difference is isolated by delta debugging from both sides with three outcomes, the algorithm `dd` of Zeller and
+Hildebrandt, "Simplifying and isolating failure-inducing input" (2002), with sets chosen by their expected information:
+a good set of groups and a bad set that contains it come closer until their difference cannot be split further. It is
+then proven:
+
+| A + c | B - c | c is |
+|---|---|---|
+| bad | good | the culprit |
+| good | good | needed but not enough: the search looks for its partner |
+| bad | bad | enough, but there is another cause: the search goes on without it |
+| good | bad | innocent here |
 """
 
 from __future__ import annotations
@@ -13,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
 
 from harness.model.narrowed import (
     ComponentGroup,
@@ -23,24 +35,49 @@ from harness.model.narrowed import (
     HybridResult,
     HybridState,
     Narrowed,
-    NarrowedVerdict,
     ProofCell,
     ProofRole,
     Side,
 )
 from harness.narrow.evidence import HybridEvidence, NarrowRules
-from harness.narrow.isolate import Ask, Bounds, GroupNeeds, Groups, Isolation, NextKind, Prover, Swaps, Tested, kind_of
+from harness.narrow.isolate import GroupNeeds, Groups, Swaps, best_split
 from harness.reasons import NarrowReason
 
 MOST_CAUSES = 4
 """Most differences that are pursued: causes, and groups that turn out to be innocent."""
 MOST_PARTS = 4
 """Most groups that are needed together."""
+REFUSALS = 12
+"""Consecutive sets without a result after which the rest is not separated."""
 WHOLE = ("culprit", "together", "needed")
 """Kinds of culprits without which B, or B without the causes found before, is good."""
 BESIDE_OTHERS: Mapping[CulpritKind, CulpritKind] = {"culprit": "enough", "together": "enough", "needed": "switch"}
 """Maps the kind proven for B without the causes found before to the kind that this proves for B itself."""
-Answer = Generator[Ask, HybridResult, Narrowed]
+SHAMS: tuple[tuple[Side, ProofRole, HybridState], ...] = (("A", "sham A", "good"), ("B", "sham B", "bad"))
+"""Each version with its own parts put in again, and its state if the method changes nothing."""
+NextKind = Literal["ends", "isolate", "partner", "prove", "sham", "done"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A question: is `hybrid` good or bad? None cannot be made. `sure`: with the certainty that a proof needs."""
+
+    hybrid: Hybrid | None
+    kind: NextKind
+    reason: str
+    sure: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextHybrids:
+    """The hybrids to launch next, side by side in one round, and the reason. `launch` is empty once the search is over.
+
+    A and B are hybrids, too. A hybrid that was requested before is launched again.
+    """
+
+    launch: tuple[Hybrid, ...]
+    kind: NextKind
+    reason: str
 
 
 class ComponentSearch:
@@ -61,7 +98,7 @@ class ComponentSearch:
         self._swaps = Swaps(tuple(groups), needs)
         self.a = Hybrid(base="A")
         self.b = Hybrid(base="B", from_b=self._swaps.all)
-        self._cache: dict[object, Groups | None] = {}
+        self._splits: dict[object, Groups | None] = {}
 
     @property
     def shams(self) -> tuple[Hybrid, ...]:
@@ -71,17 +108,15 @@ class ComponentSearch:
 
     def decide(self, outcomes: Iterable[HybridOutcome]) -> NextHybrids:
         """Return the hybrids to launch next; none once the search is over."""
-        evidence = self._evidence(outcomes)
+        evidence = HybridEvidence(outcomes, a=self.a, b=self.b, rules=self.rules)
         answer, missing = self._replayed(evidence, to_the_end=False)
-        if answer is not None:
-            return NextHybrids(launch=(), kind="done", reason=answer.verdict)
-        assert missing is not None
-        assert missing.hybrid is not None, "what cannot be made is answered without a launch"
+        if missing is None or missing.hybrid is None:  # what cannot be made is answered without a launch
+            return NextHybrids(launch=(), kind="done", reason=answer.verdict if answer else "")
         return NextHybrids(launch=self._round(missing.hybrid, evidence), kind=missing.kind, reason=missing.reason)
 
     def conclude(self, outcomes: Iterable[HybridOutcome], *, good: str, bad: str) -> Narrowed:
         """Return what is known so far. `good` and `bad` are the names of A and B."""
-        evidence = self._evidence(outcomes)
+        evidence = HybridEvidence(outcomes, a=self.a, b=self.b, rules=self.rules)
         answer, missing = self._replayed(evidence, to_the_end=True)
         assert answer is not None
         if missing is not None:
@@ -101,7 +136,7 @@ class ComponentSearch:
         """Return the answer and the first question that needs a launch. The replay stops at this question without an
         answer; with `to_the_end`, it goes on and treats hybrids that were not launched as unresolved.
         """
-        replay = _Replay(self._swaps, self._cache, apart=self._apart).answer()
+        replay = _Replay(swaps=self._swaps, splits=self._splits, apart=self._apart).answer()
         missing: Ask | None = None
         try:
             ask = next(replay)
@@ -114,9 +149,6 @@ class ComponentSearch:
         except StopIteration as end:
             answer: Narrowed = end.value
             return answer, missing
-
-    def _evidence(self, outcomes: Iterable[HybridOutcome]) -> HybridEvidence:
-        return HybridEvidence(outcomes, a=self.a, b=self.b, rules=self.rules)
 
     def _answer(self, ask: Ask, evidence: HybridEvidence) -> HybridResult | None:
         """Return the requested result; None if it needs a launch."""
@@ -144,45 +176,54 @@ def _unresolved(hybrid: Hybrid, reason: str) -> HybridResult:
 # ---------------------------------------------------------------- the replay
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Cause:
-    """The outcome of one difference. `culprit` is None for an innocent one. `drop`: the groups without which the search
-    continues, if there may be another cause.
+T = TypeVar("T")
+Asking = Generator[Ask, HybridResult, T]
+"""Yields questions, receives their results, and returns T."""
+Bounds = tuple[Groups, Groups]
+"""A good set of groups from B, and a bad one that contains it."""
+
+
+class MethodChangesIt(Exception):
+    """Raised if a sham swap changes the state of a version, so that no hybrid proves anything."""
+
+
+@dataclass(kw_only=True)
+class _Replay:
+    """One replay of the search. `made`: the sets of groups that ran while differences were isolated; `refused`: those
+    that gave no result; `shams`: the sham swaps. `splits` is kept from one replay to the next.
     """
 
-    culprit: Culprit | None
-    drop: Groups = frozenset()
+    swaps: Swaps
+    splits: dict[object, Groups | None]
+    apart: bool
+    made: set[Groups] = field(default_factory=set)
+    refused: set[Groups] = field(default_factory=set)
+    shams: list[ProofCell] = field(default_factory=list)
 
-
-class _Replay:
-    """One replay of the search: a generator that asks for results and returns the answer."""
-
-    def __init__(self, swaps: Swaps, cache: dict[object, Groups | None], *, apart: bool) -> None:
-        self._swaps = swaps
-        self._isolation = Isolation(swaps=swaps, cache=cache)
-        self._prover = Prover(swaps=swaps)
-        self._method = MethodCheck(swaps=swaps, apart=apart)
-
-    def answer(self) -> Answer:
+    def answer(self) -> Asking[Narrowed]:
         """Ask for results until the answer is known, and return it."""
-        wrong = yield from self._ends()
-        if wrong:
-            return self._narrowed("not reproduced", reason=wrong)
+        blank = Narrowed(verdict="undecided", good="", bad="", groups=self.swaps.groups)
+        if wrong := (yield from self._ends()):
+            return replace(blank, verdict="not reproduced", reason=wrong)
         try:
-            yield from self._method.check(self._swaps.all)
+            yield from self._check_method(self.swaps.all)
             culprits, whole = yield from self._causes()
         except MethodChangesIt:
-            return self._narrowed("method")
+            return replace(blank, verdict="method", shams=tuple(self.shams))
         named = frozenset(group for culprit in culprits for group in culprit.groups)
-        left = () if whole else self._swaps.listed(self._swaps.all - named)
-        if not culprits:
-            return self._narrowed("undecided", open_=left, reason=NarrowReason.UNPROVEN())
-        return self._narrowed("found", culprits, open_=left)
+        return replace(
+            blank,
+            verdict="found" if culprits else "undecided",
+            culprits=tuple(culprits),
+            shams=tuple(self.shams),
+            open=() if whole else self.swaps.listed(self.swaps.all - named),
+            reason="" if culprits else NarrowReason.UNPROVEN(),
+        )
 
-    def _ends(self) -> Generator[Ask, HybridResult, str]:
+    def _ends(self) -> Asking[str]:
         """Measure A and B; return why they do not reproduce the fault, "" if they do."""
-        a, b = Hybrid(base="A"), Hybrid(base="B", from_b=self._swaps.all)
-        if not self._swaps.all:
+        a, b = Hybrid(base="A"), Hybrid(base="B", from_b=self.swaps.all)
+        if not self.swaps.all:
             return NarrowReason.NOTHING_DIFFERS()
         good = yield Ask(hybrid=a, kind="ends", reason=NarrowReason.ENDS_UNKNOWN(), sure=True)
         bad = yield Ask(hybrid=b, kind="ends", reason=NarrowReason.ENDS_UNKNOWN(), sure=True)
@@ -192,143 +233,166 @@ class _Replay:
             return NarrowReason.GOOD_IS_BAD(bad=good.bad, launches=good.launches)
         return bad.reason or NarrowReason.BAD_IS_GOOD(good=bad.good) if bad.state == "good" else ""
 
-    def _causes(self) -> Generator[Ask, HybridResult, tuple[list[Culprit], bool]]:
+    def _causes(self) -> Asking[tuple[list[Culprit], bool]]:
         """Return the causes, and whether other causes are ruled out."""
         culprits: list[Culprit] = []
-        upper = region = self._swaps.all
+        upper = region = self.swaps.all
         for _ in range(MOST_CAUSES):
-            cause = yield from self._cause(region, upper)
-            if cause.culprit is not None:
-                kind = cause.culprit.kind
-                of_b = kind if upper == self._swaps.all else BESIDE_OTHERS.get(kind, kind)
-                culprits.append(replace(cause.culprit, kind=of_b))
-            if not cause.drop:
-                return culprits, cause.culprit is not None and cause.culprit.kind in WHOLE
-            region = (upper if cause.culprit else region) - cause.drop
-            upper = region if cause.culprit else upper
+            culprit, drop = yield from self._cause(region, upper)
+            if culprit is not None:
+                of_b = culprit.kind if upper == self.swaps.all else BESIDE_OTHERS.get(culprit.kind, culprit.kind)
+                culprits.append(replace(culprit, kind=of_b))
+            if not drop:
+                return culprits, culprit is not None and culprit.kind in WHOLE
+            region = (upper if culprit else region) - drop
+            upper = region if culprit else upper
         return culprits, False
 
-    def _cause(self, region: Groups, upper: Groups) -> Generator[Ask, HybridResult, _Cause]:
-        """Narrow `region`, which is bad, to one cause. `upper` is B without the causes found before."""
+    def _cause(self, region: Groups, upper: Groups) -> Asking[tuple[Culprit | None, Groups]]:
+        """Narrow `region`, which is bad, to one cause; None if it is innocent. Return also the groups without which the
+        search continues, if there may be another cause. `upper` is B without the causes found before.
+        """
         low, high = yield from self._difference(frozenset(), region, "isolate")
         parts = [high - low]
-        with_it = yield from self._prover.with_it(parts[0], others=low)
-        without = [(yield from self._prover.without_it(parts[0], upper=upper, others=upper - high))]
-        if with_it.state == "good" and without[0].state == "bad":
-            inside = yield from self._prover.without_it(parts[0], upper=region, others=region - high)
-            if inside.state == "bad":
-                return _Cause(culprit=None, drop=parts[0])
-        while with_it.state == "good" and len(parts) < MOST_PARTS:
-            taken = frozenset().union(*parts) | with_it.beside
+        with_it = yield from self._tested("A + c", parts[0], others=low)
+        without = [(yield from self._tested("B - c", parts[0], upper=upper, others=upper - high))]
+        if with_it.result.state == "good" and without[0].result.state == "bad":
+            inside = yield from self._tested("B - c", parts[0], upper=region, others=region - high)
+            if inside.result.state == "bad":
+                return None, parts[0]
+        while with_it.result.state == "good" and len(parts) < MOST_PARTS:
+            taken = frozenset().union(*parts, with_it.beside)
+            if taken == high:
+                break
             low, high = yield from self._difference(taken, high, "partner")
             parts.append(high - low)
             named = frozenset().union(*parts)
-            with_it = yield from self._prover.with_it(named, others=low - named)
-            without.append((yield from self._prover.without_it(parts[-1], upper=upper, others=upper - high)))
-        return self._concluded(parts, with_it, without, low)
-
-    def _difference(self, low: Groups, high: Groups, kind: NextKind) -> Generator[Ask, HybridResult, Bounds]:
-        """Isolate a difference, and repeat the hybrids on both sides of it until their states are certain."""
-        low, high = yield from self._isolation.isolate(low, high, kind=kind)
-        suspects = self._swaps.in_words(high - low)
-        good, bad = NarrowReason.GOOD_WITHOUT(suspects=suspects), NarrowReason.BAD_WITH(suspects=suspects)
-        for side, reason in ((low, good), (high, bad)):
-            yield Ask(hybrid=self._swaps.hybrid(side), kind="prove", reason=reason, sure=True)
-        yield from self._method.check(high - low)
-        return low, high
-
-    def _concluded(self, parts: list[Groups], with_it: Tested, without: list[Tested], low: Groups) -> _Cause:
-        kind = kind_of(with_it.state, [tested.state for tested in without])
-        share = with_it.cell.result
+            with_it = yield from self._tested("A + c", named, others=low - named)
+            without.append((yield from self._tested("B - c", parts[-1], upper=upper, others=upper - high)))
+        needed, share = [cell.result.state == "good" for cell in without], with_it.result
+        kind: CulpritKind = "needed" if all(needed) else "switch"
+        if share.state == "bad":
+            kind = "enough" if not all(needed) else "culprit" if len(parts) == 1 else "together"
         culprit = Culprit(
             kind=kind,
-            parts=tuple(self._swaps.listed(part) for part in parts),
-            proof=(with_it.cell, *(tested.cell for tested in without)),
+            parts=tuple(self.swaps.listed(part) for part in parts),
+            proof=(with_it, *without),
             part_of_it=share.short and share.state == "bad",
             share=share.share,
             share_ci=share.share_ci,
-            partners=self._swaps.listed(low - frozenset().union(*parts)) if kind in ("needed", "switch") else (),
+            partners=self.swaps.listed(low - frozenset().union(*parts)) if kind in ("needed", "switch") else (),
         )
-        others = [part for part, tested in zip(parts, without, strict=True) if tested.state == "bad"]
-        return _Cause(culprit=culprit, drop=others[0] if others else frozenset())
+        others = [part for part, cell in zip(parts, without, strict=True) if cell.result.state == "bad"]
+        return culprit, others[0] if others else frozenset()
 
-    def _narrowed(
-        self,
-        verdict: NarrowedVerdict,
-        culprits: Sequence[Culprit] = (),
-        *,
-        open_: tuple[str, ...] = (),
-        reason: str = "",
-    ) -> Narrowed:
-        return Narrowed(
-            verdict=verdict,
-            good="",
-            bad="",
-            groups=self._swaps.groups,
-            culprits=tuple(culprits),
-            shams=tuple(self._method.cells),
-            open=open_,
-            reason=reason,
-        )
+    def _difference(self, low: Groups, high: Groups, kind: NextKind) -> Asking[Bounds]:
+        """Isolate a difference, and repeat the hybrids on both sides of it until their states are certain."""
+        low, high = yield from self._isolated(low, high, kind)
+        suspects = self.swaps.in_words(high - low)
+        good, bad = NarrowReason.GOOD_WITHOUT(suspects=suspects), NarrowReason.BAD_WITH(suspects=suspects)
+        for side, reason in ((low, good), (high, bad)):
+            yield Ask(hybrid=self.swaps.hybrid(side), kind="prove", reason=reason, sure=True)
+        yield from self._check_method(high - low)
+        return low, high
 
+    def _isolated(self, low: Groups, high: Groups, kind: NextKind) -> Asking[Bounds]:
+        """Narrow the difference between `low` (good) and `high` (bad)."""
+        in_a_row = 0
+        while len(high - low) > 1 and in_a_row < REFUSALS:
+            key = low, high, frozenset(self.made), frozenset(self.refused)
+            if key not in self.splits:
+                self.splits[key] = best_split(self.swaps, low, high, made=self.made, refused=self.refused)
+            added = self.splits[key]
+            if added is None:
+                break
+            both = low | added
+            suspects, tried = self.swaps.in_words(high - low), self.swaps.in_words(added)
+            reason = NarrowReason.CAUSE_AMONG(suspects=suspects, groups=tried)
+            result = yield Ask(hybrid=self.swaps.hybrid(both), kind=kind, reason=reason)
+            if result.state == "unresolved":
+                in_a_row += 1
+                self.refused.add(both)
+                continue
+            in_a_row = 0
+            self.made.add(both)
+            low, high = (low, both) if result.state == "bad" else (both, high)
+        return low, high
 
-# ---------------------------------------------------------------- the method of swapping
+    # ------------------------------------------------------------ the proof
 
+    def _tested(
+        self, role: ProofRole, suspects: Groups, *, others: Groups, upper: Groups = frozenset()
+    ) -> Asking[ProofCell]:
+        """Test the suspected groups c: A with them, or `upper` without them. `others`: groups that matter together with
+        c: bad with it and good without it, for `upper` the other way round.
 
-SHAMS: tuple[tuple[Side, ProofRole, HybridState], ...] = (("A", "sham A", "good"), ("B", "sham B", "bad"))
-"""Each version with its own parts put in again, and its state if the method changes nothing."""
-Checking = Generator[Ask, HybridResult, None]
+        First, c is tested alone. If that gives no result, c is tested together with each of two disjoint sets of other
+        groups: if both give the expected result, c causes it, not the other groups. If one does not, the other groups
+        matter, too.
+        """
+        swaps, is_with = self.swaps, role == "A + c"
+        expected = "bad" if is_with else "good"
+        reason = (NarrowReason.PROOF_WITH if is_with else NarrowReason.PROOF_WITHOUT)(suspects=swaps.in_words(suspects))
 
+        def cell(beside: Groups) -> Asking[ProofCell]:
+            from_b = swaps.raised(suspects | beside) if is_with else swaps.lowered(upper - suspects - beside)
+            result = yield Ask(hybrid=swaps.hybrid(from_b), kind="prove", reason=reason, sure=True)
+            forced = swaps.raised(suspects) if is_with else swaps.all - swaps.lowered(swaps.all - suspects)
+            listed = swaps.listed(beside or forced - suspects)
+            return ProofCell(role=role, groups=swaps.listed(suspects), result=result, beside=listed)
 
-class MethodChangesIt(Exception):
-    """Raised if a sham swap changes the state of a version, so that no hybrid proves anything."""
+        alone = yield from cell(frozenset())
+        if alone.result.state != "unresolved":
+            return alone
+        names = swaps.listed(others)
+        parts = (names[hand::hands] for hands in (2, 4) for hand in range(hands))  # halves, then quarters
+        agreeing: list[ProofCell] = []
+        for beside in dict.fromkeys(frozenset(part) for part in parts if part and len(part) < len(names)):
+            if any(beside & set(each.beside) for each in agreeing):
+                continue
+            tested = yield from cell(beside)
+            if tested.result.state not in ("unresolved", expected):
+                return tested
+            agreeing += [tested] if tested.result.state == expected else []
+            if len(agreeing) == 2:
+                return agreeing[0]
+        return alone
 
+    # ------------------------------------------------------------ the method of swapping
 
-@dataclass(frozen=True, kw_only=True)
-class MethodCheck:
-    """The sham swaps of one search. `apart`: single groups can be put in again, not only all of them together."""
-
-    swaps: Swaps
-    apart: bool
-    cells: list[ProofCell] = field(default_factory=list)
-
-    def check(self, groups: Groups) -> Checking:
+    def _check_method(self, groups: Groups) -> Asking[None]:
         """Take groups out of each version and put them in again, unless an earlier sham swap of that version gave a
-        result. Raises MethodChangesIt.
+        result. Raises MethodChangesIt, after the group that changes the version was looked for.
 
         The search first checks all groups together. If that gives no result, it checks the groups that are about to be
         named.
         """
-        checked = {cell.role for cell in self.cells if cell.result.state != "unresolved"}
+        checked = {cell.role for cell in self.shams if cell.result.state != "unresolved"}
         for base, role, own in SHAMS:
             if role in checked or (sham := self.swaps.sham(base, groups)) is None:
                 continue
             result = yield from self._put_in_again(base, role, sham.sham)
-            if result.state not in (own, "unresolved"):
-                yield from self._find(base, role, own, self.swaps.listed(sham.sham))
-                raise MethodChangesIt
+            if result.state in (own, "unresolved"):
+                continue
+            left = self.swaps.listed(sham.sham)
+            while self.apart and len(left) > 1:
+                half = left[: len(left) // 2]
+                result = yield self._sham(base, frozenset(half), sure=False)
+                if result.state == "unresolved":
+                    raise MethodChangesIt
+                left = left[len(half) :] if result.state == own else half
+            if len(sham.sham) > 1 and len(left) == 1:  # test the others, and that one alone
+                yield from self._put_in_again(base, role, sham.sham - set(left))
+                yield from self._put_in_again(base, role, frozenset(left))
+            raise MethodChangesIt
 
-    def _find(self, base: Side, role: ProofRole, own: HybridState, left: Sequence[str]) -> Checking:
-        """Halve the groups until one is left that changes the version; then test the others, and that one alone."""
-        everything = frozenset(left)
-        while self.apart and len(left) > 1:
-            half = left[: len(left) // 2]
-            result = yield self._ask(base, frozenset(half), sure=False)
-            if result.state == "unresolved":
-                return
-            left = left[len(half) :] if result.state == own else half
-        if len(everything) > 1 and len(left) == 1:
-            yield from self._put_in_again(base, role, everything - set(left))
-            yield from self._put_in_again(base, role, frozenset(left))
-
-    def _put_in_again(self, base: Side, role: ProofRole, groups: Groups) -> Generator[Ask, HybridResult, HybridResult]:
-        result = yield self._ask(base, groups, sure=True)
-        self.cells.append(ProofCell(role=role, groups=self.swaps.listed(groups), result=result))
+    def _put_in_again(self, base: Side, role: ProofRole, groups: Groups) -> Asking[HybridResult]:
+        result = yield self._sham(base, groups, sure=True)
+        self.shams.append(ProofCell(role=role, groups=self.swaps.listed(groups), result=result))
         return result
 
-    def _ask(self, base: Side, groups: Groups, *, sure: bool) -> Ask:
-        names = self.swaps.in_words(groups)
-        reason = NarrowReason.SHAM(groups=names, state="good" if base == "A" else "bad")
+    def _sham(self, base: Side, groups: Groups, *, sure: bool) -> Ask:
+        reason = NarrowReason.SHAM(groups=self.swaps.in_words(groups), state="good" if base == "A" else "bad")
         return Ask(hybrid=self.swaps.sham(base, groups), kind="sham", reason=reason, sure=sure)
 
 
@@ -341,18 +405,6 @@ LAUNCHES_OF_HYBRID = 2
 """Approximate number of launches of a hybrid: one during the search, more for a proof."""
 LAUNCHES_OF_ENDS = 8
 """Approximate number of launches of A and B themselves."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NextHybrids:
-    """The hybrids to launch next, side by side in one round, and the reason. `launch` is empty once the search is over.
-
-    A and B are hybrids, too. A hybrid that was requested before is launched again.
-    """
-
-    launch: tuple[Hybrid, ...]
-    kind: NextKind
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
