@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
-from scipy.special import gammaln, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
 from harness.judge.history.flaky import Evidence, chance_of_luck
 from harness.model import Effect, Floats, Interval
@@ -53,19 +52,17 @@ class HybridEvidence:
 
     @cached_property
     def is_level(self) -> bool:
-        return any(outcome.state is None for outcome in self._outcomes())
+        return any(outcome.state is None for outcomes in self._by_hybrid.values() for outcome in outcomes)
 
     @cached_property
     def levels(self) -> LevelRounds:
         figures = (
-            (outcome.round, outcome.hybrid, outcome.figure)
-            for outcome in self._outcomes()
+            (outcome.round, hybrid, outcome.figure)
+            for hybrid, outcomes in self._by_hybrid.items()
+            for outcome in outcomes
             if outcome.state is None and outcome.figure is not None
         )
         return LevelRounds(figures, a=self.a, b=self.b, rules=self._rules)
-
-    def _outcomes(self) -> Iterator[HybridOutcome]:
-        return chain.from_iterable(self._by_hybrid.values())
 
     def settled(self, hybrid: Hybrid, *, sure: bool) -> HybridResult | None:
         """Return the result of a hybrid; None if it needs another launch. `sure`: with the certainty of a proof."""
@@ -96,26 +93,23 @@ class HybridEvidence:
     # ---------------------------------------------------------------- failures
 
     def _failure(self, hybrid: Hybrid, *, sure: bool) -> HybridResult | None:
+        rules, is_end = self._rules, hybrid in (self.a, self.b)
         failed, fine = self._count(hybrid, "bad"), self._count(hybrid, "good")
         least = self._least(hybrid, sure=sure)
-        if hybrid == self.b:
-            enough = failed >= self._rules.agree and failed + fine >= self._rules.failures
-        else:
-            enough = failed >= least
-        if failed:
-            return self._result(hybrid, state="bad") if enough else None
-        if not self._rate[0]:
-            return self._result(hybrid, state="good") if self._is_fine(hybrid, fine) else None
-        odds = _luck(self._rate, fine) * (SHAM_ODDS if hybrid.sham and hybrid.base == "B" else 1)
-        doubt = self._rules.alpha if sure else self._rules.doubt
-        return self._result(hybrid, state="good") if fine >= least and odds / (1 + odds) <= doubt else None
-
-    def _is_fine(self, hybrid: Hybrid, fine: int) -> bool:
-        """Return whether A or B is good, if nothing has failed; B is judged by its failures in the finding's run."""
-        if hybrid not in (self.a, self.b) or fine < self._rules.least:
-            return False
-        odds = _luck(self._rules.seen, fine) if self._rules.seen[0] else 1.0
-        return hybrid == self.a or odds <= self._rules.alpha
+        if failed and hybrid == self.b:
+            state: HybridState = "bad"
+            enough = failed >= rules.agree and failed + fine >= rules.failures
+        elif failed:
+            state, enough = "bad", failed >= least
+        elif self._rate[0]:
+            odds = _luck(self._rate, fine) * (SHAM_ODDS if hybrid.sham and hybrid.base == "B" else 1)
+            state = "good"
+            enough = fine >= least and odds / (1 + odds) <= (rules.alpha if sure else rules.doubt)
+        else:  # nothing has failed yet: only A and B are judged, and B by its failures in the finding's run
+            state = "good"
+            gone = hybrid == self.a or (rules.seen[0] > 0 and _luck(rules.seen, fine) <= rules.alpha)
+            enough = is_end and fine >= rules.least and gone
+        return self._result(hybrid, state=state) if enough else None
 
     @cached_property
     def _rate(self) -> tuple[int, int]:
@@ -277,24 +271,22 @@ class LevelRounds:
         values = self._from_middle(hybrid)
         if len(values) < least or not self.apart:
             return None
-        bad = self._chance_of_part(values)
-        doubt = self._rules.alpha if sure else self._rules.doubt
-        return "bad" if bad >= 1 - doubt else "good" if bad <= doubt else None
-
-    def _chance_of_part(self, values: Floats) -> float:
         size, error = self.effect
         spread, freedom = self.spread
         own = 1.5 * spread**2 / len(values)
 
         def fits(shares: Floats) -> Floats:
+            """Return the density of Student's t, up to a factor that all shares have in common."""
             scale = np.sqrt(own + ((shares - 0.5) * error) ** 2)
-            return _student((values.mean() - (shares - 0.5) * size) / scale, freedom) / scale
+            distances = (values.mean() - (shares - 0.5) * size) / scale
+            return np.asarray((1 + distances**2 / freedom) ** (-(freedom + 1) / 2) / scale)
 
         none, everything = NONE_OR_ALL * fits(np.array([0.0, 1.0]))
         between = (1 - 2 * NONE_OR_ALL) * fits(GRID) / len(GRID)
-        part = everything + between[GRID >= PART].sum()
         whole = none + everything + between.sum()
-        return float(part / whole) if whole > 0 else 0.5
+        chance_of_part = (everything + between[GRID >= PART].sum()) / whole if whole > 0 else 0.5
+        doubt = self._rules.alpha if sure else self._rules.doubt
+        return "bad" if chance_of_part >= 1 - doubt else "good" if chance_of_part <= doubt else None
 
     def share(self, hybrid: Hybrid) -> tuple[float, Interval, bool] | None:
         """Return the share of the effect, its 95 % confidence interval (the standard error is by the delta method), and
@@ -310,12 +302,6 @@ class LevelRounds:
         reach = self._quantile * deviation
         is_short = bool(stdtr(self.spread[1], (share - 1) / deviation) <= self._rules.alpha)
         return share, (share - reach, share + reach), is_short
-
-
-def _student(values: Floats, freedom: float) -> Floats:
-    """Return the density of Student's t with `freedom` degrees of freedom."""
-    log_most = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - math.log(math.pi * freedom) / 2
-    return np.asarray(np.exp(log_most - (freedom + 1) / 2 * np.log1p(values**2 / freedom)))
 
 
 def _luck(seen: tuple[int, int], more: int) -> float:

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
@@ -44,22 +43,26 @@ class NarrowScheduler:
     _refusals: dict[Hybrid, str] = field(default_factory=dict)
     _checked: set[Hybrid] = field(default_factory=set)
     _judged: dict[Trial, JudgedTrial | None] = field(default_factory=dict)
-    _rounds: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def next(self) -> Batch:
         while True:
             decision = self.search.decide(self.outcomes())
-            runs = tuple(run for hybrid in decision.launch if (run := self._run(hybrid)) is not None)
-            if len(runs) == len(decision.launch):
+            if all(self._is_launched(hybrid) for hybrid in decision.launch):
+                runs = tuple(self.runs[hybrid] for hybrid in decision.launch)
                 record = {"kind": decision.kind, "reason": decision.reason}
                 return Batch(runs=runs, round=next_round(self.runs.values()), whole=True, record=record)
 
     def outcomes(self) -> tuple[HybridOutcome, ...]:
         """Return the outcomes of all launches so far, and those of the hybrids that were refused."""
-        measured = [self._measured(hybrid, run) for hybrid, run in self.runs.items()]
-        refused = [HybridLaunches(hybrid=hybrid, problem=why) for hybrid, why in self._refusals.items()]
+        problems = dict(self._refusals)
+        for hybrid, run in self.runs.items():
+            if run.measured and hybrid not in self._checked:
+                self._checked.add(hybrid)
+                run.problem = run.problem or self.checked(hybrid, run)
+            problems |= {hybrid: why} if (why := run.problem or run.incompatible) else {}
         return hybrid_outcomes(
-            [*measured, *refused],
+            {hybrid: () if run.problem else run.measured for hybrid, run in self.runs.items()},
+            problems,
             ends=(self.search.a, self.search.b),
             finding=self.finding,
             scenario=self.like.variant.scenario,
@@ -70,24 +73,16 @@ class NarrowScheduler:
         """Return the run of A, which is launched in any case."""
         return self.runs.setdefault(self.search.a, CellRun(cell=self.like))
 
-    def _run(self, hybrid: Hybrid) -> CellRun | None:
-        """Return the hybrid's run; None if it is refused without a launch."""
-        if hybrid not in self.runs and (why := self.refused(hybrid)):
+    def _is_launched(self, hybrid: Hybrid) -> bool:
+        """Return whether the hybrid has a run, which is made if need be; False if it is refused without a launch."""
+        if hybrid in self.runs:
+            return True
+        if why := self.refused(hybrid):
             self._refusals[hybrid] = why
             self.log({"kind": "refused", "hybrid": sorted(hybrid.from_b), "base": hybrid.base, "reason": why})
-            return None
-        if hybrid not in self.runs:
-            image = self.image_of(hybrid)
-            self.runs[hybrid] = CellRun(cell=Cell(image=image, lane=self.like.lane, variant=self.like.variant))
-        return self.runs[hybrid]
-
-    def _measured(self, hybrid: Hybrid, run: CellRun) -> HybridLaunches:
-        if run.measured and hybrid not in self._checked:
-            self._checked.add(hybrid)
-            run.problem = run.problem or self.checked(hybrid, run)
-        trials = [] if run.problem else run.measured
-        rounds = [self._rounds.setdefault((trial.run, trial.round), len(self._rounds)) for trial in trials]
-        return HybridLaunches(hybrid=hybrid, trials=trials, rounds=rounds, problem=run.problem or run.incompatible)
+            return False
+        self.runs[hybrid] = CellRun(cell=replace(self.like, image=self.image_of(hybrid)))
+        return True
 
 
 # ---------------------------------------------------------------- the state of each launch
@@ -102,71 +97,54 @@ Reading = tuple[HybridState | None, str]
 """The state by one launch, and the reason."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HybridLaunches:
-    """The launches of one hybrid, oldest first, with their rounds. `problem`: why it could not be made or launched."""
-
-    hybrid: Hybrid
-    trials: Sequence[Trial] = ()
-    rounds: Sequence[int] = ()
-    problem: str = ""
-
-
 def hybrid_outcomes(
-    measured: Sequence[HybridLaunches],
+    launches: Mapping[Hybrid, Sequence[Trial]],
+    problems: Mapping[Hybrid, str],
     *,
     ends: tuple[Hybrid, Hybrid],
     finding: Finding,
     scenario: Scenario,
     judged: dict[Trial, JudgedTrial | None] | None = None,
 ) -> tuple[HybridOutcome, ...]:
-    """Return an outcome for each launch, and one for each hybrid that could not be launched.
-
-    `ends` are A and B; `judged` keeps the verdict on each launch, from one call to the next.
+    """Return an outcome for each launch, and one for each hybrid that could not be made or launched: `problems` says
+    why. `launches` are oldest first, and `ends` are A and B; `judged` keeps the verdict on each launch, from one call
+    to the next.
     """
-    a, b = ends
-    trials = {launches.hybrid: launches.trials for launches in measured}
-    reader = _Reader(
-        finding=finding,
-        scenario=scenario,
-        a=trials.get(a, ()),
-        b=trials.get(b, ()),
-        judged={} if judged is None else judged,
-    )
-    figures = _figures(measured, finding=finding, scenario=scenario)
-    several = (_of_hybrid(launches, reader, figures, is_b=launches.hybrid == b) for launches in measured)
-    return tuple(chain.from_iterable(several))
-
-
-def _of_hybrid(
-    launches: HybridLaunches, reader: _Reader, figures: Mapping[Trial, float] | None, *, is_b: bool
-) -> Iterator[HybridOutcome]:
-    setups = sum(trial.end == "setup" for trial in launches.trials)
-    for trial, number in zip(launches.trials, launches.rounds, strict=True):
-        figure = None if figures is None else figures.get(trial)
-        state, reason = reader.read(trial, is_b=is_b) if figure is None else (None, "")
-        if figures is not None and figure is None and state in (None, "good"):
-            state, reason = "unresolved", NarrowReason.NO_FIGURE()
-        yield HybridOutcome(
-            hybrid=launches.hybrid,
-            state=state,
-            reason=reason,
-            figure=figure,
-            round=number,
-            lasting=state == "unresolved" and trial.end == "setup" and setups > 1,
-        )
-    if launches.problem:
-        yield HybridOutcome(hybrid=launches.hybrid, state="unresolved", reason=launches.problem, lasting=True)
+    a, b = (launches.get(end, ()) for end in ends)
+    reader = _Reader(finding=finding, scenario=scenario, a=a, b=b, judged={} if judged is None else judged)
+    figures = _figures(tuple(launches.values()), finding=finding, scenario=scenario)
+    rounds: dict[tuple[str, int], int] = {}
+    outcomes = []
+    for hybrid in dict.fromkeys((*launches, *problems)):
+        trials = launches.get(hybrid, ())
+        setups = sum(trial.end == "setup" for trial in trials)
+        for trial in trials:
+            figure = None if figures is None else figures.get(trial)
+            state, reason = reader.read(trial, is_b=hybrid == ends[1]) if figure is None else (None, "")
+            if figures is not None and figure is None and state in (None, "good"):
+                state, reason = "unresolved", NarrowReason.NO_FIGURE()
+            outcomes.append(
+                HybridOutcome(
+                    hybrid=hybrid,
+                    state=state,
+                    reason=reason,
+                    figure=figure,
+                    round=rounds.setdefault((trial.run, trial.round), len(rounds)),
+                    lasting=state == "unresolved" and trial.end == "setup" and setups > 1,
+                )
+            )
+        if hybrid in problems:
+            outcomes.append(HybridOutcome(hybrid=hybrid, state="unresolved", reason=problems[hybrid], lasting=True))
+    return tuple(outcomes)
 
 
 def fault_counts(trials: Sequence[Trial], *, finding: Finding, scenario: Scenario) -> tuple[int, int]:
     """Return how many launches of B showed the fault in the finding's run, and how many did not. (0, 0) for a level."""
     if is_level(finding):
         return 0, 0
-    b = Hybrid(base="B")
+    a, b = Hybrid(base="A"), Hybrid(base="B")
     measured = [trial for trial in trials if trial.measured]
-    launches = HybridLaunches(hybrid=b, trials=measured, rounds=range(len(measured)))
-    outcomes = hybrid_outcomes([launches], ends=(Hybrid(base="A"), b), finding=finding, scenario=scenario)
+    outcomes = hybrid_outcomes({b: measured}, {}, ends=(a, b), finding=finding, scenario=scenario)
     states = [outcome.state for outcome in outcomes]
     return states.count("bad"), states.count("good")
 
@@ -187,12 +165,12 @@ def is_level(finding: Finding) -> bool:
 
 
 def _figures(
-    measured: Sequence[HybridLaunches], *, finding: Finding, scenario: Scenario
+    versions: Sequence[Sequence[Trial]], *, finding: Finding, scenario: Scenario
 ) -> Mapping[Trial, float] | None:
     """Return the figure of each launch over the steps that all have; None if no level is compared."""
     if not is_level(finding):
         return None
-    launches = usable(finding.metric, [each.trials for each in measured], steps=scenario.steps)
+    launches = usable(finding.metric, versions, steps=scenario.steps)
     figure = launch_figure_of(finding.metric, launches)
     figures = {trial: figure(trial) for version in launches for trial in version}
     return {trial: value for trial, value in figures.items() if value is not None}
@@ -210,36 +188,29 @@ class _Reader:
 
     def read(self, trial: Trial, *, is_b: bool) -> Reading:
         """Return the state by one launch, and the reason."""
-        judged = self._judged(trial)
-        if judged is None:
-            return "unresolved", _last_line(trial) or NarrowReason.NO_STEP()
-        if judged.failure is not None:
-            return self._failed(trial, is_b=is_b)
-        return self._measured(trial, judged)
-
-    def _measured(self, trial: Trial, judged: JudgedTrial) -> Reading:
-        metric = self.finding.metric
-        if metric == "outcome":
-            return "good", ""
-        if metric.startswith("metrics."):
-            return self._value(trial, metric.removeprefix("metrics."))
-        verdict = {"memory": "leak", "step_time": "slowdown"}.get(metric)
-        return self._growth(judged, metric) if verdict is None else self._verdict(judged, verdict)
-
-    def _judged(self, trial: Trial) -> JudgedTrial | None:
         if trial not in self.judged:
             launches = judge_launches([trial], limits=self.scenario.limits, steps=self.scenario.steps)
             self.judged[trial] = next(iter(launches), None)
-        return self.judged[trial]
+        judged, metric, line = self.judged[trial], self.finding.metric, _last_line(trial)
+        if judged is None:
+            return "unresolved", line or NarrowReason.NO_STEP()
+        if judged.failure is not None:  # it is bad only if it fails as B does: hybrids may fail in other ways, too
+            of_b = {failure_signature(each) for each in self.b if each.end in (*FAILURES, "setup")}
+            if not is_b and failure_signature(trial) not in of_b:
+                return "unresolved", NarrowReason.FAILED_OTHERWISE(line=line)
+            return ("bad", line) if metric == "outcome" else ("unresolved", NarrowReason.FAILED(line=line))
+        return ("good", "") if metric == "outcome" else self._measured(trial, judged, metric)
 
-    def _failed(self, trial: Trial, *, is_b: bool) -> Reading:
-        """Judge a failed launch. It is bad only if it fails as B does, because hybrids may fail in other ways, too."""
-        of_b = {failure_signature(each) for each in self.b if each.end in (*FAILURES, "setup")}
-        if is_b or failure_signature(trial) in of_b:
-            if self.finding.metric == "outcome":
-                return "bad", _last_line(trial)
-            return "unresolved", NarrowReason.FAILED(line=_last_line(trial))
-        return "unresolved", NarrowReason.FAILED_OTHERWISE(line=_last_line(trial))
+    def _measured(self, trial: Trial, judged: JudgedTrial, metric: str) -> Reading:
+        if metric.startswith("metrics."):
+            return self._value(trial, metric.removeprefix("metrics."))
+        verdict = {"memory": "leak", "step_time": "slowdown"}.get(metric)
+        if verdict is not None:
+            return self._verdict(judged, verdict)
+        growth = judged.growths.get(metric)
+        if growth is None or growth.state not in ("bad", "good"):
+            return "unresolved", NarrowReason.NOT_WHOLE() if growth is None else str(growth)
+        return ("bad", str(growth)) if growth.state == "bad" else ("good", "")
 
     def _verdict(self, judged: JudgedTrial, name: str) -> Reading:
         trace = judged.trace_verdict
@@ -249,17 +220,12 @@ class _Reader:
             return "good", ""
         return "unresolved", trace.why if trace else NarrowReason.NO_SAMPLES()
 
-    def _growth(self, judged: JudgedTrial, name: str) -> Reading:
-        growth = judged.growths.get(name)
-        if growth is None or growth.state not in ("bad", "good"):
-            return "unresolved", NarrowReason.NOT_WHOLE() if growth is None else str(growth)
-        return ("bad", str(growth)) if growth.state == "bad" else ("good", "")
-
     def _value(self, trial: Trial, name: str) -> Reading:
         """Compare what the scenario returned with what it returned in A and in B."""
         if self.finding.verdict == "nan" or any(name in each.not_finite for each in self.b):
             return ("bad", NarrowReason.NOT_FINITE(name=name)) if name in trial.not_finite else ("good", "")
-        own, a, b = _level(trial, name), _levels(self.a, name), _levels(self.b, name)
+        own = _level(trial, name)
+        a, b = ([value for each in side if (value := _level(each, name)) is not None] for side in (self.a, self.b))
         if own is None or not a or not b or (min(a) <= max(b) and min(b) <= max(a)):
             return "unresolved", NarrowReason.VALUES_OVERLAP(name=name)
         way = (own - median(a)) / (median(b) - median(a))
@@ -269,24 +235,17 @@ class _Reader:
 
 
 def failure_signature(trial: Trial) -> tuple[object, ...]:
-    """Return a key that two launches share if they fail in the same way."""
-    return trial.end, trial.failure.signal, trial.failure.exit_code, _exception(f"{trial.output.tail}\n{trial.message}")
-
-
-def _exception(text: str) -> str:
-    """Return the name of the exception that a text ends with; "" if it names none."""
+    """Return a key that two launches share if they fail in the same way: with an exception of the same name, if any."""
+    text = f"{trial.output.tail}\n{trial.message}"
     _, traceback, rest = text.rpartition(f"{TRACEBACK}:")
     raised = RAISED.search(rest.lstrip("\n")) if traceback else None
     named = EXCEPTION.findall(text)
-    return raised[1] if raised else named[-1] if named else ""
+    exception = raised[1] if raised else named[-1] if named else ""
+    return trial.end, trial.failure.signal, trial.failure.exit_code, exception
 
 
 def _last_line(trial: Trial) -> str:
     return (trial.told.strip().splitlines() or [""])[-1]
-
-
-def _levels(trials: Sequence[Trial], name: str) -> list[float]:
-    return [value for trial in trials if (value := _level(trial, name)) is not None]
 
 
 def _level(trial: Trial, name: str) -> float | None:

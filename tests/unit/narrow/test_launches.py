@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.model import Finding, Scenario, Trace, Trial, Variant
 from harness.model.measured import End
 from harness.model.narrowed import Hybrid, HybridOutcome
-from harness.narrow.launches import HybridLaunches, hybrid_outcomes
+from harness.narrow.launches import hybrid_outcomes
 from tests.unit.judge.making import BUDGET, STEPS, failed, trace_of, trial_of
 from tests.unit.report import build
 
@@ -39,15 +39,12 @@ def told(
     *mixed: Trial, metric: str, verdict: str = "", a: Sequence[Trial] = (), b: Sequence[Trial] = (), problem: str = ""
 ) -> list[HybridOutcome]:
     """Return the outcome of the launches of the hybrid in the middle."""
-    measured = [
-        HybridLaunches(hybrid=hybrid, trials=trials, rounds=range(len(trials)), problem=why)
-        for hybrid, trials, why in ((A, a, ""), (B, b, ""), (MIXED, mixed, problem))
-    ]
     finding = Finding(
         series="s", lane=build.HERE, variant=VARIANT, metric=metric, kind="first_bad", before="A", after="B",
         verdict=verdict,
     )  # fmt: skip
-    found = hybrid_outcomes(measured, ends=(A, B), finding=finding, scenario=SCENARIO)
+    launches, problems = {A: a, B: b, MIXED: mixed}, {MIXED: problem} if problem else {}
+    found = hybrid_outcomes(launches, problems, ends=(A, B), finding=finding, scenario=SCENARIO)
     return [each for each in found if each.hybrid == MIXED]
 
 
