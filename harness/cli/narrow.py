@@ -105,15 +105,13 @@ def _of_files(
     from harness.cli.results import swept
     from harness.flows.sweep import SweepOptions
     from harness.narrow import flow
-    from harness.narrow.question import Files, matrix_of_files, question_of
+    from harness.narrow.question import matrix_of_files, question_of
     from harness.plan.cells import make_plan, select
 
     is_script = len(words) == 1 and words[0].endswith(".py")
-    files = Files(
-        good=good, bad=bad, script=Path(words[0]) if is_script else None, command=() if is_script else words,
-        python=python,
-    )  # fmt: skip
-    selection = select(matrix_of_files(files), seed=random.SystemRandom().randrange(2**31))
+    script, command = (Path(words[0]), ()) if is_script else (None, words)
+    matrix = matrix_of_files(good, bad, script=script, command=command, python=python)
+    selection = select(matrix, seed=random.SystemRandom().randrange(2**31))
     plan = make_plan(selection)
     if dry_run:
         _tell_differences(plan, None, stopped)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UNSTARTED, EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted, UsageError
 from harness.flows.context import RunContext
-from harness.flows.hosts import OpenHost, first_usable, leased, using_hosts
+from harness.flows.hosts import first_usable, leased, using_hosts
 from harness.flows.probe import Looking
 from harness.flows.running import MachineRun
 from harness.model import Cell, Finding, Lane, Limits, Plan, Trials
@@ -80,14 +80,23 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     Launches of an earlier call are taken over unless `fresh`. Raises EngineUnreachable, InfrastructureError, and
     UsageError if nothing can be swapped.
     """
-    question, both = narrowing.question, narrowing.both
-    check_swappable(narrowing.coupling, both.cells, narrowing.sides.inventories)
+    question, both, coupling = narrowing.question, narrowing.both, narrowing.coupling
+    check_swappable(coupling, both.cells, narrowing.sides.inventories)
     journal = RunDirectory.create(out=out, matrix=question.journal, now=both.context.now())
-    scheduler = _scheduler(narrowing, journal)
+    in_environments = both.lane.host.in_environments
+    scheduler = NarrowScheduler(
+        search=ComponentSearch(coupling.groups, narrowing.rules, needs=coupling.pairs, apart=not in_environments),
+        like=replace(question.a, lane=both.lane),
+        finding=question.finding,
+        image_of=functools.partial(installed_hybrid if in_environments else grafted_hybrid, narrowing.sides),
+        refused=coupling.refused,
+        checked=narrowing.not_loaded,
+        log=journal.write_decision,
+    )
     narrowing.make_shams(scheduler)
     queue = RowQueue(standing=lambda row: RowStanding(suspect=True), recall=lambda row: None)
     queue.add(RowRun(cells=(scheduler.run_of_a(),), scheduler=scheduler))
-    lane, about = str(both.lane), cost(narrowing.coupling.groups, question.finding)
+    lane, about = str(both.lane), cost(coupling.groups, question.finding)
     both.context.progress.plan(most={lane: about.most}, exact=False, about={lane: about.launches})
     interrupted = False
     try:
@@ -98,30 +107,12 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     answer = scheduler.search.conclude(scheduler.outcomes(), good=good, bad=bad)
     if not interrupted:
         try:
-            if answer.verdict == "method" and both.lane.host.in_environments:
+            if answer.verdict == "method" and in_environments:
                 sham = answer.shams[-1].result.hybrid
                 answer = replace(answer, reason=narrowing.changed_by_method(sham, scheduler.runs[sham]))
         finally:
             narrowing.remove(scheduler.runs)
     return replace(answer, finding=question.number, metric=question.finding.metric)
-
-
-def _scheduler(narrowing: Narrowing, journal: RunDirectory) -> NarrowScheduler:
-    make = installed_hybrid if narrowing.both.lane.host.in_environments else grafted_hybrid
-    return NarrowScheduler(
-        search=ComponentSearch(
-            narrowing.coupling.groups,
-            narrowing.rules,
-            needs=narrowing.coupling.pairs,
-            apart=not narrowing.both.lane.host.in_environments,
-        ),
-        like=replace(narrowing.question.a, lane=narrowing.both.lane),
-        finding=narrowing.question.finding,
-        image_of=functools.partial(make, narrowing.sides),
-        refused=narrowing.coupling.refused,
-        checked=narrowing.not_loaded,
-        log=journal.write_decision,
-    )
 
 
 def _worker(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> HostRun:
@@ -177,12 +168,24 @@ def both_sides(plan: Plan, context: RunContext, *, digests: Digests) -> Iterator
     ((a, b),) = (row.cells for row in plan.rows)
     with using_hosts({a.lane.host: [a.image, b.image]}, context, one=True) as machines:
         opened = first_usable(machines)
-        engine, lane = _opened_engine(opened, a.lane, context)
+        if context.stopped.is_set():
+            raise Interrupted(UNSTARTED)
+        engine = opened.engine
+        if engine is None or opened.problem is not None:
+            raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
+        same = (lane for lane in opened.lanes if lane.gpu == a.lane.gpu)
+        lane = next(same, None) or replace(a.lane, host=opened.host)
         cells: Mapping[Side, Cell] = {"A": replace(a, lane=lane), "B": replace(b, lane=lane)}
         with leased(opened, context, over=context.stopped.is_set) as lease:
-            images = _made(cells, engine, context, digests)
-            _check_program(cells, images)
-            yield BothSides(cells=cells, made=images, engine=engine, lane=lane, lease=lease, context=context)
+            made = {side: prepared(cell, engine, context) for side, cell in cells.items()}
+            for side, cell in cells.items():
+                if digests.get(side) not in (None, made[side].digest):
+                    version = cell.image.version
+                    context.progress.note(f"{version}: is not the image that the run measured; it has changed since")
+            if made["A"].digest == made["B"].digest and a.image.environment == b.image.environment:
+                refuse_equal(cells)
+            _check_program(cells, made)
+            yield BothSides(cells=cells, made=made, engine=engine, lane=lane, lease=lease, context=context)
 
 
 def looked_into(sides: BothSides) -> Contents:
@@ -223,17 +226,6 @@ def checked(plan: Plan, context: RunContext) -> Contents:
     return looked
 
 
-def _made(cells: Mapping[Side, Cell], engine: Engine, context: RunContext, digests: Digests) -> Mapping[Side, Prepared]:
-    """Make both versions. Raises UsageError if they are the same, InfrastructureError, Interrupted."""
-    had = {side: prepared(cell, engine, context) for side, cell in cells.items()}
-    for side, cell in cells.items():
-        if digests.get(side) not in (None, had[side].digest):
-            context.progress.note(f"{cell.image.version}: is not the image that the run measured; it has changed since")
-    if had["A"].digest == had["B"].digest and cells["A"].image.environment == cells["B"].image.environment:
-        refuse_equal(cells)
-    return had
-
-
 def _check_program(cells: Mapping[Side, Cell], made: Mapping[Side, Prepared]) -> None:
     """Raise UsageError if the scenario starts a program that neither environment nor the machine has."""
     command = cells["A"].variant.command
@@ -244,15 +236,6 @@ def _check_program(cells: Mapping[Side, Cell], made: Mapping[Side, Prepared]) ->
         if has_program(command[0], python=made[side].reference, path=given.get("PATH")):
             return
     raise UsageError(f"{command[0]}: no such program, neither in the two environments nor on this machine")
-
-
-def _opened_engine(opened: OpenHost, asked: Lane, context: RunContext) -> tuple[Engine, Lane]:
-    if context.stopped.is_set():
-        raise Interrupted(UNSTARTED)
-    if opened.engine is None or opened.problem is not None:
-        raise InfrastructureError(opened.problem or f"{opened.host.name}: the host could not be opened")
-    lane = next((lane for lane in opened.lanes if lane.gpu == asked.gpu), None)
-    return opened.engine, lane or replace(asked, host=opened.host)
 
 
 def prepared(cell: Cell, engine: Engine, context: RunContext) -> Prepared:
@@ -305,24 +288,20 @@ class Narrowing:
         if not self.sides.swapped(hybrid, "library") or run.prepared is None:
             return ""
         try:
-            seen, _ = self.both.look(run.cell, run.prepared)
+            return not_loaded(self.sides, hybrid, self.both.look(run.cell, run.prepared)[0])
         except (EngineUnreachable, Interrupted):
             raise
         except InfrastructureError as error:
             return str(error)
-        return not_loaded(self.sides, hybrid, seen)
 
     def changed_by_method(self, sham: Hybrid, run: CellRun) -> str:
         """Return how a copy of a version, made from the version's own parts, differs from that version; "" if the copy
         can no longer be inspected. No error is raised, because the search already has its answer.
         """
-        if run.prepared is None:
-            return ""
-        try:
-            seen, _ = self.both.look(run.cell, run.prepared)
-        except (InfrastructureError, Interrupted):
-            return ""
-        return changed_copy(self.sides.inventories[sham.base], seen)
+        with suppress(InfrastructureError, Interrupted):
+            if run.prepared is not None:
+                return changed_copy(self.sides.inventories[sham.base], self.both.look(run.cell, run.prepared)[0])
+        return ""
 
     def remove(self, runs: Mapping[Hybrid, CellRun]) -> None:
         """Remove the hybrids, except those that another run uses; A and B stay."""

@@ -21,7 +21,6 @@ from harness.model import (
     Finding,
     Host,
     Image,
-    Lane,
     Limits,
     Matrix,
     Plan,
@@ -62,51 +61,34 @@ class NarrowQuestion:
 def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQuestion]:
     """Yield the question about a finding of a run, with the scripts in a temporary folder. Raises UsageError."""
     check_finding(finding)
-    with leftovers.folder_for_files() as folder:
-        yield _of_run(run, number, finding, folder=folder)
-
-
-def _of_run(run: StoredRun, number: int, finding: Finding, *, folder: Path) -> NarrowQuestion:
-    cells = [cell_of(run, finding, version) for version in (finding.before or "", finding.after)]
-    if cells[0] is None or cells[1] is None:
+    old, new = (cell_of(run, finding, version) for version in (finding.before or "", finding.after))
+    if old is None or new is None:
         raise UsageError(f"{run.path}: does not say how {finding.before} and {finding.after} were made; sweep again")
-    scenario, missing = inputs.restored(finding.variant.scenario, run.files, run.path, into=folder)
-    if missing:
-        lacking = ", ".join(missing)
-        raise UsageError(f"{run.path}: lacks {lacking} (changed, or larger than 16 MiB); sweep again on this machine")
-    variant = replace(finding.variant, scenario=scenario)
-    host = _host(finding.lane)
-    lane = replace(finding.lane, host=host)
-    a, b = (replace(cell, variant=variant, lane=lane) for cell in cells if cell is not None)
-    _check_values(run, a, b)
-    row = next(row for row in run.plan.rows if cells[0] in row.cells)
-    plan = replace(run.plan, rows=(replace(row, lane=lane, variant=variant, cells=(a, b)),))
-    return NarrowQuestion(
-        a=a,
-        b=b,
-        finding=finding,
-        plan=plan,
-        number=number,
-        journal=f"{run.plan.matrix.name}-narrow",
-        seen=run.cells[cells[1].id].trials,
-        digests={"A": run.cells[cells[0].id].digest, "B": run.cells[cells[1].id].digest},
-    )
-
-
-def _check_values(run: StoredRun, *cells: Cell) -> None:
-    """Raise UsageError if the run withholds a value that a launch needs."""
-    for cell in cells:
-        given = (*cell.image.environment, *cell.variant.scenario.environment)
-        names = [name for name, value in given if value == WITHHELD]
-        if names:
-            raise UsageError(f"{run.path}: withholds the value of {', '.join(names)}, which a launch needs")
-
-
-def _host(lane: Lane) -> Host:
-    """Return the host with the `gpus` of its lane, because the run does not keep the host's own."""
-    if lane.gpu is None:
-        return lane.host
-    return replace(lane.host, gpus="all" if lane.gpu == "all" else (lane.gpu,))
+    with leftovers.folder_for_files() as folder:
+        scenario, missing = inputs.restored(finding.variant.scenario, run.files, run.path, into=folder)
+        if missing:
+            lacking = ", ".join(missing)
+            raise UsageError(
+                f"{run.path}: lacks {lacking} (changed, or larger than 16 MiB); sweep again on this machine"
+            )
+        variant, lane = replace(finding.variant, scenario=scenario), finding.lane
+        if lane.gpu is not None:  # the run does not keep the host's own `gpus`
+            lane = replace(lane, host=replace(lane.host, gpus="all" if lane.gpu == "all" else (lane.gpu,)))
+        a, b = (replace(cell, variant=variant, lane=lane) for cell in (old, new))
+        given = [*a.image.environment, *b.image.environment, *scenario.environment]
+        if withheld := list(dict.fromkeys(name for name, value in given if value == WITHHELD)):
+            raise UsageError(f"{run.path}: withholds the value of {', '.join(withheld)}, which a launch needs")
+        row = next(row for row in run.plan.rows if old in row.cells)
+        yield NarrowQuestion(
+            a=a,
+            b=b,
+            finding=finding,
+            plan=replace(run.plan, rows=(replace(row, lane=lane, variant=variant, cells=(a, b)),)),
+            number=number,
+            journal=f"{run.plan.matrix.name}-narrow",
+            seen=run.cells[new.id].trials,
+            digests={"A": run.cells[old.id].digest, "B": run.cells[new.id].digest},
+        )
 
 
 def question_of(result: RunResult) -> NarrowQuestion:
@@ -220,69 +202,48 @@ HOST = "local"
 SERIES = "files"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Files:
-    """Two requirement files, and what is run in the environments that they describe: a script, or a command that is
-    judged by its exit code."""
-
-    good: Path
-    bad: Path
-    script: Path | None
-    command: tuple[str, ...]
-    python: str | None = None
-
-
-def matrix_of_files(files: Files) -> Matrix:
-    """Return a matrix with both files as the versions of one series, good first. Raises UsageError."""
-    where = Where(file=str(files.script or files.good), line=1, key="")
-    scenario = _scenario_of(files, where)
-    images = tuple(_image(name, path, files.python) for name, path in _named(files.good, files.bad).items())
+def matrix_of_files(
+    good: Path, bad: Path, *, script: Path | None, command: tuple[str, ...] = (), python: str | None = None
+) -> Matrix:
+    """Return a matrix with two requirement files as the versions of one series, good first. In the environments that
+    they describe, a script is run, or a command that is judged by its exit code. Raises UsageError.
+    """
+    where = Where(file=str(script or good), line=1, key="")
+    scenario = _script(script, where) if script is not None else _command(command, where)
+    names = (good.stem, bad.stem) if good.stem != bad.stem else ("good", "bad")
+    images = []
+    for name, path in zip(names, (good, bad), strict=True):
+        try:
+            source = install_of(path, python=python, base=None)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        place = Where(file=str(path), line=1, key="")
+        images.append(Image(series=SERIES, version=name, source=source, where=place))
     if images[0].source == images[1].source:
-        raise UsageError(f"{files.good} and {files.bad}: ask for the same packages, so there is nothing to find")
+        raise UsageError(f"{good} and {bad}: ask for the same packages, so there is nothing to find")
     return Matrix(
         name=f"narrow-{scenario.name}",
-        path=files.script or files.good,
-        series=(Series(name=SERIES, images=images, where=where),),
+        path=script or good,
+        series=(Series(name=SERIES, images=tuple(images), where=where),),
         hosts=(Host(name=HOST, engine="process", gpus="none", where=where),),
         scenarios=(scenario,),
     )
 
 
-def _named(good: Path, bad: Path) -> Mapping[str, Path]:
-    """Return the files by the name of their side: the file name without extension, or `good` and `bad` if these are
-    equal.
-    """
-    if good.stem != bad.stem:
-        return {good.stem: good, bad.stem: bad}
-    return {"good": good, "bad": bad}
+def _command(command: tuple[str, ...], where: Where) -> Scenario:
+    carried = job_of(command, folder=Path(), exit_code=True, has_image=False).carried
+    name, files = safe(Path(command[0]).name), tuple(map(Path, carried))
+    return Scenario(name=name, where=where, command=command, limits=Limits(exit_only=True), files=files)
 
 
-def _image(name: str, path: Path, python: str | None) -> Image:
+def _script(path: Path, where: Where) -> Scenario:
     try:
-        source = install_of(path, python=python, base=None)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    return Image(series=SERIES, version=name, source=source, where=Where(file=str(path), line=1, key=""))
-
-
-def _scenario_of(files: Files, where: Where) -> Scenario:
-    if files.script is None:
-        job = job_of(files.command, folder=Path(), exit_code=True, has_image=False)
-        carried = tuple(map(Path, job.carried))
-        return Scenario(
-            name=safe(Path(files.command[0]).name),
-            where=where,
-            command=files.command,
-            limits=Limits(exit_only=True),
-            files=carried,
-        )
-    try:
-        script = read_script(files.script.name, files.script.read_bytes())
+        script = read_script(path.name, path.read_bytes())
         problems = [text for _, text in script.wrong_names(())]
     except OSError as error:
-        raise UsageError(f"{files.script}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except ScriptProblem as error:
         raise UsageError(str(error)) from error
     if problems:
-        raise UsageError(f"{files.script}: {problems[0]}; give its params a default, or sweep with a matrix file")
-    return Scenario(name=safe(files.script.stem), where=where, title=script.title, script=files.script)
+        raise UsageError(f"{path}: {problems[0]}; give its params a default, or sweep with a matrix file")
+    return Scenario(name=safe(path.stem), where=where, title=script.title, script=path)

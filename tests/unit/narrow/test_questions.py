@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.model import Finding, NodeRequest, Program, Variant
+from harness.model import Finding, Matrix, NodeRequest, Program, Variant
 from harness.narrow import flow
-from harness.narrow.question import Files, matrix_of_files, of_run
+from harness.narrow.question import matrix_of_files, of_run
 from harness.plan.cells import make_plan, select
 from harness.run.trial.payload import pack
 from harness.store import inputs
@@ -86,11 +86,17 @@ def test_a_run_without_its_script_says_so(run: StoredRun) -> None:
     assert ": lacks " in refused(run, run.findings[0])
 
 
-def files(folder: Path, good: str, bad: str, script: str = "def setup():\n    return lambda: None\n") -> Files:
+SIX = ("six==1.15.0\n", "six==1.16.0\n")
+
+
+def matrix(
+    folder: Path, good: str, bad: str, script: str = "def setup():\n    return lambda: None\n", command: str = ""
+) -> Matrix:
     (folder / "a.txt").write_text(good)
     (folder / "b.txt").write_text(bad)
     (folder / "s.py").write_text(script)
-    return Files(good=folder / "a.txt", bad=folder / "b.txt", script=folder / "s.py", command=())
+    path = None if command else folder / "s.py"
+    return matrix_of_files(folder / "a.txt", folder / "b.txt", script=path, command=tuple(command.split()))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +112,7 @@ def test_files_that_cannot_be_compared_are_told_before_anything_is_installed(
     good: str, bad: str, told: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=told):
-        select(matrix_of_files(files(tmp_path, good, bad)), seed=1)
+        select(matrix(tmp_path, good, bad), seed=1)
 
 
 @pytest.mark.parametrize(
@@ -119,13 +125,12 @@ def test_files_that_cannot_be_compared_are_told_before_anything_is_installed(
 )
 def test_a_script_that_cannot_be_launched_is_told_first(script: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=told):
-        select(matrix_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n", script)), seed=1)
+        select(matrix(tmp_path, *SIX, script), seed=1)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), bad=tmp_path / "gone.txt")
     with pytest.raises(UsageError, match=r"gone\.txt: cannot be read"):
-        select(matrix_of_files(asked), seed=1)
+        matrix_of_files(tmp_path / "gone.txt", tmp_path / "b.txt", script=None, command=("true",))
 
 
 def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,22 +138,19 @@ def test_a_command_finds_the_files_of_the_folder_that_it_names(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     (tmp_path / "check.py").write_text("import helper\n")
     (tmp_path / "helper.py").touch()
-    asked = files(tmp_path, "six==1.15.0\n", "six==1.16.0\n")
-    plan = make_plan(select(matrix_of_files(replace(asked, script=None, command=("python", "check.py"))), seed=1))
+    plan = make_plan(select(matrix(tmp_path, *SIX, command="python check.py"), seed=1))
     assert {path.name for path in plan.matrix.scenarios[0].files} == {"check.py", "helper.py"}
 
 
 @pytest.mark.parametrize("command", ["./check.sh", "/nowhere/check.sh"])
 def test_a_program_that_is_not_there_is_told_before_both_versions_are_made(command: str, tmp_path: Path) -> None:
-    asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=(command,))
     with pytest.raises(UsageError, match=f"^{command}: no such file"):
-        select(matrix_of_files(asked), seed=1)
+        select(matrix(tmp_path, *SIX, command=command), seed=1)
 
 
 def test_a_program_that_no_environment_has_is_told_before_it_is_launched(tmp_path: Path) -> None:
     """`--dry-run` accepted it, and the real call launched both versions three times before it said so."""
-    asked = replace(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), script=None, command=("check",))
-    (row,) = make_plan(select(matrix_of_files(asked), seed=1)).rows
+    (row,) = make_plan(select(matrix(tmp_path, *SIX, command="check"), seed=1)).rows
     cells = dict(zip(("A", "B"), row.cells, strict=True))
     made = {side: SimpleNamespace(reference=str(tmp_path / side / "bin" / "python")) for side in cells}
     with pytest.raises(UsageError, match=r"^check: no such program"):
@@ -163,7 +165,7 @@ def test_a_dry_run_refuses_versions_of_which_nothing_can_be_swapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It printed the number of launches that a search takes, and the search then refused both versions."""
-    plan = make_plan(select(matrix_of_files(files(tmp_path, "six==1.15.0\n", "six==1.16.0\n")), seed=1))
+    plan = make_plan(select(matrix(tmp_path, *SIX), seed=1))
     a, b = plan.rows[0].cells
     looked = {"A": inventory({"six": ("1.15", ())}), "B": inventory({"six": ("1.16", ())}, python="3.12.1")}
 
@@ -180,18 +182,9 @@ def test_a_dry_run_refuses_versions_of_which_nothing_can_be_swapped(
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_a_folder_that_cannot_be_is_told_before_anything_is_launched(more: tuple[str, ...], tmp_path: Path) -> None:
     """Both versions were made and launched first."""
-    asked, taken = files(tmp_path, "six==1.15.0\n", "six==1.16.0\n"), tmp_path / "taken"
+    matrix(tmp_path, *SIX)
+    taken, (good, bad, script) = tmp_path / "taken", (str(tmp_path / name) for name in ("a.txt", "b.txt", "s.py"))
     taken.touch()
-    words = [
-        "narrow",
-        "--good",
-        str(asked.good),
-        "--bad",
-        str(asked.bad),
-        str(asked.script),
-        "--out",
-        str(taken),
-        *more,
-    ]
+    words = ["narrow", "--good", good, "--bad", bad, script, "--out", str(taken), *more]
     with pytest.raises(UsageError, match="taken: cannot make a run's directory there: Not a directory; see --out"):
         CliRunner().invoke(cli, words, catch_exceptions=False)
