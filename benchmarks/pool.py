@@ -4,7 +4,7 @@
     python -m benchmarks.pool scale [--machines 64] [--rows 10000]
     python -m benchmarks.pool kills [--kills 10] [--seed 1]         # for kills on a cluster: benchmarks/cluster.py
 
-`speed` and `kills` use the lab's engines (docs/lab.md; root, Docker), whose GPUs are doubles. Steps sleep, so that the
+`speed` and `kills` use the lab's engines (docs/gpu.md; root, Docker), whose GPUs are doubles. Steps sleep, so that the
 engines of one machine take no processor time from each other; starting containers does, so the ratio is an upper bound.
 `scale` simulates the time of the launches, with the real queue. Each command exits with 1 if a bound is missed.
 """

@@ -2,7 +2,7 @@
 
     python -m benchmarks.two_hosts [--trials 4] [--steps 500] [--base harness-base:bookworm]
 
-It uses the lab's engines (docs/lab.md; root, Docker), whose GPUs are doubles: first one host with two cards, then two
+It uses the lab's engines (docs/gpu.md; root, Docker), whose GPUs are doubles: first one host with two cards, then two
 hosts with one card each. Steps sleep, so that two hosts on one machine take no processor time from each other. Starting
 containers does, so the ratio is an upper bound. Exits with 1 if the ratio is above 0.6.
 """

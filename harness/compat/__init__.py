@@ -1,6 +1,6 @@
 """Judges whether an image can run on a GPU: before it starts, and from the output of a trial that failed. Pure.
 
-`docs/compatibility.md` lists what is known, with its sources. A cell is never left out because something is unknown.
+`docs/gpu.md` lists what is known. A cell is never left out because something is unknown.
 """
 
 from harness.compat.image_on_gpu import Compatibility, can_run, compatibility, compatibility_on

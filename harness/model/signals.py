@@ -9,7 +9,7 @@ kinds, not single signals:
     value        a number that the scenario returns
     observation  reported with a finding, but not judged
 
-`docs/signals.md` shows how to add a signal.
+CONTRIBUTING.md shows how to add a signal.
 """
 
 from __future__ import annotations

@@ -2,5 +2,5 @@
 
 **No GPU of this lab is real.** Each engine has a stand-in for the hook of NVIDIA's toolkit, which puts a stand-in for
 the driver's library into a container; that library reports what a data file says. Everything else is real: the request,
-the engine, its hook, the container, the probe inside. See `docs/lab.md`.
+the engine, its hook, the container, the probe inside. See `docs/gpu.md`.
 """

@@ -30,7 +30,7 @@ def test_the_matrix_page_has_each_limit_with_its_default(name: str) -> None:
 
 @pytest.mark.parametrize("name", SIGNALS)
 def test_the_page_of_signals_tells_of_each(name: str) -> None:
-    assert f"`{name}`" in (DOCS / "signals.md").read_text()
+    assert f"`{name}`" in (DOCS / "verdicts.md").read_text()
 
 
 @pytest.mark.parametrize("name", LIMITED)

@@ -2,5 +2,5 @@
 
     versions -> decide -> launch what it says -> versions -> decide -> ... -> "done"
 
-`docs/search.md` describes the method and when it is right.
+`docs/method.md` describes the method and when it is right.
 """

@@ -1,4 +1,4 @@
-"""docs/search.md describes every kind of decision in decisions.jsonl."""
+"""docs/method.md describes every kind of decision in decisions.jsonl."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import get_args
 
 from harness.schedule.bisect.bisect_records import Decision, DecisionKind
 
-TEXT = (Path(__file__).parents[3] / "docs" / "search.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "docs" / "method.md").read_text(encoding="utf-8")
 
 
 def test_every_kind_and_field_of_a_decision_is_explained() -> None:
