@@ -65,7 +65,8 @@ def list_histories(out: Path, query: HistoryQuery, *, say: Say) -> list[HistoryV
     _check_folder(out)
     for name in query.signals:
         if name not in SIGNALS and not name.startswith(METRIC_PREFIX):
-            raise UsageError(f"--signal: no signal {name!r}; give memory, {', '.join(LEVELS[:4])}, … (docs/verdicts.md)")
+            known = ", ".join(("memory", *LEVELS[:4]))
+            raise UsageError(f"--signal: no signal {name!r}; give {known}, … (docs/verdicts.md)")
 
     def ask(index: OpenIndex) -> list[HistoryView]:
         _check_matrix(index, query)
