@@ -29,7 +29,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost
 from harness.flows.pool import PoolRun
 from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
@@ -289,18 +288,11 @@ def scale(options: argparse.Namespace) -> int:
 
 def _pool(names: Sequence[str]) -> PoolRun:
     host = Host(name="farm", engine="many", gpus="none", where=WHERE, pool=tuple(f"ssh://{name}" for name in names))
-    nobody: Any = None
-    return PoolRun(
-        machines=[OpenHost(host=machine, part_of=host) for machine in host.machines],
-        context=RunContext(environ={}, progress=nobody, stopped=threading.Event()),
-        rows=SimpleNamespace(choose_noise=lambda row: None),  # type: ignore[arg-type]
-        make_queue=_queue,
-        use=nobody,
-        homes={},
-    )
+    run: Any = SimpleNamespace(choose_noise=lambda row: None, queue=_queue)
+    return PoolRun(machines=[OpenHost(host=machine, part_of=host) for machine in host.machines], run=run, homes={})
 
 
-def _queue(rows: Sequence[RowRun]) -> RowQueue:
+def _queue(host: Host, rows: Sequence[RowRun]) -> RowQueue:
     queue = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None)
     for row in rows:
         queue.add(row)

@@ -14,7 +14,7 @@ from harness.errors import HarnessError, ImageUnavailable, Interrupted, UsageErr
 from harness.flows import reread
 from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, leased
-from harness.flows.running import Ending, RunningRows
+from harness.flows.running import Run
 from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.model import Lane, Plan, RunResult
 from harness.model.watching import unheard
@@ -101,7 +101,7 @@ def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, contex
     """Return the verdicts on all rows by the trials of earlier runs that still fit. Nothing is launched. A host that
     is lost meanwhile gets a problem. Return () if the run is stopped.
     """
-    rows = RunningRows(plan=plan, journal=journal, ending=Ending(asked=plan.stop), only=frozenset())
+    rows = Run(plan=plan, journal=journal, context=context, began=context.now(), began_s=0.0, only=frozenset())
     homes = journal.machines()
     for each in (each for each in hosts if each.usable):
         here = each.host.machine

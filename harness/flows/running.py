@@ -1,4 +1,4 @@
-"""Judges all rows of a plan while they run: after each turn of a row, and finally when the row is finished."""
+"""Runs a plan on open hosts, and judges its rows while they run: after each turn of a row, and when it is finished."""
 
 from __future__ import annotations
 
@@ -9,13 +9,28 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from harness.assess.findings import Findings, find
+from harness.assess.findings import Findings, find, observations
 from harness.assess.row_verdicts import LEAST_SHOWN_ROWS, JudgedRow, thinned_trial, to_be_continued
 from harness.assess.running_row import RunningRow, running_rows, standing_of
 from harness.flows.context import RunContext, open_registries
-from harness.flows.hosts import OpenHost, in_threads, leased
-from harness.model import Host, Noise, Plan, ProgressListener, Skip, Stop, Trial, VersionRow
+from harness.flows.hosts import OpenHost, in_threads, leased, states_of, troubles_of
+from harness.judge.api import run_verdict
+from harness.judge.attribution.cause import attribute
+from harness.model import (
+    Host,
+    Noise,
+    Plan,
+    ProgressListener,
+    RunResult,
+    RunVerdict,
+    Skip,
+    Stop,
+    Trial,
+    Trials,
+    VersionRow,
+)
 from harness.model.watching import unheard
 from harness.reasons import Remedy, SkipReason
 from harness.run.engine import Engine, Lease
@@ -33,19 +48,22 @@ from harness.store import RunDirectory
 
 
 @dataclass(kw_only=True)
-class RunningRows:
-    """The rows of a plan. Safe for threads that work on different rows.
+class Run:
+    """A plan that is being run: all that a launch and a report need. Safe for threads that work on different rows.
 
-    `only`: the ids of the cells that may be launched; None: all. `ending` is informed of confirmed findings. `so_far`
-    is called after each turn of a row with a function that returns the findings so far, from any thread, one call at a
-    time.
+    `hosts`: the machines of all hosts. `reuse`: trials of earlier runs are taken over. `only`: the ids of the cells
+    that may be launched; None: all. `began`, `began_s`: when the run began, on the calendar and on the monotonic clock.
     """
 
     plan: Plan
     journal: RunDirectory
-    ending: Ending
+    context: RunContext
+    began: datetime
+    began_s: float
+    hosts: Sequence[OpenHost] = ()
+    reuse: bool = True
     only: frozenset[str] | None = None
-    so_far: Callable[[Callable[[], Findings]], None] = lambda found: None
+    ending: Ending = field(init=False)
     open_rows: OpenRows = field(init=False)
     _rows: dict[RowRun, RunningRow] = field(init=False)
     """The rows in the plan's order."""
@@ -56,8 +74,11 @@ class RunningRows:
     """The remedy that reports give for unfinished rows."""
 
     def __post_init__(self) -> None:
+        self.ending = Ending(asked=self.plan.stop)
         self.open_rows = OpenRows(read=self.journal.read_back, runs_of=self.runs_of)
         self._rows = {each.row: each for each in running_rows(self.plan, only=self.only)}
+
+    # ------------------------------------------------------------ rows
 
     def on(self, host: Host) -> list[RowRun]:
         """Return the rows of a host, in the plan's order."""
@@ -69,11 +90,6 @@ class RunningRows:
     def runs_of(self, row: RowRun) -> list[CellRun]:
         """Return everything that is launched for a row: its cells, and the A/A replicate if it has one."""
         return [*row.cells, *self._rows[row].replicates]
-
-    def judged(self) -> list[JudgedRow]:
-        """Return the verdicts on all rows, in the plan's order. An unfinished row has the verdict so far."""
-        rows = [(each.finished, self._newest(each)) for each in self._rows.values()]
-        return [row if is_finished else to_be_continued(row, self._to_go_on) for is_finished, row in rows]
 
     def mark_unfinished(self, why: str) -> None:
         """Record why each version that lacks launches gets no more."""
@@ -112,8 +128,10 @@ class RunningRows:
         """Return the rows that share their A/A noise with a row, itself included."""
         return [each for each in self._rows.values() if each.noise_place == running.noise_place]
 
+    # ------------------------------------------------------------ verdicts
+
     def standing(self, row: RowRun) -> RowStanding:
-        """Judge a row after its turn, and return its standing."""
+        """Judge a row after its turn, show what the run has found so far, and return the row's standing."""
         standing = standing_of(self._rows[row].judge(self._noises), asked=self.plan.trials)
         self.open_rows.put_down(row)
         with self._lock:
@@ -121,7 +139,7 @@ class RunningRows:
             found = functools.cache(lambda: find(rows))
             if standing.confirmed and any(one.confirmed and one.kind != "first_fixed" for one in found().findings):
                 self.ending.found()
-            self.so_far(found)
+            self.context.so_far(lambda: self._result(found()), self.journal)
         return standing
 
     def finish(self, row: RowRun) -> None:
@@ -144,13 +162,153 @@ class RunningRows:
                     run.trials[:] = cell.trials
                 self.open_rows.forget(each.row)
 
-    def _newest(self, running: RunningRow) -> JudgedRow:
-        """Return the verdict on a row from all its launches, including those of an interrupted turn."""
-        if not running.final and (running.seen != running.evidence or running.finished):
-            self.open_rows.recall(running.row)
-            running.judge(self._noises)
-            self.open_rows.put_down(running.row)
-        return running.judged
+    def judged(self) -> list[JudgedRow]:
+        """Return the verdicts on all rows from all launches, including those of interrupted turns, in the plan's order.
+        An unfinished row has the verdict so far.
+        """
+        rows = []
+        for each in self._rows.values():
+            if not each.final and (each.seen != each.evidence or each.finished):
+                self.open_rows.recall(each.row)
+                each.judge(self._noises)
+                self.open_rows.put_down(each.row)
+            rows.append(each.judged if each.finished else to_be_continued(each.judged, self._to_go_on))
+        return rows
+
+    def result(self) -> RunResult:
+        """Return the result at the end, also of a run that was interrupted or that lost a host."""
+        return self._result(find(self.judged()), is_over=True)
+
+    def _result(self, found: Findings, *, is_over: bool = False) -> RunResult:
+        cells = tuple(cell for row in found.rows for cell in row.cells)
+        hosts = states_of(self.hosts)
+        verdict: RunVerdict = "running"
+        if is_over:
+            verdict = run_verdict(cells, found.findings, hosts, interrupted=self.context.stopped.is_set())
+        return RunResult(
+            matrix=self.plan.matrix.name,
+            verdict=verdict,
+            started=self.began.isoformat(timespec="seconds"),
+            duration_s=round(time.monotonic() - self.began_s, 1),
+            hosts=hosts,
+            plan=self.plan,
+            cells=cells,
+            findings=found.findings,
+            attribution=attribute(self.plan, cells, found.findings),
+            directory=self.journal.path,
+            warnings=(*troubles_of(self.hosts), *(warning for row in found.rows for warning in row.warnings)),
+            observations=observations(found.rows),
+            replicates=sum(row.replicates for row in found.rows),
+        )
+
+    # ------------------------------------------------------------ machines
+
+    def queue(self, host: Host, rows: Sequence[RowRun]) -> RowQueue:
+        """Return the queue of a host's rows. If the space for images is limited, the series run one after the other: if
+        they took turns, each round would pull their images again.
+        """
+        together = isinstance(host.parallel, bool) or host.pool or host.request is not None
+        queue = RowQueue(
+            standing=self.standing,
+            recall=self.open_rows.recall,
+            stop=self.ending.why,
+            may=lambda worker, row: host.parallel is not True or worker == str(row.cells[0].cell.lane),
+            splits=None if together else lambda row: not compares_times(row.cells[0].cell.variant.scenario),
+        )
+        series = list(dict.fromkeys(row.cells[0].cell.image.series for row in rows))
+        for row in rows:
+            queue.add(row, group=series.index(row.cells[0].cell.image.series) if host.disk_bytes is not None else 0)
+        return queue
+
+    def use(self, machine: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> None:
+        """Lease a machine and run rows of the queue on it, until none is left for it. `over`: returns whether to stop
+        waiting for the lease. Raises the error that ends this early.
+
+        Each worker has a separate connection: one worker, or as many as can launch side by side, or one per lane on a
+        host with `parallel: true`.
+        """
+        engine, host = machine.engine, machine.host
+        assert engine is not None
+        rows = [row for row in self.plan.rows if row.lane.host == machine.part_of]
+        lanes = list(dict.fromkeys(str(row.lane) for row in rows)) if host.parallel is True else []
+        with leased(machine, self.context, over=over) as lease, contextlib.ExitStack() as opened:
+            gate, count = self._gate(engine, host, rows)
+            registry = functools.partial(open_registries, self.context.environ, self.context.stopped)
+            disk = disk_of(host, engine, machine.images, registry=registry, note=self.context.progress.note)
+            engines = [engine]
+            for _ in range(max(len(lanes), count) - 1):
+                engines.append(self.context.open_engine(host, environ=self.context.environ, say=unheard))
+                opened.callback(engines[-1].close)
+            workers = [
+                worker(
+                    each, host, lease, self.context, self.journal, trials=self.plan.trials, seed=self.plan.seed,
+                    finished=self.finish, reuse=self.reuse, disk=disk, name=name, gate=Gate() if lanes else gate,
+                )
+                for each, name in zip(engines, lanes or [host.machine or host.name], strict=False)
+            ]  # fmt: skip
+            for one in workers:
+                opened.callback(one.launcher.images.close)
+                one.look_ahead(queue)
+            together = workers if count == 1 else [workers[0].with_engine(each) for each in engines]
+            in_threads([functools.partial(one.run, queue) for one in together])
+
+    def _gate(self, engine: Engine, host: Host, rows: Sequence[VersionRow]) -> tuple[Gate, int]:
+        """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
+        alongside the others, and one more if some rows compare times, because that one may have to wait for the rest.
+        """
+        beside = [row for row in rows if not compares_times(row.variant.scenario)]
+        slots = slots_of(host, engine.facts, (gpu.uuid for row in beside for gpu in row.lane.gpus))
+        total = engine.facts.get("memory_bytes")
+        memory_bytes = MEMORY_SHARE * total if isinstance(total, int) else None
+        gate = Gate(slots=slots, memory_bytes=memory_bytes, stopped=self.context.stopped.is_set)
+        if not beside or slots == 1:
+            return gate, 1
+        launches = sum(not cell.excluded for row in beside for cell in row.cells)
+        return gate, min(slots, launches) + (len(beside) < len(rows))
+
+
+def worker(
+    engine: Engine,
+    host: Host,
+    lease: Lease,
+    context: RunContext,
+    journal: RunDirectory,
+    *,
+    trials: Trials,
+    seed: int,
+    finished: Callable[[RowRun], None],
+    reuse: bool,
+    disk: Disk | None = None,
+    name: str = "",
+    gate: Gate | None = None,
+) -> HostRun:
+    """Return the worker that runs rows on one connection to a leased machine. `finished`: called with each row that has
+    all its launches; `disk`: the space for images, if it is limited; `name`: the name under which it takes rows, by
+    default the machine's; `gate`: admits its launches if other workers launch at the same time.
+    """
+    progress = MachineProgress(context.progress, host.machine) if host.machine else context.progress
+    images = HostImages(
+        engine=engine,
+        open_another=functools.partial(context.open_engine, host, environ=context.environ, say=unheard),
+        progress=progress,
+        stopped=context.stopped.is_set,
+        disk=disk or Disk(),
+    )
+    launcher = CellLauncher(
+        engine=engine,
+        lease=lease,
+        images=images,
+        run_id=journal.id,
+        trials=trials,
+        oracle=oracle.oracle(),
+        journal=journal,
+        progress=progress,
+        stopped=context.stopped.is_set,
+        reuse=reuse,
+    )
+    rng = random.Random(" ".join(filter(None, (str(seed), host.name, host.machine))))
+    own = name or host.machine or host.name
+    return HostRun(worker=own, launcher=launcher, rng=rng, finished=finished, gate=gate or Gate())
 
 
 # ---------------------------------------------------------------- open rows
@@ -295,99 +453,3 @@ class MachineProgress:
 
     def _own(self, lane: str) -> str:
         return f"{lane}, {self._machine}"
-
-
-# ---------------------------------------------------------------- machine run
-
-
-@dataclass(frozen=True, kw_only=True)
-class MachineRun:
-    """Runs rows on the machines of a plan, one call per machine. `finished` is called with each row that has all its
-    launches.
-    """
-
-    plan: Plan
-    journal: RunDirectory
-    context: RunContext
-    finished: Callable[[RowRun], None]
-    reuse: bool = True
-
-    def use(self, machine: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> None:
-        """Lease a machine and run rows on it. `over`: returns whether to stop waiting for the lease.
-
-        Each worker has a separate connection: one worker, or as many as can launch side by side, or one per lane on a
-        host with `parallel: true`.
-        """
-        engine, host = machine.engine, machine.host
-        assert engine is not None
-        rows = [row for row in self.plan.rows if row.lane.host == machine.part_of]
-        lanes = list(dict.fromkeys(str(row.lane) for row in rows)) if host.parallel is True else []
-        with leased(machine, self.context, over=over) as lease, contextlib.ExitStack() as opened:
-            gate, count = self._gate(engine, host, rows)
-            registry = functools.partial(open_registries, self.context.environ, self.context.stopped)
-            disk = disk_of(host, engine, machine.images, registry=registry, note=self.context.progress.note)
-            engines = [engine]
-            for _ in range(max(len(lanes), count) - 1):
-                engines.append(self.context.open_engine(host, environ=self.context.environ, say=unheard))
-                opened.callback(engines[-1].close)
-            workers = [
-                self.worker(each, host, lease, disk=disk, name=name, gate=gate if not lanes else Gate())
-                for each, name in zip(engines, lanes or [host.machine or host.name], strict=False)
-            ]
-            for worker in workers:
-                opened.callback(worker.launcher.images.close)
-                worker.look_ahead(queue)
-            together = workers if count == 1 else [workers[0].with_engine(each) for each in engines]
-            in_threads([functools.partial(worker.run, queue) for worker in together])
-
-    def _gate(self, engine: Engine, host: Host, rows: Sequence[VersionRow]) -> tuple[Gate, int]:
-        """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
-        alongside the others, and one more if some rows compare times, because that one may have to wait for the rest.
-        """
-        beside = [row for row in rows if not compares_times(row.variant.scenario)]
-        slots = slots_of(host, engine.facts, (gpu.uuid for row in beside for gpu in row.lane.gpus))
-        total = engine.facts.get("memory_bytes")
-        memory_bytes = MEMORY_SHARE * total if isinstance(total, int) else None
-        gate = Gate(slots=slots, memory_bytes=memory_bytes, stopped=self.context.stopped.is_set)
-        if not beside or slots == 1:
-            return gate, 1
-        launches = sum(not cell.excluded for row in beside for cell in row.cells)
-        return gate, min(slots, launches) + (len(beside) < len(rows))
-
-    def worker(
-        self,
-        engine: Engine,
-        host: Host,
-        lease: Lease,
-        *,
-        disk: Disk | None = None,
-        name: str = "",
-        gate: Gate | None = None,
-    ) -> HostRun:
-        """Return the worker that runs rows on one connection to a leased machine. `disk`: the space for images, if it
-        is limited; `name`: the name under which it takes rows, by default the machine's; `gate`: admits its launches if
-        other workers launch at the same time.
-        """
-        progress = MachineProgress(self.context.progress, host.machine) if host.machine else self.context.progress
-        images = HostImages(
-            engine=engine,
-            open_another=functools.partial(self.context.open_engine, host, environ=self.context.environ, say=unheard),
-            progress=progress,
-            stopped=self.context.stopped.is_set,
-            disk=disk or Disk(),
-        )
-        launcher = CellLauncher(
-            engine=engine,
-            lease=lease,
-            images=images,
-            run_id=self.journal.id,
-            trials=self.plan.trials,
-            oracle=oracle.oracle(),
-            journal=self.journal,
-            progress=progress,
-            stopped=self.context.stopped.is_set,
-            reuse=self.reuse,
-        )
-        rng = random.Random(" ".join(filter(None, (str(self.plan.seed), host.name, host.machine))))
-        own = name or host.machine or host.name
-        return HostRun(worker=own, launcher=launcher, rng=rng, finished=self.finished, gate=gate or Gate())

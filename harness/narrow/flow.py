@@ -15,7 +15,7 @@ from harness.errors import UNSTARTED, EngineUnreachable, ImageUnavailable, Infra
 from harness.flows.context import RunContext
 from harness.flows.hosts import first_usable, leased, using_hosts
 from harness.flows.probe import Looking
-from harness.flows.running import MachineRun
+from harness.flows.running import worker
 from harness.model import Cell, Finding, Lane, Limits, Plan, Trials
 from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed, Side
 from harness.narrow.coupling import Coupling
@@ -117,11 +117,10 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
 
 def _worker(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> HostRun:
     both, rules = narrowing.both, narrowing.rules
-    plan = replace(narrowing.question.plan, trials=Trials(least=rules.least, most=rules.most))
-    machine = MachineRun(
-        plan=plan, journal=journal, context=both.context, finished=lambda row: None, reuse=reuse
+    return worker(
+        both.engine, both.lane.host, both.lease, both.context, journal, finished=lambda row: None, reuse=reuse,
+        trials=Trials(least=rules.least, most=rules.most), seed=narrowing.question.plan.seed,
     )  # fmt: skip
-    return machine.worker(both.engine, both.lane.host, both.lease)
 
 
 # ---------------------------------------------------------------- both versions on their host

@@ -55,15 +55,13 @@ class World:
             context = RunContext(
                 environ={}, progress=progress, stopped=threading.Event(), open_engine=self._open, pool_wait_s=wait_s
             )
-            PoolRun(
-                machines=machines, context=context, rows=self.rows(), make_queue=lambda rows: queue(list(rows)),
-                use=self._use, homes=self.homes,
-            ).run(rows)  # fmt: skip
+            PoolRun(machines=machines, run=self.plan_run(context), homes=self.homes).launch(rows)
         return machines
 
-    def rows(self) -> Any:
-        """Return the rows of a plan, as far as a pool asks them."""
+    def plan_run(self, context: Any = None) -> Any:
+        """Return the run of a plan, as far as a pool uses it."""
         return SimpleNamespace(
+            context=context, queue=lambda host, rows: queue(list(rows)), use=self._use,
             is_done=lambda row: id(row) in self.done, choose_noise=self._begun, again=self._again,
             runs_of=lambda row: row.cells,
             journal=SimpleNamespace(
@@ -212,10 +210,7 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
             waiting.put_back(both)
     thin = Trace(step=np.array([1.0]), columns={})
     run.trials.append(Trial(cell_id="c", number=1, key="k", end="crash", round=0, trace=thin))
-    pool = PoolRun(
-        machines=(), context=None, rows=world.rows(), make_queue=queue, use=None, homes={},  # type: ignore[arg-type]
-    )  # fmt: skip
-    pool._break_rounds("gpu0", waiting)
+    PoolRun(machines=(), run=world.plan_run(), homes={}).break_rounds("gpu0", waiting)
     assert [(trial.end, trial.conditions.disturbed) for trial in run.trials] == [
         ("crash", MachineReason.LOST_DURING_ROUND())
     ]
