@@ -8,16 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import click
 from rich.console import Console
 
-from harness.cli.common import say, stop_on_signals, to_stdout
+from harness.cli.common import say, to_stdout
 from harness.errors import UNSTARTED, Interrupted
 from harness.flows.context import RunContext
 from harness.flows.index import remember
-from harness.flows.sweep import SweepOptions, selected, sweep
+from harness.flows.sweep import SweepOptions, sweep
 from harness.model import ProgressListener, RunResult
 from harness.plan.cells import Selection
 from harness.report.charts.library import library_or_none
@@ -93,17 +92,10 @@ def print_result(result: RunResult, *, as_json: bool = False, wide: bool = False
             run_report.render(result, Terminal(highlight=False), wide=wide)
 
 
-def swept_file(matrix: Path, options: SweepOptions) -> RunResult:
-    """Sweep a matrix file that a command wrote."""
-    with stop_on_signals() as stopped:
-        selection = selected(matrix, options, os.environ)
-        if stopped.is_set():
-            raise Interrupted(UNSTARTED)
-        return swept(selection, options, stopped)
-
-
 def swept(selection: Selection, options: SweepOptions, stopped: threading.Event) -> RunResult:
-    """Sweep with progress on stderr, and write all its reports."""
+    """Sweep with progress on stderr, and write all its reports. Raises Interrupted if the sweep is stopped before."""
+    if stopped.is_set():
+        raise Interrupted(UNSTARTED)
     with open_progress(sys.stderr, os.environ) as watching:
         so_far = SoFar(progress=watching, write_page=write_page)
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, so_far=so_far)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.common import FILE, FRESH, HOSTS, OUT, SERIES, SUMMARY, WIDE, option, stop_on_signals, to_stdout
-from harness.errors import UNSTARTED, Interrupted, UsageError
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.model import Explanation, RunResult, SearchMode, Stop, Trials
@@ -90,8 +90,6 @@ def sweep(
         if decide and (known := deciding.settled(selection, out)) is not None:
             _print_settled(known, as_json=as_json)
             sys.exit(known.exit_code)
-        if stopped.is_set():
-            raise Interrupted(UNSTARTED)
         result = swept(selection, options, stopped)
     print_result(result, as_json=as_json, wide=wide)
     sys.exit(result.exit_code)

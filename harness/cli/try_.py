@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FILE, FRESH, OUT, SUMMARY, option, say
-from harness.errors import HarnessError, Interrupted, UsageError
-
-if TYPE_CHECKING:
-    import threading
-
-    from harness.flows.sweep import SweepOptions
-    from harness.matrix.draft import Draft
-    from harness.model import RunResult
-
-LIMITED = "the first launch was short, so a launch now ends after {timeout_s:g} s at the latest: timeout in the matrix"
-ENDED = "the program ends by itself after {steps} steps; this is now the budget in the matrix"
-
-ENGINE = click.option(
-    "--engine",
-    metavar="ENGINE",
-    help="docker, process, or an engine's address; default: docker for images, else process.",
-)
-GPUS = click.option(
-    "--gpus",
-    default="auto",
-    show_default=True,
-    help="none, all, each, or names separated by commas; auto: all of this machine, if it has any.",
-)
-FILES = click.option(
-    "--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable."
-)
-WITH = click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
-STEPS_ARE = click.option(
-    "--steps-are", metavar="KIND", help="What a step is: auto, torch, keras, …, or module:function."
-)
-STEP_PATTERN = click.option(
-    "--step-pattern", metavar="REGEX", help="Measure from outside; each line of output that matches is a step."
-)
+from harness.cli.common import FILE, FRESH, OUT, SUMMARY, option, say, stop_on_signals
+from harness.errors import UsageError
 
 
 class _WithCommand(click.Command):
@@ -85,14 +51,16 @@ def demo(*, folder: Path, out: Path) -> None:
     Exit status: 1, because it finds the leaks; else as for sweep.
     """
     from harness import exit_codes
-    from harness.cli.results import print_result, swept_file
+    from harness.cli.results import print_result, swept
     from harness.flows import try_ as flow
-    from harness.flows.sweep import SweepOptions
+    from harness.flows.sweep import SweepOptions, selected
 
+    options = SweepOptions(out=out)
     matrix = flow.write_demo(folder)
     say(f"the demo is {matrix}: read it and change it")
     say(f"this command runs it again: harness sweep {matrix}")
-    result = swept_file(matrix, SweepOptions(out=out))
+    with stop_on_signals() as stopped:
+        result = swept(selected(matrix, options, os.environ), options, stopped)
     print_result(result)
     if result.exit_code == exit_codes.BAD:
         say("exit code 1: the demo found the leaks that it was meant to find")
@@ -101,13 +69,24 @@ def demo(*, folder: Path, out: Path) -> None:
 
 @click.command("try", cls=_WithCommand)
 @click.argument("versions", nargs=-1, required=True)
-@ENGINE
-@GPUS
-@FILES
-@WITH
+@click.option(
+    "--engine",
+    metavar="ENGINE",
+    help="docker, process, or an engine's address; default: docker for images, else process.",
+)
+@click.option(
+    "--gpus",
+    default="auto",
+    show_default=True,
+    help="none, all, each, or names separated by commas; auto: all of this machine, if it has any.",
+)
+@click.option("--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable.")
+@click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
 @click.option("--network", is_flag=True, help="Give the containers a network.")
-@STEPS_ARE
-@STEP_PATTERN
+@click.option("--steps-are", metavar="KIND", help="What a step is: auto, torch, keras, …, or module:function.")
+@click.option(
+    "--step-pattern", metavar="REGEX", help="Measure from outside; each line of output that matches is a step."
+)
 @click.option("--exit-code", is_flag=True, help="Judge by the exit code alone: 0 good, 125 untested, else bad.")
 @click.option("--step-time", default="1m", show_default=True, help="The longest time that a launch spends in steps.")
 @click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of 3:6.")
@@ -141,6 +120,7 @@ def try_(
 
     Exit status: as for sweep.
     """
+    from harness.cli.results import print_result, swept
     from harness.cli.sweep import stop_of, trials_of
     from harness.flows import try_ as flow
     from harness.flows.sweep import SweepOptions
@@ -162,88 +142,12 @@ def try_(
         return
     is_new = not out.exists()
     try:
-        sys.exit(_tried(drafted, options, as_json=as_json))
+        with stop_on_signals() as stopped:
+            sweep = functools.partial(swept, stopped=stopped)
+            result = flow.tried(drafted, options, os.environ, sweep=sweep, stopped=stopped, say=say)
     finally:
         if is_new:
             with suppress(OSError):
                 out.rmdir()  # succeeds only if the folder is empty
-
-
-def _tried(drafted: Draft, options: SweepOptions, *, as_json: bool) -> int:
-    """Write the matrix file, fit its budget and its timeout to the first launches, and sweep it. Return the exit code.
-    If nothing was launched, remove all files again.
-    """
-    from harness.cli.common import stop_on_signals
-    from harness.cli.results import print_result, swept_file
-    from harness.flows import try_ as flow
-
-    matrix = flow.write(drafted, out=options.out)
-    flow.check(matrix, os.environ)
-    results = []
-    with stop_on_signals() as stopped:
-        first = rehearse(drafted, matrix, options, stopped) or _launched(matrix, options, stopped)
-        results.append(first)
-        if first.hosts[0].problem or stopped.is_set():
-            _refuse(flow.unlaunched(results), matrix, results, options)
-    if stopped.is_set():
-        raise Interrupted("interrupted")
-    matrix, fitted = flow.fit(drafted, matrix, first, out=options.out)
-    if fitted.budget != drafted.budget:
-        say(ENDED.format(steps=fitted.budget))
-    if fitted.timeout_s is not None:
-        say(LIMITED.format(timeout_s=fitted.timeout_s))
-    results.append(swept_file(matrix, options))
-    _refuse(flow.unlaunched(results), matrix, results, options)
-    say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
-    print_result(results[-1], as_json=as_json)
-    return results[-1].exit_code
-
-
-def _refuse(error: HarnessError | None, matrix: Path, results: Sequence[RunResult], options: SweepOptions) -> None:
-    """If there is an error, remove the runs and the matrix file of the question, and raise the error."""
-    from harness.flows import try_ as flow
-    from harness.flows.index import remember
-
-    if error is not None:
-        matrix.unlink(missing_ok=True)
-        flow.remove_runs(results)
-        remember(options.out, say=say)
-        if flow.unlaunched(results) is not None:
-            flow.remove_index_of_nothing(options.out)
-        raise error
-
-
-def rehearse(drafted: Draft, matrix: Path, options: SweepOptions, stopped: threading.Event) -> RunResult | None:
-    """Launch the oldest version of a drafted matrix file before all others, and return the result. A program is
-    launched twice, because the second launch of a version is the first to run the whole budget. The sweep takes over
-    these launches. Return None for a command that has no steps. Raises UsageError if no step was seen, or if the newest
-    version fails before its first step in the same way as the oldest; then the file and the runs are removed.
-    """
-    from harness.flows import try_ as flow
-
-    launches = 2 if drafted.job.source else 1
-    if not drafted.job.source and "step_pattern" not in drafted.job.entry:
-        return None
-    results = [_launched(matrix, options, stopped, launches=launches)]
-    try:
-        flow.check_steps(drafted, results[0])
-        if flow.fails_before_a_step(results[0]) and not stopped.is_set():
-            results.append(_launched(matrix, options, stopped, place=-1))
-            flow.check_both(drafted, *results)
-    except UsageError as error:
-        _refuse(error, matrix, results, options)
-    if (note := flow.few_steps(drafted, results[0])) is not None:
-        say(note)
-    return results[0]
-
-
-def _launched(
-    matrix: Path, options: SweepOptions, stopped: threading.Event, *, place: int = 0, launches: int = 1
-) -> RunResult:
-    """Launch one version of a matrix file, 0 for the oldest and -1 for the newest, and return the result."""
-    from harness.cli.results import swept
-    from harness.flows import try_ as flow
-    from harness.model import Stop, Trials
-
-    some = replace(options, stop=Stop(), trials=Trials(least=launches, most=launches))
-    return swept(flow.selection_of(matrix, some, os.environ, places=(place,)), some, stopped)
+    print_result(result, as_json=as_json)
+    sys.exit(result.exit_code)

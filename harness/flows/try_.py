@@ -1,4 +1,4 @@
-"""Writes the matrix file of `harness try`, which the user may edit, and plans its first launches."""
+"""Answers `harness try` and `demo`: writes a matrix file, fits it to its first launches, and sweeps it."""
 
 from __future__ import annotations
 
@@ -7,64 +7,91 @@ import math
 import re
 import shlex
 import shutil
+import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 from harness.errors import HarnessError, InfrastructureError, Interrupted, MatrixError, UsageError
-from harness.flows.sweep import SweepOptions
+from harness.flows.index import remember
+from harness.flows.sweep import SweepOptions, selected
 from harness.index import database
 from harness.matrix import load_matrix
-from harness.matrix.draft import LEAST_BUDGET, Draft, DraftJob, functions, safe, text
-from harness.model import RunResult, Trial
+from harness.matrix.draft import LEAST_BUDGET, Draft, functions, safe, text
+from harness.model import RunResult, Stop, Trial, Trials
+from harness.model.watching import Say
 from harness.plan.cells import Selection
 from harness.store import RunDirectory
 
-
-def write(draft: Draft, *, out: Path) -> Path:
-    """Write the draft's matrix file into the folder of the runs and return its path. The same draft gets the same file.
-    A file with other content, such as an edited one, is never overwritten. Raises UsageError."""
-    name = f"try-{draft.job.name}"
-    wanted = text(draft, name=name)
-    for number in itertools.count(1):
-        path = out / f"{name}{f'-{number}' if number > 1 else ''}.yaml"
-        if not path.exists():
-            return write_new({path: wanted}, otherwise="choose another --out")[0]
-        if _says(path, wanted):
-            return path
-    raise AssertionError("numbers do not end")
+Sweep = Callable[[Selection, SweepOptions], RunResult]
+"""Sweeps a selection and writes its reports."""
 
 
-def write_matrix(draft: Draft, path: Path, environ: Mapping[str, str]) -> None:
-    """Write the draft's matrix file to `path`, for the user to keep and edit. Raises UsageError."""
-    write_new({path: text(draft, name=safe(path.stem))}, otherwise="choose another name for --write")
-    check(path, environ)
+def tried(
+    draft: Draft,
+    options: SweepOptions,
+    environ: Mapping[str, str],
+    *,
+    sweep: Sweep,
+    stopped: threading.Event,
+    say: Say,
+) -> RunResult:
+    """Write the draft's matrix file, fit its budget and its timeout to the first launches, and sweep it.
 
-
-def selection_of(
-    matrix: Path, options: SweepOptions, environ: Mapping[str, str], *, places: Sequence[int]
-) -> Selection:
-    """Select only some versions. `places`: their positions, 0 for the oldest, -1 for the newest. A later
-    sweep takes over their launches.
+    The oldest version is launched before all others: a program twice, because the second launch of a version is the
+    first to run the whole budget. The sweep takes over these launches. Raises UsageError if no step was seen, or if the
+    newest version fails before its first step in the same way as the oldest; and an error if nothing was launched. Then
+    the file and the runs are removed.
     """
-    whole = load_matrix(matrix, environ=environ)
-    some = tuple(replace(series, images=tuple(series.images[place] for place in places)) for series in whole.series)
-    return options.select(replace(whole, series=some))
+    matrix = write(draft, out=options.out)
+    check(matrix, environ)
+    results: list[RunResult] = []
 
+    def launched(place: int, launches: int) -> RunResult:
+        some = replace(options, stop=Stop(), trials=Trials(least=launches, most=launches))
+        whole = load_matrix(matrix, environ=environ)
+        chosen = tuple(replace(series, images=(series.images[place],)) for series in whole.series)
+        results.append(sweep(some.select(replace(whole, series=chosen)), some))
+        return results[-1]
 
-def check(matrix: Path, environ: Mapping[str, str]) -> None:
-    """Check a matrix file that was just written. If it is refused, remove it, and raise UsageError. The message names
-    no line or key of the file, because the user typed a command line and never saw the file.
-    """
-    try:
-        load_matrix(matrix, environ=environ)
-    except MatrixError as error:
+    def refuse(error: HarnessError) -> NoReturn:
         matrix.unlink(missing_ok=True)
-        raise UsageError(error.text) from error
+        remove_runs(results)
+        remember(options.out, say=say)
+        if unlaunched(results) is not None:
+            remove_index_of_nothing(options.out)
+        raise error
+
+    first = launched(0, 2 if draft.job.source else 1)
+    if draft.job.source or "step_pattern" in draft.job.entry:
+        try:
+            check_steps(draft, first)
+            if fails_before_a_step(first) and not stopped.is_set():
+                check_both(draft, first, launched(-1, 1))
+        except UsageError as error:
+            refuse(error)
+        if (note := few_steps(draft, first)) is not None:
+            say(note)
+    if stopped.is_set() or first.hosts[0].problem:
+        if (problem := unlaunched(results)) is not None:
+            refuse(problem)
+        if stopped.is_set():
+            raise Interrupted("interrupted")
+    matrix, fitted = fit(draft, matrix, first, out=options.out)
+    if fitted.budget != draft.budget:
+        say(f"the program ends by itself after {fitted.budget} steps; this is now the budget in the matrix")
+    if fitted.timeout_s is not None:
+        limit = f"a launch now ends after {fitted.timeout_s:g} s at the latest: timeout in the matrix"
+        say(f"the first launch was short, so {limit}")
+    results.append(sweep(selected(matrix, options, environ), options))
+    if (problem := unlaunched(results)) is not None:
+        refuse(problem)
+    say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
+    return results[-1]
 
 
 def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
@@ -73,7 +100,7 @@ def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
         return None
     last = results[-1]
     problems = [host.problem for host in last.hosts if host.problem]
-    problems += [] if problems else [cell.problem for cell in last.cells if cell.problem]
+    problems = problems or [cell.problem for cell in last.cells if cell.problem]
     if not problems:
         return Interrupted("interrupted before anything was launched")
     return InfrastructureError("nothing was launched: " + "\n".join(dict.fromkeys(problems)))
@@ -97,32 +124,43 @@ def remove_runs(results: Sequence[RunResult]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def fit(draft: Draft, matrix: Path, rehearsed: RunResult, *, out: Path) -> tuple[Path, Draft]:
-    """Return the matrix file and its draft after the first launches, which may show the program's own end, and a
-    shorter timeout. Raises UsageError.
+# ---------------------------------------------------------------- files
+
+
+def write(draft: Draft, *, out: Path) -> Path:
+    """Write the draft's matrix file into the folder of the runs and return its path. The same draft gets the same file.
+    A file with other content, such as an edited one, is never overwritten. Raises UsageError."""
+    name = f"try-{draft.job.name}"
+    wanted = text(draft, name=name)
+    for number in itertools.count(1):
+        path = out / f"{name}{f'-{number}' if number > 1 else ''}.yaml"
+        if not path.exists():
+            write_new({path: wanted}, otherwise="choose another --out")
+        if _has(path, wanted):
+            return path
+    raise AssertionError("numbers do not end")
+
+
+def write_matrix(draft: Draft, path: Path, environ: Mapping[str, str]) -> None:
+    """Write the draft's matrix file to `path`, for the user to keep and edit. Raises UsageError."""
+    write_new({path: text(draft, name=safe(path.stem))}, otherwise="choose another name for --write")
+    check(path, environ)
+
+
+def check(matrix: Path, environ: Mapping[str, str]) -> None:
+    """Check a matrix file that was just written. If it is refused, remove it, and raise UsageError. The message names
+    no line or key of the file, because the user typed a command line and never saw the file.
     """
-    known = limited(fitted(draft, rehearsed) or draft, rehearsed)
-    if known == draft:
-        return matrix, draft
-    matrix.unlink(missing_ok=True)
-    return write(known, out=out), known
-
-
-def _says(path: Path, wanted: str) -> bool:
     try:
-        return path.is_file() and path.stat().st_size < 1 << 20 and path.read_text(encoding="utf-8") == wanted
-    except UnicodeDecodeError:
-        return False
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}; choose another --out") from error
+        load_matrix(matrix, environ=environ)
+    except MatrixError as error:
+        matrix.unlink(missing_ok=True)
+        raise UsageError(error.text) from error
 
 
-# ---------------------------------------------------------------- new files
-
-
-def write_new(files: Mapping[Path, str], *, otherwise: str) -> list[Path]:
-    """Write files that do not exist yet, and return their paths. Raises UsageError, which ends with the remedy
-    `otherwise`, if a file exists or cannot be written.
+def write_new(files: Mapping[Path, str], *, otherwise: str) -> None:
+    """Write files that do not exist yet. Raises UsageError, which ends with the remedy `otherwise`, if a file exists or
+    cannot be written; then none is left.
     """
     made: list[Path] = []
     try:
@@ -138,10 +176,14 @@ def write_new(files: Mapping[Path, str], *, otherwise: str) -> list[Path]:
             path.unlink(missing_ok=True)
         place = error.filename or next(iter(files)).parent
         raise UsageError(f"{place}: cannot write: {error.strerror}; {otherwise}") from error
-    return list(files)
 
 
-# ---------------------------------------------------------------- demo
+def _has(path: Path, text: str) -> bool:
+    """Return whether a file exists and has this content."""
+    try:
+        return path.is_file() and path.stat().st_size == len(text.encode()) and path.read_text(encoding="utf-8") == text
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 DEMO_MATRIX = "quickstart.yaml"
@@ -151,35 +193,26 @@ DEMO_FILES = (DEMO_MATRIX, "scenarios/multidict_headers.py", "scenarios/regex_ca
 def write_demo(folder: Path) -> Path:
     """Write the demo into a folder and return the path of its matrix. Files of an earlier call stay. Raises UsageError
     if a file of the same name has other content."""
-    source = _source()
+    package = Path(str(files("harness")))
+    installed = package / "data" / "demo"
+    source = installed if installed.is_dir() else package.parent / "examples"
+    if missing := [name for name in DEMO_FILES if not (source / name).is_file()]:
+        raise UsageError(f"{source / missing[0]}: this installation lacks the demo's files; install the harness again")
     texts = {folder / name: (source / name).read_text(encoding="utf-8") for name in DEMO_FILES}
     write_new({path: text for path, text in texts.items() if not _has(path, text)}, otherwise="name another --folder")
     return folder / DEMO_MATRIX
 
 
-def _source() -> Path:
-    """Return the folder with the demo's files: the package's data, or a checkout's examples. Raises UsageError."""
-    installed = Path(str(files("harness"))) / "data" / "demo"
-    source = installed if installed.is_dir() else Path(str(files("harness"))).parent / "examples"
-    if missing := [name for name in DEMO_FILES if not (source / name).is_file()]:
-        raise UsageError(f"{source / missing[0]}: this installation lacks the demo's files; install the harness again")
-    return source
-
-
-def _has(path: Path, text: str) -> bool:
-    try:
-        return path.is_file() and path.stat().st_size == len(text.encode()) and path.read_text(encoding="utf-8") == text
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
-# ---------------------------------------------------------------- first launch
+# ---------------------------------------------------------------- what the first launch shows
 
 
 TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)
 UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?\d")
 SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
 MOST_NAMES = 6
+SPARE_S = 60.0
+LONGER = 10.0
+"""A launch may take LONGER times the time that the first launches took, and SPARE_S more."""
 
 
 def check_steps(draft: Draft, result: RunResult) -> None:
@@ -187,14 +220,13 @@ def check_steps(draft: Draft, result: RunResult) -> None:
     trial = _first(result)
     if trial is None or not trial.stepless:
         return
-    printed = f"{trial.output.head}\n{trial.output.tail}"
-    remedies = [_by_pattern(printed)]
+    remedies = [_by_pattern(f"{trial.output.head}\n{trial.output.tail}")]
     if trial.failure.remedy == "command":
         remedies = ["start that program", *remedies]
     elif trial.failure.remedy:
-        remedies = [_by_function(draft.job, draft.more), *remedies]
+        remedies = [_by_function(draft), *remedies]
     link = "; or " if draft.job.source and not trial.failure.remedy else "; "
-    raise UsageError(f"{_named(draft.job)}: {_said(trial)}{link}{', or '.join(remedies)}")
+    raise UsageError(f"{_named(draft)}: {_said(trial)}{link}{', or '.join(remedies)}")
 
 
 def fails_before_a_step(result: RunResult) -> bool:
@@ -205,24 +237,18 @@ def fails_before_a_step(result: RunResult) -> bool:
 
 def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
     """Raise UsageError if the oldest and the newest version fail in the same way before the first step, so that there
-    is nothing to compare."""
+    is nothing to compare. The words of Python and the system show whether a module or a file is missing."""
     first, last = _first(oldest), _first(newest)
     if first is None or last is None or last.end != "setup" or _said(last) != _said(first):
         return
-    what = _said(first)
-    remedy = next((words for error, words in _lacks(draft).items() if error in what), "it must run in one of them")
-    raise UsageError(f"{_named(draft.job)}: fails in the oldest and in the newest version: {what}; {remedy}")
-
-
-def _lacks(draft: Draft) -> Mapping[str, str]:
-    """Return the remedies for a missing module or file, by the words that Python and the system use for the error."""
-    series = draft.series.entry
-    if "install" in series:
-        package = "if that is a package, also install it: --with PACKAGE"
-    else:
-        package = f"add it to the {'images' if draft.series.needs_containers else 'requirement files'}"
-    file = "if that is a file of this folder, also copy it in: --file NAME"
-    return {"No module named": package, "No such file or directory": file}
+    what, remedy = _said(first), "it must run in one of them"
+    if "No such file or directory" in what:
+        remedy = "if that is a file of this folder, also copy it in: --file NAME"
+    if "No module named" in what and "install" in draft.series.entry:
+        remedy = "if that is a package, also install it: --with PACKAGE"
+    elif "No module named" in what:
+        remedy = f"add it to the {'images' if draft.series.needs_containers else 'requirement files'}"
+    raise UsageError(f"{_named(draft)}: fails in the oldest and in the newest version: {what}; {remedy}")
 
 
 def few_steps(draft: Draft, result: RunResult) -> str | None:
@@ -233,35 +259,28 @@ def few_steps(draft: Draft, result: RunResult) -> str | None:
         return None
     count = f"{trial.last_step} step{'s' if trial.last_step > 1 else ''}"
     return (
-        f"{_named(draft.job)}: made {count} and ended; with fewer than {LEAST_BUDGET}, neither memory nor step time can"
+        f"{_named(draft)}: made {count} and ended; with fewer than {LEAST_BUDGET}, neither memory nor step time can"
         " be judged, so let it make more"
     )
 
 
-def fitted(draft: Draft, result: RunResult) -> Draft | None:
-    """Return the draft with a new budget: the fewest steps after which its program ended by itself. Return None if the
-    program never did, or if that is less than LEAST_BUDGET.
+def fit(draft: Draft, matrix: Path, first: RunResult, *, out: Path) -> tuple[Path, Draft]:
+    """Return the matrix file and its draft after the first launches. The new budget is the fewest steps after which the
+    program ended by itself, if these are enough. The new timeout suits the time that the launches took, if it is
+    shorter than the default: a version that hangs shall not take the default timeout in every launch. Raises
+    UsageError.
     """
-    ends = [trial.last_step for cell in result.cells for trial in cell.trials if trial.ended_early]
-    own = min(ends, default=0)
-    return replace(draft, budget=own) if own >= LEAST_BUDGET else None
-
-
-SPARE_S = 60.0
-LONGER = 10.0
-"""A launch may take LONGER times the time that the first launches took, and SPARE_S more."""
-
-
-def limited(draft: Draft, result: RunResult) -> Draft:
-    """Return the draft with a timeout that suits its first launches, if that is shorter than the default, so
-    that a version that hangs does not take the default timeout in every launch.
-    """
-    known = [took for cell in result.cells for trial in cell.trials if (took := _took_s(trial)) is not None]
-    if not known:
-        return draft
-    steps_s = draft.step_time_s if draft.has_steps else 0.0  # a slower version may use up this time
-    timeout_s = math.ceil((steps_s + SPARE_S + LONGER * max(known)) / 10) * 10.0
-    return replace(draft, timeout_s=timeout_s) if timeout_s < draft.longest_s else draft
+    trials = [trial for cell in first.cells for trial in cell.trials]
+    own = min((trial.last_step for trial in trials if trial.ended_early), default=0)
+    known = replace(draft, budget=own) if own >= LEAST_BUDGET else draft
+    if took_s := [took for trial in trials if (took := _took_s(trial)) is not None]:
+        steps_s = draft.step_time_s if draft.has_steps else 0.0  # a slower version may use up this time
+        timeout_s = math.ceil((steps_s + SPARE_S + LONGER * max(took_s)) / 10) * 10.0
+        known = replace(known, timeout_s=timeout_s) if timeout_s < draft.longest_s else known
+    if known == draft:
+        return matrix, draft
+    matrix.unlink(missing_ok=True)
+    return write(known, out=out), known
 
 
 def _took_s(trial: Trial) -> float | None:
@@ -284,18 +303,18 @@ def _said(trial: Trial) -> str:
     return (trial.message.splitlines() or [""])[-1]
 
 
-def _named(job: DraftJob) -> str:
+def _named(draft: Draft) -> str:
     """Return the program as it was typed, or the command."""
-    if job.source is None:
-        return shlex.join(job.entry["command"])
-    return str(job.entry.get("module", job.source.name))
+    entry, source = draft.job.entry, draft.job.source
+    return shlex.join(entry["command"]) if source is None else str(entry.get("module", source.name))
 
 
-def _by_function(job: DraftJob, more: Mapping[str, Any]) -> str:
+def _by_function(draft: Draft) -> str:
     """Return advice to name a function as the step, with the functions that the program defines as examples."""
-    asked = more.get("steps_are")
+    job, asked = draft.job, draft.more.get("steps_are")
+    assert job.source is not None, "commands have no functions"
     typed = str(asked["function"]).partition(":")[2] if isinstance(asked, Mapping) else None
-    names = sorted((name for name in functions(job) if name != typed), key=lambda name: not TRAINS.search(name))
+    names = sorted((name for name in functions(job.source) if name != typed), key=lambda name: not TRAINS.search(name))
     if not names:
         return f"move the code of one step into a function and name it: --steps-are {job.module}:FUNCTION"
     which = "another" if typed else "the"

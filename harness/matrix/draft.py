@@ -21,19 +21,22 @@ from harness.matrix.shape import KINDS_OF_STEPS
 from harness.model import Scenario
 from harness.safe_files import read_regular
 
-LOCAL = ("docker", "process")
 TRIALS = {"least": 3, "most": 6}
 BUDGET, LEAST_BUDGET = 4000, 64
 LOOKS = 8
 """The first look at a launch comes after its budget of steps divided by this number."""
 SETUP_S = 600.0
 """Seconds for setup, in addition to the time in steps: images may compile before their first step."""
+GPU_FILE = Path("/dev/nvidiactl")
+"""The device file of NVIDIA's driver."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
     """The content of a matrix file to be written. `made_by`: the command line that asked for it; `more`: further keys
-    of its scenario."""
+    of its scenario. A launch of a program makes at most `budget` steps, in at most `step_time_s`. `timeout_s`: most
+    seconds of a launch, if the first launches have shown how long one takes; None: `longest_s`.
+    """
 
     made_by: Sequence[str]
     series: DraftSeries
@@ -41,12 +44,9 @@ class Draft:
     engine: str | None = None
     gpus: str = "auto"
     step_time_s: float = 60.0
-    """Most seconds that a launch of a program spends in steps."""
     budget: int = BUDGET
-    """Most steps of a launch of a program."""
     more: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
-    """Most seconds of a launch, if the first launches have shown how long one takes; None: `longest_s`."""
 
     @property
     def has_steps(self) -> bool:
@@ -71,35 +71,27 @@ def drafted(
     beside: Sequence[str],
     steps_are: str | None,
     step_pattern: str | None,
-    exit_code: bool = False,
-    network: bool = False,
-    step_time_s: float = 60.0,
+    exit_code: bool,
+    network: bool,
+    step_time_s: float,
 ) -> Draft:
     """Return the draft for what a user typed. `series_of`, `job_of` and `steps_of` document the arguments. Raises
     UsageError."""
     if not command:
-        raise UsageError(_no_command(versions))
+        for at, word in enumerate(versions):
+            if at and (PYTHON.fullmatch(word) or shutil.which(word)):
+                raise UsageError(f"no command: put -- before the command: … -- {shlex.join(versions[at:])}")
+        example = "harness try team/app:41 team/app:42 -- python train.py"
+        raise UsageError(f"no command: give it after --, such as: {example}")
     series = series_of(versions, folder=folder, beside=beside)
+    has_image = engine_of(engine, series) != "process"
     job = job_of(
-        command,
-        folder=folder,
-        files=files,
-        step_pattern=step_pattern,
-        exit_code=exit_code,
-        has_image=engine_of(engine, series) != "process",
+        command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image
     )
     more = {**({"network": True} if network else {}), **steps_of(steps_are, job)}
     return Draft(
         made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more
     )  # fmt: skip
-
-
-def _no_command(versions: Sequence[str]) -> str:
-    """Return the message for a missing `--`. The command probably begins at the first word that names a program."""
-    for at, word in enumerate(versions):
-        if at and (PYTHON.fullmatch(word) or shutil.which(word)):
-            return f"no command: put -- before the command: … -- {shlex.join(versions[at:])}"
-    return "no command: give it after --, such as: harness try team/app:41 team/app:42 -- python train.py"
 
 
 def engine_of(asked: str | None, series: DraftSeries) -> str:
@@ -109,63 +101,52 @@ def engine_of(asked: str | None, series: DraftSeries) -> str:
 
 def text(draft: Draft, *, name: str) -> str:
     """Return the text of the matrix file."""
-    engine = engine_of(draft.engine, draft.series)
+    engine, gpus = engine_of(draft.engine, draft.series), draft.gpus
+    if gpus == "auto":
+        gpus = "all" if engine in ("docker", "process") and GPU_FILE.exists() else "none"
+    host = {"engine": engine, "gpus": gpus if gpus in ("none", "all", "each") else gpus.split(",")}
     scenario = {**draft.job.entry, **draft.more}
     if draft.has_steps:
         first = max(LEAST_BUDGET, draft.budget // LOOKS)
         scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.step_time_s:g}s"}
     if draft.has_steps or draft.timeout_s is not None:
         scenario["timeout"] = f"{draft.timeout_s or draft.longest_s:g}s"
+    typed = " ".join(shlex.join(draft.made_by).split())
     lines = [
-        f"# Written by: {_plain(draft.made_by)}",
+        f"# Written by: {''.join(letter if letter.isprintable() else '?' for letter in typed)[:500]}",
         "# All keys: docs/matrix.md. Edit this file, and run it with harness sweep.",
         "version: 1",
         f"name: {name}",
         "series:",
         f"  {draft.series.name}:  # oldest first",
-        *_lines(draft.series.entry),
+        *(f"    {key}: {_value(value)}" for key, value in draft.series.entry.items()),
         "hosts:",
-        f"  local: {_value({'engine': engine, 'gpus': _gpus(draft.gpus, engine)})}",
+        f"  local: {_value(host)}",
         "scenarios:",
         f"  {draft.job.name}:",
-        *_lines(scenario),
+        *(f"    {key}: {_value(value)}" for key, value in scenario.items()),
         f"trials: {_value(TRIALS)}  # launches of each version",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _gpus(asked: str, engine: str) -> str | list[str]:
-    if asked == "auto":
-        return "all" if engine in LOCAL and has_gpus() else "none"
-    return asked if asked in ("none", "all", "each") else asked.split(",")
-
-
-def has_gpus() -> bool:
-    """Return whether this machine has the device file of NVIDIA's driver."""
-    return Path("/dev/nvidiactl").exists()
-
-
-def _lines(entry: Mapping[str, Any]) -> list[str]:
-    return [f"    {key}: {_value(value)}" for key, value in entry.items()]
-
-
 def _value(value: Any) -> str:
     """Return a value as JSON, which is also YAML. Each $ is doubled, because a matrix file substitutes variables."""
-    return json.dumps(_doubled(value), ensure_ascii=False)
+
+    def doubled(inner: Any) -> Any:
+        if isinstance(inner, str):
+            return inner.replace("$", "$$")
+        if isinstance(inner, Mapping):
+            return {key: doubled(one) for key, one in inner.items()}
+        return [doubled(one) for one in inner] if isinstance(inner, list | tuple) else inner
+
+    return json.dumps(doubled(value), ensure_ascii=False)
 
 
-def _doubled(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.replace("$", "$$")
-    if isinstance(value, Mapping):
-        return {key: _doubled(inner) for key, inner in value.items()}
-    return [_doubled(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-def _plain(words: Sequence[str]) -> str:
-    """Return a command on one line, for a comment."""
-    line = " ".join(shlex.join(words).split())
-    return "".join(letter if letter.isprintable() else "?" for letter in line)[:500]
+def safe(text: str) -> str:
+    """Return a name that a matrix file allows. A text without any allowed character gets a name from its hash."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("._-")[:48].rstrip("._-")
+    return name or f"it-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}"
 
 
 # ---------------------------------------------------------------- series
@@ -182,7 +163,7 @@ class DraftSeries:
 
     name: str
     entry: Mapping[str, Any]
-    needs_containers: bool
+    needs_containers: bool = False
 
 
 def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ()) -> DraftSeries:
@@ -194,15 +175,27 @@ def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ())
         raise UsageError(f"{repeated[0]}: appears twice; give each version once")
     kinds = [_kind(word, folder) for word in words]
     if len(set(kinds)) > 1:
-        if "package" in kinds and (bare := [word for word in words if _is_bare(word, folder)]):
+        bare = [word for word, kind in zip(words, kinds, strict=True) if kind == "image" and BARE.fullmatch(word)]
+        if "package" in kinds and bare:
             raise UsageError(f"{bare[0]}: has no version; write {bare[0]}==X, where X is one of its versions")
         other = next(word for word, kind in zip(words, kinds, strict=True) if kind != kinds[0])
         raise UsageError(f"{other}: is not of the same kind as {words[0]}; give versions of one kind, {EXAMPLES}")
-    if beside and kinds[0] != "package":
-        raise UsageError(f"--with {beside[0]}: is for packages; images and requirement files contain what they need")
     if kinds[0] == "package":
         return _packages(words, beside)
-    return _files(words, folder) if kinds[0] == "file" else _images(words)
+    if beside:
+        raise UsageError(f"--with {beside[0]}: is for packages; images and requirement files contain what they need")
+    if kinds[0] == "file":
+        stems = [Path(word).stem for word in words]
+        names = stems if len(set(stems)) == len(stems) else words
+        locks = {name: str(folder / word) for name, word in zip(names, words, strict=True)}
+        return DraftSeries(name="requirements", entry={"locks": locks})
+    split = [word.rpartition(":") for word in words]
+    repositories = {repository for repository, _, _ in split}
+    if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
+        repository = repositories.pop()  # tags are short names, which suit a report
+        entry = {"repository": repository, "tags": [tag for _, _, tag in split]}
+        return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
+    return DraftSeries(name="images", entry={"images": list(words)}, needs_containers=True)
 
 
 def _kind(word: str, folder: Path) -> str:
@@ -218,48 +211,19 @@ def _kind(word: str, folder: Path) -> str:
     return "image"
 
 
-def _is_bare(word: str, folder: Path) -> bool:
-    """Return whether a word is only the name of a package or image, without a version."""
-    return bool(BARE.fullmatch(word)) and _kind(word, folder) == "image"
-
-
 def _packages(words: Sequence[str], beside: Sequence[str]) -> DraftSeries:
     pins = [match for match in map(PACKAGE.fullmatch, words) if match]
-    names = [f"{match[1]}{match[2] or ''}" for match in pins]
-    if other := [match for match, name in zip(pins, names, strict=True) if name != names[0]]:
-        name, version = names[pins.index(other[0])], other[0][3]
-        if nearest(name, known=names[:1]) and not name.startswith(names[0]) and not names[0].startswith(name):
+    first, *names = [f"{match[1]}{match[2] or ''}" for match in pins]
+    for name, pin in zip(names, pins[1:], strict=True):
+        if name != first and nearest(name, known=[first]) and not name.startswith(first) and not first.startswith(name):
             raise UsageError(
-                f"{other[0][0]}: is not a version of {names[0]}; did you mean {names[0]}=={version}? "
+                f"{pin[0]}: is not a version of {first}; did you mean {first}=={pin[3]}? "
                 "to add another package to each version, use --with"
             )
-        raise UsageError(f"{name}: give versions of one package; add another one to each with --with {name}==…")
-    entry = {"install": [f"{names[0]}=={{version}}", *beside], "versions": [match[3] for match in pins]}
-    return DraftSeries(name=safe(pins[0][1]), entry=entry, needs_containers=False)
-
-
-def _files(words: Sequence[str], folder: Path) -> DraftSeries:
-    stems = [Path(word).stem for word in words]
-    names = stems if len(set(stems)) == len(stems) else words
-    locks = {name: str(folder / word) for name, word in zip(names, words, strict=True)}
-    return DraftSeries(name="requirements", entry={"locks": locks}, needs_containers=False)
-
-
-def _images(words: Sequence[str]) -> DraftSeries:
-    """Return the series of these images. Images of one repository are named by their tags, which suit a report."""
-    split = [word.rpartition(":") for word in words]
-    repositories = {repository for repository, _, _ in split}
-    if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
-        repository = repositories.pop()
-        entry: Mapping[str, Any] = {"repository": repository, "tags": [tag for _, _, tag in split]}
-        return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
-    return DraftSeries(name="images", entry={"images": list(words)}, needs_containers=True)
-
-
-def safe(text: str) -> str:
-    """Return a name that a matrix file allows. A text without any allowed character gets a name from its hash."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("._-")[:48].rstrip("._-")
-    return name or f"it-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}"
+        if name != first:
+            raise UsageError(f"{name}: give versions of one package; add another one to each with --with {name}==…")
+    entry = {"install": [f"{first}=={{version}}", *beside], "versions": [match[3] for match in pins]}
+    return DraftSeries(name=safe(pins[0][1]), entry=entry)
 
 
 # ---------------------------------------------------------------- steps
@@ -274,20 +238,20 @@ def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
         raise UsageError("--steps-are: is for a Python program of this folder; use --step-pattern for a command")
     module, colon, name = kind.partition(":")
     if not colon and kind not in KINDS_OF_STEPS:
-        hint = did_you_mean(kind, known=KINDS_OF_STEPS)
-        known = ", ".join(KINDS_OF_STEPS)
+        hint, known = did_you_mean(kind, known=KINDS_OF_STEPS), ", ".join(KINDS_OF_STEPS)
         raise UsageError(
             f"--steps-are {kind}: is not a kind of step{hint} write {known}, or a function, as {job.module}:FUNCTION"
         )
-    names = name.split(".")
-    if module in ("__main__", job.module) and (problem := undefined_function(_body(job), names, job.source.name)):
-        raise UsageError(f"--steps-are {kind}: {problem}")
+    if module in ("__main__", job.module):
+        problem = undefined_function(_body(job.source), name.split("."), job.source.name)
+        if problem:
+            raise UsageError(f"--steps-are {kind}: {problem}")
     return {"steps_are": {"function": kind} if colon else kind}
 
 
-def functions(job: DraftJob) -> Iterator[str]:
+def functions(source: Path) -> Iterator[str]:
     """Yield the functions and methods that a program's own file defines."""
-    for one in _body(job):
+    for one in _body(source):
         if isinstance(one, ast.FunctionDef):
             yield one.name
         elif isinstance(one, ast.ClassDef):
@@ -295,13 +259,12 @@ def functions(job: DraftJob) -> Iterator[str]:
             yield from (f"{one.name}.{name}" for name in inner if not name.startswith("_"))
 
 
-def _body(job: DraftJob) -> list[ast.stmt]:
-    """Return the statements of the program's file. Raises UsageError."""
-    assert job.source is not None, "commands have no source"
+def _body(source: Path) -> list[ast.stmt]:
+    """Return the statements of a program's file. Raises UsageError."""
     try:
-        return parse_python(job.source.name, job.source.read_bytes()).body
+        return parse_python(source.name, source.read_bytes()).body
     except OSError as error:
-        raise UsageError(f"{job.source}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{source}: cannot be read: {error.strerror}") from error
     except ScriptProblem as error:
         raise UsageError(str(error)) from error
 
@@ -349,92 +312,52 @@ def job_of(
     `step_pattern`: measure a command, whose matching lines of output are steps. `exit_code`: measure a command, of
     which only the exit code counts. `has_image`: an image may contain a program that `folder` lacks. Raises UsageError.
     """
-    script = _script(words)
+    try:
+        re.compile(step_pattern or "")
+    except re.error as error:
+        raise UsageError(f"--step-pattern {step_pattern}: is not a regular expression: {error}") from error
+    rest = list(dropwhile(FLAGS.__contains__, words[1:])) if PYTHON.fullmatch(words[0]) else []
+    script = rest[0] if rest and rest[0].endswith(".py") else ""
     if script and not has_image and not (folder / script).is_file():
         hint = did_you_mean(script, known=(path.name for path in folder.glob("*.py")))
         raise UsageError(f"{script}: is not in {folder.resolve()}{hint} name a Python program of this folder")
     if "/" in words[0] and not has_image and not (folder / words[0]).is_file():
         raise UsageError(f"{words[0]}: no such file; name a program that exists")
-    _check_pattern(step_pattern)
-    own = _python(words, folder)
-    inside_job = None if step_pattern or exit_code else own
-    kind, target, args, home = inside_job or ("command", "", list(words), Path())
-    code = _own(kind, target, folder, home) if inside_job else _code_of_command(args, own, folder)
-    needed = [*_named(args, folder), *files, *code]
-    carried = tuple(dict.fromkeys(needed))
+    module = rest[1] if len(rest) > 1 and rest[0] == "-m" else ""
+    top = _beside(module.partition(".")[0], folder) if module else None
+    from_inside = not step_pattern and not exit_code
+    entry: dict[str, Any] = {"command": list(words)}
+    args, home, source = list(words), Path(), None
+    if from_inside and top:
+        args, place = rest[2:], folder / module.replace(".", "/")
+        named = (place, place.with_name(f"{place.name}.py"), place / "__main__.py")
+        source = next((path for path in named if path.is_file()), place)
+        entry = {"module": module, **({"args": args} if args else {})}
+    elif from_inside and script and not Path(script).is_absolute() and (folder / script).is_file():
+        args, home, source = rest[1:], Path(script).parent, folder / script
+        entry = {"program": str(source), **({"args": args} if args else {})}
+    # The words, and the words inside shell lines such as `sh -c 'python train.py; ./after.sh'`.
+    pieces = [*args, *(piece for word in args for piece in IN_A_SHELL.split(word) if piece != word)]
+    code = (
+        [script, *(str(home / name) for name in _imported(folder / script, folder / home))]
+        if "program" in entry
+        else []
+    )
+    if "command" in entry:
+        scripts = [folder / word for word in pieces if word.endswith(".py") and (folder / word).is_file()]
+        code += [name for path in scripts for name in _imported(path, folder)]
+    if top:
+        code += [top, *_imported(folder / top, folder)]
+    carried = tuple(dict.fromkeys([*_named(pieces, folder), *files, *code]))
     _check(carried, folder, home)
-    if kind == "command":
-        entry: dict[str, Any] = {"command": args}
-    else:
-        entry = {kind: target if kind == "module" else str(folder / target), **({"args": args} if args else {})}
     if step_pattern:
         entry["step_pattern"] = step_pattern
     if exit_code:
         entry["judge"] = "exit"
-    if beside := [str(folder / name) for name in carried if name != target]:
+    if beside := [str(folder / name) for name in carried if "program" not in entry or name != script]:
         entry["files"] = beside
-    name = safe(Path(target).stem if target else Path(own[1] if own else _telling(words)).stem)
-    source = _source(kind, target, folder) if kind != "command" else None
-    return DraftJob(name=name, entry=entry, carried=carried, source=source)
-
-
-def _check_pattern(pattern: str | None) -> None:
-    """Raise UsageError unless the pattern is a regular expression."""
-    try:
-        re.compile(pattern or "")
-    except re.error as error:
-        raise UsageError(f"--step-pattern {pattern}: is not a regular expression: {error}") from error
-
-
-def _python(words: Sequence[str], folder: Path) -> tuple[str, str, list[str], Path] | None:
-    """Return the kind, the file or module, the arguments, and the folder of its imports; None if the command does not
-    run Python code of `folder`.
-    """
-    if not PYTHON.fullmatch(words[0]):
-        return None
-    rest = _after_flags(words)
-    if len(rest) > 1 and rest[0] == "-m" and _beside(rest[1].split(".")[0], folder):
-        return "module", rest[1], rest[2:], Path()
-    if rest and rest[0].endswith(".py") and not Path(rest[0]).is_absolute() and (folder / rest[0]).is_file():
-        return "program", rest[0], rest[1:], Path(rest[0]).parent
-    return None
-
-
-def _after_flags(words: Sequence[str]) -> list[str]:
-    """Return the words after the interpreter and its flags."""
-    return list(dropwhile(FLAGS.__contains__, words[1:]))
-
-
-def _script(words: Sequence[str]) -> str | None:
-    """Return the Python file that a command starts, in any folder; None if it starts none."""
-    rest = _after_flags(words) if PYTHON.fullmatch(words[0]) else []
-    return rest[0] if rest and rest[0].endswith(".py") else None
-
-
-def _source(kind: str, target: str, folder: Path) -> Path:
-    """Return the file that runs as `__main__`."""
-    place = folder / (target if kind == "program" else target.replace(".", "/"))
-    named = (place, place.with_name(f"{place.name}.py"), place / "__main__.py")
-    return next((path for path in named if path.is_file()), place)
-
-
-def _code_of_command(args: Sequence[str], own: tuple[str, str, list[str], Path] | None, folder: Path) -> list[str]:
-    """Return the Python files of `folder` that a command needs: what its scripts import, and the module that it runs
-    (`own`).
-    """
-    scripts = [folder / word for word in _pieces(args) if word.endswith(".py") and (folder / word).is_file()]
-    imported = [name for script in scripts for name in _imported(script, folder)]
-    return [*imported, *(_own("module", own[1], folder, Path()) if own and own[0] == "module" else [])]
-
-
-def _own(kind: str, target: str, folder: Path, home: Path) -> list[str]:
-    """Return a program's file, or a module's file or package, followed by the modules next to it that it imports."""
-    if kind == "program":
-        beside = _imported(folder / target, folder / home)
-        return [target, *(str(home / name) for name in beside)]
-    top = _beside(target.partition(".")[0], folder)
-    assert top is not None, "a module outside the folder is a command"
-    return [top, *_imported(folder / top, folder)]
+    telling = next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
+    return DraftJob(name=safe(Path(module if top else telling).stem), entry=entry, carried=carried, source=source)
 
 
 def _beside(module: str, folder: Path) -> str | None:
@@ -482,48 +405,28 @@ def modules(file: Path) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
-def _named(args: Sequence[str], folder: Path) -> Iterator[str]:
+def _named(words: Sequence[str], folder: Path) -> Iterator[str]:
     """Yield the first component of each path in `folder` that the arguments name (`conf/a.yaml`, `--data=data`). Once
     that is copied, the same arguments find the copy."""
-    for word in _pieces(args):
+    for word in words:
         path = Path(word.split("=", 1)[-1] if word.startswith("-") else word)
         if path.parts and not path.is_absolute() and ".." not in path.parts and (folder / path).exists():
             yield path.parts[0]
 
 
-def _pieces(args: Sequence[str]) -> list[str]:
-    """Return the words, and the words inside shell lines such as `sh -c 'python train.py; ./after.sh'`."""
-    return [*args, *(piece for word in args for piece in IN_A_SHELL.split(word) if piece != word)]
-
-
 def _check(carried: Sequence[str], folder: Path, home: Path) -> None:
+    """Raise UsageError if a file to copy in does not exist or would not be found there, or if all are too large."""
+    size = 0
     for name in carried:
         path = folder / name
         if not path.exists():
             raise UsageError(f"--file {name}: is not in {folder}; name a file or a folder there")
         if home != Path() and Path(name) == Path(home.parts[0]):
             raise UsageError(f"{name}: an argument names a file next to the program; change to {home} and run it there")
-    size = 0
-    for name in carried:
-        size += _size(folder / name)
-        if size > MOST_BYTES:
-            most = f"{MOST_BYTES >> 20} MiB"
-            raise UsageError(
-                f"{name}: more than {most} would be copied into each launch; put large data into the images"
-            )
-
-
-def _size(path: Path) -> int:
-    if path.is_file():
-        return path.stat().st_size
-    size = 0
-    for inner in path.rglob("*"):
-        size += inner.stat().st_size if inner.is_file() else 0
-        if size > MOST_BYTES:
-            break
-    return size
-
-
-def _telling(words: Sequence[str]) -> str:
-    """Return the word that describes a command best: its script, or else its name."""
-    return next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
+        for inner in path.rglob("*") if path.is_dir() else [path]:
+            size += inner.stat().st_size if inner.is_file() else 0
+            if size > MOST_BYTES:
+                most = f"{MOST_BYTES >> 20} MiB"
+                raise UsageError(
+                    f"{name}: more than {most} would be copied into each launch; put large data into the images"
+                )
