@@ -62,11 +62,14 @@ def tried(
         matrix.unlink(missing_ok=True)
         remove_runs(results)
         remember(options.out, say=say)
-        if unlaunched(results) is not None:
-            remove_index_of_nothing(options.out)
+        remove_index_of_nothing(options.out)
         raise error
 
-    first = launched(0, 2 if draft.job.source else 1)
+    try:
+        first = launched(0, 2 if draft.job.source else 1)
+    except Interrupted:  # nothing was started
+        matrix.unlink(missing_ok=True)
+        raise
     if draft.job.source or "step_pattern" in draft.job.entry:
         try:
             check_steps(draft, first)
