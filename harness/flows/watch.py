@@ -17,25 +17,19 @@ from harness.errors import HarnessError, Interrupted
 from harness.matrix import load_hosts, load_matrix
 from harness.model import EXIT_CODES, Image, Matrix, Pull, RunResult
 from harness.model.indexed import ImageRef, RegistryLook
-from harness.plan.cells import Selection, select
+from harness.plan.cells import select
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.image_references import split_tag
 from harness.registry.registry_client import TagSource
 from harness.store.watch_state import Memory, only_one, read_memory, write_memory
 
 
-class Run(Protocol):
-    """Sweeps a selection and writes its reports. A run is remembered only once its reports exist."""
-
-    def __call__(self, selection: Selection, *, fresh: bool) -> RunResult:
-        """Sweep the selection. `fresh`: measure everything again, and take over no trials of earlier runs."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class WatchedMatrix:
     """A matrix to watch. `interval_s`: seconds from the start of one look to the start of the next; None: look only
-    once. `tell` receives the result of each look before anything is run. `drifts` is called after each run with the
-    name of the matrix; it prints the drifts over all runs of the matrix, and returns whether there are any.
+    once. `run(selection, fresh=)` sweeps a selection and writes its reports; `fresh`: it takes over no trials of
+    earlier runs. `tell` receives the result of each look before anything is run. `drifts` is called after each run with
+    the name of the matrix; it prints the drifts over all runs of the matrix, and returns whether there are any.
     """
 
     matrix: Path
@@ -44,7 +38,7 @@ class WatchedMatrix:
     digests: Digests = "some"
     environ: Mapping[str, str]
     images: ImageRegistry
-    run: Run
+    run: Callable[..., RunResult]
     tell: Callable[[RegistryLook], None]
     drifts: Callable[[str], bool]
     stopped: threading.Event

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from harness import model, package_index
 from harness.matrix.complaints import check_shape
-from harness.matrix.include_exclude import read_exclude, read_include
 from harness.matrix.problems import Context
 from harness.matrix.read_hosts import names_of, read_hosts
-from harness.matrix.read_scenarios import read_scenarios
+from harness.matrix.read_scenarios import read_exclude, read_include, read_scenarios
 from harness.matrix.read_series import SeriesReader
 from harness.matrix.read_yaml import read_yaml
 from harness.matrix.shape import MatrixFile, schema

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from harness import model
@@ -11,7 +10,6 @@ from harness.matrix.problems import Context, KeyPath, shown
 from harness.matrix.shape import MatrixFile
 from harness.model import Where
 
-UUIDS = ("GPU-", "MIG-")
 SLURM_KEYS = ("container", "select", "nodes", "hold", "images")
 NO_MACHINES = {
     "process": "process is only this machine, but a pool has several machines; write engine: process",
@@ -23,11 +21,20 @@ DEFAULT_NAME = "local"
 
 
 def read_hosts(file: MatrixFile, context: Context) -> tuple[model.Host, ...]:
-    """Return all hosts; without `hosts:`, this machine without containers."""
+    """Return all hosts, one for each named node of a cluster; without `hosts:`, this machine without containers."""
     if file.hosts is None:
         where = Where(file=context.file, line=1, key="hosts")
         return (model.Host(name=DEFAULT_NAME, engine="process", gpus="none", where=where),)
-    return tuple(host for name, entry in file.hosts.items() for host in _hosts(name, entry, context))
+    hosts: list[model.Host] = []
+    for name, entry in file.hosts.items():
+        host, nodes = _host(name, entry, context), _nodes(entry)
+        if entry.engine == "slurm":
+            host = replace(host, request=_request(entry, ("hosts", name), context))
+        if host.request is None or not nodes:
+            hosts.append(host)
+        else:
+            hosts += [replace(host, name=f"{name}.{n}", request=replace(host.request, node=n)) for n in nodes]
+    return tuple(hosts)
 
 
 def names_of(file: MatrixFile) -> dict[str, tuple[str, ...]]:
@@ -42,76 +49,56 @@ def _nodes(entry: shape.HostEntry) -> list[str]:
     return entry.nodes if isinstance(entry.nodes, list) else []
 
 
-def _hosts(name: str, entry: shape.HostEntry, context: Context) -> list[model.Host]:
-    """Return the host of an entry, or one for each of its named nodes."""
-    host = _host(name, entry, context)
+def _host(name: str, entry: shape.HostEntry, context: Context) -> model.Host:
+    key: KeyPath = ("hosts", name)
+    engines = () if isinstance(entry.engine, str) else tuple(entry.engine)
+    names = [model.machine_name(engine) for engine in engines]
+    for number, engine in enumerate(engines):
+        first = names.index(names[number])
+        if engine in NO_MACHINES:
+            context.add((*key, "engine", number), NO_MACHINES[engine])
+        elif first < number:
+            context.add((*key, "engine", number), f"{shown(engine)} is the same machine as engine[{first}]; keep one")
+    pool = engines
     if entry.engine != "slurm":
-        for key in SLURM_KEYS:
-            if getattr(entry, key) is not None:
-                context.add(("hosts", name, key), f"is for engine: slurm, not {entry.engine}; remove it")
-        return [host]
-    asked = _request(name, entry, context)
-    nodes = _nodes(entry)
-    if isinstance(entry.nodes, int) and entry.nodes > 1:
-        if not isinstance(host.gpus, str):
-            _check_no_uuids(host.gpus, ("hosts", name, "gpus"), context)
-        return [replace(host, request=asked, pool=("slurm",) * entry.nodes)]
-    if not nodes:
-        return [replace(host, request=asked)]
-    return [replace(host, name=f"{name}.{node}", request=replace(asked, node=node)) for node in nodes]
+        for each in (each for each in SLURM_KEYS if getattr(entry, each) is not None):
+            context.add((*key, each), f"is for engine: slurm, not {entry.engine}; remove it")
+    elif isinstance(entry.nodes, int) and entry.nodes > 1:
+        pool = ("slurm",) * entry.nodes
+    gpus = entry.gpus if isinstance(entry.gpus, str) else tuple(entry.gpus)
+    if not isinstance(gpus, str) and len(set(gpus)) < len(gpus):
+        context.add((*key, "gpus"), "a GPU is listed twice; keep one")
+    for number, gpu in enumerate(gpus) if pool and not isinstance(gpus, str) else ():
+        if gpu.startswith(("GPU-", "MIG-")):
+            text = f"{shown(gpu)} is in one machine, but this host is a pool; name the GPU by its index or its name"
+            context.add((*key, "gpus", number), text)
+    if engines and entry.parallel not in ("auto", False):
+        text = "the machines of a pool run at the same time, and the cards of each run one after the other; remove it"
+        context.add((*key, "parallel"), text)
+    return model.Host(
+        name=name,
+        engine=", ".join(engines) or str(entry.engine),
+        gpus=gpus,
+        where=context.where(*key),
+        parallel=False if entry.parallel == 1 and entry.parallel is not True else entry.parallel,
+        disk_bytes=entry.disk,
+        pool=pool,
+    )
 
 
-def _request(name: str, entry: shape.HostEntry, context: Context) -> model.NodeRequest:
-    key, hold = ("hosts", name), entry.hold or shape.HoldEntry()
-    for position, node in enumerate(_nodes(entry)):
-        if _nodes(entry).index(node) < position:
+def _request(entry: shape.HostEntry, key: KeyPath, context: Context) -> model.NodeRequest:
+    nodes, hold = _nodes(entry), entry.hold or shape.HoldEntry()
+    for position, node in enumerate(nodes):
+        if node in nodes[:position]:
             context.add((*key, "nodes", position), f"{node} is listed twice; keep one")
     if entry.parallel not in ("auto", False):
         context.add((*key, "parallel"), "is not for engine: slurm; ask for several nodes instead")
     chosen = {} if entry.select is None else entry.select.model_dump(by_alias=True, exclude_none=True)
-    images = None if entry.images is None else context.folder / entry.images
     return model.NodeRequest(
         container=entry.container or "none",
         select=tuple(chosen.items()),
         time_s=hold.time,
         wait_s=hold.wait,
         exclusive=hold.exclusive,
-        images=images,
+        images=None if entry.images is None else context.folder / entry.images,
     )
-
-
-def _host(name: str, host: shape.HostEntry, context: Context) -> model.Host:
-    key = ("hosts", name)
-    pool = () if isinstance(host.engine, str) else tuple(host.engine)
-    first: dict[str, int] = {}
-    for number, engine in enumerate(pool):
-        earlier = first.setdefault(model.machine_name(engine), number)
-        complaint = NO_MACHINES.get(engine)
-        if earlier < number and not complaint:
-            complaint = f"{shown(engine)} is the same machine as engine[{earlier}]; keep one"
-        if complaint:
-            context.add((*key, "engine", number), complaint)
-    gpus = host.gpus if isinstance(host.gpus, str) else tuple(host.gpus)
-    if len(set(gpus)) < len(gpus) and not isinstance(gpus, str):
-        context.add((*key, "gpus"), "a GPU is listed twice; keep one")
-    if pool and not isinstance(gpus, str):
-        _check_no_uuids(gpus, (*key, "gpus"), context)
-    if pool and host.parallel not in ("auto", False):
-        text = "the machines of a pool run at the same time, and the cards of each run one after the other; remove it"
-        context.add((*key, "parallel"), text)
-    return model.Host(
-        name=name,
-        engine=", ".join(pool) or str(host.engine),
-        gpus=gpus,
-        where=context.where(*key),
-        parallel=False if host.parallel == 1 and host.parallel is not True else host.parallel,
-        disk_bytes=host.disk,
-        pool=pool,
-    )
-
-
-def _check_no_uuids(gpus: Sequence[str], key: KeyPath, context: Context) -> None:
-    for number, entry in enumerate(gpus):
-        if entry.startswith(UUIDS):
-            text = f"{shown(entry)} is in one machine, but this host is a pool; name the GPU by its index or its name"
-            context.add((*key, number), text)

@@ -1,22 +1,30 @@
-"""Reads the file's scenarios into the model's scenarios, and checks their scripts and files."""
+"""Reads the file's scenarios into the model's scenarios, checks their scripts and files, and reads the rules that add
+variants (`include`) and leave out cells (`exclude`).
+
+As in a matrix of GitHub Actions, a rule of `exclude` leaves out every cell that it matches; the fewer axes it names,
+the more cells it matches. Differences: `include` only adds variants to a scenario, and `exclude` applies to those as
+well.
+"""
 
 from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from harness import model
+from harness.errors import did_you_mean
 from harness.matrix import shape
-from harness.matrix.problems import Context, KeyPath, shown, unknown_name
-from harness.matrix.programs import Script, read_program, read_script_or_program
+from harness.matrix.problems import Context, KeyPath, listed, shown, unknown_name
+from harness.matrix.programs import Script, among, read_program, read_script_or_program
 from harness.matrix.shape import MatrixFile
 
 MOST_VARIANTS = 10_000
 AXES = ("series", "image", "host", "scenario", "why")
 """Keywords of include and exclude, which cannot be names of params."""
+IncludeRule = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,24 +40,22 @@ def read_scenarios(
 ) -> tuple[ReadScenario, ...]:
     """Return all scenarios. `hosts`: the hosts that each name stands for. Problems are added to the context."""
     names = {"series": list(file.series), "hosts": list(hosts)}
+    included = {
+        context.written("include", at, "scenario") for at, rule in enumerate(file.include) if "scenario" in rule
+    }
     result = []
     for name, entry in file.scenarios.items():
         key: KeyPath = ("scenarios", name)
-        for axis in ("series", "hosts"):
+        for axis, what in (("series", "series"), ("hosts", "host")):
             for position, wanted in enumerate(getattr(entry, axis) or ()):
                 if wanted not in names[axis]:
-                    text = unknown_name(wanted, names[axis], what=axis.removesuffix("s") if axis == "hosts" else axis)
-                    context.add((*key, axis, position), text)
+                    context.add((*key, axis, position), unknown_name(wanted, names[axis], what=what))
         script = read_script_or_program(entry, key, context)
         time_s = entry.steps.time
         if time_s is not None and time_s >= entry.timeout:
             text = f"{time_s:g} s is not less than timeout ({entry.timeout:g} s), which must leave time for setup"
             context.add((*key, "steps", "time"), text)
-        included = any(
-            "scenario" in rule and context.written("include", position, "scenario") == name
-            for position, rule in enumerate(file.include)
-        )
-        _check_params(entry, script, key, context, included=included)
+        _check_params(entry, script, key, context, included=name in included)
         meant = tuple(host for wanted in entry.hosts or () for host in hosts.get(wanted, (wanted,)))
         scenario = _scenario(name, entry, script, context, hosts=meant)
         result.append(ReadScenario(scenario=scenario, script=script))
@@ -180,3 +186,85 @@ def read_probes(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> t
         elif not all(isinstance(value, int) and not isinstance(value, bool) for value in entry.params[param]):
             context.add(place, f"the values of {param} must be whole numbers to be compared")
     return tuple(probes)
+
+
+# ---------------------------------------------------------------- include and exclude
+
+
+def read_include(file: MatrixFile, scenarios: Sequence[ReadScenario], context: Context) -> tuple[IncludeRule, ...]:
+    """Return the rules of include, each with a scenario and the params of one variant."""
+    by_name = {read.scenario.name: read for read in scenarios}
+    result: list[IncludeRule] = []
+    for position, rule in enumerate(file.include):
+        key: KeyPath = ("include", position)
+        if rule in file.include[:position]:
+            context.add(key, "appears twice; keep one")
+        for axis in {"series", "image", "host"} & rule.keys():
+            text = "include adds a variant to a scenario, for all its images and hosts; use exclude to leave cells out"
+            context.add((*key, axis), text)
+        name = str(context.written(*key, "scenario")) if "scenario" in rule else None
+        if name is None or name not in by_name:
+            text = "is missing" if name is None else unknown_name(name, by_name, what="scenario")
+            context.add((*key, "scenario"), text)
+        else:
+            params = {name: value for name, value in rule.items() if name not in AXES[:-1]}
+            _check_variant(params, by_name[name], key, context)
+        result.append({**rule, "scenario": name})
+    return tuple(result)
+
+
+def _check_variant(params: IncludeRule, read: ReadScenario, key: KeyPath, context: Context) -> None:
+    for name, value in params.items():
+        if problem := name_problem(name):
+            context.add((*key, name), problem)
+        elif read.script and (wrong := read.script.wrong_value(name, value)):
+            context.add((*key, name), wrong)
+    if read.script:
+        check_names(params, read.script, key, context)
+    values = dict(read.scenario.params)
+    if params.keys() == values.keys() and all(among(value, values[name]) for name, value in params.items()):
+        context.add(key, f"scenario {read.scenario.name} has this variant already; remove it here")
+
+
+def read_exclude(
+    file: MatrixFile,
+    series: Sequence[model.Series],
+    hosts: Sequence[model.Host],
+    scenarios: Sequence[model.Scenario],
+    context: Context,
+) -> tuple[IncludeRule, ...]:
+    """Return the rules of exclude, each with a `why`. Every axis and value must be one that a cell can have."""
+    result = []
+    for position, rule in enumerate(file.exclude):
+        key: KeyPath = ("exclude", position)
+        axes = {name: value for name, value in rule.items() if name != "why"}
+        if not axes:
+            context.add(key, "names no axis, and would leave out everything; give series, image, host, …")
+        within = [s for s in scenarios if axes.get("scenario") in (None, s.name)] or scenarios
+        all_read = all(s.images for s in series)  # otherwise an image may only appear to be unknown
+        images = [i for s in series if all_read and axes.get("series") in (None, s.name) for i in s.images]
+        possible: dict[str, list[model.Scalar]] = {
+            "series": [entry.name for entry in series],
+            "image": [image.version for image in images],
+            "host": [host.name for host in hosts],
+            "scenario": [scenario.name for scenario in scenarios],
+        }
+        for name, values in (param for scenario in within for param in scenario.params):
+            possible.setdefault(name, []).extend(values)
+        of = {scenario.name for scenario in within}
+        for added in (added for added in file.include if str(added.get("scenario")) in of):
+            for name in added.keys() - {"scenario"}:
+                possible.setdefault(name, []).append(added[name])
+        text = {name: context.written(*key, name) if name in AXES else value for name, value in axes.items()}
+        for name, value in text.items():
+            if name not in possible:
+                known = f"unknown axis{did_you_mean(name, known=possible)} known: {listed(possible)}, why"
+                context.add((*key, name), known)
+            elif possible[name] and not among(value, possible[name]):
+                known = listed(dict.fromkeys(possible[name]))
+                context.add((*key, name), f"no cell has {name} {shown(value)}; known: {known}")
+        why = rule.get("why")
+        if why is not None and not isinstance(why, str):
+            context.add((*key, "why"), f"must be text, not {shown(why)}")
+        result.append({**text, "why": why or f"left out by {context.where(*key)}"})
+    return tuple(result)
