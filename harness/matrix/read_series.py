@@ -69,10 +69,14 @@ class SeriesReader:
             Installed: self._installed, Locks: self._locks,
         }  # fmt: skip
         versions = readers[type(entry)](entry, key)
-        _check_unique(versions, self.context)
-        if not (isinstance(entry, Repository) and isinstance(entry.tags, TagRange)):
-            _check_order(versions, self.context)
         names = [version.version for version in versions]
+        for place, each in enumerate(versions):
+            first = names.index(each.version)
+            if first < place:
+                line = self.context.where(*versions[first].key).line
+                self.context.add(each.key, f"{shown(each.version)} appears twice, first on line {line}; keep one")
+        if not (isinstance(entry, Repository) and isinstance(entry.tags, TagRange)):
+            self._check_order(versions)
         if baseline is not None and names and baseline not in names:
             text = f"series {name} has no version {shown(baseline)}; it has: {listed(names)}"
             self.context.add(("baseline", name), text)
@@ -91,6 +95,20 @@ class SeriesReader:
             for each in versions
         )
         return model.Series(name=name, images=images, where=self.context.where(*key), baseline=baseline)
+
+    def _check_order(self, versions: Sequence[Entry]) -> None:
+        """Check the order of versions: in a wrong order, "first bad" would name a wrong version."""
+        try:
+            parsed = [Version(entry.version) for entry in versions]
+        except ValueError:
+            return  # the user's own names, or numbers too long to parse: only the user knows their order
+        for (older, newer), (before, entry) in zip(pairwise(parsed), pairwise(versions), strict=True):
+            pair = f"{before.version} before {entry.version}"
+            if older > newer:
+                self.context.add(entry.key, f"versions are not oldest first: {pair}; put the older one first")
+            elif older == newer and before.version != entry.version and isinstance(entry.source, model.Install):
+                text = f"{before.version} and {entry.version} are the same version; keep one"
+                self.context.add(entry.key, text)
 
     # ------------------------------------------------------------ images
 
@@ -124,16 +142,14 @@ class SeriesReader:
         return [Entry(version=tag, key=key, source=model.Pull(reference=f"{repository}:{tag}")) for tag in tags]
 
     def _listed(self, entry: Listed, key: KeyPath) -> list[Entry]:
-        named: list[tuple[str | int, str]] = list(
-            entry.images.items() if isinstance(entry.images, dict) else enumerate(entry.images)
-        )
+        pairs = entry.images.items() if isinstance(entry.images, dict) else enumerate(entry.images)
         return [
             Entry(
                 version=step if isinstance(step, str) else reference,
                 key=(*key, "images", step),
                 source=model.Pull(reference=reference),
             )
-            for step, reference in named
+            for step, reference in pairs
         ]
 
     def _built(self, entry: Built, key: KeyPath) -> list[Entry]:
@@ -143,11 +159,14 @@ class SeriesReader:
             self.context.add((*key, "arg"), problem)
         if entry.arg in entry.args:
             self.context.add((*key, "args", entry.arg), "is the arg that takes the version; remove it here")
-        context, fixed = self.context.folder / entry.build, tuple(entry.args.items())
-        sources = [model.Build(context=context, args=((entry.arg, version), *fixed)) for version in entry.versions]
+        folder, fixed = self.context.folder / entry.build, tuple(entry.args.items())
         return [
-            Entry(version=version, key=(*key, "versions", position), source=source)
-            for position, (version, source) in enumerate(zip(entry.versions, sources, strict=True))
+            Entry(
+                version=version,
+                key=(*key, "versions", position),
+                source=model.Build(context=folder, args=((entry.arg, version), *fixed)),
+            )
+            for position, version in enumerate(entry.versions)
         ]
 
     # ------------------------------------------------------------ packages
@@ -167,19 +186,32 @@ class SeriesReader:
 
     def _installed(self, entry: Installed, key: KeyPath) -> list[Entry]:
         pins = [match[1] for match in map(PIN.fullmatch, entry.install) if match]
+        place: KeyPath = (*key, "versions")
         if isinstance(entry.versions, str):
-            place = (*key, "versions")
             releases = self._range(entry.versions, entry, pins=pins, key=place)
-            return [self._entry(entry, str(each.version), place, yanked=each.yanked) for each in releases]
-        yanked = self._check_listed(entry, pins, key)
+            found = [(str(release.version), place, release.yanked) for release in releases]
+        else:
+            yanked = self._check_listed(entry.versions, pins, key)
+            found = [(text, (*place, position), text in yanked) for position, text in enumerate(entry.versions)]
+        base = base_image(entry.base or self.context.default_base, python=entry.python)
         return [
-            self._entry(entry, version, (*key, "versions", position), yanked=version in yanked)
-            for position, version in enumerate(entry.versions)
+            Entry(
+                version=version,
+                key=where,
+                source=model.Install(
+                    base=base,
+                    python=entry.python,
+                    packages=tuple(item.replace(VERSION, version) for item in entry.install),
+                ),
+                yanked=is_yanked,
+            )
+            for version, where, is_yanked in found
         ]
 
     def _range(
         self, text: str, entry: Installed, *, pins: Sequence[str], key: KeyPath
     ) -> Sequence[package_index.PackageRelease]:
+        """Return the releases of the first pinned package in a range, oldest first."""
         try:
             specifier = SpecifierSet(_parsable(text))
         except InvalidSpecifier:
@@ -203,9 +235,17 @@ class SeriesReader:
             self.context.add(key, problem)
         return chosen
 
-    def _check_listed(self, entry: Installed, pins: Sequence[str], key: KeyPath) -> set[str]:
-        """Check that the index has the listed versions; return those that are yanked."""
-        parsed = self._parsed(entry, pins, key)
+    def _check_listed(self, versions: Sequence[str], pins: Sequence[str], key: KeyPath) -> set[str]:
+        """Check that the listed versions are valid and in the index; return those that are yanked. Without a pin they
+        are the user's own names.
+        """
+        parsed: dict[int, Version] = {}
+        for position, text in enumerate(versions if pins else ()):
+            try:
+                parsed[position] = Version(_parsable(text))
+            except InvalidVersion:
+                problem = f"{shown(text)} is not a version of a Python package, such as 1.26.4 or 2.0.0rc1"
+                self.context.add((*key, "versions", position), problem)
         yanked: set[str] = set()
         for name in pins:
             try:
@@ -222,53 +262,8 @@ class SeriesReader:
                     problem = f"the package index has no {name} {version}; nearest: {near}"
                     self.context.add((*key, "versions", position), problem)
                 elif release.yanked:
-                    yanked.add(entry.versions[position])
+                    yanked.add(versions[position])
         return yanked
-
-    def _parsed(self, entry: Installed, pins: Sequence[str], key: KeyPath) -> dict[int, Version]:
-        """Return the listed versions by position. With a pin they must be valid versions of Python packages."""
-        parsed = {}
-        for position, text in enumerate(entry.versions if pins else []):
-            try:
-                parsed[position] = Version(_parsable(text))
-            except InvalidVersion:
-                problem = f"{shown(text)} is not a version of a Python package, such as 1.26.4 or 2.0.0rc1"
-                self.context.add((*key, "versions", position), problem)
-        return parsed
-
-    def _entry(self, entry: Installed, version: str, key: KeyPath, *, yanked: bool) -> Entry:
-        source = model.Install(
-            base=base_image(entry.base or self.context.default_base, python=entry.python),
-            python=entry.python,
-            packages=tuple(item.replace(VERSION, version) for item in entry.install),
-        )
-        return Entry(version=version, key=key, source=source, yanked=yanked)
-
-
-# ---------------------------------------------------------------- checks on a whole history
-
-
-def _check_unique(versions: list[Entry], context: Context) -> None:
-    first: dict[str, Entry] = {}
-    for entry in versions:
-        earlier = first.setdefault(entry.version, entry)
-        if earlier is not entry:
-            line = context.where(*earlier.key).line
-            context.add(entry.key, f"{shown(entry.version)} appears twice, first on line {line}; keep one")
-
-
-def _check_order(versions: list[Entry], context: Context) -> None:
-    """Check the order of versions: in a wrong order, "first bad" would name a wrong version."""
-    try:
-        parsed = [Version(entry.version) for entry in versions]
-    except ValueError:
-        return  # the user's own names, or numbers too long to parse: only the user knows their order
-    for (older, newer), (before, entry) in zip(pairwise(parsed), pairwise(versions), strict=True):
-        if older > newer:
-            text = f"versions are not oldest first: {before.version} before {entry.version}; put the older one first"
-            context.add(entry.key, text)
-        elif older == newer and before.version != entry.version and isinstance(entry.source, model.Install):
-            context.add(entry.key, f"{before.version} and {entry.version} are the same version; keep one")
 
 
 def base_image(base: str | None, *, python: str | None) -> str:
@@ -295,10 +290,8 @@ def install_of(path: Path, *, python: str | None, base: str | None) -> model.Ins
         raise ValueError(f"{path}: contains no requirement; {HELP}")
     bare = [requirement for requirement, own in hashes.items() if not own]
     if bare and len(bare) < len(hashes):
-        raise ValueError(
-            f"{places[bare[0]]}: {shown(bare[0])} has no --hash, but other requirements have one; pip needs hashes for "
-            "all or none"
-        )
+        text = "has no --hash, but other requirements have one; pip needs hashes for all or none"
+        raise ValueError(f"{places[bare[0]]}: {shown(bare[0])} {text}")
     return model.Install(
         base=base_image(base, python=python),
         python=python,
@@ -312,43 +305,28 @@ def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...], str]]:
     try:
         text = read_regular(path.resolve(), most_bytes=MOST_LOCK_BYTES).decode()
     except OSError as error:
-        raise ValueError(
-            f"{path}: cannot be read: {error.strerror or error}; give a requirement or lock file"
-        ) from error
+        reason = error.strerror or error
+        raise ValueError(f"{path}: cannot be read: {reason}; give a requirement or lock file") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: is not text; {HELP}") from error
-    for number, whole in _lines(text):
-        line, place = COMMENT.sub("", whole), f"{path}:{number}"
+    begun, whole = 0, ""
+    for number, part in enumerate([*text.splitlines(), ""], start=1):
+        begun, whole = begun or number, whole + part.removesuffix("\\")
+        if part.endswith("\\"):
+            continue  # the line goes on in the next
+        place, line = f"{path}:{begun}", COMMENT.sub("", whole)
+        begun, whole = 0, ""
         hashes, words = tuple(HASH.findall(line)), HASH.sub("", line).strip()
         if (not words and not hashes) or words.startswith(PASSED_OVER):
             continue
         if not words:
             raise ValueError(f"{place}: a hash without a requirement; end the line above with a backslash")
         if words.startswith("-"):
-            raise ValueError(
-                f"{place}: {shown(words)} is an option; give one complete list, as `pip freeze` "
-                "writes it, and the index in UV_INDEX_URL or PIP_INDEX_URL"
-            )
+            remedy = "give one complete list, as `pip freeze` writes it, and the index in UV_INDEX_URL or PIP_INDEX_URL"
+            raise ValueError(f"{place}: {shown(words)} is an option; {remedy}")
         if wrong := [each for each in hashes if not DIGEST.fullmatch(each)]:
             raise ValueError(f"{place}: {shown(wrong[0])} is not a hash; write one such as --hash=sha256:0f1e…")
-        yield _requirement(words, place), hashes, place
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line with its number; a line that ends with a backslash is joined with the next."""
-    begun, whole = 0, ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        begun = begun or number
-        whole += line.removesuffix("\\")
-        if not line.endswith("\\"):
-            yield begun, whole
-            begun, whole = 0, ""
-    if whole:
-        yield begun, whole
-
-
-def _requirement(words: str, place: str) -> str:
-    try:
-        return str(Requirement(words))
-    except InvalidRequirement:
-        raise ValueError(f"{place}: {shown(words)} is not a requirement; write one such as numpy==1.26.4") from None
+        try:
+            yield str(Requirement(words)), hashes, place
+        except InvalidRequirement:
+            raise ValueError(f"{place}: {shown(words)} is not a requirement; write one such as numpy==1.26.4") from None

@@ -1,7 +1,7 @@
 """Defines the shape of matrix.yaml: its keys and their types. The JSON Schema is generated from it.
 
 Every attribute's docstring is the key's description in the schema. Checks across several places (names that must exist,
-scripts, versions) come later, in the modules `read_…` and `include_exclude`.
+scripts, versions) come later, in the modules `read_…`.
 """
 
 from __future__ import annotations
