@@ -18,13 +18,10 @@ from harness.model import (
     GOOD,
     Build,
     Cell,
-    CellResult,
     Finding,
     Host,
     Install,
     Pull,
-    Scenario,
-    Source,
     Trial,
 )
 from harness.model.answers import Changed, Container, EnvironmentDifference, Issue, Machine, Recipe, Section
@@ -52,8 +49,20 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
     """
     bad, number = run.cells[bad_cell(run, finding).id], run.findings.index(finding) + 1
     history = tuple(run.cells[cell.id] for cell in row_of(run, finding))
-    trial, good = telling_trial(bad.trials), _good(history, finding)
-    made, problem = _recipe(run, bad)
+    trial, source = telling_trial(bad.trials), bad.cell.image.source
+    if finding.kind in ("bad_from_start", "worse"):  # neither has a good side: the oldest good version stands for it
+        good = next((one for one in history if one.verdict.verdict in GOOD), None)
+    else:
+        version = finding.after if finding.kind == "first_fixed" else finding.before
+        good = next((one for one in history if one.cell.image.version == version), None)
+    made, problem = None, ""
+    try:
+        made = recipe(run, bad.cell)
+    except UsageError as error:
+        problem = str(error)
+    kept = run.dockerfiles.get(str(source.context), "") if isinstance(source, Build) else ""
+    dockerfile, _ = inputs.read_inputs({"Dockerfile": kept}, run.path)
+    image = (bad.cell.image.series, bad.cell.image.version)
     return Issue(
         finding=finding,
         history=history,
@@ -62,68 +71,41 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
         trial=trial,
         recipe=made,
         difference=None if finding.before is None else difference(run, finding, inspect=inspect),
-        elsewhere=_elsewhere(run, bad),
+        elsewhere=tuple(
+            one
+            for one in run.cells.values()
+            if (one.cell.image.series, one.cell.image.version) == image
+            and one.cell_id != bad.cell_id
+            and one.verdict.verdict in BAD | GOOD
+        ),
         causes=tuple(one.sentence for one in run.told.causes if number in one.findings),
         system={} if trial is None else _system(trial),
         narrowed=tuple(one for one in read_narrowed(run.path) if one.finding == number),
         problem=problem,
         new_lines=() if good is None else tuple(one.text for one in new_lines([good.trials, bad.trials])),
-        dockerfile=_dockerfile(run, bad.cell.image.source),
-    )
-
-
-def _good(history: Sequence[CellResult], finding: Finding) -> CellResult | None:
-    """Return the good side of a finding; if it has none, the oldest good version of the history, or None."""
-    if finding.kind in ("bad_from_start", "worse"):
-        return next((one for one in history if one.verdict.verdict in GOOD), None)
-    version = finding.after if finding.kind == "first_fixed" else finding.before
-    return next((one for one in history if one.cell.image.version == version), None)
-
-
-def _recipe(run: StoredRun, bad: CellResult) -> tuple[Recipe | None, str]:
-    try:
-        return recipe(run, bad.cell), ""
-    except UsageError as error:
-        return None, str(error)
-
-
-def _dockerfile(run: StoredRun, source: Source) -> str:
-    """Return the Dockerfile as the run kept it when it began; "" for a run that kept none."""
-    name = run.dockerfiles.get(str(source.context), "") if isinstance(source, Build) else ""
-    found, _ = inputs.read_inputs({"Dockerfile": name}, run.path)
-    return found.get("Dockerfile", b"").decode(errors="replace")
-
-
-def _elsewhere(run: StoredRun, bad: CellResult) -> tuple[CellResult, ...]:
-    """Return the cells of the same image with other params, scenarios or lanes that have a verdict."""
-    image = (bad.cell.image.series, bad.cell.image.version)
-    return tuple(
-        one
-        for one in run.cells.values()
-        if (one.cell.image.series, one.cell.image.version) == image
-        and one.cell_id != bad.cell_id
-        and one.verdict.verdict in BAD | GOOD
+        dockerfile=dockerfile.get("Dockerfile", b"").decode(errors="replace"),
     )
 
 
 def _system(trial: Trial) -> Mapping[str, Any]:
-    """Return the facts about the system that a bug report shows, by name; unknown ones are left out."""
+    """Return the facts about the system that a bug report shows, by name; unknown ones are left out. An image may have
+    sent more variables than it was asked for.
+    """
     facts, seen = trial.facts, trial.fingerprint
     environment = facts.get("environment")
-    shown = environment.items() if isinstance(environment, Mapping) else ()
+    variables = environment.items() if isinstance(environment, Mapping) else ()
     return {
         **{name: seen[name] for name in HOST_FIELDS if seen.get(name) is not None},
         **{name: facts[name] for name in ("python", "implementation", "libc", "huge_pages") if facts.get(name)},
         "gpus": [{name: card[name] for name in GPU_FIELDS if card.get(name) is not None} for card in trial.cards],
-        "environment": {str(name): str(value) for name, value in shown if _is_told(str(name))},
+        "environment": {
+            str(name): str(value)
+            for name, value in variables
+            if any(fnmatch.fnmatchcase(str(name), pattern) for pattern in TOLD_ENVIRONMENT)
+        },
         "packages": facts.get("packages") if isinstance(facts.get("packages"), Mapping) else {},
         "libraries": facts.get("libraries") if isinstance(facts.get("libraries"), list) else [],
     }
-
-
-def _is_told(name: str) -> bool:
-    """Return whether a bug report may show this variable: an image may have sent more than was asked for."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in TOLD_ENVIRONMENT)
 
 
 # ---------------------------------------------------------------- repro
@@ -150,7 +132,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character, so Python cannot run it")
     return Recipe(
         result=result,
-        run=_machine(cell, trial) if cell.lane.host.in_environments else _container(cell, trial),
+        run=(_machine if cell.lane.host.in_environments else _container)(cell, trial),
         script=text,
         files=files,
         missing=missing,
@@ -159,15 +141,21 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
 
 
 def _container(cell: Cell, trial: Trial) -> Container:
-    source = cell.image.source
+    """Return how a trial's container is started, with the image by the registry's digest where it has one, else by the
+    id that the engine launched."""
+    source, image, engine = cell.image.source, trial.image.reference, cell.lane.host.engine
     if isinstance(source, Build) and source.context.is_dir():
         source = replace(source, context=source.context.absolute())  # the repro script may be started from any folder
-    image = _image_name(source, trial)
+    if isinstance(source, Pull) and trial.image.digest and trial.image.digest != image:
+        image = f"{split_tag(source.reference)[0]}@{trial.image.digest}"
     for name in (image, source.reference if isinstance(source, Pull) else ""):
         if name and not REFERENCE.fullmatch(name):  # an option of docker, for example
             raise UsageError(f"{cell.id}: {name!r:.100} is not the name of an image; is the run's directory complete?")
+    client: tuple[str, ...] = ("docker",) if engine in ENGINES else ("docker", "--host", engine)
+    if engine.startswith("context:"):
+        client = ("docker", "--context", engine.removeprefix("context:"))
     return Container(
-        client=_client(cell.lane.host),
+        client=client,
         image=image,
         source=source,
         keep_entrypoint=cell.image.keep_entrypoint,
@@ -176,24 +164,16 @@ def _container(cell: Cell, trial: Trial) -> Container:
     )
 
 
-def _client(host: Host) -> tuple[str, ...]:
-    if host.engine.startswith("context:"):
-        return "docker", "--context", host.engine.removeprefix("context:")
-    return ("docker",) if host.engine in ENGINES else ("docker", "--host", host.engine)
-
-
-def _image_name(source: Source, trial: Trial) -> str:
-    """Return the image by the registry's digest where it has one, else by the id that the engine launched; "" if
-    neither is known.
-    """
-    if isinstance(source, Pull) and trial.image.digest and trial.image.digest != trial.image.reference:
-        return f"{split_tag(source.reference)[0]}@{trial.image.digest}"
-    return trial.image.reference
-
-
 def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
-    """Return as flags what `run/docker/containers.py` asks of the engine; a test keeps both equal."""
+    """Return as flags what `run/docker/containers.py` asks of the engine; a test keeps both equal. Kernel limits that
+    the trial's facts contradict are left out, because the engine may have refused them. GPUs are named by UUID, as the
+    trial had them; the quotes are part of the flag's own syntax.
+    """
     scenario = cell.variant.scenario
+    had = trial.facts.get("rlimits")
+    limits = had if isinstance(had, dict) else {}
+    ulimits = [f"{name}={soft}:{hard}" for name, soft, hard in scenario.ulimits
+               if limits.get(name) in (None, f"{soft}:{hard}")]  # fmt: skip
     options: list[tuple[str, ...]] = [
         ("--init",),
         ("--network", "bridge" if scenario.network else "none"),
@@ -202,27 +182,14 @@ def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
         ("--security-opt", "no-new-privileges"),
         ("--pids-limit", str(PIDS_LIMIT)),
         ("--shm-size", str(scenario.shm_bytes)),
-        *(("--ulimit", f"{name}={soft}:{hard}") for name, soft, hard in _ulimits(scenario, trial)),
+        *(("--ulimit", limit) for limit in ulimits),
     ]
     if scenario.memory_bytes is not None:
         options += [("--memory", str(scenario.memory_bytes)), ("--memory-swap", str(scenario.memory_bytes))]
-    if gpus := _gpus(cell, trial):
-        options.append(("--gpus", gpus))
+    uuids = [str(card["uuid"]) for card in trial.cards if card.get("uuid")]
+    if gpus := uuids or ([cell.lane.gpu] if cell.lane.gpu else []):
+        options.append(("--gpus", "all" if gpus == ["all"] else f'"device={",".join(gpus)}"'))
     return options
-
-
-def _ulimits(scenario: Scenario, trial: Trial) -> list[tuple[str, int, int]]:
-    """Return the limits that the trial's facts confirm or do not mention. An engine may have refused the others."""
-    had = trial.facts.get("rlimits")
-    limits = had if isinstance(had, dict) else {}
-    return [limit for limit in scenario.ulimits if limits.get(limit[0]) in (None, f"{limit[1]}:{limit[2]}")]
-
-
-def _gpus(cell: Cell, trial: Trial) -> str:
-    """Return the GPUs by UUID, as the trial had them; the quotes are part of the flag's own syntax."""
-    uuids = [card.get("uuid") for card in trial.cards]
-    names = [str(uuid) for uuid in uuids if uuid] or ([cell.lane.gpu] if cell.lane.gpu else [])
-    return "all" if names == ["all"] else f'"device={",".join(names)}"' if names else ""
 
 
 def _environment(cell: Cell) -> tuple[tuple[str, str], ...]:
@@ -230,21 +197,19 @@ def _environment(cell: Cell) -> tuple[tuple[str, str], ...]:
 
 
 def _machine(cell: Cell, trial: Trial) -> Machine:
-    value = trial.facts.get("python")
+    """Return the environment of a trial: all installed packages with their versions; if they are unknown, the packages
+    that the matrix names."""
+    source, version, known = cell.image.source, trial.facts.get("python"), trial.facts.get("packages")
+    packages = source.packages if isinstance(source, Install) else ()
+    if isinstance(known, dict) and known and all(isinstance(each, str) for each in known.values()):
+        packages = tuple(f"{name}=={each}" if each else name for name, each in sorted(known.items()))
     return Machine(
         python=trial.image.reference,
-        version=value if isinstance(value, str) else "",
-        packages=_packages(cell.image.source, trial.facts.get("packages")),
+        version=version if isinstance(version, str) else "",
+        packages=packages,
         memory_bytes=cell.variant.scenario.memory_bytes,
         environment=_environment(cell),
     )
-
-
-def _packages(source: Source, known: Any) -> tuple[str, ...]:
-    """Return all installed packages with their versions; if they are unknown, the packages that the matrix names."""
-    if isinstance(known, dict) and known and all(isinstance(version, str) for version in known.values()):
-        return tuple(f"{name}=={version}" if version else name for name, version in sorted(known.items()))
-    return source.packages if isinstance(source, Install) else ()
 
 
 # ---------------------------------------------------------------- diff
@@ -263,36 +228,38 @@ def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> 
         raise UsageError(
             f"{finding.series} {finding.after}: is bad from the start, so there is no good version to compare with"
         )
-    trials = [_trial(run, finding, version) for version in (finding.before, finding.after)]
+    cells = [cell_of(run, finding, version) for version in (finding.before, finding.after)]
+    trials = [
+        None if cell is None else telling_trial([one for one in run.cells[cell.id].trials if one.facts])
+        for cell in cells
+    ]
     sections = (*facts.sections(*trials), *([] if finding.lane.host.in_environments else _image(trials, inspect)))
     return EnvironmentDifference(finding=finding, before=finding.before, after=finding.after, sections=sections)
 
 
-def _trial(run: StoredRun, finding: Finding, version: str) -> Trial | None:
-    cell = cell_of(run, finding, version)
-    return None if cell is None else telling_trial([one for one in run.cells[cell.id].trials if one.facts])
-
-
-# ---------------------------------------------------------------- the engine's description of the image
-
-
 def _image(trials: Sequence[Trial | None], inspect: Inspect | None) -> list[Section]:
+    """Compare the images by digest, by the engine's description of their settings, and by the digests of their layers.
+    The images share the layers from the bottom up to the first that differs.
+    """
     digests = facts.section(
         "image", [{"digest": one.image.digest} if one and one.image.digest else None for one in trials]
     )
+    asked: list[Mapping[str, Any]] = []
     try:
-        asked = [_inspected(trial, inspect) for trial in trials]
+        for trial in trials:
+            if inspect is None:
+                raise UsageError("the engine was not asked; ask it with --ask-engine")
+            if trial is None or not trial.image.reference:
+                raise UsageError("the run does not record which image was launched")
+            asked.append(inspect(trial.image.reference))
     except HarnessError as error:
         return [digests, *(Section(title=title, unknown=str(error)) for title in ("image settings", "layers"))]
-    return [digests, facts.section("image settings", [_settings(one) for one in asked]), _layers(asked)]
-
-
-def _inspected(trial: Trial | None, inspect: Inspect | None) -> Mapping[str, Any]:
-    if inspect is None:
-        raise UsageError("the engine was not asked; ask it with --ask-engine")
-    if trial is None or not trial.image.reference:
-        raise UsageError("the run does not record which image was launched")
-    return inspect(trial.image.reference)
+    before, after = (list((image.get("RootFS") or {}).get("Layers") or ()) for image in asked)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    gone = [Changed(name=f"layer {same + n}", before=layer, after=None) for n, layer in enumerate(before[same:], 1)]
+    new = [Changed(name=f"layer {same + n}", before=None, after=layer) for n, layer in enumerate(after[same:], 1)]
+    layers = Section(title="layers", changes=(*gone, *new), same=same)
+    return [digests, facts.section("image settings", [_settings(one) for one in asked]), layers]
 
 
 def _settings(image: Mapping[str, Any]) -> dict[str, str]:
@@ -301,15 +268,6 @@ def _settings(image: Mapping[str, Any]) -> dict[str, str]:
     plain = {name: str(config[name]) for name in ("Entrypoint", "Cmd", "WorkingDir", "User") if config.get(name)}
     about = {name: str(image[name]) for name in ("Created", "Size", "Architecture") if image.get(name)}
     return plain | about | {f"label {name}": str(value) for name, value in labels if not name.startswith("harness.")}
-
-
-def _layers(asked: Sequence[Mapping[str, Any]]) -> Section:
-    """Compare the layers by digest. The images share the layers from the bottom up to the first that differs."""
-    before, after = (list((image.get("RootFS") or {}).get("Layers") or ()) for image in asked)
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
-    gone = [Changed(name=f"layer {same + n}", before=layer, after=None) for n, layer in enumerate(before[same:], 1)]
-    new = [Changed(name=f"layer {same + n}", before=None, after=layer) for n, layer in enumerate(after[same:], 1)]
-    return Section(title="layers", changes=(*gone, *new), same=same)
 
 
 def of_engine(host: Host, *, environ: Mapping[str, str]) -> Inspect | None:
