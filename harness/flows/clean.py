@@ -46,17 +46,15 @@ class Cleaned:
         """Return the text to print: the counts, then one name per line."""
         if self.problem is not None:
             return f"{self.host}: not cleaned: {self.problem}"
+        names = (*self.leftovers, *(self.images or ()))
         counts = [f"{_counted(len(self.leftovers), 'leftover')} of killed runs"] if self.leftovers else []
         if self.images is not None:
             counts.append(_counted(len(self.images), "image"))
         did = "would remove" if self.dry_run else "removed"
-        told = f"{did} {', '.join(counts)}" if self._names() else "nothing to remove"
+        told = f"{did} {', '.join(counts)}" if names else "nothing to remove"
         if self.kept:
             told += f"; {_counted(self.kept, 'image')} kept (`--images` removes those not in use)"
-        return "\n".join([f"{self.host}: {told}", *(f"  {name}" for name in self._names())])
-
-    def _names(self) -> tuple[str, ...]:
-        return (*self.leftovers, *(self.images or ()))
+        return "\n".join([f"{self.host}: {told}", *(f"  {name}" for name in names)])
 
 
 def _counted(count: int, noun: str) -> str:
@@ -87,20 +85,16 @@ def clean(
     would grant the same node again.
     """
     for host in hosts:
+        # One machine of a cluster is enough, unless images are to be removed that exist only on its nodes.
+        only_one = host.request is not None and not (images and _keeps_images_on_nodes(host))
         with contextlib.ExitStack() as opened:
-            for machine in _machines(host, images=images):
+            for machine in host.machines[:1] if only_one else host.machines:
                 try:
                     engine = open_engine(machine, environ=environ, say=say)
                     opened.callback(engine.close)
                     yield _clean(machine, engine, images=images, dry_run=dry_run, say=say)
                 except HarnessError as error:  # the other hosts are still cleaned
                     yield Cleaned(host=_name(machine), problem=error.text_at(HERE))
-
-
-def _machines(host: Host, *, images: bool) -> Sequence[Host]:
-    """Return the machines to clean: one of a cluster, unless images are to be removed that exist only on its nodes."""
-    one_is_enough = host.request is not None and not (images and _keeps_images_on_nodes(host))
-    return host.machines[:1] if one_is_enough else host.machines
 
 
 def _keeps_images_on_nodes(host: Host) -> bool:
@@ -181,21 +175,19 @@ def clean_runs(
                 _remove(half, half)
     before = (now or datetime.now(timezone.utc)) - older_than
     for folder in sorted(path for path in out.iterdir() if path.is_dir() and not path.is_symlink()):
-        runs = sorted(path for path in folder.iterdir() if _is_run(path))
-        for path in runs if matrix in (None, folder.name) else ():
-            began = began_at(path.name)
-            if began is not None and began < before:
-                yield _clean_run(path, is_newest=path == runs[-1], dry_run=dry_run)
-
-
-def _clean_run(run: Path, *, is_newest: bool, dry_run: bool) -> str:
-    """Remove a run unless it must stay, and return a line. Its size excludes files that it shares with other runs."""
-    named = f"{run} ({amounts.size(_alone_bytes(run))})"
-    if is_newest or in_use(run):
-        return f"left alone: {named}: {'the newest of its matrix' if is_newest else 'in use'}"
-    if not dry_run:
-        _remove(run, run.with_name(f"{REMOVED}{run.name}"))
-    return f"{'would remove' if dry_run else 'removed'} {named}"
+        named = [path for path in folder.iterdir() if NAME.fullmatch(path.name) and began_at(path.name) is not None]
+        runs = sorted(path for path in named if not path.is_symlink() and (path / "trials").is_dir())
+        for run in runs if matrix in (None, folder.name) else ():
+            began = began_at(run.name)
+            if began is None or began >= before:
+                continue
+            line, is_newest = f"{run} ({amounts.size(_alone_bytes(run))})", run == runs[-1]
+            if is_newest or in_use(run):
+                yield f"left alone: {line}: {'the newest of its matrix' if is_newest else 'in use'}"
+                continue
+            if not dry_run:
+                _remove(run, run.with_name(f"{REMOVED}{run.name}"))
+            yield f"{'would remove' if dry_run else 'removed'} {line}"
 
 
 def _remove(run: Path, away: Path) -> None:
@@ -209,11 +201,7 @@ def _remove(run: Path, away: Path) -> None:
         raise InfrastructureError(f"{error.filename or run}: cannot be removed: {error.strerror}") from error
 
 
-def _is_run(path: Path) -> bool:
-    named = NAME.fullmatch(path.name) is not None and began_at(path.name) is not None and not path.is_symlink()
-    return named and (path / "trials").is_dir()
-
-
 def _alone_bytes(path: Path) -> int:
+    """Return the size of a run, without the files that it shares with other runs."""
     files = (found for file in path.rglob("*") if stat.S_ISREG((found := file.lstat()).st_mode))
     return sum(found.st_size for found in files if found.st_nlink == 1)

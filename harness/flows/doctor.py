@@ -40,27 +40,29 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
 
     A host that cannot be used has a `problem`. Raises MatrixError, UsageError, Interrupted.
     """
+    selection = selected(matrix, SweepOptions(hosts=hosts), context.environ)
+    interrupted = Interrupted("interrupted; nothing was changed")
     try:
-        return _checkup(matrix, SweepOptions(hosts=hosts), out, context, registry)
+        with using_hosts(selection.images, context) as every:
+            pairs = [(each, _Seen()) for each in _given(every, context)]
+            in_threads([functools.partial(_look, each, into, context) for each, into in pairs], context.stopped)
+            controls = {} if context.stopped.is_set() else _controls(pairs, context)
+        if context.stopped.is_set():
+            raise interrupted
+        plan = make_plan(selection, lanes_of([each for each, _ in pairs]))
+        told = RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images"))
+        # The machines of a pool are equal, so one of them is asked which images fit; a usable one if possible.
+        one_each = [
+            max((pair for pair in pairs if pair[0].part_of == host), key=lambda pair: pair[0].usable)
+            for host in dict.fromkeys(each.part_of for each, _ in pairs)
+        ]
+        return Checkup(
+            matrix=plan.matrix.name,
+            hosts=tuple(_host_check(each, found, plan, told, out=out, controls=controls) for each, found in pairs),
+            fits=tuple(fit for each, found in one_each for fit in _fits(each, found, told)),
+        )
     except Interrupted as error:
-        raise Interrupted("interrupted; nothing was changed") from error
-
-
-def _checkup(matrix: Path, options: SweepOptions, out: Path, context: RunContext, registry: Registry) -> Checkup:
-    selection = selected(matrix, options, context.environ)
-    with using_hosts(selection.images, context) as every:
-        pairs = [(each, _Seen()) for each in _given(every, context)]
-        in_threads([functools.partial(_look, each, into, context) for each, into in pairs], context.stopped)
-        controls = {} if context.stopped.is_set() else _controls(pairs, context)
-    if context.stopped.is_set():
-        raise Interrupted("interrupted")
-    plan = make_plan(selection, lanes_of([each for each, _ in pairs]))
-    told = RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images"))
-    return Checkup(
-        matrix=plan.matrix.name,
-        hosts=tuple(_with_control(_host_check(each, found, plan, told, out), controls) for each, found in pairs),
-        fits=tuple(fit for each, found in _one_each(pairs) for fit in _fits(each, found, told)),
-    )
+        raise interrupted from error
 
 
 def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
@@ -73,35 +75,6 @@ def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
             " others as they come"
         )
     return [each for each in machines if not each.awaited]
-
-
-def _one_each(pairs: Sequence[tuple[OpenHost, _Seen]]) -> list[tuple[OpenHost, _Seen]]:
-    """Return one machine for each host, because the machines of a pool are equal; a usable one if possible."""
-    hosts = dict.fromkeys(each.part_of for each, _ in pairs)
-    return [max((pair for pair in pairs if pair[0].part_of == host), key=lambda pair: pair[0].usable) for host in hosts]
-
-
-def _controls(pairs: Sequence[tuple[OpenHost, _Seen]], context: RunContext) -> dict[Host, float | str]:
-    """Return the control of every usable machine, for pools with more than one: step time in ms, or the problem."""
-    found: dict[Host, float | str] = {}
-    for host in dict.fromkeys(each.part_of for each, _ in pairs if each.part_of.pool):
-        machines = [
-            (each, {f"{name}": image for name, (image, _) in looked.images.items()})
-            for each, looked in pairs
-            if each.part_of == host and each.usable
-        ]
-        if len(machines) > 1:
-            by_name = {each.host.machine: each.host for each, _ in machines}
-            found |= {by_name[name]: told for name, told in measure(machines, context).items()}
-    return found
-
-
-def _with_control(check: HostCheck, controls: Mapping[Host, float | str]) -> HostCheck:
-    measured = controls.get(check.host)
-    if measured is None or isinstance(measured, str):
-        return check if measured is None else replace(check, odd=f"the control was not measured: {measured}")
-    pool = {one.machine: ms for one, ms in controls.items() if one.name == check.host.name and isinstance(ms, float)}
-    return replace(check, control_ms=measured, odd=unlike(pool).get(check.host.machine, ""))
 
 
 def _look(each: OpenHost, into: _Seen, context: RunContext) -> None:
@@ -124,20 +97,30 @@ def _look(each: OpenHost, into: _Seen, context: RunContext) -> None:
         each.problem = each.problem or error.text_at(each.host.where)
 
 
-def _host_check(each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, out: Path) -> HostCheck:
+def _host_check(
+    each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, *, out: Path, controls: Mapping[Host, float | str]
+) -> HostCheck:
     missing = [image for image in each.images if name_of(image) not in seen.images]
-    is_known = each.engine is not None and each.problem is None
     bases = bases_of(each.images) if each.host.in_environments else seen.bases
+    needs = None
+    if each.usable:
+        needs = wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
+    control, odd = controls.get(each.host), ""
+    if isinstance(control, str):
+        control, odd = None, f"the control was not measured: {control}"
+    elif control is not None:
+        pool = {one.machine: ms for one, ms in controls.items() if one.name == each.host.name}
+        odd = unlike({name: ms for name, ms in pool.items() if not isinstance(ms, str)}).get(each.host.machine, "")
     return HostCheck(
         host=each.host,
         problem=each.problem,
         condition=seen.condition,
         gpus=_gpus(each),
         lanes=tuple(dict.fromkeys(row.lane for row in plan.rows if row.lane.host == each.part_of)),
-        wanted=wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
-        if is_known
-        else None,
+        wanted=needs,
         noise=measured_noise(out / plan.matrix.name, plan, each.part_of, machine=each.host.machine),
+        control_ms=control,
+        odd=odd,
     )
 
 
@@ -173,13 +156,30 @@ Held = Mapping[str, Prepared]
 """The images that a machine has, by name."""
 
 
+def _controls(pairs: Sequence[tuple[OpenHost, _Seen]], context: RunContext) -> dict[Host, float | str]:
+    """Return the control of every usable machine, for pools with more than one: step time in ms, or the problem."""
+    found: dict[Host, float | str] = {}
+    for host in dict.fromkeys(each.part_of for each, _ in pairs if each.part_of.pool):
+        machines = [
+            (each, {str(name): image for name, (image, _) in looked.images.items()})
+            for each, looked in pairs
+            if each.part_of == host and each.usable
+        ]
+        if len(machines) > 1:
+            by_name = {each.host.machine: each.host for each, _ in machines}
+            found |= {by_name[name]: told for name, told in measure(machines, context).items()}
+    return found
+
+
 def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[str, float | str]:
     """Return by machine the step time of the control in milliseconds, or why it could not be measured.
 
-    The machines belong to one pool. A machine is leased while its control runs; the wait for a machine that is in use
-    takes at most LEASE_WAIT_S.
+    The machines belong to one pool. The control runs in the first image of the matrix that is the same on all of them.
+    A machine is leased while its control runs; the wait for a machine that is in use takes at most LEASE_WAIT_S.
     """
-    name = _shared([held for _, held in machines])
+    every = [held for _, held in machines]
+    same = (name for name in every[0] if len({held[name].digest if name in held else None for held in every}) == 1)
+    name = next(same, None)
     if name is None:
         return {each.host.machine: "no image is on all machines of the pool" for each, _ in machines}
     found: dict[str, float | str] = {}
@@ -189,14 +189,6 @@ def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> d
         tasks = [functools.partial(_measure, each, held[name], script, found, context) for each, held in machines]
         in_threads(tasks, context.stopped)
     return found
-
-
-def _shared(held: Sequence[Held]) -> str | None:
-    """Return the name of the first image of the matrix that is the same on all machines; None if there is none."""
-    return next(
-        (name for name in held[0] if len({images[name].digest if name in images else None for images in held}) == 1),
-        None,
-    )
 
 
 def _measure(
