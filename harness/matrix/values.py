@@ -6,6 +6,7 @@ Each parser takes a YAML value, and raises ValueError with the problem and the r
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -37,7 +38,10 @@ MOST_A_STEP = 1e6
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-_DURATION = re.compile(r"(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+(?:\.[0-9]+)?)s)?")
+_DURATION = re.compile(
+    r"(?P<number>[0-9]+(?:\.[0-9]+)?)|(?P<ms>[0-9]+(?:\.[0-9]+)?)ms"
+    r"|(?:(?P<h>[0-9]+)h)?(?:(?P<m>[0-9]+)m)?(?:(?P<s>[0-9]+(?:\.[0-9]+)?)s)?"
+)
 
 
 class IntAsWritten(int):
@@ -94,13 +98,6 @@ def anything(value: Any) -> str:
     return value if isinstance(value, str) else plain_text(value)
 
 
-def capability(value: Any) -> str:
-    """Return a capability for Docker's --cap-add, such as SYS_PTRACE."""
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Z][A-Z_]{1,40}", value):
-        raise ValueError(f"{kind(value)} is not a capability; write one such as SYS_PTRACE")
-    return value
-
-
 def whole_number(value: Any) -> int:
     """Return a whole number. Quoted numbers are accepted too, since variables give text."""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -112,10 +109,8 @@ def whole_number(value: Any) -> int:
 
 def truth(value: Any) -> bool:
     """Return true or false. Quoted words are accepted too, since variables give text."""
-    if isinstance(value, bool):
-        return value
-    if value in ("true", "false"):
-        return bool(value == "true")
+    if isinstance(value, bool) or value in ("true", "false"):
+        return value is True or value == "true"
     raise ValueError(f"must be true or false, not {kind(value)}")
 
 
@@ -160,32 +155,21 @@ def leak_kib(value: Any) -> float:
     return float(result / 1024)
 
 
-def seconds(value: Any) -> float:
-    """Return the seconds of `1h30m`, `20m`, `90s`, `500ms`, or a number of seconds."""
-    result = _seconds(value)
-    if result is None:
-        raise ValueError(f"{kind(value)} is not a duration; write 20m, 90s, 1h30m, or a number of seconds")
-    if not 0 < result <= MOST_SECONDS:
-        raise ValueError(f"{kind(value)} is out of range; it must be more than 0 and at most 30 days (720h)")
-    return float(result)
-
-
 def _written(value: Any) -> str:
     """Return a number or text as written in the file; "" for true and false."""
     return "" if isinstance(value, bool) else str(getattr(value, "written", value))
 
 
-def _seconds(value: Any) -> Decimal | None:
-    written = _written(value)
-    if _NUMBER.fullmatch(written):
-        return Decimal(written)
-    if written.endswith("ms") and _NUMBER.fullmatch(written[:-2]):
-        return Decimal(written[:-2]) / 1000
-    match = _DURATION.fullmatch(written)
-    if not match or not written:
-        return None
-    hours, minutes, rest = (Decimal(part or 0) for part in match.groups())
-    return hours * 3600 + minutes * 60 + rest
+def seconds(value: Any) -> float:
+    """Return the seconds of `1h30m`, `20m`, `90s`, `500ms`, or a number of seconds."""
+    match = _DURATION.fullmatch(written) if (written := _written(value)) else None
+    if not match:
+        raise ValueError(f"{kind(value)} is not a duration; write 20m, 90s, 1h30m, or a number of seconds")
+    parts = {unit: Decimal(number or 0) for unit, number in match.groupdict().items()}
+    result = parts["h"] * 3600 + parts["m"] * 60 + parts["s"] + parts["number"] + parts["ms"] / 1000
+    if not 0 < result <= MOST_SECONDS:
+        raise ValueError(f"{kind(value)} is out of range; it must be more than 0 and at most 30 days (720h)")
+    return float(result)
 
 
 def fraction(value: Any) -> float:
@@ -213,10 +197,9 @@ def amount_per_step(value: Any) -> float:
     written = _written(value)
     if not _NUMBER.fullmatch(written):
         raise ValueError(f"{kind(value)} is not an amount per step; write a number such as 0.01, or none")
-    result = float(written)
-    if not 0 < result <= MOST_A_STEP:
+    if not 0 < float(written) <= MOST_A_STEP:
         raise ValueError(f"{kind(value)} is out of range; it must be more than 0 and at most {MOST_A_STEP:g} per step")
-    return result
+    return float(written)
 
 
 def scalar(value: Any) -> str | int | float | bool | None:
@@ -225,11 +208,11 @@ def scalar(value: Any) -> str | int | float | bool | None:
         return value
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, float):
-        if value in (float("inf"), float("-inf")):
-            raise ValueError(f"{getattr(value, 'written', value)} is too large a number")
-        return float(value)
-    raise ValueError(f"must be text, a number, true, false or null, not {kind(value)}")
+    if not isinstance(value, float):
+        raise ValueError(f"must be text, a number, true, false or null, not {kind(value)}")
+    if math.isinf(value):
+        raise ValueError(f"{getattr(value, 'written', value)} is too large a number")
+    return float(value)
 
 
 ADDRESS = re.compile(r"context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+")
@@ -317,18 +300,10 @@ ScalarValue = Annotated[
 ]  # fmt: skip
 
 
-def _form(value: Any) -> str:
-    """Return the form of a key's value. The <> distinguish it from the keys in the path of an error."""
-    if isinstance(value, dict):
-        return "<mapping>"
-    return "<list>" if isinstance(value, list) else "<text>"
-
-
-BY_FORM = Discriminator(_form)
-
-
-def _as_list(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
+BY_FORM = Discriminator(
+    lambda value: "<mapping>" if isinstance(value, dict) else "<list>" if isinstance(value, list) else "<text>"
+)
+"""The form of a key's value. The <> distinguish it from the keys in the path of an error."""
 
 
 def _environment(value: Any) -> Any:
@@ -389,8 +364,15 @@ Gpus = Annotated[
 ParamValues = Annotated[
     list[ScalarValue],
     Field(min_length=1),
-    BeforeValidator(_as_list, json_schema_input_type=ScalarValue | list[ScalarValue]),
+    BeforeValidator(
+        lambda value: value if isinstance(value, list) else [value],
+        json_schema_input_type=ScalarValue | list[ScalarValue],
+    ),
 ]
 Arguments = Annotated[list[Anything], Field(min_length=1)]
-Capability = Annotated[str, BeforeValidator(capability), _json("string", examples=["SYS_PTRACE"])]
+Capability = Annotated[
+    Text,
+    fits(r"[A-Z][A-Z_]{1,40}", "is not a capability; write one such as SYS_PTRACE"),
+    _json("string", examples=["SYS_PTRACE"]),
+]
 NameList = Annotated[list[Text], Field(min_length=1)]
