@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import fields
+from importlib.resources import files
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
@@ -11,12 +15,21 @@ from click.testing import CliRunner
 
 from harness.cli import COMMANDS as NAMES
 from harness.cli import cli, command
+from harness.report.content.version_table import MARKS
+from harness.report.text.signal_words import GROUP_NAMES, SYMBOLS
+from harness.schedule.bisect.bisect_records import Decision, DecisionKind
+from tests.unit.report import build
+from tests.unit.report.test_terminal import shown
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = (ROOT / "docs/commands.md").read_text()
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 
 
-def section(name: str, text: str = COMMANDS) -> str:
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def section(name: str, text: str = page("docs/commands.md")) -> str:
     """Return what `docs/commands.md` says about a command: from its heading to the next."""
     found = re.search(rf"^## {name}(?: [^\n]*)?\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found, f"docs/commands.md has no section `## {name}`"
@@ -32,20 +45,18 @@ def options(name: str) -> set[str]:
     return {opt for param in command(name).params if isinstance(param, click.Option) for opt in param.opts}
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_every_command_and_option_is_documented(name: str) -> None:
-    assert {option for option in options(name) if option.startswith("--")} - named(section(name)) == set()
+# ---------------------------------------------------------------- commands
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_no_option_is_documented_that_is_not_there(name: str) -> None:
-    """A reader who trusts the docs and types it gets an error."""
-    assert named(section(name)) - options(name) - {"--help"} == set()
+def test_every_option_is_documented_and_no_other(name: str) -> None:
+    """A reader who trusts the docs and types an option that is not there gets an error."""
+    long = {option for option in options(name) if option.startswith("--")}
+    assert (long - named(section(name)), named(section(name)) - long - {"--help"}) == (set(), set())
 
 
 def test_every_section_is_of_a_command() -> None:
-    headings = re.findall(r"^## ([a-z][\w-]*)", COMMANDS, re.MULTILINE)
-    assert sorted(headings) == sorted(NAMES)
+    assert sorted(re.findall(r"^## ([a-z][\w-]*)", page("docs/commands.md"), re.MULTILINE)) == sorted(NAMES)
 
 
 def test_a_missing_option_is_not_hidden_by_a_longer_one() -> None:
@@ -57,14 +68,22 @@ def test_a_missing_option_is_not_hidden_by_a_longer_one() -> None:
 def test_help_teaches_by_example_and_tells_how_it_ends(name: str) -> None:
     """A user who is stuck on a terminal reads this, not the docs."""
     told = CliRunner().invoke(cli, [name, "--help"], env={"COLUMNS": "80"}).output
-    assert re.search(rf"^    harness {name}\b", told, re.MULTILINE), "no example"
+    examples = re.findall(rf"^    harness {name}\b.*$", told, re.MULTILINE)
+    assert examples
     assert "Exit status: " in told
     assert max(map(len, told.splitlines())) <= 80
-    examples = re.findall(rf"^    harness {name}\b.*$", told, re.MULTILINE)
     assert {option for line in examples for option in named(line)} <= options(name)
 
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+def test_every_command_that_a_page_shows_is_there() -> None:
+    """The README names most of them; a command that is gone must leave all pages."""
+    code = [code for each in PAGES for code in re.findall(r"```\w*\n(.*?)```|`([^`\n]+)`", each.read_text(), re.DOTALL)]
+    shown = {name for pair in code for text in pair for name in re.findall(r"^(?:\$ )?harness ([a-z]+)", text, re.M)}
+    assert len(shown) > 10
+    assert shown <= set(NAMES)
+
+
+# ---------------------------------------------------------------- links, paths and quotes
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -73,36 +92,43 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-def test_contributing_names_files_and_names_that_are_there() -> None:
-    """A worked example that does not match the code is worse than none."""
-    page = (ROOT / "CONTRIBUTING.md").read_text()
-    paths = re.findall(r"`((?:harness|tests|docs|benchmarks)/[\w./-]*)`", page)
-    assert [path for path in paths if not (ROOT / path).exists()] == []
-    code = "".join(path.read_text() for part in ("harness", "tests") for path in (ROOT / part).rglob("*.py"))
-    words = set(re.findall(r"\w+", code))
-    names = re.findall(r"`(_?[A-Z]\w+|[a-z]\w*_\w+)(?:\(.*?\))?`", page)
-    assert [name for name in names if name not in words] == []
-
-
-def test_the_map_of_the_code_leads_to_files() -> None:
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md", "docs/method.md"])
+def test_paths_lead_to_files(name: str) -> None:
     """A newcomer looks up where a change is made; a path of an earlier layout sends them away."""
-    page = (ROOT / "docs/architecture.md").read_text()
-    paths = re.findall(r"`([\w.]+/[\w./]*(?:\.py|/))`", page)
-    assert len(paths) > 40
+    paths = re.findall(r"`([\w.]+/[\w./-]*(?:\.\w+|/))`", page(name))
     assert [path for path in paths if not any((root / path).exists() for root in (ROOT, ROOT / "harness"))] == []
 
 
-def test_readme_names_the_two_commands() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert "make demo" in readme
-    assert "make test" in readme
-
-
-def test_contributing_quotes_code_that_is_there() -> None:
+def test_contributing_names_and_quotes_code_that_is_there() -> None:
     """A newcomer copies it. `...` and lines with `…` stand for what is left out."""
-    page = (ROOT / "CONTRIBUTING.md").read_text()
+    text = page("CONTRIBUTING.md")
     code = "".join(path.read_text() for part in ("harness", "tests") for path in (ROOT / part).rglob("*.py"))
+    words = set(re.findall(r"\w+", code))
+    names = re.findall(r"`(_?[A-Z]\w+|[a-z]\w*_\w+)(?:\(.*?\))?`", text)
+    assert [name for name in names if name not in words] == []
     dense = re.sub(r"\s+", "", code)
-    quoted = [line for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    quoted = [line for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
     told = [re.sub(r"\s+", "", line.split("  #")[0]) for line in quoted if "…" not in line and line.strip() != "..."]
     assert [line for line in told if line not in dense] == []
+
+
+# ---------------------------------------------------------------- what a reader meets in a result
+
+
+def test_every_field_verdict_and_sign_of_a_report_is_explained() -> None:
+    text = page("docs/reports.md")
+    schema = json.loads((files("harness") / "data" / "summary.schema.json").read_text())
+    entries = {name for entry in schema["$defs"].values() for name in entry.get("properties", ())}
+    verdicts = schema["$defs"]["cell_verdict"]["enum"]
+    assert {name for name in {*schema["properties"], *entries, *verdicts} if f"`{name}`" not in text} == set()
+    signs = (*SYMBOLS.values(), *MARKS.values(), *GROUP_NAMES.values())
+    assert [sign for sign in signs if f"| {sign} |" not in text] == []
+
+
+def test_the_example_of_a_report_is_what_the_program_prints() -> None:
+    assert shown(build.with_signals(build.quickstart())).split("\n\n✗ bad")[0] in page("docs/reports.md")
+
+
+def test_every_kind_and_field_of_a_decision_is_explained() -> None:
+    logged = {*get_args(DecisionKind), *(field.name for field in fields(Decision))} - {"launch"}
+    assert {name for name in logged if f"`{name}`" not in page("docs/method.md")} == set()
