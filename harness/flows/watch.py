@@ -6,8 +6,8 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal, Protocol
@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from harness.assess.image_fits import limited_to_news, standings
 from harness.errors import HarnessError, Interrupted
 from harness.matrix import load_hosts, load_matrix
-from harness.model import EXIT_CODES, Image, Matrix, Pull, RunResult
+from harness.model import EXIT_CODES, Matrix, Pull, RunResult
 from harness.model.indexed import ImageRef, RegistryLook
 from harness.plan.cells import select
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
@@ -85,53 +85,70 @@ class WatchedMatrix:
         before = self.images.requests - sum(listing.cost.values())
         memory = read_memory(folder)
         matrix = self._load(listing)
-        images = watched(matrix)
-        view = look(images, memory, listing, digests=self.digests)
-        seen = self._seen(folder.name, images, memory, view)
-        took_s = round(time.monotonic() - began_s, 2)
-        self.tell(replace(seen, requests=self.images.requests - before, duration_s=took_s))
-        memory = memory.looked(view.digests, view.gone, at=seen.at)
+        swept = itertools.chain.from_iterable(select(matrix, seed=0).images.values())
+        images = {ImageRef(image.series, image.version): image for image in swept}
+        pulled = {spot: image.source.reference for spot, image in images.items() if isinstance(image.source, Pull)}
+        tagged = {spot: reference for spot, reference in pulled.items() if "@" not in reference}
+        digests, notes = self._digests(tagged, memory, listing)
+        unknown = [spot for spot in images if memory.of(spot) is None]
+        absent = [spot for spot in unknown if spot in digests and digests[spot] is None]
+        known_tags = [spot for spot in tagged if memory.of(spot)]
+        seen = RegistryLook(
+            matrix=folder.name,
+            at=self._time(),
+            images=len(images),
+            new=tuple(spot for spot in unknown if spot not in absent),
+            republished=tuple(
+                spot
+                for spot, digest in digests.items()
+                if (known := memory.of(spot)) and None not in (known.digest, digest) and known.digest != digest
+            ),
+            gone=tuple(_gone(digests, memory, listing)),
+            digests=sum(spot in digests for spot in known_tags),
+            tags=len(known_tags),
+            requests=self.images.requests - before,
+            duration_s=round(time.monotonic() - began_s, 2),
+            notes=(*notes, *(f"{spot.series} {spot.version}: the registry has no such tag" for spot in absent)),
+        )
+        self.tell(seen)
+        memory = memory.looked(digests, seen.gone, at=seen.at)
         write_memory(folder, memory)
         if not seen.to_run:
             return EXIT_CODES["ok"]
-        result = self._run(matrix, images, memory, seen)
+        # New images run in the same rounds as known ones, because only such step times can be compared.
+        chosen = limited_to_news(matrix, images, memory, seen.to_run)
+        refs = (ImageRef(image.series, image.version) for each in chosen.series for image in each.images)
+        beside = any(memory.of(ref) for ref in refs)
+        result = self.run(select(chosen, seed=random.SystemRandom().randrange(2**31)), fresh=beside)
         if result.verdict != "interrupted":
-            measured = memory.measured(standings(result), images, view.digests, at=seen.at)
-            write_memory(folder, measured)
+            write_memory(folder, memory.measured(standings(result), images, digests, at=seen.at))
             if self.drifts(folder.name) and result.verdict != "regression":
                 return EXIT_CODES["regression"]
         return result.exit_code
 
+    def _digests(
+        self, tagged: Mapping[ImageRef, str], memory: Memory, listing: Listing
+    ) -> tuple[dict[ImageRef, str | None], list[str]]:
+        """Ask for the digests that are due; return them (None if the tag does not exist), and notes. `tagged`: the
+        references by tag, because a tag may point to another image later. Raises RegistryTrouble.
+        """
+        asked: dict[ImageRef, str | None] = {}
+        notes = []
+        for spot, reference in _due(tagged, memory, listing, everything=self.digests == "all"):
+            try:
+                asked[spot] = self.images.digest(reference)
+            except RegistryDenied as error:  # the engines may have the image nevertheless
+                notes.append(f"{spot.series} {spot.version}: {error}")
+        return asked, notes
+
     def _load(self, listing: Listing) -> Matrix:
         return load_matrix(self.matrix, environ=self.environ, tags=listing)
-
-    def _seen(self, name: str, images: Mapping[ImageRef, Image], memory: Memory, view: View) -> RegistryLook:
-        known_tags = [spot for spot in tagged(images) if memory.of(spot)]
-        return RegistryLook(
-            matrix=name,
-            at=self._time(),
-            images=len(images),
-            new=view.new,
-            republished=view.republished,
-            gone=view.gone,
-            digests=sum(spot in view.digests for spot in known_tags),
-            tags=len(known_tags),
-            notes=view.notes,
-        )
 
     def _time(self) -> str:
         return self.now().isoformat(timespec="seconds")
 
-    def _run(self, matrix: Matrix, images: Mapping[ImageRef, Image], memory: Memory, seen: RegistryLook) -> RunResult:
-        """Run the new images in the same rounds as known ones, because only such step times can be compared."""
-        chosen = limited_to_news(matrix, images, memory, seen.to_run)
-        beside = any(
-            memory.of(ImageRef(image.series, image.version)) for each in chosen.series for image in each.images
-        )
-        return self.run(select(chosen, seed=random.SystemRandom().randrange(2**31)), fresh=beside)
 
-
-# ---------------------------------------------------------------- registry news
+# ---------------------------------------------------------------- what a registry is asked
 
 
 Digests = Literal["some", "all"]
@@ -172,81 +189,24 @@ class Listing:
         return bool(tag) and repository in self.found and tag not in self.found[repository]
 
 
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """The state of the registries. `digests`: those of the requested images; None if the tag does not exist."""
-
-    new: tuple[ImageRef, ...]
-    republished: tuple[ImageRef, ...]
-    gone: tuple[ImageRef, ...]
-    digests: Mapping[ImageRef, str | None]
-    notes: tuple[str, ...]
-
-
-def watched(matrix: Matrix) -> dict[ImageRef, Image]:
-    """Return the images that a sweep of the matrix would run."""
-    images = itertools.chain.from_iterable(select(matrix, seed=0).images.values())
-    return {ImageRef(image.series, image.version): image for image in images}
-
-
-def look(images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, digests: Digests) -> View:
-    """Ask for the digests that are due, and compare them with the memory. Raises RegistryTrouble if a registry does not
-    answer.
-    """
-    asked: dict[ImageRef, str | None] = {}
-    notes = []
-    for spot, reference in _due(images, memory, listing, digests=digests):
-        try:
-            asked[spot] = listing.images.digest(reference)
-        except RegistryDenied as error:  # the engines may have the image nevertheless
-            notes.append(f"{spot.series} {spot.version}: {error}")
-    unknown = [spot for spot in images if memory.of(spot) is None]
-    absent = [spot for spot in unknown if spot in asked and asked[spot] is None]
-    notes += [f"{spot.series} {spot.version}: the registry has no such tag" for spot in absent]
-    return View(
-        new=tuple(spot for spot in unknown if spot not in absent),
-        republished=tuple(spot for spot, digest in asked.items() if _differs(memory, spot, digest)),
-        gone=tuple(_gone(asked, memory, listing)),
-        digests=asked,
-        notes=tuple(notes),
-    )
-
-
-def tagged(images: Mapping[ImageRef, Image]) -> dict[ImageRef, str]:
-    """Return the references by tag: a tag may point to another image later."""
-    pulled = {spot: image.source.reference for spot, image in images.items() if isinstance(image.source, Pull)}
-    return {spot: reference for spot, reference in pulled.items() if "@" not in reference}
-
-
 def _due(
-    images: Mapping[ImageRef, Image], memory: Memory, listing: Listing, *, digests: Digests
+    tagged: Mapping[ImageRef, str], memory: Memory, listing: Listing, *, everything: bool
 ) -> Iterator[tuple[ImageRef, str]]:
-    by_repository: dict[str, list[tuple[ImageRef, str]]] = {}
-    for spot, reference in tagged(images).items():
-        if memory.of(spot) is None:
-            yield spot, reference
-        else:
-            by_repository.setdefault(split_tag(reference)[0], []).append((spot, reference))
-    for repository, known in by_repository.items():
-        size = len(listing.found.get(repository, known))
-        if digests == "all" or size <= SMALL_REPOSITORY:
-            yield from known
-        else:
-            allowed = max(1, MOST_REQUESTS - listing.cost.get(repository, 0))
-            yield from _longest_ago(known, memory)[:allowed]
-
-
-def _longest_ago(known: Sequence[tuple[ImageRef, str]], memory: Memory) -> list[tuple[ImageRef, str]]:
-    """Return the images in the order of their last request, the oldest request first. Among images requested at the
-    same time, the newest versions come first, because they change most often.
+    """Yield the images whose digest is due: all unknown ones, and of a large repository those that were asked for
+    longest ago; among those the newest versions first, because they change most often.
     """
-    newest_first = list(reversed(known))
-    return sorted(newest_first, key=lambda each: found.asked if (found := memory.of(each[0])) else "")
-
-
-def _differs(memory: Memory, spot: ImageRef, digest: str | None) -> bool:
-    before = memory.of(spot)
-    return before is not None and None not in (before.digest, digest) and before.digest != digest
+    by_repository: dict[str, list[tuple[str, ImageRef, str]]] = {}
+    for spot, reference in tagged.items():
+        if known := memory.of(spot):
+            by_repository.setdefault(split_tag(reference)[0], []).append((known.asked, spot, reference))
+        else:
+            yield spot, reference
+    for repository, several in by_repository.items():
+        allowed = len(several)
+        if not everything and len(listing.found.get(repository, several)) > SMALL_REPOSITORY:
+            allowed = max(1, MOST_REQUESTS - listing.cost.get(repository, 0))
+            several = sorted(several[::-1], key=lambda each: each[0])  # noqa: PLW2901
+        yield from ((spot, reference) for _, spot, reference in several[:allowed])
 
 
 def _gone(asked: Mapping[ImageRef, str | None], memory: Memory, listing: Listing) -> Iterator[ImageRef]:

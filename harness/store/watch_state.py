@@ -139,22 +139,18 @@ def only_one(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UsageError(f"{path}: cannot be made: {error.strerror}; see --out") from error
     try:
-        _lock(handle, path)
+        try:
+            is_free = file_locks.try_lock(handle)
+        except OSError as error:
+            raise InfrastructureError(f"{path}: cannot be locked: {error.strerror}") from error
+        if not is_free:
+            holder = os.pread(handle, 20, 0).decode(errors="replace").strip() or "unknown"
+            raise InfrastructureError(
+                f"{path}: another watch of this matrix is running (process {holder}) and will find the new images"
+            )
+        with suppress(OSError):  # on a full disk, the lock still holds; only the process id is missing
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(handle)
-
-
-def _lock(handle: int, path: Path) -> None:
-    try:
-        is_free = file_locks.try_lock(handle)
-    except OSError as error:
-        raise InfrastructureError(f"{path}: cannot be locked: {error.strerror}") from error
-    if not is_free:
-        holder = os.pread(handle, 20, 0).decode(errors="replace").strip() or "unknown"
-        raise InfrastructureError(
-            f"{path}: another watch of this matrix is running (process {holder}) and will find the new images"
-        )
-    with suppress(OSError):  # on a full disk, the lock still holds; only the process id is missing
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
