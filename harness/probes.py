@@ -6,9 +6,9 @@ launches; everything here is pure.
 
 from __future__ import annotations
 
-import json
 import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -148,36 +148,27 @@ Model = TypeVar("Model", bound=BaseModel)
 def parse_file(shape: type[Model], text: str) -> Model:
     """Parse the JSON text of a file as a `shape`. Raises Unreadable."""
     try:
-        return shape.model_validate(json.loads(text))
-    except (ValueError, ValidationError, RecursionError) as error:
+        return shape.model_validate_json(text)
+    except ValidationError as error:
         raise Unreadable(f"the probe's file is malformed: {type(error).__name__}") from error
 
 
 def read_ops(text: str) -> tuple[OpDrift, ...]:
-    """Return the ops of `optrace.json`, sorted by the rise of their medians in ms, largest first. Raises Unreadable."""
+    """Return the ops of `optrace.json`, sorted by the rise from their first median to their last, largest first; ops
+    without a rise are sorted by their only median. Raises Unreadable.
+    """
     file = parse_file(_Ops, text)
-    rows = [
-        OpDrift(
-            op=row.op, kind=row.kind, ms=tuple(row.ms), ratio=_ratio(row.ms), bytes=row.bytes,
-            expected_bytes=file.expected_bytes.get(row.op),
+    rows: list[tuple[float, OpDrift]] = []
+    for row in file.ops:
+        known_ms = [median_ms for median_ms in row.ms if median_ms is not None]
+        rise_ms = known_ms[-1] - known_ms[0] if len(known_ms) > 1 else sum(known_ms) if known_ms else -math.inf
+        ratio = known_ms[-1] / known_ms[0] if len(known_ms) > 1 and known_ms[0] > 0 else None
+        expected_bytes = file.expected_bytes.get(row.op)
+        drift = OpDrift(
+            op=row.op, kind=row.kind, ms=tuple(row.ms), ratio=ratio, bytes=row.bytes, expected_bytes=expected_bytes
         )
-        for row in file.ops
-    ]  # fmt: skip
-    return tuple(sorted(rows, key=lambda row: (-_rise_ms(row.ms), row.op)))
-
-
-def _rise_ms(medians_ms: Sequence[float | None]) -> float:
-    """Return the rise from the first median to the last, or the only median; -inf without any."""
-    known_ms = [median_ms for median_ms in medians_ms if median_ms is not None]
-    if len(known_ms) < 2:
-        return known_ms[0] if known_ms else -math.inf
-    return known_ms[-1] - known_ms[0]
-
-
-def _ratio(medians_ms: Sequence[float | None]) -> float | None:
-    """Return the last median over the first; None with fewer than two, or if the first is 0."""
-    known_ms = [median_ms for median_ms in medians_ms if median_ms is not None]
-    return known_ms[-1] / known_ms[0] if len(known_ms) > 1 and known_ms[0] > 0 else None
+        rows.append((rise_ms, drift))
+    return tuple(drift for _, drift in sorted(rows, key=lambda each: (-each[0], each[1].op)))
 
 
 def read_lines(text: str) -> tuple[LineTable, ...]:
@@ -304,9 +295,18 @@ def read_leaks(
     base_records = base.records
     if control is None:
         base_records = [record for record in report.records if record.kind not in LOST]
-    size, count = _sums(report.records)
-    base_size, base_count = _sums(base_records)
-    records = [
+    size, count, base_size, base_count = (
+        Counter[CallSite](),
+        Counter[CallSite](),
+        Counter[CallSite](),
+        Counter[CallSite](),
+    )
+    for records, sizes, counts in ((report.records, size, count), (base_records, base_size, base_count)):
+        for record in records:
+            place = record.kind, native(record.stack)
+            sizes[place] += record.bytes
+            counts[place] += record.blocks
+    leaks = [
         Leak(
             kind=place[0],
             stack=place[1],
@@ -319,19 +319,8 @@ def read_leaks(
     ]
     is_whole = report.complete and base.complete and not report.left_out
     problem = "" if is_whole else "valgrind's report is incomplete; the sums are too small"
-    records.sort(key=lambda leak: (-leak.blocks_a_step, -leak.bytes, leak.stack))
-    return tuple(records), report.errors, problem
-
-
-def _sums(records: Iterable[_Record]) -> tuple[Counter[CallSite], Counter[CallSite]]:
-    """Return the sums of bytes and of blocks by kind and native stack."""
-    size: Counter[CallSite] = Counter()
-    count: Counter[CallSite] = Counter()
-    for record in records:
-        place = (record.kind, native(record.stack))
-        size[place] += record.bytes
-        count[place] += record.blocks
-    return size, count
+    leaks.sort(key=lambda leak: (-leak.blocks_a_step, -leak.bytes, leak.stack))
+    return tuple(leaks), report.errors, problem
 
 
 def native(stack: list[str]) -> tuple[str, ...]:
@@ -371,57 +360,32 @@ LARGEST_BYTES = 1 << 63
 
 def read_oom(text: str) -> OomReport | None:
     """Return the report in the text, or None. A framework's report takes precedence over the kernel's: it says more."""
-    return _tensorflow(text) or _cuda(text) or _kernel(text)
-
-
-def _tensorflow(text: str) -> OomReport | None:
     wanted, usage, rest = WANTED.search(text), USAGE.search(text), REMAINING.search(text)
-    if wanted is None and usage is None:
-        return None
-    holders = tuple(
-        MemoryHolder(op=op, bytes=_bytes(number, unit))
-        for number, unit, op in HOLDER.findall(usage[2] if usage else "")
-    )
-    shape = tuple(int(size) for size in wanted[1].split(",") if size) if wanted else ()
-    return OomReport(
-        source="tensorflow",
-        wanted_bytes=_tensor_bytes(shape, wanted[2]) if wanted else None,
-        shape=shape,
-        device=wanted[3] if wanted else usage[1] if usage else "",
-        holders=tuple(sorted(holders, key=lambda holder: -holder.bytes)),
-        remaining_nodes=int(rest[1]) if rest else None,
-        remaining_bytes=_bytes(rest[2], rest[3]) if rest else None,
-    )
-
-
-def _tensor_bytes(shape: tuple[int, ...], kind: str) -> int | None:
-    size = math.prod(shape) * TYPE_BYTES[kind] if kind in TYPE_BYTES else LARGEST_BYTES
-    return size if size < LARGEST_BYTES else None
-
-
-def _cuda(text: str) -> OomReport | None:
-    wanted = CUDA.search(text)
-    if wanted is None:
-        return None
-    return OomReport(
-        source="cuda",
-        wanted_bytes=_bytes(wanted[1], wanted[2]),
-        total_bytes=_size(CUDA_TOTAL, text),
-        free_bytes=_size(CUDA_FREE, text),
-    )
-
-
-def _kernel(text: str) -> OomReport | None:
+    if wanted or usage:
+        shape = tuple(int(size) for size in wanted[1].split(",") if size) if wanted else ()
+        known = wanted is not None and wanted[2] in TYPE_BYTES
+        tensor_bytes = math.prod(shape) * TYPE_BYTES[wanted[2]] if wanted and known else LARGEST_BYTES
+        found = HOLDER.findall(usage[2] if usage else "")
+        holders = [MemoryHolder(op=op, bytes=_bytes(number, unit)) for number, unit, op in found]
+        return OomReport(
+            source="tensorflow",
+            wanted_bytes=tensor_bytes if tensor_bytes < LARGEST_BYTES else None,
+            shape=shape,
+            device=wanted[3] if wanted else usage[1] if usage else "",
+            holders=tuple(sorted(holders, key=lambda holder: -holder.bytes)),
+            remaining_nodes=int(rest[1]) if rest else None,
+            remaining_bytes=_bytes(rest[2], rest[3]) if rest else None,
+        )
+    if CUDA.search(text):
+        wanted_bytes, total_bytes, free_bytes = (_size(pattern, text) for pattern in (CUDA, CUDA_TOTAL, CUDA_FREE))
+        return OomReport(source="cuda", wanted_bytes=wanted_bytes, total_bytes=total_bytes, free_bytes=free_bytes)
     killed = KERNEL.search(text)
-    return None if killed is None else OomReport(source="kernel", process=killed[1])
+    return OomReport(source="kernel", process=killed[1]) if killed else None
 
 
 def _size(pattern: re.Pattern[str], text: str) -> int | None:
     match = pattern.search(text)
-    if match is None:
-        return None
-    number, unit = [group for group in match.groups() if group is not None]
-    return _bytes(number, unit)
+    return _bytes(*(group for group in match.groups() if group is not None)) if match else None
 
 
 def _bytes(number: str, unit: str) -> int:
@@ -444,21 +408,13 @@ def search_largest(attempt: Callable[[int], SizeTry], sizes: Iterable[int]) -> t
         tries.append(attempt(allowed[place]))
         return tries[-1].fits
 
-    good, place = -1, 0
-    while place < len(allowed) and fits(place):
-        good, place = place, _doubled(allowed, place)
-    bad = place
+    good, bad = -1, 0
+    while bad < len(allowed) and fits(bad):
+        good, bad = bad, max(bad + 1, bisect_right(allowed, 2 * allowed[bad]) - 1)
     while bad - good > 1 and good >= 0:
         middle = (good + bad) // 2
         good, bad = (middle, bad) if fits(middle) else (good, middle)
     return tuple(tries)
-
-
-def _doubled(allowed: list[int], place: int) -> int:
-    """Return the index of the largest size that is at most twice as large, or else the next index, which may be the
-    end."""
-    reach = [other for other in range(place + 1, len(allowed)) if allowed[other] <= 2 * allowed[place]]
-    return reach[-1] if reach else place + 1
 
 
 def sizes_of(variant: Variant, probe: Probe) -> tuple[str, list[int]]:
@@ -483,35 +439,28 @@ def family_of(cell: Cell, probe: Probe) -> str:
 
 
 def frontier_settings(cells: Iterable[CellResult]) -> tuple[Setting, ...]:
-    """Return a setting for each cell with a step time and a peak memory, marked if it is on the frontier.
+    """Return a setting for each cell with a step time and a peak memory, marked if it is on the frontier: no other is
+    as good in both figures and better in one.
 
     Throughput is in items per second; the items of a step are the param `batch`, or 1 without it.
     """
-    points = [
-        (_label(entry), peak_kib / 1024, _rate(entry, step_s))
-        for entry in cells
-        if (peak_kib := entry.verdict.of("peak_memory").value) and (step_s := entry.verdict.of("step_time").value)
-    ]
+    points = []
+    for entry in cells:
+        variant, peak_kib = entry.cell.variant, entry.verdict.of("peak_memory").value
+        step_s, items = entry.verdict.of("step_time").value, dict(variant.params).get("batch", 1)
+        if peak_kib and step_s:
+            params = " ".join(f"{name}={value}" for name, value in variant.params)
+            name = f"{entry.cell.image.version} {variant.scenario.name} {params}".strip()
+            points.append((name, peak_kib / 1024, float(items if isinstance(items, int) else 1) / step_s))
     return tuple(
-        Setting(name=name, peak_mib=peak, items_a_s=rate, on_frontier=not _beaten(peak, rate, points))
+        Setting(
+            name=name,
+            peak_mib=peak,
+            items_a_s=rate,
+            on_frontier=not any(
+                other_peak <= peak and other_rate >= rate and (other_peak, other_rate) != (peak, rate)
+                for _, other_peak, other_rate in points
+            ),
+        )
         for name, peak, rate in points
     )
-
-
-def _beaten(peak_mib: float, rate: float, points: Iterable[tuple[str, float, float]]) -> bool:
-    """Return whether another point is as good in both figures and better in one."""
-    return any(
-        other_mib <= peak_mib and other_rate >= rate and (other_mib, other_rate) != (peak_mib, rate)
-        for _, other_mib, other_rate in points
-    )
-
-
-def _label(entry: CellResult) -> str:
-    variant = entry.cell.variant
-    params = " ".join(f"{name}={value}" for name, value in variant.params)
-    return f"{entry.cell.image.version} {variant.scenario.name} {params}".strip()
-
-
-def _rate(entry: CellResult, step_s: float) -> float:
-    items = dict(entry.cell.variant.params).get("batch", 1)
-    return float(items if isinstance(items, int) else 1) / step_s

@@ -205,7 +205,8 @@ def _due(
         allowed = len(several)
         if not everything and len(listing.found.get(repository, several)) > SMALL_REPOSITORY:
             allowed = max(1, MOST_REQUESTS - listing.cost.get(repository, 0))
-            several = sorted(several[::-1], key=lambda each: each[0])  # noqa: PLW2901
+            several.reverse()
+            several.sort(key=lambda each: each[0])
         yield from ((spot, reference) for _, spot, reference in several[:allowed])
 
 

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +43,9 @@ class _ProbedFile(BaseModel):
 
 
 _FILE = TypeAdapter(list[_ProbedFile])
+_RESULTS = TypeAdapter(Probed)
+_FOUND = {"problem", "ops", "functions", "leaks", "errors", "tries"}
+"""The fields of Probed that an entry has, too."""
 _CELL = ("series", "image", "host", "gpu", "scenario", "params")
 
 
@@ -66,10 +68,8 @@ def _to_json(probed: Probed) -> dict[str, Any]:
     return {
         **describe_cell(_cell_of(probed)),
         "probe": probed.probe.name, "steps": probed.probe.steps, "settings": dict(probed.probe.settings),
-        "problem": probed.problem, "files": sorted(probed.files),
-        "ops": list(map(asdict, probed.ops)), "functions": list(map(asdict, probed.functions)),
-        "leaks": list(map(asdict, probed.leaks)), "errors": dict(probed.errors),
-        "tries": list(map(asdict, probed.tries)), "largest": probed.largest,
+        "files": sorted(probed.files), "largest": probed.largest,
+        **_RESULTS.dump_python(probed, mode="json", include=_FOUND),
     }  # fmt: skip
 
 
@@ -147,11 +147,6 @@ def _probed(entries: list[_ProbedFile], plan: Plan) -> Iterator[Probed]:
                 image=cell.image,
                 lane=cell.lane,
                 variant=cell.variant,
-                problem=entry.problem,
-                ops=entry.ops,
-                functions=entry.functions,
-                leaks=entry.leaks,
-                errors=entry.errors,
-                tries=entry.tries,
                 files=dict.fromkeys(entry.files, ""),
+                **{name: getattr(entry, name) for name in _FOUND},
             )
