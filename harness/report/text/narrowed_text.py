@@ -75,57 +75,40 @@ def _method(narrowed: Narrowed) -> str:
 
 def _culprit(culprit: Culprit, narrowed: Narrowed) -> str:
     good, bad = plain(narrowed.good), plain(narrowed.bad)
-    what = " and ".join(_part(part, narrowed) for part in culprit.parts)
+    what = " and ".join(
+        group_text(part[0], narrowed)
+        if len(part) == 1
+        else f"one of {named_groups(part, narrowed)} (no hybrid separates them)"
+        for part in culprit.parts
+    )
+    without = {cell.result.state for cell in culprit.proof if cell.role == "B - c"}
+    another = f"and it is not known whether {bad} has another cause"
+    if "bad" in without:
+        another = f"and {bad} without it is still bad: there is another cause"
+    elif without == {"good"}:
+        another = f"and {bad} without it and the causes named before is good"
     said = {
         "culprit": f"culprit: {what}; {good} with it is bad, {bad} without it is good",
         "together": f"culprits together: {what}; {good} with all of them is bad, {bad} without any one of them is good",
         "needed": f"necessary: {what}; {bad} without it is good; whether it is sufficient is not known",
-        "enough": f"sufficient: {what}; {good} with it is bad, {_another(culprit, bad)}",
+        "enough": f"sufficient: {what}; {good} with it is bad, {another}",
         "switch": f"involved: {what}; of two hybrids that differ only in it, one is good and one is bad",
     }[culprit.kind]
-    partners = ""
+    if culprit.part_of_it and culprit.share is not None:
+        interval = "" if culprit.share_ci is None else f" ({_percents(culprit.share_ci)})"
+        said += f"; it accounts for {amounts.number(100 * culprit.share)} % of the effect{interval}"
+    for group in (narrowed.by_id.get(part[0]) for part in culprit.parts if len(part) == 1):
+        if group is not None and len(group.components) > 1:
+            said += f"; its components cannot be separated, because {plain(group.together)}"
+            if mapped := [plain(component.name) for component in group.components if component.mapped]:
+                said += f"; of these {len(group.components)} the scenario maps {', '.join(mapped[:MOST_NAMED])}"
     if culprit.partners:
-        partners = f"; if it needs a partner, that is among {named_groups(culprit.partners, narrowed)}"
-    return f"{said}{_share(culprit)}{_inside(culprit, narrowed)}{partners}"
-
-
-def _inside(culprit: Culprit, narrowed: Narrowed) -> str:
-    """Return why the components of a group cannot be separated, and which of them the scenario maps into memory."""
-    alone = [part[0] for part in culprit.parts if len(part) == 1]
-    groups = [narrowed.by_id[group] for group in alone if group in narrowed.by_id]
-    return "".join(_not_apart(group) for group in groups if len(group.components) > 1)
-
-
-def _not_apart(group: ComponentGroup) -> str:
-    mapped = [plain(component.name) for component in group.components if component.mapped]
-    seen = f"; of these {len(group.components)} the scenario maps {', '.join(mapped[:MOST_NAMED])}" if mapped else ""
-    return f"; its components cannot be separated, because {plain(group.together)}{seen}"
-
-
-def _another(culprit: Culprit, bad: str) -> str:
-    states = {cell.result.state for cell in culprit.proof if cell.role == "B - c"}
-    if "bad" in states:
-        return f"and {bad} without it is still bad: there is another cause"
-    if states == {"good"}:
-        return f"and {bad} without it and the causes named before is good"
-    return f"and it is not known whether {bad} has another cause"
-
-
-def _share(culprit: Culprit) -> str:
-    if not culprit.part_of_it or culprit.share is None:
-        return ""
-    interval = "" if culprit.share_ci is None else f" ({_percents(culprit.share_ci)})"
-    return f"; it accounts for {amounts.number(100 * culprit.share)} % of the effect{interval}"
+        said += f"; if it needs a partner, that is among {named_groups(culprit.partners, narrowed)}"
+    return said
 
 
 def _percents(interval: tuple[float, float]) -> str:
     return amounts.between((100 * interval[0], 100 * interval[1]))
-
-
-def _part(part: tuple[str, ...], narrowed: Narrowed) -> str:
-    if len(part) == 1:
-        return group_text(part[0], narrowed)
-    return f"one of {named_groups(part, narrowed)} (no hybrid separates them)"
 
 
 def named_groups(groups: Iterable[str], narrowed: Narrowed) -> str:
@@ -149,30 +132,29 @@ def group_text(group: str, narrowed: Narrowed) -> str:
 
 
 def component_text(component: Component) -> str:
-    """Return a component's change: `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`.
-
-    A private value of a variable is withheld.
-    """
+    """Return a component's change: `numpy 1.26.4 → 2.0.0`, `library libcufft.so.10 → libcufft.so.11`."""
     if component.kind == "library":
-        return f"library {component_change(component)}"
+        return f"library {_change(component)}"
     kind = "variable " if component.kind == "variable" else ""
-    return f"{kind}{shortened(component.name, most=MOST_VALUE)} {component_change(component)}"
+    return f"{kind}{shortened(component.name, most=MOST_VALUE)} {_change(component)}"
 
 
-def component_change(component: Component) -> str:
-    """Return `1.26.4 → 2.0.0`, or `1.26.4, with different content` if only the content differs."""
-    old, new = (side_text(component, value) for value in (component.old, component.new))
+def _change(component: Component) -> str:
+    """Return `1.26.4 → 2.0.0`, `absent → 2.0.0`, or `1.26.4, with different content` if only the content differs. A
+    private value of a variable is withheld.
+    """
+
+    def told(value: str | None) -> str:
+        if value is None:
+            return "absent"
+        if component.kind == "variable" and is_private(component.name, value):
+            return "[withheld]"
+        return shortened(value, most=MOST_VALUE) or "empty"
+
     same = component.old == component.new
-    return f"{old}, with different content" if same else f"{old} → {new}"
-
-
-def side_text(component: Component, value: str | None) -> str:
-    """Return the version or value of one side, or `absent`; a private value of a variable is withheld."""
-    if value is None:
-        return "absent"
-    if component.kind == "variable" and is_private(component.name, value):
-        return "[withheld]"
-    return shortened(value, most=MOST_VALUE) or "empty"
+    return (
+        f"{told(component.old)}, with different content" if same else f"{told(component.old)} → {told(component.new)}"
+    )
 
 
 # ---------------------------------------------------------------- proof
@@ -180,33 +162,28 @@ def side_text(component: Component, value: str | None) -> str:
 
 def proof(narrowed: Narrowed) -> list[str]:
     """Return a line for each version and hybrid of the proof. If only one group differs, the versions are the proof."""
-    ends = [(plain(name), end) for name, end in ((narrowed.good, narrowed.a), (narrowed.bad, narrowed.b)) if end]
     cells = [cell for culprit in narrowed.culprits for cell in culprit.proof]
-    rows = [*ends, *((cell_title(cell, narrowed), cell.result) for cell in (*cells, *narrowed.shams))]
     if not cells and not narrowed.shams:
         return []
-    if len(narrowed.by_id) > 1:
-        return [f"{title}: {result_text(result)}" for title, result in rows]
-    only = [(cell_title(cell, narrowed), cell.result) for cell in narrowed.shams]
-    lines = [f"{title}: {result_text(result)}" for title, result in (*ends, *only)]
-    return [*(f"{group_text(group, narrowed)}: no other component differs" for group in narrowed.by_id), *lines]
+    is_only = len(narrowed.by_id) == 1
+    ends = ((narrowed.good, narrowed.a), (narrowed.bad, narrowed.b))
+    return [
+        *(f"{group_text(group, narrowed)}: no other component differs" for group in narrowed.by_id if is_only),
+        *(f"{plain(name)}: {result_text(end)}" for name, end in ends if end is not None),
+        *(
+            f"{cell_title(cell, narrowed)}: {result_text(cell.result)}"
+            for cell in (*(() if is_only else cells), *narrowed.shams)
+        ),
+    ]
 
 
 def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
     """Return a hybrid's name: `20.12 with cuda-cufft`, `20.12 with its own cuda-cufft put in again`."""
-    names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
-    others = f", along with {amounts.count(len(cell.beside), 'other group')}" if cell.beside else ""
-    good, bad = plain(narrowed.good), plain(narrowed.bad)
-    return {
-        "A + c": f"{good} with {names}{others}",
-        "B - c": f"{bad} without {names}{others}",
-        "sham A": _own(good, cell, narrowed),
-        "sham B": _own(bad, cell, narrowed),
-    }[cell.role]
-
-
-def _own(version: str, cell: ProofCell, narrowed: Narrowed) -> str:
-    """Return what a sham swap does, in words that do not presuppose the term."""
+    version = plain(narrowed.good if cell.role in ("A + c", "sham A") else narrowed.bad)
+    if cell.role in ("A + c", "B - c"):
+        names = ", ".join(map(plain, cell.groups[:MOST_NAMED])) + (" and more" if len(cell.groups) > MOST_NAMED else "")
+        others = f", along with {amounts.count(len(cell.beside), 'other group')}" if cell.beside else ""
+        return f"{version} {'with' if cell.role == 'A + c' else 'without'} {names}{others}"
     if len(cell.groups) == 1 < len(narrowed.groups):
         return NarrowName.PUT_IN_AGAIN(version=version, groups=plain(cell.groups[0]))
     if len(cell.groups) == len(narrowed.groups):
@@ -240,13 +217,6 @@ def _left(narrowed: Narrowed) -> Iterator[str]:
 # ---------------------------------------------------------------- a reproduction
 
 
-def _is_installable(*specifiers: str) -> bool:
-    """Return whether these are plain `name==version` specifiers. The image's author chose the names of its components,
-    and a reader pastes the command into a shell.
-    """
-    return all(_SPECIFIERS.fullmatch(specifier) for specifier in specifiers)
-
-
 def install_lines(narrowed: Narrowed) -> list[str]:
     """Return two `pip install` commands for the good version that differ only in the culprit; [] if there are none."""
     old, new = installs(narrowed) or ("", "")
@@ -256,21 +226,18 @@ def install_lines(narrowed: Narrowed) -> list[str]:
 def installs(narrowed: Narrowed) -> tuple[str, str] | None:
     """Return the culprit's requirements in the good version and in the bad version, as arguments of an installer.
 
-    Return None unless every component of the culprit is a distribution with a version on both sides.
+    Return None unless every component of the culprit is a distribution with a version on both sides, and its
+    requirements are plain `name==version` specifiers: the image's author chose the names of its components, and a
+    reader pastes the command into a shell.
     """
-    groups = [narrowed.by_id.get(group) for culprit in narrowed.culprits[:1] for group in culprit.groups]
+    if narrowed.verdict != "found" or narrowed.culprits[0].kind not in ("culprit", "together", "enough"):
+        return None
+    groups = [narrowed.by_id.get(group) for group in narrowed.culprits[0].groups]
     parts = [component for group in groups if group is not None for component in group.components]
-    settled = narrowed.verdict == "found" and narrowed.culprits[0].kind in ("culprit", "together", "enough")
     old = " ".join(f"{component.name}=={component.old}" for component in parts)
     new = " ".join(f"{component.name}=={component.new}" for component in parts)
-    if (
-        not parts
-        or not settled
-        or any(component.kind != "distribution" for component in parts)
-        or not _is_installable(old, new)
-    ):
-        return None
-    return old, new
+    is_installable = all(component.kind == "distribution" for component in parts)
+    return (old, new) if is_installable and _SPECIFIERS.fullmatch(old) and _SPECIFIERS.fullmatch(new) else None
 
 
 def heals(narrowed: Narrowed) -> bool:
@@ -294,8 +261,13 @@ LEVEL = (
 
 def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
     """Return the line printed before the search, with the expected number of hybrids and launches for one culprit."""
+    components = sum(len(group.components) for group in groups)
+    same = "" if components == len(groups) else f" ({components} components)"
     task = "finding one culprit among them" if len(groups) > 1 else "proving that it is the culprit"
-    return f"{_counted(groups)}; {task} takes about {hybrids} hybrids and {launches} launches, at most {most:,}"
+    return (
+        f"the two versions differ in {amounts.count(len(groups), 'group')}{same}; {task} takes about {hybrids} hybrids "
+        f"and {launches} launches, at most {most:,}"
+    )
 
 
 def differing(
@@ -304,35 +276,21 @@ def differing(
     """Return the table of a dry run. `sweeps`: no run has measured the two versions yet; `by_exit_code`: only the exit
     code of the scenario is judged, so no level can be worse.
     """
-    rows = [row for group in groups for row in _rows(group)]
+    rows = []
+    for group in groups:
+        alone = len(group.components) == 1
+        rows += [] if alone else [(plain(group.id), plain(f"together: {group.together}"))]
+        for component in group.components:
+            kind = "" if component.kind == "distribution" else f"{component.kind} "
+            change = f"{kind}{_change(component)}{', mapped' if component.mapped else ''}"
+            rows.append((plain(group.id) if alone else f"  {plain(component.name)}", change))
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {what}" for name, what in rows]
-    swept = SWEPT if by_exit_code else f"{SWEPT} {LEVEL}"
-    notes = [NOT_RUN, *([swept] if sweeps else [])]
-    return "\n".join([begun(groups, hybrids=hybrids, launches=launches, most=most), *lines, *notes, ""])
+    swept = [SWEPT if by_exit_code else f"{SWEPT} {LEVEL}"] if sweeps else []
+    return "\n".join([begun(groups, hybrids=hybrids, launches=launches, most=most), *lines, NOT_RUN, *swept, ""])
 
 
 def result(found: Narrowed) -> str:
     """Return the answer, followed by its proof and what remains unknown."""
     answer, *rest = sentences(found)
     return "\n".join([answer, *(f"  {line}" for line in rest), ""])
-
-
-def _counted(groups: Sequence[ComponentGroup]) -> str:
-    components = sum(len(group.components) for group in groups)
-    same = "" if components == len(groups) else f" ({components} components)"
-    return f"the two versions differ in {len(groups)} group{'s' if len(groups) != 1 else ''}{same}"
-
-
-def _rows(group: ComponentGroup) -> Iterator[tuple[str, str]]:
-    if len(group.components) == 1:
-        yield plain(group.id), _change(group.components[0])
-        return
-    yield plain(group.id), plain(f"together: {group.together}")
-    for component in group.components:
-        yield f"  {plain(component.name)}", _change(component)
-
-
-def _change(component: Component) -> str:
-    kind = "" if component.kind == "distribution" else f"{component.kind} "
-    return f"{kind}{component_change(component)}{', mapped' if component.mapped else ''}"
