@@ -77,14 +77,31 @@ def couple(
     """Return the groups of the components that differ. `extras`: those that the user requested, by distribution."""
     needs = tuple(_needs(differing, a=a, b=b, extras=extras))
     needed = [(_distribution(need.from_b[0]), _distribution(need.from_b[1]), need.why) for need in needs]
-    tied = [*_sharing(differing, a=a, b=b), *_families(differing), *_with_base(differing, a=a, b=b)]
-    follows = {_key(component): set[Key]() for component in differing}
+    tied = list(_tied(differing, a=a, b=b))
+    by_key = {_key(component): component for component in differing}
+    follows = {key: set[Key]() for key in by_key}
     for first, second, _ in [*needed, *tied, *((second, first, why) for first, second, why in tied)]:
         follows[first].add(second)
-    by_key = {_key(component): component for component in differing}
-    members = [[by_key[key] for key in keys] for keys in _strong(follows)]
-    groups = [_group(each, _id(each, differing), _together(each, [*needed, *tied]), a=a, b=b) for each in members]
-    return Coupling(groups=tuple(_ordered(groups, follows)), needs=needs)
+    reach = {key: _reached(key, follows) for key in follows}
+    strong: dict[Key, list[Key]] = {}
+    for key in follows:  # those that reach each other are one group
+        strong.setdefault(
+            next((first for first in strong if first in reach[key] and key in reach[first]), key), []
+        ).append(key)
+    groups = []
+    for keys in strong.values():
+        members = tuple(by_key[key] for key in keys)
+        is_base = any(each.kind == "files" for each in members)
+        together = (why for first, second, why in [*needed, *tied] if first in keys and second in keys)
+        groups.append(
+            ComponentGroup(
+                id=_id(members, differing),
+                components=members,
+                together=next(together, "") if len(members) > 1 else "",
+                swaps=frozenset[Side]() if is_base else _swaps(members, a=a, b=b),
+            )
+        )
+    return Coupling(groups=tuple(_ordered(groups, reach)), needs=needs)
 
 
 def _key(component: Component) -> Key:
@@ -106,22 +123,16 @@ def _needs(
     names = _distributions(differing)
     sides: tuple[tuple[Side, Inventory, Inventory], ...] = (("A", a, b), ("B", b, a))
     for side, own, other in sides:
-        asked = _extras(own, extras)
+        # The extras in use are those that the user requested, and those that other distributions require.
+        required = (
+            each for name in own.distributions for each in own.requirements(name, extras.get(name, frozenset()))
+        )
+        used = _with_extras(extras, required)
         for name in sorted(names & own.distributions.keys()):
-            for requirement in own.requirements(name, asked.get(name, frozenset())):
+            for requirement in own.requirements(name, used.get(name, frozenset())):
                 target = canonicalize_name(requirement.name)
                 if target in names and target != name and _kept(requirement, own) and not _kept(requirement, other):
                     yield Need(name=name, side=side, other=target, why=_why(own, name, requirement, other))
-
-
-def _extras(side: Inventory, asked: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Return the extras in use, by distribution: requested by the user, or required by other distributions."""
-    required = (
-        requirement
-        for name in side.distributions
-        for requirement in side.requirements(name, asked.get(name, frozenset()))
-    )
-    return _with_extras(asked, required)
 
 
 def _with_extras(asked: Mapping[str, frozenset[str]], requirements: Iterable[Requirement]) -> dict[str, frozenset[str]]:
@@ -160,36 +171,24 @@ def _distributions(components: Sequence[Component]) -> set[str]:
     return {component.name for component in components if component.kind == "distribution"}
 
 
-def _sharing(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
-    """Yield pairs of distributions that share a file with different content: one would overwrite the other's."""
+def _tied(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
+    """Yield pairs of components that are only swapped together."""
+    names = sorted(_distributions(differing))
     digests: dict[str, dict[str, str]] = {}
     for side in (a, b):
-        for name in sorted(_distributions(differing) & side.distributions.keys()):
+        for name in [name for name in names if name in side.distributions]:
             for path, digest in side.distributions[name].files.items():
                 by_owner = digests.setdefault(path, {})
                 for other in [owner for owner, theirs in by_owner.items() if owner != name and theirs != digest]:
+                    # Each would overwrite the other's file.
                     why = NarrowReason.FILE_SHARED(name=name, other=other, path=path)
                     yield _distribution(name), _distribution(other), why
                 by_owner[name] = digest
-
-
-def _families(differing: Sequence[Component]) -> Iterator[Tied]:
-    """Yield pairs of libraries that belong to one product: cuDNN's check each other's versions when loaded."""
+    # The libraries of cuDNN check each other's versions when they are loaded.
     parts = [_key(each) for each in differing if each.kind == "library" and each.name.startswith(CUDNN)]
     yield from ((part, following, NarrowReason.ONE_CUDNN()) for part, following in pairwise(parts))
-
-
-def _with_base(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> Iterator[Tied]:
-    """Yield the distributions tied to the base: each is installed for one Python and one kind of C library."""
-    if a.installs_for != b.installs_for:
-        why = NarrowReason.ONE_PYTHON()
-        yield from ((("files", BASE), _distribution(name), why) for name in sorted(_distributions(differing)))
-
-
-def _group(members: Sequence[Component], name: str, together: str, *, a: Inventory, b: Inventory) -> ComponentGroup:
-    is_base = any(each.kind == "files" for each in members)
-    swaps = frozenset[Side]() if is_base else _swaps(members, a=a, b=b)
-    return ComponentGroup(id=name, components=tuple(members), together=together, swaps=swaps)
+    if a.installs_for != b.installs_for:  # each distribution is installed for one Python and one kind of C library
+        yield from ((("files", BASE), _distribution(name), NarrowReason.ONE_PYTHON()) for name in names)
 
 
 def _id(members: Sequence[Component], differing: Sequence[Component]) -> str:
@@ -201,12 +200,6 @@ def _id(members: Sequence[Component], differing: Sequence[Component]) -> str:
     if len(unique) <= MOST_NAMED + 1:
         return " + ".join(unique)
     return f"{' + '.join(unique[:MOST_NAMED])} + {len(unique) - MOST_NAMED} more"
-
-
-def _together(members: Sequence[Component], tied: Sequence[Tied]) -> str:
-    """Return the first reason that ties two of the members; "" for a single one."""
-    keys = {_key(component) for component in members}
-    return next((why for first, second, why in tied if {first, second} <= keys), "") if len(members) > 1 else ""
 
 
 def _swaps(members: Sequence[Component], *, a: Inventory, b: Inventory) -> frozenset[Side]:
@@ -225,31 +218,14 @@ def _swaps(members: Sequence[Component], *, a: Inventory, b: Inventory) -> froze
 
 def _older(in_a: Sequence[str | None], in_b: Sequence[str | None]) -> frozenset[Side]:
     """Return the side with the lower versions; both where they are equal or unknown."""
-    old, new = ([_numbers(text) for text in texts] for texts in (in_a, in_b))
+    found = [[VERSION.search(text or "") for text in texts] for texts in (in_a, in_b)]
+    old, new = ([tuple(map(int, match[0].split("."))) if match else () for match in matches] for matches in found)
     if old == new or not all((*old, *new)):
         return BOTH_SIDES
     return frozenset({"A"}) if old < new else frozenset({"B"})
 
 
-def _numbers(text: str | None) -> tuple[int, ...]:
-    match = VERSION.search(text or "")
-    return tuple(map(int, match[0].split("."))) if match else ()
-
-
 # ---------------------------------------------------------------- graphs
-
-
-def _strong(follows: Mapping[Key, set[Key]]) -> list[list[Key]]:
-    """Return the strongly connected components, in the order of the keys; by reachability, because graphs are small."""
-    reach = {key: _reached(key, follows) for key in follows}
-    strong: list[list[Key]] = []
-    for key in follows:
-        same = next((keys for keys in strong if keys[0] in reach[key] and key in reach[keys[0]]), None)
-        if same is None:
-            strong.append([key])
-        else:
-            same.append(key)
-    return strong
 
 
 def _reached(key: Key, follows: Mapping[Key, set[Key]]) -> set[Key]:
@@ -261,20 +237,18 @@ def _reached(key: Key, follows: Mapping[Key, set[Key]]) -> set[Key]:
     return reached
 
 
-def _ordered(groups: Sequence[ComponentGroup], follows: Mapping[Key, set[Key]]) -> list[ComponentGroup]:
-    """Return the groups so that each comes after those that it needs; mapped groups and their needs come first."""
+def _ordered(groups: Sequence[ComponentGroup], reach: Mapping[Key, set[Key]]) -> Iterator[ComponentGroup]:
+    """Yield the groups so that each comes after those that it needs; mapped groups and their needs come first."""
     own = [{_key(component) for component in group.components} for group in groups]
-    reach = [set[Key]().union(*(_reached(key, follows) for key in keys)) for keys in own]
-    needed = set[Key]().union(*(keys for group, keys in zip(groups, reach, strict=True) if group.mapped))
-    urgent = [bool(keys & needed) for keys in own]
-    left, done, order = list(range(len(groups))), set[Key](), list[ComponentGroup]()
+    needs = [set[Key]().union(*(reach[key] for key in keys)) for keys in own]
+    needed = set[Key]().union(*(keys for group, keys in zip(groups, needs, strict=True) if group.mapped))
+    left, done = list(range(len(groups))), set[Key]()
     while left:
-        free = [n for n in left if reach[n] - own[n] <= done]
-        chosen = min(free, key=lambda n: (not urgent[n], n))
+        free = [n for n in left if needs[n] - own[n] <= done]
+        chosen = min(free, key=lambda n: (not own[n] & needed, n))
         left.remove(chosen)
         done |= own[chosen]
-        order.append(groups[chosen])
-    return order
+        yield groups[chosen]
 
 
 def asked_extras(*sources: Source) -> dict[str, frozenset[str]]:

@@ -99,22 +99,24 @@ def grafted_hybrid(sides: Sides, hybrid: Hybrid) -> Image:
     added = [others.distributions[name] for name in names if name in others.distributions]
     theirs, ours = libraries(others), libraries(own)
     pairs = [(theirs[name], ours[name]) for name in sides.swapped(hybrid, "library")]
-    in_place = [pair for pair in pairs if _interface(pair[0]) == _interface(pair[1])]
+    # A program that was linked with one number in a library's SONAME loads no other.
+    in_place = [
+        pair for pair in pairs if len({path.rpartition(".so")[2].lstrip(".").partition(".")[0] for path in pair}) == 1
+    ]
     mapped = tuple(pair[0] for pair in pairs if pair not in in_place)
+    variables = sides.variables(hybrid)
+    if mapped:  # the folder of swapped libraries comes first on the loader's path
+        rest = variables.get("LD_LIBRARY_PATH")
+        variables["LD_LIBRARY_PATH"] = f"{LIBRARIES}:{rest}" if rest else LIBRARIES
     source = Graft(
         reference=sides.references[hybrid.base],
         other=sides.references[giver],
         remove=tuple(path for each in removed for path, _ in _places(each, each.place)),
         copy=(*(pair for each in added for pair in _places(each, _place(own, each))), *in_place),
         libraries=mapped,
-        environment=tuple(_environment(sides.variables(hybrid), with_libraries=bool(mapped)).items()),
+        environment=tuple(variables.items()),
     )
     return replace(image, version=sides.label(hybrid), source=source, environment=())
-
-
-def _interface(path: str) -> str:
-    """Return the number in a library's SONAME: a program that was linked with one number loads no other."""
-    return path.rpartition(".so")[2].lstrip(".").partition(".")[0]
 
 
 def _place(base: Inventory, added: Distribution) -> str:
@@ -131,14 +133,6 @@ def _places(distribution: Distribution, place: str) -> Iterator[tuple[str, str]]
     for path in (*distribution.files, distribution.folder):
         if not path.startswith(f"{distribution.folder}/"):
             yield normpath(f"{distribution.place}/{path}"), normpath(f"{place}/{path}")
-
-
-def _environment(variables: Mapping[str, str], *, with_libraries: bool) -> dict[str, str]:
-    """Return the variables; the folder of swapped libraries comes first on the loader's path."""
-    if not with_libraries:
-        return dict(variables)
-    rest = variables.get("LD_LIBRARY_PATH")
-    return {**variables, "LD_LIBRARY_PATH": f"{LIBRARIES}:{rest}" if rest else LIBRARIES}
 
 
 def not_loaded(sides: Sides, hybrid: Hybrid, seen: Inventory) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -101,11 +101,6 @@ class Inventory:
         owners = (name for name, distribution in self.distributions.items() if distribution.holds(path))
         return next(owners, None)
 
-    @cached_property
-    def mapped_distributions(self) -> frozenset[str]:
-        """Return the names of the distributions with a library that the scenario maps."""
-        return frozenset(name for path in self.mapped if (name := self.owner(path)) is not None)
-
     def requirements(self, name: str, extras: frozenset[str]) -> tuple[Requirement, ...]:
         """Return a distribution's requirements that apply here with these extras; unparsable ones are left out."""
         parsed = (parsed_requirement(text) for text in self.distributions[name].requires)
@@ -171,9 +166,45 @@ SONAME = re.compile(r"^(lib.+?)(?:-[\d.]+)?\.so(?:\..*)?$")
 
 
 def components(a: Inventory, b: Inventory) -> tuple[Component, ...]:
-    """Return the components that differ between two sides; those that the scenario maps come first."""
-    differing = (*_distributions(a, b), *_libraries(a, b), *_variables(a, b), *_base(a, b))
-    return tuple(sorted(differing, key=lambda component: (not component.mapped, component.kind, component.name)))
+    """Return the components that differ between two sides; those that the scenario maps come first.
+
+    Libraries outside distributions differ if both sides map them, with different content.
+    """
+    mapped = {side.owner(path) for side in (a, b) for path in side.mapped}
+    found: list[Component] = []
+    for name in a.distributions.keys() | b.distributions.keys():
+        old, new = a.distributions.get(name), b.distributions.get(name)
+        if old is None or new is None or old.content != new.content:
+            found.append(
+                Component(
+                    kind="distribution",
+                    name=name,
+                    old=old.version if old else None,
+                    new=new.version if new else None,
+                    old_hash=old.content if old else "",
+                    new_hash=new.content if new else "",
+                    mapped=name in mapped,
+                )
+            )
+    of_a, of_b = libraries(a), libraries(b)
+    for name in of_a.keys() & of_b.keys():
+        paths, hashes = (of_a[name], of_b[name]), (a.mapped[of_a[name]], b.mapped[of_b[name]])
+        if hashes[0] != hashes[1]:
+            files = [path.rpartition("/")[2] for path in paths]
+            found.append(
+                Component(
+                    kind="library", name=name, old=files[0], new=files[1], old_hash=hashes[0], new_hash=hashes[1],
+                    mapped=True,
+                )
+            )  # fmt: skip
+    for name in a.variables.keys() | b.variables.keys():
+        before, after = a.variables.get(name), b.variables.get(name)
+        if before != after:
+            found.append(Component(kind="variable", name=name, old=before, new=after))
+    base = [f"{side.implementation} {side.python}, {side.libc}" for side in (a, b)]
+    if base[0] != base[1]:
+        found.append(Component(kind="files", name=BASE, old=base[0], new=base[1]))
+    return tuple(sorted(found, key=lambda component: (not component.mapped, component.kind, component.name)))
 
 
 def changed_copy(own: Inventory, copy: Inventory) -> str:
@@ -186,60 +217,11 @@ def changed_copy(own: Inventory, copy: Inventory) -> str:
     return NarrowReason.COPY_DIFFERS(names=f"{', '.join(names[:MOST_NAMED])}{more}")
 
 
-def _distributions(a: Inventory, b: Inventory) -> Iterator[Component]:
-    mapped = a.mapped_distributions | b.mapped_distributions
-    for name in sorted(a.distributions.keys() | b.distributions.keys()):
-        old, new = a.distributions.get(name), b.distributions.get(name)
-        if old is None or new is None or old.content != new.content:
-            yield Component(
-                kind="distribution",
-                name=name,
-                old=old.version if old else None,
-                new=new.version if new else None,
-                old_hash=old.content if old else "",
-                new_hash=new.content if new else "",
-                mapped=name in mapped,
-            )
-
-
-def _libraries(a: Inventory, b: Inventory) -> Iterator[Component]:
-    """Yield the libraries outside distributions that both sides map, with different content."""
-    old, new = libraries(a), libraries(b)
-    for name in sorted(old.keys() & new.keys()):
-        if a.mapped[old[name]] != b.mapped[new[name]]:
-            yield Component(
-                kind="library",
-                name=name,
-                old=_file_name(old[name]),
-                new=_file_name(new[name]),
-                old_hash=a.mapped[old[name]],
-                new_hash=b.mapped[new[name]],
-                mapped=True,
-            )
-
-
 def libraries(side: Inventory) -> Mapping[str, str]:
     """Return the path of each library that can be swapped on its own, by its name without the version."""
     paths: dict[str, str] = {}
     for path in sorted(side.mapped):
-        match = SONAME.match(_file_name(path))
-        if match and not OF_THE_BASE.search(_file_name(path)) and side.owner(path) is None:
+        file = path.rpartition("/")[2]
+        if (match := SONAME.match(file)) and not OF_THE_BASE.search(file) and side.owner(path) is None:
             paths.setdefault(f"{match[1]}.so", path)
     return paths
-
-
-def _file_name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _variables(a: Inventory, b: Inventory) -> Iterator[Component]:
-    for name in sorted(a.variables.keys() | b.variables.keys()):
-        old, new = a.variables.get(name), b.variables.get(name)
-        if old != new:
-            yield Component(kind="variable", name=name, old=old, new=new)
-
-
-def _base(a: Inventory, b: Inventory) -> Iterator[Component]:
-    old, new = (f"{side.implementation} {side.python}, {side.libc}" for side in (a, b))
-    if old != new:
-        yield Component(kind="files", name=BASE, old=old, new=new)
