@@ -15,12 +15,12 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from harness.registry.bounded_http import (
     Exchange,
@@ -35,7 +35,6 @@ from harness.registry.image_references import DOCKER_HUB, RegistryName
 
 CERTIFICATES = Path("/etc/docker/certs.d")
 HANDSHAKE_S = 5.0
-_JSON_OBJECT = TypeAdapter(dict[str, Any])
 
 
 class Token(BaseModel):
@@ -45,17 +44,6 @@ class Token(BaseModel):
     access_token: Annotated[str, Field(pattern=r"^[\x21-\x7e]*$")] = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Server:
-    """The address of the API. `verify`: accept trusted certificates (True), those of a CA file, or any (False)."""
-
-    base: str
-    verify: bool | str
-
-    def url(self, path: str) -> str:
-        return f"{self.base}/v2/{path}"
-
-
 class Access:
     """Sends requests to registries with the authorization that each repository requires."""
 
@@ -63,28 +51,37 @@ class Access:
         self._exchange = exchange
         self._logins = logins
         self._certificates = certificates
-        self._servers: dict[str, Server] = {}
+        self._bases: dict[str, str] = {}
         self._authorizations: dict[str, str] = {}
 
-    def server(self, name: RegistryName) -> Server:
-        """Return the server as Docker finds it: always with TLS, except that this machine's may use plain HTTP."""
-        if name.host not in self._servers:
+    def url(self, name: RegistryName, path: str) -> str:
+        """Return an address of the repository's API. Docker speaks TLS, except that this machine's registries may use
+        plain HTTP.
+        """
+        if name.host not in self._bases:
             scheme = "http" if name.is_loopback and not _speaks_tls(name.server) else "https"
-            self._servers[name.host] = Server(base=f"{scheme}://{name.server}", verify=self._verify(name))
-        return self._servers[name.host]
+            self._bases[name.host] = f"{scheme}://{name.server}"
+        return f"{self._bases[name.host]}/v2/{name.repository}/{path}"
 
     def _verify(self, name: RegistryName) -> bool | str:
+        """Return whether to accept trusted certificates (True), those of a CA file, or any (False), as Docker does."""
         authority = self._certificates / name.host / "ca.crt"
-        if authority.is_file():
-            return str(authority)
-        return not name.is_loopback
+        return str(authority) if authority.is_file() else not name.is_loopback
 
     def ask(self, name: RegistryName, url: str, *, method: str = "GET", accept: str = "") -> Response:
         """Return the registry's answer after authorization, with any status. Raises RegistryDenied for 401 and 403."""
-        answer = self._ask(name, url, method=method, accept=accept)
+        question = Question(
+            url=url,
+            method=method,
+            headers={"Accept": accept} if accept else {},
+            authorization=self._authorizations.get(str(name)),
+            verify=self._verify(name),
+            whole_json=True,
+        )
+        answer = self._exchange.ask(question)
         if answer.status == 401:
-            self._authorizations[str(name)] = self._authorize(name, answer)
-            answer = self._ask(name, url, method=method, accept=accept)
+            self._authorizations[str(name)] = self._authorize(name, url, answer)
+            answer = self._exchange.ask(replace(question, authorization=self._authorizations[str(name)]))
         if answer.status in (401, 403):
             raise RegistryDenied(
                 f"{name.host}: denies access to {name.repository} (HTTP {answer.status}); "
@@ -92,35 +89,42 @@ class Access:
             )
         return answer
 
-    def _ask(self, name: RegistryName, url: str, *, method: str, accept: str) -> Response:
-        question = Question(
-            url=url,
-            method=method,
-            headers={"Accept": accept} if accept else {},
-            authorization=self._authorizations.get(str(name)),
-            verify=self.server(name).verify,
-            is_whole=_is_whole,
-        )
-        return self._exchange.ask(question)
-
-    def _authorize(self, name: RegistryName, answer: Response) -> str:
+    def _authorize(self, name: RegistryName, url: str, answer: Response) -> str:
         """Return the `Authorization` header that a 401 answer asks for: with a token if the registry accepts one."""
         challenges = {
             challenge.scheme: challenge for challenge in read_challenges(answer.headers.get("WWW-Authenticate", ""))
         }
         login = self._logins.of(name.host)
         if "bearer" in challenges:
-            return f"Bearer {self._token(challenges['bearer'], name, login)}"
+            return f"Bearer {self._token(challenges['bearer'], name, url, login)}"
         if "basic" in challenges and login and login.user:
             return login.basic
         raise RegistryDenied(f"{name.host}: requires a login for {name.repository}; run `docker login {name.host}`")
 
-    def _token(self, challenge: Challenge, name: RegistryName, login: Login | None) -> str:
-        if not may_lead(self.server(name).base, challenge.realm):
+    def _token(self, challenge: Challenge, name: RegistryName, asked: str, login: Login | None) -> str:
+        """Ask the token service for a token; `asked` is the address that the registry answered with 401."""
+        if not may_lead(asked, challenge.realm):
             raise RegistryTrouble(f"{name.host}: names no token service that is safe to ask; is it a registry?")
         url = challenge.token_url(name.repository)
-        service = host_of(url)
-        answer = self._exchange.ask(self._token_question(url, challenge, name, login))
+        service, form = host_of(url), None
+        if login and login.identity:
+            form = {
+                "grant_type": "refresh_token",
+                "refresh_token": login.identity,
+                "client_id": "harness",
+                "service": challenge.service,
+                "scope": f"repository:{name.repository}:pull",
+            }
+        answer = self._exchange.ask(
+            Question(
+                url=url,
+                method="POST" if form else "GET",
+                form=form,
+                authorization=login.basic if login and not form else None,
+                verify=self._verify(RegistryName(host=service, repository="")),
+                whole_json=True,
+            )
+        )
         if answer.status in (400, 401, 403):
             problem = "rejects the login that Docker has" if login else "issues no token without a login"
             raise RegistryDenied(
@@ -137,40 +141,6 @@ class Access:
                 f"{service}: does not respond like a token service (HTTP {answer.status}); try again later"
             )
         return token
-
-    def _token_question(self, url: str, challenge: Challenge, name: RegistryName, login: Login | None) -> Question:
-        host = RegistryName(host=host_of(url), repository="")
-        form = None
-        if login and login.identity:
-            form = {
-                "grant_type": "refresh_token",
-                "refresh_token": login.identity,
-                "client_id": "harness",
-                "service": challenge.service,
-                "scope": f"repository:{name.repository}:pull",
-            }
-        return Question(
-            url=url,
-            method="POST" if form else "GET",
-            form=form,
-            authorization=login.basic if login and not form else None,
-            verify=self._verify(host),
-            is_whole=_is_whole,
-        )
-
-
-def _is_whole(answer: Response) -> bool:
-    """Return whether an answer is complete: JSON that cannot be parsed counts as cut off. Callers check other content
-    types.
-    """
-    says_json = "json" in answer.headers.get("Content-Type", "")
-    if not (says_json and answer.status == 200 and answer.body):
-        return True
-    try:
-        _JSON_OBJECT.validate_json(answer.body)
-    except ValidationError:
-        return False
-    return True
 
 
 def _speaks_tls(server: str) -> bool:
@@ -281,26 +251,23 @@ class Logins:
 
         Raises RegistryTrouble if the configuration cannot be read or a helper fails.
         """
-        config = self._config()
-        key = HUB_KEY if host == DOCKER_HUB else host
-        helper = _table(config, "credHelpers").get(host) or config.get("credsStore")
-        stored = self._ask_helper(str(helper), key) if helper else None
-        return stored or self._written(_table(config, "auths"), host, key)
-
-    def _config(self) -> Mapping[str, Any]:
         try:
             config = json.loads(self.path.read_bytes())
         except FileNotFoundError:
-            return {}
+            return None
         except OSError as error:
             raise RegistryTrouble(f"{self.path}: cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError):
             config = None
         if not isinstance(config, dict):
             raise RegistryTrouble(f"{self.path}: is not a JSON object; repair it, or run `docker login` again")
-        return config
-
-    def _written(self, auths: Mapping[str, Any], host: str, key: str) -> Login | None:
+        key = HUB_KEY if host == DOCKER_HUB else host
+        helpers, auths = (
+            table if isinstance(table := config.get(each), dict) else {} for each in ("credHelpers", "auths")
+        )
+        helper = helpers.get(host) or config.get("credsStore")
+        if helper and (stored := self._ask_helper(str(helper), key)):
+            return stored
         for name in (key, host, f"https://{host}", f"https://{host}/v1/", f"https://{host}/v2/"):
             entry = auths.get(name)
             if isinstance(entry, dict) and (login := self._entry(entry, name)):
@@ -349,8 +316,3 @@ class Logins:
         if user == IDENTITY:
             return Login(identity=secret)
         return Login(user=user, password=secret) if user or secret else None
-
-
-def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = config.get(name)
-    return value if isinstance(value, dict) else {}

@@ -11,10 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
 import urllib3
+from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import InfrastructureError
 from harness.registry.image_references import RegistryName
@@ -30,6 +32,7 @@ MOST_VALUES = 2_000_000
 """Most JSON values of an answer, counted by commas and brackets: parsing 16 MiB of `[],[],` would take a gigabyte."""
 CHUNK_BYTES = 1 << 16
 POLL_S = 0.1
+_JSON_OBJECT = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +58,8 @@ class Response:
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """`authorization` is sent only to the origin of `url`. `verify`: a bool, or a file with the authorities to trust.
-    `is_whole` returns whether an answer seems complete. `most_bytes`: limit on the decompressed body."""
+    `whole_json`: JSON that cannot be parsed counts as cut off. `most_bytes`: limit on the decompressed body.
+    """
 
     url: str
     method: str = "GET"
@@ -63,7 +67,7 @@ class Question:
     form: Mapping[str, str] | None = None
     authorization: str | None = field(default=None, repr=False)
     verify: bool | str = True
-    is_whole: Callable[[Response], bool] = lambda answer: True
+    whole_json: bool = False
     most_bytes: int = MOST_BYTES
 
 
@@ -105,30 +109,29 @@ class Exchange:
             if answer.status not in BUSY:
                 return answer
             trouble = f"answers with HTTP {answer.status}"
-            pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=self._server_time_s(answer))
+            date_s = _date_s(answer.headers.get("Date", ""))  # the server's clock may differ from ours
+            now_s = self._now_s() if date_s is None else date_s
+            pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=now_s)
             if pause_s is not None and pause_s > self._patience.most_pause_s:
                 raise RegistrySilent(f"{host}: {trouble} and asks to wait {pause_s:.0f} s", hint="try again then")
         attempts = f" ({self._patience.attempts} attempts)" if self._patience.attempts > 1 else ""
         raise RegistrySilent(f"{host}: {trouble}{attempts}", hint="try again later")
-
-    def _server_time_s(self, answer: Response) -> float:
-        """Return the time of the server, whose clock may differ from ours; our time if it sends none."""
-        date_s = _date_s(answer.headers.get("Date", ""))
-        return self._now_s() if date_s is None else date_s
 
     def _follow(self, question: Question) -> Response:
         """Return the answer after all redirects. Another origin, such as a blob store, gets no authorization.
 
         A form holds a login (a refresh token), so it is sent only to the origin of the question.
         """
-        url = question.url
+        url, is_other = question.url, False
         for _ in range(MOST_REDIRECTS):
-            same = origin(url) == origin(question.url)
-            answer = self._bounded(question, url=url, authorization=question.authorization if same else None)
+            answer = self._bounded(question, url=url, authorization=None if is_other else question.authorization)
             if answer.status not in REDIRECTS:
                 return answer
-            url = _joined(url, answer.headers.get("Location", ""))
-            is_other = origin(url) != origin(question.url)
+            try:
+                url = urljoin(url, answer.headers.get("Location", ""))
+                is_other = origin(url) != origin(question.url)
+            except ValueError:  # not a URL
+                url, is_other = "", True
             if not may_lead(question.url, url) or (question.form is not None and is_other):
                 raise RegistryTrouble(f"{host_of(question.url)}: redirects to an unsafe address", hint="not followed")
         raise RegistryTrouble(f"{host_of(question.url)}: redirects too many times")
@@ -165,8 +168,9 @@ class Exchange:
         if question.verify is False:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         response = self._session.request(
-            question.method, url, headers=headers, data=question.form, auth=_as_it_is, allow_redirects=False,
-            stream=True, timeout=self._patience.socket_s, verify=question.verify,
+            question.method, url, headers=headers, data=question.form, allow_redirects=False, stream=True,
+            timeout=self._patience.socket_s, verify=question.verify,
+            auth=lambda request: request,  # without it, requests would look for a login in ~/.netrc
         )  # fmt: skip
         with response:
             answer = Response(
@@ -174,14 +178,13 @@ class Exchange:
                 headers=response.headers,
                 body=_body(response, most_bytes=question.most_bytes),
             )
-        if not question.is_whole(answer):
-            raise Fleeting("sent an incomplete answer")
+        is_json = "json" in response.headers.get("Content-Type", "")
+        if question.whole_json and is_json and answer.status == 200 and answer.body:
+            try:
+                _JSON_OBJECT.validate_json(answer.body)
+            except ValidationError:
+                raise Fleeting("sent an incomplete answer") from None
         return answer
-
-
-def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Return the request unchanged. Without this hook, requests would look for a login in ~/.netrc."""
-    return request
 
 
 def _body(response: requests.Response, *, most_bytes: int) -> bytes:
@@ -215,13 +218,6 @@ def _explained(error: Exception, host: str) -> Exception:
     if isinstance(error, requests.RequestException):
         return RegistryTrouble(f"{host}: the request failed ({type(error).__name__})", hint="is the address right?")
     return error
-
-
-def _joined(url: str, location: str) -> str:
-    try:
-        return urljoin(url, location)
-    except ValueError:  # not a URL
-        return ""
 
 
 def may_lead(asked: str, url: str) -> bool:

@@ -41,10 +41,6 @@ class RegistryName:
         except ValueError:
             return False
 
-    def at(self, reference: str) -> RegistryName:
-        """Return the same repository at another tag or digest."""
-        return RegistryName(host=self.host, repository=self.repository, reference=reference)
-
     def __str__(self) -> str:
         return f"{self.host}/{self.repository}"
 

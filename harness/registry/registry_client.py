@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -107,7 +107,7 @@ class Registry:
     def tags(self, repository: str) -> tuple[str, ...]:
         """Return all tags, as TagSource describes, except malformed ones, which could not be pulled."""
         name = parse(repository)
-        url = self._url(name, f"tags/list?n={PAGE_TAGS}")
+        url = self._access.url(name, f"tags/list?n={PAGE_TAGS}")
         found: dict[str, None] = {}
         for _ in range(MOST_PAGES):
             answer = self._ask(name, url, what="repository")
@@ -126,7 +126,7 @@ class Registry:
         RegistryTrouble.
         """
         name = parse(reference)
-        url = self._url(name, f"manifests/{name.reference}")
+        url = self._access.url(name, f"manifests/{name.reference}")
         answer = self._access.ask(name, url, method="HEAD", accept=ACCEPT)
         if answer.status == 404:
             return None
@@ -142,10 +142,16 @@ class Registry:
         answer = self._manifest(name)
         if answer.headers.get("Content-Type", "").partition(";")[0].strip() in INDEX_TYPES:
             index = _read(ImageIndex, answer, name, what="an index of images")
-            answer = self._manifest(name.at(_chosen(index, name, architecture)))
+            wanted = Platform(os="linux", architecture=architecture)
+            digests = [entry.digest for entry in index.manifests if entry.platform == wanted]
+            if not digests:
+                raise RegistryDenied(
+                    f"{name.host}: {name.repository} {name.reference} has no image for linux/{architecture}"
+                )
+            answer = self._manifest(replace(name, reference=digests[0]))
         manifest = _read(Manifest, answer, name, what="a manifest in a current format")
         digest = manifest.config.digest
-        answer = self._ask(name, self._url(name, f"blobs/{digest}"), what="configuration")
+        answer = self._ask(name, self._access.url(name, f"blobs/{digest}"), what="configuration")
         config = _read(Config, answer, name, what="an image's configuration", digest=digest).config
         return PublishedImage(
             labels=config.Labels or {},
@@ -154,13 +160,10 @@ class Registry:
         )
 
     def _manifest(self, name: RegistryName) -> Response:
-        answer = self._ask(name, self._url(name, f"manifests/{name.reference}"), what=f"image {name.reference}")
+        answer = self._ask(name, self._access.url(name, f"manifests/{name.reference}"), what=f"image {name.reference}")
         if DIGEST.fullmatch(name.reference) and _hash(answer.body) != name.reference:
             raise _other_content(name)
         return answer
-
-    def _url(self, name: RegistryName, path: str) -> str:
-        return self._access.server(name).url(f"{name.repository}/{path}")
 
     def _ask(self, name: RegistryName, url: str, *, what: str) -> Response:
         answer = self._access.ask(name, url, accept=ACCEPT)
@@ -195,13 +198,6 @@ def _other_content(name: RegistryName) -> RegistryTrouble:
 
 def _hash(body: bytes) -> str:
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
-
-
-def _chosen(index: ImageIndex, name: RegistryName, architecture: str) -> str:
-    for entry in index.manifests:
-        if entry.platform and (entry.platform.os, entry.platform.architecture) == ("linux", architecture):
-            return entry.digest
-    raise RegistryDenied(f"{name.host}: {name.repository} {name.reference} has no image for linux/{architecture}")
 
 
 def _next_page(answer: Response, url: str) -> str | None:
