@@ -38,7 +38,11 @@ def read_history(path: Path) -> HistoryFile:
 
     Raises UsageError with `path:line:`, the problem and the remedy.
     """
-    rows = _rows(path, _text(path))
+    content = read_content(path, most_bytes=MOST_BYTES, expected=EXPECTED, shorten="give the newer versions")
+    try:
+        rows = _rows(path, content.decode())
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}:1: is not a text file; give {EXPECTED}") from error
     first = next(rows, None)
     if first is None:
         raise UsageError(f"{path}:1: is empty; give {EXPECTED}")
@@ -48,29 +52,26 @@ def read_history(path: Path) -> HistoryFile:
     rounds: dict[str, None] = {}
     lines: dict[tuple[str, str], int] = {}
     for line, row in chain([first] if columns is None else [], rows):
-        version, value, turn = _row(f"{path}:{line}:", row, places)
+        where = f"{path}:{line}:"
+        version, value, turn = _row(where, row, places)
         if (version, turn) in lines:
-            raise UsageError(
-                _twice(f"{path}:{line}:", version, turn, lines[version, turn], has_rounds="round" in places)
-            )
+            again = f"{where} version {reprlib.repr(version)} already has a value"
+            above = f", in line {lines[version, turn]};"
+            if "round" in places:
+                raise UsageError(
+                    f"{again} in round {reprlib.repr(turn)}{above} remove one, or move it to another round"
+                )
+            raise UsageError(f"{again}{above} add a column `round` that says which values were measured side by side")
         lines[version, turn] = line
         cells.setdefault(version, {})[turn] = value
         rounds.setdefault(turn)
         if len(cells) > MOST_VERSIONS:
-            raise UsageError(f"{path}:{line}: more than {MOST_VERSIONS} versions; give the newer ones")
+            raise UsageError(f"{where} more than {MOST_VERSIONS} versions; give the newer ones")
         if len(rounds) > MOST_ROUNDS:
-            raise UsageError(f"{path}:{line}: more than {MOST_ROUNDS} rounds; a round holds one value of every version")
+            raise UsageError(f"{where} more than {MOST_ROUNDS} rounds; a round holds one value of every version")
     if not cells:
         raise UsageError(f"{path}:1: has a header but no rows; give {EXPECTED}")
     return HistoryFile(cells=cells, rounds=tuple(rounds))
-
-
-def _text(path: Path) -> str:
-    content = read_content(path, most_bytes=MOST_BYTES, expected=EXPECTED, shorten="give the newer versions")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}:1: is not a text file; give {EXPECTED}") from error
 
 
 def _rows(path: Path, text: str) -> Iterator[tuple[int, Sequence[str]]]:
@@ -127,13 +128,6 @@ def _number(text: str) -> float | None:
         return float(text) if text.isascii() and "_" not in text else None
     except ValueError:
         return None
-
-
-def _twice(where: str, version: str, turn: str, line: int, *, has_rounds: bool) -> str:
-    again = f"{where} version {reprlib.repr(version)} already has a value"
-    if not has_rounds:
-        return f"{again}, in line {line}; add a column `round` that says which values were measured side by side"
-    return f"{again} in round {reprlib.repr(turn)}, in line {line}; remove one, or move it to another round"
 
 
 def _columns(row: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import re
 import reprlib
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,36 +86,30 @@ def _read_trial(path: Path, content: bytes, metrics: Sequence[str]) -> Recorded:
     try:
         file = _TrialFile.model_validate_json(content, strict=True)
     except ValidationError as error:
-        raise UsageError(f"{path}: {_first_problem(error)}; give {EXPECTED}") from error
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(listed([str(part)]) for part in first["loc"])
+        raise UsageError(f"{path}: {place}{': ' if place else ''}{first['msg']}; give {EXPECTED}") from error
     inner = file.trace or file
     if inner.columns is None:
         raise UsageError(f"{path}: no `trace` with `columns`: this trial left no samples; give {EXPECTED}")
-    columns = {name: _column(path, name, values) for name, values in inner.columns.items()}
+    columns = {}
+    for name, values in inner.columns.items():
+        where = f"{path}: trace.columns.{listed([name])}"
+        columns[name] = np.array(
+            [math.nan if value is None else measured(where, value) for value in values], dtype=np.float64
+        )
     if len({len(column) for column in columns.values()}) > 1:
         raise UsageError(f"{path}: trace.columns: the columns differ in length; write the file again")
     check_columns(f"{path}:", list(columns), metrics, measured=columns)
-    trace = _trace(path, columns, looks=tuple(_look(path, look) for look in inner.looks or ()))
-    return Recorded(trace=trace, facts=file.facts if isinstance(file.facts, Mapping) else {})
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(listed([str(part)]) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else first["msg"]
-
-
-def _column(path: Path, name: str, values: Iterable[float | None]) -> Floats:
-    where = f"{path}: trace.columns.{listed([name])}"
-    return np.array([math.nan if value is None else measured(where, value) for value in values], dtype=np.float64)
-
-
-def _look(path: Path, look: LookFile) -> Look:
-    """Return the look. Raises UsageError for a figure that is too large."""
-    step = int(measured(f"{path}: trace.looks.step", look.step))
-    return Look(
-        step=step,
-        values={name: measured(f"{path}: trace.looks.{name}", value) for name, value in look.values.items()},
+    looks = tuple(
+        Look(
+            step=int(measured(f"{path}: trace.looks.step", look.step)),
+            values={name: measured(f"{path}: trace.looks.{name}", value) for name, value in look.values.items()},
+        )
+        for look in inner.looks or ()
     )
+    facts = file.facts if isinstance(file.facts, Mapping) else {}
+    return Recorded(trace=_trace(path, columns, looks=looks), facts=facts)
 
 
 def _trace(path: Path, columns: Mapping[str, Floats], *, looks: tuple[Look, ...] = ()) -> Trace:
@@ -170,14 +164,6 @@ def number(cell: str) -> float | None:
         return None
 
 
-def seems_cut(cells: Sequence[str], before: Sequence[str]) -> bool:
-    """Return whether a last line without a line end seems truncated: it has fewer cells than the line before, or a
-    shorter last cell.
-    """
-    shorter = [len(cell.strip()) for cell in cells[-1:]] < [len(cell.strip()) for cell in before[-1:]]
-    return shorter or len(cells) < len(before)
-
-
 def measured(where: str, value: float) -> float:
     """Return `value`; NaN for an infinity, which some samplers write for an unknown value. Raises UsageError if it is
     beyond LARGEST.
@@ -228,11 +214,18 @@ def _check_header(where: str, names: Sequence[str], metrics: Sequence[str], know
 
 
 def _without_cut_end(path: Path, text: str, note: Say) -> str:
-    """Return the text without a truncated last line: 80000 cut to 8 would look like a drop in memory."""
+    """Return the text without a truncated last line: 80000 cut to 8 would look like a drop in memory. A line without a
+    line end seems truncated if it has fewer cells than the line before, or a shorter last cell.
+    """
     rows, _, last = text.rpartition("\n")
     above, _, before = rows.rpartition("\n")
-    if not last or not above or not seems_cut(*(next(csv.reader([line]), []) for line in (last, before))):
+    if not last or not above:
         return text  # the first row cannot be compared: only the header is above it
+    own, other = (next(csv.reader([line]), []) for line in (last, before))
+    if len(own) >= len(other) and [len(cell.strip()) for cell in own[-1:]] >= [
+        len(cell.strip()) for cell in other[-1:]
+    ]:
+        return text
     note(f"{path}:{above.count(chr(10)) + 3}: {CUT}")
     return f"{rows}\n"
 
@@ -256,44 +249,40 @@ def _fast_columns(text: str, names: Sequence[str]) -> dict[str, Floats] | None:
 
 def _careful_columns(path: Path, text: str, names: Sequence[str], needed: Set[str], note: Say) -> dict[str, Floats]:
     """Parse cell by cell; a blank is NaN. Text raises UsageError in a column that is needed (one of `needed`); any
-    other column that holds text is left out.
+    other column that holds text is left out. A last line without a line end that cannot be read may be truncated.
     """
     values: dict[str, list[float]] = {name: [] for name in names}
     before = -math.inf
-    for line, cells, may_be_cut in _rows(text):
+    reader = csv.reader(io.StringIO(text, newline=""))
+    next(reader)
+    error, line = None, 0
+    for cells in filter(None, reader):
+        if error is not None:
+            raise error
+        line = reader.line_num
         try:
-            row = _row(f"{path}:{line}:", names, cells, needed)
-            before = _check_step(f"{path}:{line}:", row, before=before)
-        except UsageError:
-            if not may_be_cut:
-                raise
-            note(f"{path}:{line}: {CUT}")
-            break
+            row = _row(f"{path}:{line}:", names, cells, needed, before=before)
+        except UsageError as problem:
+            error = problem
+            continue
+        before = row.get("step", before)
         for name in values.keys() - row.keys():
             del values[name]
         for name, column in values.items():
             column.append(row[name])
+    if error is not None:
+        if text.endswith(("\n", "\r")):
+            raise error
+        note(f"{path}:{line}: {CUT}")
     return {name: np.array(column) for name, column in values.items()}
 
 
-def _rows(text: str) -> Iterator[tuple[int, list[str], bool]]:
-    """Yield the line number and the cells of each row, and whether the row may be truncated: it is the last line, and
-    has no line end.
+def _row(
+    where: str, names: Sequence[str], cells: Sequence[str], needed: Set[str], *, before: float
+) -> dict[str, float]:
+    """Return the numbers of a row by column; text in a column that is not needed is left out. Raises UsageError, also
+    unless the step is larger than `before`.
     """
-    reader = csv.reader(io.StringIO(text, newline=""))
-    next(reader)
-    rows = ((reader.line_num, cells) for cells in reader if cells)
-    held = next(rows, None)
-    for following in rows:
-        if held is not None:
-            yield *held, False
-        held = following
-    if held is not None:
-        yield *held, not text.endswith(("\n", "\r"))
-
-
-def _row(where: str, names: Sequence[str], cells: Sequence[str], needed: Set[str]) -> dict[str, float]:
-    """Return the numbers of a row by column; text in a column that is not needed is left out. Raises UsageError."""
     if len(cells) != len(names):
         raise UsageError(f"{where} {len(cells)} cells, but the header has {len(names)} columns; correct this row")
     row: dict[str, float] = {}
@@ -304,14 +293,11 @@ def _row(where: str, names: Sequence[str], cells: Sequence[str], needed: Set[str
         elif name in needed:
             shown = reprlib.repr(cell)
             raise UsageError(f"{where} {name}: {shown} is not a number; write a number or leave it blank")
+    if "step" in row and not row["step"] > before:
+        raise UsageError(
+            f"{where} step: {row['step']:g} comes after {before:g}; sort the rows by step, without duplicates"
+        )
     return row
-
-
-def _check_step(where: str, row: Mapping[str, float], *, before: float) -> float:
-    step = row.get("step", before)
-    if "step" in row and not step > before:
-        raise UsageError(f"{where} step: {step:g} comes after {before:g}; sort the rows by step, without duplicates")
-    return step
 
 
 def disorder(step: Floats) -> int | None:
