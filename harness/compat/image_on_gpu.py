@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,8 +56,14 @@ def compatibility(image: DescribedImage, gpu: Gpu) -> Compatibility:
         return _unknown("nothing is known about its requirements")
     checks = (_requirements(needs, gpu), _driver(needs, gpu), _runtime(needs, gpu), _code(needs, gpu))
     objections = [check for check in checks if check is not None]
-    forbidden = [check for check in objections if check.state == "incompatible"]
-    return (forbidden or objections or [Compatibility(state="runs", why=_met(needs, gpu))])[0]
+    if objections:
+        return next((check for check in objections if check.state == "incompatible"), objections[0])
+    met = []
+    if needs.cuda and gpu.compute_capability:
+        met.append(f"CUDA {major_minor(needs.cuda)} on {sm(gpu.compute_capability)}")
+    if needs.driver:
+        met.append(f"driver {gpu.driver}, {needs.driver} required")
+    return Compatibility(state="runs", why=", ".join(met) or "its requirements are met")
 
 
 def _unknown(why: str) -> Compatibility:
@@ -66,16 +72,6 @@ def _unknown(why: str) -> Compatibility:
 
 def _incompatible(why: str) -> Compatibility:
     return Compatibility(state="incompatible", why=why)
-
-
-def _met(needs: Needs, gpu: Gpu) -> str:
-    cuda = (
-        f"CUDA {major_minor(needs.cuda)} on {sm(gpu.compute_capability)}"
-        if needs.cuda and gpu.compute_capability
-        else ""
-    )
-    driver = f"driver {gpu.driver}, {needs.driver} required" if needs.driver else ""
-    return ", ".join(part for part in (cuda, driver) if part) or "its requirements are met"
 
 
 # ---------------------------------------------------------------- the checks; each returns None if nothing is wrong
@@ -200,7 +196,8 @@ COMPARE: dict[str, Callable[[Numbers, Numbers], bool]] = {
 def is_met(requirement: str, gpu: Gpu) -> bool | None:
     """Return whether `gpu` and its driver meet a requirement; None if that is unknown."""
     text = re.sub(r"\s*(>=|<=|!=|==|=|>|<)\s*", r"\1", requirement)
-    values = [_all(_condition(each, gpu) for each in group.split(",") if each) for group in text.split()]
+    groups = [[_condition(each, gpu) for each in group.split(",") if each] for group in text.split()]
+    values = [False if False in group else None if None in group else True for group in groups]
     if True in values or not values:
         return True
     return None if None in values else False
@@ -218,10 +215,3 @@ def _condition(text: str, gpu: Gpu) -> bool | None:
     left = numbers({"cuda": gpu.cuda, "driver": gpu.driver, "arch": gpu.compute_capability}.get(name))
     right = numbers(wanted)
     return None if left is None or right is None else COMPARE[sign](left, right)
-
-
-def _all(results: Iterable[bool | None]) -> bool | None:
-    values = list(results)
-    if False in values:
-        return False
-    return None if None in values else True

@@ -59,9 +59,20 @@ class Needs:
 
 def needs_of(image: DescribedImage) -> Needs:
     """Return what `image` needs. Its environment takes precedence over its labels, and both over the table."""
-    release = _release(image)
-    cuda = _version(image.environment.get("CUDA_VERSION")) or _version(image.labels.get("com.nvidia.cuda.version"))
-    driver = _version(image.environment.get("CUDA_DRIVER_VERSION"))
+    environment, table = image.environment, shipped()
+    framework = environment.get("NVIDIA_TENSORFLOW_VERSION", "")
+    if framework and ("tf1" in framework or environment.get("TENSORFLOW_VERSION", "").startswith("1.")):
+        release = table.release(framework)
+    else:
+        release = table.named(image.reference) or table.named(image.version)
+    said = (environment.get("CUDA_VERSION"), image.labels.get("com.nvidia.cuda.version"))
+    cuda = next((text for text in said if numbers(text)), None)
+    driver = environment.get("CUDA_DRIVER_VERSION") if numbers(environment.get("CUDA_DRIVER_VERSION")) else None
+    # What torch and its extensions are built for; nothing is known if one is a family (`Ampere`).
+    listed = environment.get("TORCH_CUDA_ARCH_LIST", "") or image.labels.get("harness.cuda_architectures", "")
+    built = [ARCHITECTURE.fullmatch(word) for word in re.split(r"[\s;,]+", listed) if word]
+    known = [] if None in built else [match for match in built if match]
+    is_required = environment.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in TRUE
     confirmed = release is not None and release.confirmed
     return Needs(
         cuda=cuda or (release.cuda if release else None),
@@ -69,36 +80,13 @@ def needs_of(image: DescribedImage) -> Needs:
         driver=driver or (release.driver if release else None),
         said_cuda=cuda is not None or confirmed,
         said_driver=driver is not None or confirmed,
-        architectures=_architectures(image),
-        requirements=_requirements(image.environment),
+        architectures=tuple(Architecture(capability=match[1], ptx=bool(match[2])) for match in known),
+        requirements={
+            name: text
+            for name, text in sorted(environment.items())
+            if is_required and name.startswith("NVIDIA_REQUIRE_") and text
+        },
     )
-
-
-def _release(image: DescribedImage) -> Release | None:
-    """Return the release that the image's environment names, else that of its reference or its version."""
-    said = image.environment.get("NVIDIA_TENSORFLOW_VERSION", "")
-    if said and ("tf1" in said or image.environment.get("TENSORFLOW_VERSION", "").startswith("1.")):
-        return shipped().release(said)
-    return shipped().named(image.reference) or shipped().named(image.version)
-
-
-def _version(text: str | None) -> str | None:
-    return text if numbers(text) else None
-
-
-def _architectures(image: DescribedImage) -> tuple[Architecture, ...]:
-    """Return the architectures that torch and its extensions are built for; () if one is a family (`Ampere`)."""
-    listed = image.environment.get("TORCH_CUDA_ARCH_LIST", "") or image.labels.get("harness.cuda_architectures", "")
-    matches = [ARCHITECTURE.fullmatch(word) for word in re.split(r"[\s;,]+", listed) if word]
-    if None in matches:
-        return ()
-    return tuple(Architecture(capability=match[1], ptx=bool(match[2])) for match in matches if match)
-
-
-def _requirements(environment: Mapping[str, str]) -> dict[str, str]:
-    if environment.get("NVIDIA_DISABLE_REQUIRE", "").lower() in TRUE:
-        return {}
-    return {name: text for name, text in sorted(environment.items()) if name.startswith("NVIDIA_REQUIRE_") and text}
 
 
 # ---------------------------------------------------------------- versions

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from harness.model import Look, Trial
+from harness.model import Trial
 
 FailureKind = Literal["infrastructure", "incompatible", "oom"]
 FAILURES = ("crash", "hang", "setup", "infrastructure")
@@ -34,13 +34,6 @@ class FailurePattern:
     pattern: str
     why: str
     at_start: bool = True
-
-    def read(self, text: str) -> Signature | None:
-        """Return the meaning of a text; None if it does not match."""
-        match = re.search(self.pattern, text, re.IGNORECASE)
-        if match is None:
-            return None
-        return Signature(kind=self.kind, why=self.why.format(match[0], *(group or "" for group in match.groups())))
 
 
 BROKEN_XIDS = "48|62|63|64|74|79|92|94|95|119|120|140|154"
@@ -139,8 +132,11 @@ SIGNS = (
 
 def signature(text: str, *, steps: int = 0) -> Signature | None:
     """Return the meaning of the output or message of a trial that failed after `steps` steps; None if it is unknown."""
-    meanings = (sign.read(text) for sign in SIGNS if steps == 0 or not sign.at_start)
-    return next((meaning for meaning in meanings if meaning is not None), None)
+    for sign in SIGNS:
+        if (steps == 0 or not sign.at_start) and (match := re.search(sign.pattern, text, re.IGNORECASE)):
+            groups = (group or "" for group in match.groups())
+            return Signature(kind=sign.kind, why=sign.why.format(match[0], *groups))
+    return None
 
 
 def explain_failure(trial: Trial) -> Signature | None:
@@ -150,14 +146,10 @@ def explain_failure(trial: Trial) -> Signature | None:
     """
     if trial.end not in FAILURES:
         return None
-    return signature(f"{trial.message}\n{trial.output.tail}", steps=_steps(trial))
-
-
-def _steps(trial: Trial) -> int:
-    """Return the number of steps; 0 for a command that is sampled by time only, whose rows have no durations."""
     durations = trial.trace.column("step_s") if trial.trace is not None else None
-    timed = durations is not None and bool(np.isfinite(durations).any())
-    return trial.last_step if timed or trial.trace is None else 0
+    # A command that is sampled by time only makes no steps: its rows have no durations.
+    is_timed = trial.trace is None or (durations is not None and bool(np.isfinite(durations).any()))
+    return signature(f"{trial.message}\n{trial.output.tail}", steps=trial.last_step if is_timed else 0)
 
 
 # ---------------------------------------------------------------- reduced clocks
@@ -175,25 +167,16 @@ HARDWARE = 0x08 | 0x80
 def throttled(trial: Trial) -> str | None:
     """Return why the step times of `trial` must not be compared; None if no clock was reduced."""
     looks = trial.trace.looks if trial.trace is not None else ()
-    clocks = [clock for look in looks if (clock := look.of("gpu_clock_mhz")) is not None]
-    highest = max(clocks, default=0.0)
-    reasons = (_reason(look, highest_mhz=highest) for look in looks)
-    return next((reason for reason in reasons if reason is not None), None)
-
-
-def _reason(look: Look, *, highest_mhz: float) -> str | None:
-    if (look.of("gpu_heat_share") or 0.0) >= LEAST_SHARE:
-        return _words("heat", look.of("gpu_heat_share") or 0.0, look)
-    if (look.of("gpu_power_share") or 0.0) < LEAST_SHARE:
-        return None
-    braked = int(look.of("gpu_reasons") or 0) & HARDWARE
-    clock = look.of("gpu_clock_mhz")
-    fell = clock is not None and clock < CLOCK_FELL * highest_mhz
-    return _words("power", look.of("gpu_power_share") or 0.0, look) if braked or fell else None
-
-
-def _words(cause: str, share: float, look: Look) -> str:
-    mhz, celsius = look.of("gpu_clock_mhz"), look.of("gpu_temperature_c")
-    clock = "" if mhz is None else f", {mhz:.0f} MHz"
-    heat = "" if celsius is None else f", {celsius:.0f} °C"
-    return f"the GPU's clock was held down by {cause} for {share:.0%} of the time before step {look.step}{clock}{heat}"
+    highest_mhz = max((mhz for look in looks if (mhz := look.of("gpu_clock_mhz")) is not None), default=0.0)
+    for look in looks:
+        mhz, celsius = look.of("gpu_clock_mhz"), look.of("gpu_temperature_c")
+        heat, power = look.of("gpu_heat_share") or 0.0, look.of("gpu_power_share") or 0.0
+        fell = mhz is not None and mhz < CLOCK_FELL * highest_mhz
+        braked = bool(int(look.of("gpu_reasons") or 0) & HARDWARE)
+        if heat >= LEAST_SHARE or (power >= LEAST_SHARE and (braked or fell)):
+            cause, share = ("heat", heat) if heat >= LEAST_SHARE else ("power", power)
+            figures = f"{'' if mhz is None else f', {mhz:.0f} MHz'}{'' if celsius is None else f', {celsius:.0f} °C'}"
+            return (
+                f"the GPU's clock was held down by {cause} for {share:.0%} of the time before step {look.step}{figures}"
+            )
+    return None
