@@ -62,47 +62,32 @@ def probe(
 
 
 PreparedImages = dict[tuple[str, str, str], Prepared | InfrastructureError]
-"""The prepared image, or the error that prevented it, by host, series and version."""
+"""The prepared image, or the error that prevented it, by host, series and version: it is tried only once."""
 
 
 def _one(cell: Cell, each: Probe, host: OpenHost, context: RunContext, images: PreparedImages) -> Probed:
     """Run one probe of a cell. The host is leased, because a probe would disturb the measurements of a sweep there."""
     blank = Probed(probe=each, image=cell.image, lane=cell.lane, variant=cell.variant)
-    if host.engine is None or host.problem is not None:
+    engine = host.engine
+    if engine is None or host.problem is not None:
         return replace(blank, problem=host.problem or "the host could not be opened")
+    name = (cell.lane.host.name, cell.image.series, cell.image.version)
     try:
-        looking = Looking(
-            engine=host.engine,
-            cell=host.own(cell),
-            context=context,
-            prepared=_prepared(host.engine, cell, context, images),
-        )
-        say = context.showing(lane=host.host.name, image="lease")
-        with host.engine.lease(say, context.stopped.is_set):
+        image = images.get(name)
+        if image is None:
+            say = context.preparing(lane=str(cell.lane), image=f"{cell.image.series} {cell.image.version}")
+            image = images[name] = engine.prepare(cell.image, say)
+        if isinstance(image, InfrastructureError):
+            return replace(blank, problem=str(image))
+        looking = Looking(engine=engine, cell=host.own(cell), context=context, prepared=image)
+        with engine.lease(context.showing(lane=host.host.name, image="lease"), context.stopped.is_set):
             return FINDERS[each.name](looking, blank)
     except (EngineUnreachable, Interrupted):
         raise
     except (InfrastructureError, Unreadable) as error:
-        return replace(blank, problem=str(error))
-
-
-def _prepared(engine: Engine, cell: Cell, context: RunContext, images: PreparedImages) -> Prepared:
-    """Return the cell's image. An image that cannot be prepared is tried only once. Raises InfrastructureError,
-    Interrupted.
-    """
-    name = (cell.lane.host.name, cell.image.series, cell.image.version)
-    if name not in images:
-        try:
-            say = context.preparing(lane=str(cell.lane), image=f"{cell.image.series} {cell.image.version}")
-            images[name] = engine.prepare(cell.image, say)
-        except EngineUnreachable:
-            raise
-        except InfrastructureError as error:
+        if name not in images and isinstance(error, InfrastructureError):
             images[name] = error
-    image = images[name]
-    if isinstance(image, InfrastructureError):
-        raise image
-    return image
+        return replace(blank, problem=str(error))
 
 
 def _launch(looking: Looking, blank: Probed) -> Looked:
