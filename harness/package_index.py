@@ -11,6 +11,7 @@ import base64
 import html
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -136,11 +137,15 @@ class PackageIndex:
         return self._known[key]
 
     def _files(self, endpoint: str, name: str) -> list[File]:
-        url, authorization = _apart(endpoint)
+        # As in pip and uv, the login is that of the URL, else that of ~/.netrc.
+        parts = urlsplit(endpoint)
+        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        login = (unquote(parts.username or ""), unquote(parts.password or "")) if "@" in parts.netloc else None
+        login = login or requests.utils.get_netrc_auth(url)
         question = Question(
             url=f"{url.rstrip('/')}/{name}/",
             headers={"Accept": ACCEPT},
-            authorization=authorization,
+            authorization=f"Basic {base64.b64encode(':'.join(login).encode()).decode()}" if login else None,
             most_bytes=MOST_BYTES,
         )
         try:
@@ -153,40 +158,25 @@ class PackageIndex:
             return []
         if answer.status != 200:
             raise IndexSilent(f"{host_of(url)}: answers with HTTP {answer.status}")
-        page_files = _page(answer, place=host_of(url))
-        if len(page_files) > MOST_FILES:
+        files = _page(answer, place=host_of(url))
+        if len(files) > MOST_FILES:
             raise IndexSilent(f"{host_of(url)}: lists more than {MOST_FILES} files of one package")
-        return page_files
-
-
-def _apart(endpoint: str) -> tuple[str, str | None]:
-    """Return a URL without its login, and the `Authorization` header for it: from the URL's login, else from ~/.netrc,
-    as in pip and uv. None without a login.
-    """
-    parts = urlsplit(endpoint)
-    url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    login = (unquote(parts.username or ""), unquote(parts.password or "")) if "@" in parts.netloc else None
-    login = login or requests.utils.get_netrc_auth(url)
-    if login is None:
-        return url, None
-    return url, f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
+        return files
 
 
 def _page(answer: Response, *, place: str) -> list[File]:
     """Return the files of a project's page. Raises IndexSilent."""
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if kind == JSON_TYPE:
-        try:
-            page = _JsonPage.model_validate_json(answer.body)
-        except ValidationError as error:
-            raise IndexSilent(f"{place}: does not respond like a package index") from error
-        return [
-            File(name=each.filename, requires_python=each.requires_python, yanked=each.yanked is not False)
-            for each in page.files
-        ]
-    if kind not in HTML_TYPES:
-        raise IndexSilent(f"{place}: does not respond like a package index")
-    return list(_links(answer.body.decode(errors="replace")))
+    if kind in HTML_TYPES:
+        return list(_links(answer.body.decode(errors="replace")))
+    try:
+        page = _JsonPage.model_validate_json(answer.body if kind == JSON_TYPE else "")
+    except ValidationError as error:
+        raise IndexSilent(f"{place}: does not respond like a package index") from error
+    return [
+        File(name=each.filename, requires_python=each.requires_python, yanked=each.yanked is not False)
+        for each in page.files
+    ]
 
 
 def _links(page: str) -> Iterator[File]:
@@ -204,24 +194,18 @@ def _words(environ: Mapping[str, str], *names: str) -> list[str]:
 
 
 def _releases(name: str, files: Iterable[File]) -> tuple[PackageRelease, ...]:
+    """Return the releases of a package, oldest first. Eggs, installers and other names that no current tool would
+    install are left out.
+    """
     by_version: dict[Version, list[File]] = {}
     for file in files:
-        parsed = _name_and_version(file.name)
-        if parsed and parsed[0] == name:
-            by_version.setdefault(parsed[1], []).append(file)
+        if len(file.name) <= MOST_CHARACTERS:
+            with suppress(ValueError):
+                parse = parse_wheel_filename if file.name.endswith(".whl") else parse_sdist_filename
+                project, version = parse(file.name)[:2]
+                if project == name:
+                    by_version.setdefault(version, []).append(file)
     return tuple(PackageRelease(version=version, files=tuple(by_version[version])) for version in sorted(by_version))
-
-
-def _name_and_version(filename: str) -> tuple[str, Version] | None:
-    """Parse a file name; None for eggs, installers and other names that no current tool would install."""
-    if len(filename) > MOST_CHARACTERS:
-        return None
-    try:
-        if filename.endswith(".whl"):
-            return parse_wheel_filename(filename)[:2]
-        return parse_sdist_filename(filename)
-    except ValueError:
-        return None
 
 
 def _allows(requires_python: str | None, python: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from harness import amounts
-from harness.model import LineRow, LineTable, OomReport, Probed, SizeTry
+from harness.model import LineTable, Probed
 from harness.report.text.harmless_text import plain, shortened, version
 
 MOST_ROWS = 20
@@ -127,25 +127,23 @@ _LINE_COLUMNS = (
 
 def _functions(probed: Probed) -> Iterator[ProbeTable]:
     for function in probed.functions:
+        total_s = sum(line.time_s for line in function.rows)
+        rows = []
+        for row in function.rows[:MOST_LINES]:
+            memory, times = ("", "", ""), ("", "", "", "")
+            if row.mem_kib is not None:
+                memory = (f"{row.mem_kib / 1024:,.3f}", f"{row.increment_kib / 1024:,.3f}", f"{row.occurrences:,}")
+            if row.hits:
+                share, hit_us = 100 * row.time_s / total_s if total_s else 0.0, row.time_s * 1e6 / row.hits
+                times = (f"{row.hits:,}", f"{row.time_s * 1e3:,.3f}", f"{hit_us:,.1f}", f"{share:.1f}")
+            rows.append((str(row.line), *memory, *times, indented(row.text)))
         rest = f"; {MOST_LINES} of {len(function.rows)} lines" if len(function.rows) > MOST_LINES else ""
         yield ProbeTable(
             title=plain(f"{function.name} in {PurePosixPath(function.file).name}, line by line{rest}"),
             columns=_LINE_COLUMNS,
-            rows=tuple(_line(row, function) for row in function.rows[:MOST_LINES]),
+            rows=tuple(rows),
             ends_in_text=True,
         )
-
-
-def _line(row: LineRow, function: LineTable) -> tuple[str, ...]:
-    total_s = sum(line.time_s for line in function.rows)
-    memory = ("", "", "")
-    if row.mem_kib is not None:
-        memory = (f"{row.mem_kib / 1024:,.3f}", f"{row.increment_kib / 1024:,.3f}", f"{row.occurrences:,}")
-    times = ("", "", "", "")
-    if row.hits:
-        share = 100 * row.time_s / total_s if total_s else 0.0
-        times = (f"{row.hits:,}", f"{row.time_s * 1e3:,.3f}", f"{row.time_s * 1e6 / row.hits:,.1f}", f"{share:.1f}")
-    return (str(row.line), *memory, *times, indented(row.text))
 
 
 def indented(code: str) -> str:
@@ -159,27 +157,24 @@ def indented(code: str) -> str:
 
 def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
     """Return the blocks definitely lost per step: a row for each variant and a column for each version; None without
-    results.
+    results. `*` marks figures that may be too small.
     """
     if not found:
         return None
-    versions = list(dict.fromkeys(version(f"{probed.image.series} {probed.image.version}") for probed in found))
+    versions: dict[str, None] = {}
     rows: dict[str, dict[str, str]] = {}
     for probed in found:
         name = version(f"{probed.image.series} {probed.image.version}")
-        rows.setdefault(plain(f"{probed.variant} on {probed.lane}"), {})[name] = _lost(probed)
+        versions.setdefault(name)
+        _, blocks, added = probed.lost("DefinitelyLost")
+        told = f"{_a_step(added)} ({blocks:,}){' *' if probed.problem else ''}"
+        rows.setdefault(plain(f"{probed.variant} on {probed.lane}"), {})[name] = told
     rest = f"; {NOT_WHOLE}" if any(probed.problem for probed in found) else ""
     return ProbeTable(
         title=f"blocks definitely lost per step (in parentheses: the total in valgrind's own summary){rest}",
         columns=("variant", *versions),
         rows=tuple((variant, *(row.get(name, "") for name in versions)) for variant, row in rows.items()),
     )
-
-
-def _lost(probed: Probed) -> str:
-    """Return the blocks definitely lost per step and in total; `*` marks figures that may be too small."""
-    _, blocks, added = probed.lost("DefinitelyLost")
-    return f"{_a_step(added)} ({blocks:,}){' *' if probed.problem else ''}"
 
 
 def _leaks(probed: Probed) -> Iterator[ProbeTable]:
@@ -224,35 +219,28 @@ def _tries(probed: Probed) -> Iterator[ProbeTable]:
     if not probed.tries:
         return
     param = plain(str(dict(probed.probe.settings).get("param", "size")))
+    rows = []
+    for attempt in probed.tries:
+        peak = "" if attempt.peak_rss_kib is None else f"{attempt.peak_rss_kib / 1024:,.0f}"
+        rows.append((str(attempt.size), "fits" if attempt.fits else attempt.end, peak, _text(attempt.message)))
     yield ProbeTable(
         title=f"largest {param} that fits: {'none' if probed.largest is None else probed.largest}",
         columns=(param, "", "peak, MiB", "why"),
-        rows=tuple(_try(attempt) for attempt in probed.tries),
+        rows=tuple(rows),
         names=2,
         ends_in_text=True,
     )
-    for attempt in probed.tries:
-        if attempt.oom is not None:
-            yield _held(f"{param} {attempt.size}", attempt.oom)
-
-
-def _try(attempt: SizeTry) -> tuple[str, ...]:
-    peak = "" if attempt.peak_rss_kib is None else f"{attempt.peak_rss_kib / 1024:,.0f}"
-    return str(attempt.size), "fits" if attempt.fits else attempt.end, peak, _text(attempt.message)
-
-
-def _held(size: str, oom: OomReport) -> ProbeTable:
-    """Return what held the memory when the framework or the kernel ran out of memory for a size."""
-    place = f" on {plain(oom.device)}" if oom.device else ""
-    wanted = f", requested {_mib(oom.wanted_bytes)} MiB" if oom.wanted_bytes is not None else ""
-    rows = [(_text(holder.op), _mib(holder.bytes)) for holder in oom.holders[:MOST_ROWS]]
-    if oom.remaining_nodes is not None and oom.remaining_bytes is not None:
-        rows.append((f"{oom.remaining_nodes} others", _mib(oom.remaining_bytes)))
-    return ProbeTable(
-        title=f"{size}: what held the memory when {oom.source} ran out{place}{wanted}",
-        columns=("operation", "MiB"),
-        rows=tuple(rows or [("not reported", "")]),
-    )
+    for attempt, oom in ((attempt, attempt.oom) for attempt in probed.tries if attempt.oom is not None):
+        place = f" on {plain(oom.device)}" if oom.device else ""
+        wanted = f", requested {_mib(oom.wanted_bytes)} MiB" if oom.wanted_bytes is not None else ""
+        held = [(_text(holder.op), _mib(holder.bytes)) for holder in oom.holders[:MOST_ROWS]]
+        if oom.remaining_nodes is not None and oom.remaining_bytes is not None:
+            held.append((f"{oom.remaining_nodes} others", _mib(oom.remaining_bytes)))
+        yield ProbeTable(
+            title=f"{param} {attempt.size}: what held the memory when {oom.source} ran out{place}{wanted}",
+            columns=("operation", "MiB"),
+            rows=tuple(held or [("not reported", "")]),
+        )
 
 
 _TABLES = (_ops, _functions, _leaks, _tries)
