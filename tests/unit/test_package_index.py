@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import gzip
 import json
-import threading
+import time
 import traceback
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +27,7 @@ from harness.package_index import (
     versions_around,
 )
 from harness.registry.bounded_http import ExchangeLimits, Response
+from tests.unit.registry.conftest import Reply, Server, started
 
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 
@@ -52,41 +50,28 @@ FILES = [
 ]
 
 
-@dataclass
-class Server:
-    url: str
-    asked: list[str] = field(default_factory=list)
-    passwords: list[str | None] = field(default_factory=list)
+def index_of(answer: Callable[[str], Reply]) -> Iterator[Server]:
+    """Run an index that answers each name of a package."""
+    server = Server()
+    server.answer = lambda request: answer(request.path.strip("/").split("/")[-1])
+    yield from started(server)
+
+
+def url_of(server: Server, login: str = "") -> str:
+    return f"http://{login}{server.host}/simple/"
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     """Run an index with one package, my-tool, and a package `broken` that answers with HTTP 500."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known.asked.append(self.path)
-            known.passwords.append(self.headers.get("Authorization"))
-            name = self.path.strip("/").split("/")[-1]
-            status = {"my-tool": 200, "broken": 500, "garbled": 200}.get(name, 404)
-            page = {"meta": {"api-version": "1.0"}, "name": name, "files": FILES if status == 200 else []}
-            body = b"{" if name == "garbled" else json.dumps(page).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", JSON_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(name: str) -> Reply:
+        status = {"my-tool": 200, "broken": 500, "garbled": 200}.get(name, 404)
+        page = {"meta": {"api-version": "1.0"}, "name": name, "files": FILES if status == 200 else []}
+        body = b"{" if name == "garbled" else json.dumps(page).encode()
+        return Reply(status=status, headers={"Content-Type": JSON_TYPE}, body=body)
 
-        def log_message(self, *_args: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        known = Server(url=f"http://127.0.0.1:{http.server_port}/simple/")
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield known
-        http.shutdown()
-        thread.join()
+    yield from index_of(answer)
 
 
 def texts(releases: list[PackageRelease]) -> list[str]:
@@ -94,12 +79,12 @@ def texts(releases: list[PackageRelease]) -> list[str]:
 
 
 def test_releases_are_oldest_first_and_asked_for_once(server: Server) -> None:
-    index = PackageIndex([server.url])
+    index = PackageIndex([url_of(server)])
     releases = index.releases("My_Tool")
     assert texts(list(releases)) == ["1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.10", "2.0rc1"]
     assert [str(release.version) for release in releases if release.yanked] == ["1.1"]
     assert index.releases("my-tool") == releases
-    assert server.asked == ["/simple/my-tool/"]
+    assert [request.path for request in server.asked] == ["/simple/my-tool/"]
 
 
 @pytest.mark.parametrize(
@@ -114,33 +99,28 @@ def test_releases_are_oldest_first_and_asked_for_once(server: Server) -> None:
     ],
 )
 def test_ranges(server: Server, python: str, specifier: str, expected: list[str]) -> None:
-    releases = PackageIndex([server.url]).releases("my-tool")
+    releases = PackageIndex([url_of(server)]).releases("my-tool")
     assert texts(in_range(releases, SpecifierSet(specifier), python=python)) == expected
 
 
 def test_package_that_is_not_there(server: Server) -> None:
-    assert PackageIndex([server.url]).releases("nothing") == ()
+    assert PackageIndex([url_of(server)]).releases("nothing") == ()
 
 
 @pytest.mark.parametrize(
     ("name", "text"), [("broken", "answers with HTTP 500"), ("garbled", "does not respond like a package index")]
 )
 def test_trouble_never_shows_the_password(server: Server, name: str, text: str) -> None:
-    url = server.url.replace("127.0.0.1", "user:s3cret@127.0.0.1")
+    url = url_of(server, "user:s3cret@")
     with pytest.raises(IndexSilent, match=rf"^127\.0\.0\.1:\d+: {text}") as caught:
         PackageIndex([url]).releases(name)
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
-    assert server.passwords[0] is not None
-
-
-def test_nobody_answers() -> None:
-    with pytest.raises(IndexSilent, match=r"^127\.0\.0\.1:9: cannot be reached$"):
-        PackageIndex(["http://127.0.0.1:9/simple/"]).releases("x")
+    assert "Authorization" in server.asked[0].headers
 
 
 def test_index_that_does_not_answer_is_not_waited_for_again() -> None:
     index = PackageIndex(["http://127.0.0.1:9/simple/"])
-    with pytest.raises(IndexSilent) as first:
+    with pytest.raises(IndexSilent, match=r"^127\.0\.0\.1:9: cannot be reached$") as first:
         index.releases("x")
     with pytest.raises(IndexSilent) as second:
         index.releases("y")
@@ -151,11 +131,11 @@ def test_environment_names_the_indexes_and_folders(server: Server, tmp_path: Pat
     (tmp_path / "my_tool-3.0-py3-none-any.whl").touch()
     (tmp_path / "notes.txt").touch()
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
-        index = PackageIndex.from_environ({name: server.url, "PIP_FIND_LINKS": f"{tmp_path} https://files.local"})
+        index = PackageIndex.from_environ({name: url_of(server), "PIP_FIND_LINKS": f"{tmp_path} https://files.local"})
         assert str(index.releases("my-tool")[-1].version) == "3.0"
-    several = {"PIP_INDEX_URL": server.url, "UV_FIND_LINKS": f"https://files.local,{tmp_path}"}
+    several = {"PIP_INDEX_URL": url_of(server), "UV_FIND_LINKS": f"https://files.local,{tmp_path}"}
     assert str(PackageIndex.from_environ(several).releases("my-tool")[-1].version) == "3.0"
-    extra = PackageIndex.from_environ({"PIP_INDEX_URL": server.url, "UV_INDEX": f"own={server.url}"})
+    extra = PackageIndex.from_environ({"PIP_INDEX_URL": url_of(server), "UV_INDEX": f"own={url_of(server)}"})
     assert len(extra.releases("my-tool")[0].files) == 2
 
 
@@ -170,45 +150,34 @@ HOSTILE = {
 }
 
 
+def dripping() -> Iterator[bytes]:
+    yield b"HTTP/1.1 200 OK\r\n\r\n"
+    for _ in range(200):
+        time.sleep(0.05)
+        yield b" "
+
+
 @pytest.fixture
 def hostile() -> Iterator[str]:
     """Run an index whose answers fill the memory, or never end."""
-    ended = threading.Event()
+    entry = b'{"filename":"my_tool-%d.tar.gz"}'
+    bodies = {
+        "packed": gzip.compress(bytes(33 << 20)),
+        "values": b'{"files":[' + b"[]," * 1_100_000,
+        "files": b'{"files":[' + b",".join(entry % number for number in range(101)) + b"]}",
+        "nested": b'{"files":' * 5000,
+        "odd": b'{"files": [{"filename": 1}]}',
+        "long": b'{"files":[{"filename":"long-%s.tar.gz"},{"filename":"long-1.0.tar.gz",'
+        b'"requires-python":">=%s"}]}' % (b"9" * 5000, b"9" * 5000),
+    }
+    more = {"packed": {"Content-Encoding": "gzip"}, "away": {"Location": "file:///etc/passwd"}}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            name = self.path.strip("/").split("/")[-1]
-            entry = b'{"filename":"my_tool-%d.tar.gz"}'
-            bodies = {
-                "packed": gzip.compress(bytes(33 << 20)),
-                "values": b'{"files":[' + b"[]," * 1_100_000,
-                "files": b'{"files":[' + b",".join(entry % number for number in range(101)) + b"]}",
-                "nested": b'{"files":' * 5000,
-                "odd": b'{"files": [{"filename": 1}]}',
-                "long": b'{"files":[{"filename":"long-%s.tar.gz"},{"filename":"long-1.0.tar.gz",'
-                b'"requires-python":">=%s"}]}' % (b"9" * 5000, b"9" * 5000),
-            }
-            self.send_response(302 if name == "away" else 200)
-            self.send_header("Location", "file:///etc/passwd")
-            self.send_header("Content-Type", JSON_TYPE)
-            if name == "packed":
-                self.send_header("Content-Encoding", "gzip")
-            self.end_headers()
-            with contextlib.suppress(OSError):  # it was not read to its end
-                self.wfile.write(bodies.get(name, b""))
-                while name == "drip" and not ended.wait(0.05):
-                    self.wfile.write(b" ")
+    def answer(name: str) -> Reply:
+        headers = {"Content-Type": JSON_TYPE, **more.get(name, {})}
+        raw = dripping() if name == "drip" else None
+        return Reply(status=302 if name == "away" else 200, headers=headers, body=bodies.get(name, b""), raw=raw)
 
-        def log_message(self, *_args: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{http.server_port}/simple/"
-        ended.set()
-        http.shutdown()
-        thread.join()
+    yield from map(url_of, index_of(answer))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -267,9 +236,10 @@ def test_a_login_goes_to_its_own_index_only(server: Server, monkeypatch: pytest.
     """Company indexes need a login, in the address or in ~/.netrc, as with pip and uv."""
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login ada password pw\n")
-    PackageIndex([server.url]).releases("my-tool")
-    PackageIndex([server.url.replace("127", "a%40b:c@127")]).releases("my-tool")
-    said = [base64.b64decode((each or "").removeprefix("Basic ")).decode() for each in server.passwords]
+    PackageIndex([url_of(server)]).releases("my-tool")
+    PackageIndex([url_of(server, "a%40b:c@")]).releases("my-tool")
+    passwords = [request.headers.get("Authorization") for request in server.asked]
+    said = [base64.b64decode((each or "").removeprefix("Basic ")).decode() for each in passwords]
     assert said == ["ada:pw", "a@b:c"]
 
 
@@ -305,11 +275,11 @@ def test_matrix_asks_the_index_of_its_environment(server: Server, tmp_path: Path
     text = "version: 1\nseries: {s: {install: ['my-tool=={version}'], versions: VERSIONS}}\n"
     text += "scenarios: {x: {command: [a]}}\n"
     path.write_text(text.replace("VERSIONS", "'<1.2'"))
-    matrix = load_matrix(path, environ={"PIP_INDEX_URL": server.url})
+    matrix = load_matrix(path, environ={"PIP_INDEX_URL": url_of(server)})
     assert [(image.version, image.yanked) for image in matrix.series[0].images] == [("1.0", False), ("1.1", True)]
     path.write_text(text.replace("VERSIONS", "[1.0, 1.2.9, 1.10]"))
     with pytest.raises(MatrixError, match=r"no my-tool 1\.2\.9; nearest: 1\.1, 1\.2, 1\.3, 1\.4$"):
-        load_matrix(path, environ={"PIP_INDEX_URL": server.url})
+        load_matrix(path, environ={"PIP_INDEX_URL": url_of(server)})
 
 
 @pytest.mark.index

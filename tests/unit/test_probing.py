@@ -24,7 +24,6 @@ from harness.flows.sweep import SweepOptions, selected
 from harness.model import Host, Probed
 from harness.model.watching import Say
 from harness.plan.cells import make_plan
-from harness.probes import MOST_FILE_CHARACTERS
 from harness.report.terminal import probes_output as report
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import LaunchRequest, Lease, Session
@@ -115,12 +114,9 @@ def probed(
     engine: type[Engine] = Engine,
     stopped: threading.Event | None = None,
 ) -> Any:
-    """Run a probe. `stop`: Ctrl-C while the host is opened."""
+    """Run a probe of the matrix. `stop`: Ctrl-C while the host is opened."""
     (folder / "kept.py").write_text(SCRIPT.lstrip())
-    (folder / "matrix.yaml").write_text(MATRIX.replace("SIZES", sizes).replace("FOLDER", str(folder)))
-    options = SweepOptions(out=folder / "reports", seed=1, only=(only,))
-    selection = selected(folder / "matrix.yaml", options, UNREACHABLE)
-
+    matrix = MATRIX.replace("SIZES", sizes).replace("FOLDER", str(folder))
     stopped = stopped or threading.Event()
 
     def open_engine(host: Host, *, say: Callable[[str], None], **_: Any) -> Engine:
@@ -129,42 +125,46 @@ def probed(
             say("asking")
         return engine(host, nothing)
 
+    return run(folder, matrix, only=(only,), names=names, open_engine=open_engine, stopped=stopped)
+
+
+def one(folder: Path, script: str, probes: str, *, matrix: str = ONE) -> tuple[Probed, Path]:
+    """Return what the only probe of a script finds, and the directory."""
+    (folder / "one.py").write_text(script)
+    (found,), directory = run(folder, matrix.replace("PROBES", probes))
+    return found, directory
+
+
+def run(
+    folder: Path,
+    matrix: str,
+    *,
+    only: tuple[str, ...] = (),
+    names: tuple[str, ...] = (),
+    open_engine: Any = lambda host, **_: Engine(host, nothing),
+    stopped: threading.Event | None = None,
+) -> Any:
+    (folder / "matrix.yaml").write_text(matrix)
+    options = SweepOptions(out=folder / "reports", seed=1, only=only)
+    selection = selected(folder / "matrix.yaml", options, UNREACHABLE)
     own = folder / "tmp"  # with its own lease: no wait for other sweeps on this machine
     own.mkdir(exist_ok=True)
     with plain_progress(sys.stderr) as watching, mock.patch.object(tempfile, "tempdir", str(own)):
+        stopped = stopped or threading.Event()
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, open_engine=open_engine)
         return probe(selection, options, context, names=names)
 
 
-def one(
-    folder: Path, script: str, probes: str, *, matrix: str = ONE, most: int = MOST_FILE_CHARACTERS
-) -> tuple[Probed, Path]:
-    """Return what the only probe of a script finds, and the directory."""
-    (folder / "one.py").write_text(script)
-    (folder / "one.yaml").write_text(matrix.replace("PROBES", probes))
-    selection = selected(folder / "one.yaml", SweepOptions(out=folder / "reports"), UNREACHABLE)
-    (folder / "tmp").mkdir()
-    with (
-        plain_progress(sys.stderr) as watching,
-        mock.patch.object(tempfile, "tempdir", str(folder / "tmp")),
-        mock.patch.object(harness.probes, "MOST_FILE_CHARACTERS", most),
-    ):
-        context = RunContext(
-            environ=os.environ, progress=watching, stopped=threading.Event(),
-            open_engine=lambda host, **_: Engine(host, nothing),
-        )  # fmt: skip
-        (found,), directory = probe(selection, SweepOptions(out=folder / "reports"), context, names=())
-    return found, directory
-
-
-def by_name(found: list[Probed]) -> dict[str, Probed]:
-    return {each.probe.name: each for each in found}
+def valgrind(folder: Path, program: str) -> None:
+    (folder / "bin").mkdir()
+    (folder / "bin" / "valgrind").write_text(program)
+    (folder / "bin" / "valgrind").chmod(0o755)
 
 
 def test_each_probe_finds_what_was_planted_and_keeps_it(tmp_path: Path) -> None:
     found, directory = probed(tmp_path, only="kept")
     assert [each.problem for each in found] == ["", "", ""]
-    seen = by_name(found)
+    seen = {each.probe.name: each for each in found}
     (row,) = [row for row in seen["lines"].functions[0].rows if "append" in row.text]
     assert row.increment_kib / row.occurrences == pytest.approx(1024, rel=0.05)
     slow, steady = seen["optrace"].ops
@@ -254,23 +254,18 @@ def test_a_lease_that_could_not_be_given_back_is_told_after_an_interruption(
     assert "the lease could not be released" in capsys.readouterr().err
 
 
-def test_a_size_that_does_not_fit_in_setup_is_a_limit_of_memory(tmp_path: Path) -> None:
-    """Python's own error does not say "out of memory": the search ended with a problem."""
-    (found,), _ = probed(tmp_path, only="fits*", sizes="1, 98")
-    assert (found.largest, found.problem) == (1, "")
-
-
-def test_another_failure_is_no_limit_of_memory(tmp_path: Path) -> None:
-    (found,), _ = probed(tmp_path, only="fits*", sizes="1, 99")
-    assert found.largest == 1
-    assert found.problem == "size=99: setup: ValueError: no such size (kept.py:18 in setup)"
+@pytest.mark.parametrize(
+    ("sizes", "problem"), [("1, 98", ""), ("1, 99", "size=99: setup: ValueError: no such size (kept.py:18 in setup)")]
+)
+def test_only_running_out_of_memory_is_a_limit_of_memory(sizes: str, problem: str, tmp_path: Path) -> None:
+    """Python's own error in setup does not say "out of memory": the search ended with a problem."""
+    (found,), _ = probed(tmp_path, only="fits*", sizes=sizes)
+    assert (found.largest, found.problem) == (1, problem)
 
 
 def test_valgrind_and_its_control_run_side_by_side(tmp_path: Path) -> None:
     """One after the other they take twice as long, minutes per cell; here they would wait for each other endlessly."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "valgrind").write_text(VALGRIND)
-    (tmp_path / "bin" / "valgrind").chmod(0o755)
+    valgrind(tmp_path, VALGRIND)
     (found,), directory = probed(tmp_path, only="lost")
     assert found.problem == ""
     assert found.lost("DefinitelyLost") == (248, 31, 10)
@@ -301,31 +296,31 @@ def setup():
 """
 
 
-def test_what_fails_after_the_last_step_is_no_step_that_was_never_made(tmp_path: Path) -> None:
-    """It reported a crash in step 4 of three steps."""
-    found, _ = one(tmp_path, FAILING_LATE, "artifacts: {steps: 3}")
-    assert found.problem == "crash: after the last step: KeyError: 'mine' (one.py:3 in artifacts)"
+UNCALLED = "def work():\n    pass\n\nprofile = work\n\ndef setup():\n    return int\n"
 
 
-def test_notes_of_how_a_process_went_down_do_not_hide_why(tmp_path: Path) -> None:
-    """The reported problem was "after its last step: killed by SIGKILL"."""
-    found, _ = one(tmp_path, KILLED_AT_ITS_END, "lines: {steps: 3}")
-    assert found.problem == "crash: step 1: ValueError: mine (one.py:8 in step)"
+@pytest.mark.parametrize(
+    ("script", "probes", "problem"),
+    [
+        # It reported a crash in step 4 of three steps.
+        (FAILING_LATE, "artifacts: {steps: 3}", "crash: after the last step: KeyError: 'mine' (one.py:3 in artifacts)"),
+        # Notes of how a process went down hid why: "after its last step: killed by SIGKILL".
+        (KILLED_AT_ITS_END, "lines: {steps: 3}", "crash: step 1: ValueError: mine (one.py:8 in step)"),
+        # A table without any figures looked like that of a function that costs nothing.
+        (UNCALLED, "lines: {steps: 4}", "work: not called in 4 steps, in the scenario's own process"),
+    ],
+)
+def test_what_went_wrong_is_told(script: str, probes: str, problem: str, tmp_path: Path) -> None:
+    assert one(tmp_path, script, probes)[0].problem == problem
 
 
-def test_a_file_that_is_too_large_is_left_out_whole_and_told(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_left_out_whole_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first 64 MiB were kept under its name, as if they were the whole file."""
+    monkeypatch.setattr(harness.probes, "MOST_FILE_CHARACTERS", 1 << 19)
     script = "def artifacts():\n    return {'a': 'x' * 600000, 'b': 'y' * 500000}\n\ndef setup():\n    return int\n"
-    found, directory = one(tmp_path, script, "artifacts: {steps: 1}", most=1 << 19)
+    found, directory = one(tmp_path, script, "artifacts: {steps: 1}")
     assert found.problem == "a: left out, because the files would exceed 0.5 MiB"
     assert [path.stat().st_size for path in directory.glob("*/*")] == [500000]
-
-
-def test_a_function_that_no_step_calls_is_told(tmp_path: Path) -> None:
-    """A table without any figures looked like that of a function that costs nothing."""
-    script = "def work():\n    pass\n\nprofile = work\n\ndef setup():\n    return int\n"
-    found, _ = one(tmp_path, script, "lines: {steps: 4}")
-    assert found.problem == "work: not called in 4 steps, in the scenario's own process"
 
 
 COMMAND = """
@@ -358,9 +353,7 @@ def test_a_command_under_valgrind_runs_to_its_own_end(tmp_path: Path, code: str,
     """It was killed after its third step, before valgrind had a report: the probe never showed
     anything for a command.
     """
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "valgrind").write_text(VALGRIND_AT_THE_END)
-    (tmp_path / "bin" / "valgrind").chmod(0o755)
+    valgrind(tmp_path, VALGRIND_AT_THE_END)
     matrix = COMMAND.replace("FOLDER", str(tmp_path)).replace("CODE", code)
     found, _ = one(tmp_path, "", "", matrix=matrix)
     assert re.fullmatch(problem, found.problem)
