@@ -48,7 +48,7 @@ def is_true(culprit: Culprit, causes: list[Groups]) -> bool:
 
 
 @settings(max_examples=many(10, 500))
-@given(causes=CAUSES, share=st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.6]), seed=st.integers(0, 1000))
+@given(causes=CAUSES, share=st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.6, 1.0]), seed=st.integers(0, 1000))
 def test_no_claim_is_wrong(causes: list[Groups], share: float, seed: int) -> None:
     made = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes), refuses=refuser(share, seed))
     found = made.narrowed()
@@ -80,15 +80,5 @@ def test_a_search_that_goes_on_from_a_journal_ends_as_one_that_was_never_cut(
     again = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes), refuses=refuser(share, seed))
     again.outcomes = made.outcomes[: int(cut * len(made.outcomes))]
     assert again.narrowed().culprits == whole.culprits
-
-
-@settings(max_examples=many(12, 250))
-@given(causes=CAUSES, share=st.sampled_from([0.0, 0.3]), seed=st.integers(0, 1000))
-def test_every_decision_launches_something_new_or_again_until_the_end(
-    causes: list[Groups], share: float, seed: int
-) -> None:
-    made = MadeVersions(groups=groups(COUNT), is_bad=holds(*causes), refuses=refuser(share, seed))
-    found = made.narrowed()
-    search = ComponentSearch(made.groups, made.rules)
-    assert search.decide(made.outcomes).kind == "done"
-    assert len(found.hybrids) <= made.rules.most_hybrids
+    assert ComponentSearch(made.groups, made.rules).decide(made.outcomes).kind == "done"
+    assert len(whole.hybrids) <= made.rules.most_hybrids

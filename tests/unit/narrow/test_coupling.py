@@ -105,17 +105,12 @@ def test_a_variable_with_the_name_of_a_package_is_another_component() -> None:
 
 def test_an_empty_file_that_many_packages_have_couples_none() -> None:
     told: Told = {"one": ("1", ()), "two": ("1", ())}
-    a = inventory(
-        told, files={"one": {"nvidia/__init__.py": "", "1": "x"}, "two": {"nvidia/__init__.py": "", "2": "x"}}
-    )
-    b = inventory(
-        told, files={"one": {"nvidia/__init__.py": "", "1": "y"}, "two": {"nvidia/__init__.py": "", "2": "y"}}
-    )
+    files = [{name: {"nvidia/__init__.py": "", name: side} for name in told} for side in "xy"]
+    a, b = (inventory(told, files=each) for each in files)
     assert len(coupled(a, b).groups) == 2
 
 
 def test_what_the_scenario_maps_comes_first_and_brings_what_it_needs() -> None:
-    a = inventory({"aa": ("1", ()), "lib": ("1", ()), "zz": ("1", ())}, mapped={"/site/zz/x.so": "1"})
     b = inventory({"aa": ("2", ()), "lib": ("2", ()), "zz": ("2", ("lib>=2",))})
     files = {"aa": {"aa": "1"}, "lib": {"lib": "1"}, "zz": {"zz/x.so": "1"}}
     a = inventory({"aa": ("1", ()), "lib": ("1", ()), "zz": ("1", ())}, files=files, mapped={"/site/zz/x.so": "1"})
@@ -163,11 +158,13 @@ def test_a_newer_cudnn_goes_into_the_older_version_only(new: str, base: str) -> 
 
 
 def test_libraries_are_told_by_content_and_variables_by_value() -> None:
-    a = inventory(
-        {}, mapped={"/usr/lib/libx.so.1.0": "1", "/usr/lib/libc.so.6": "1"}, variables={"LEVEL": "1", "X": "0"}
-    )
-    b = inventory(
-        {}, mapped={"/usr/lib/libx.so.1.1": "2", "/usr/lib/libc.so.6": "2"}, variables={"LEVEL": "2", "X": "0"}
+    a, b = (
+        inventory(
+            {},
+            mapped={f"/usr/lib/libx.so.1.{n}": str(n), "/usr/lib/libc.so.6": str(n)},
+            variables={"LEVEL": str(n), "X": "0"},
+        )
+        for n in range(2)
     )
     assert [(each.kind, each.name) for each in components(a, b)] == [("library", "libx.so"), ("variable", "LEVEL")]
 
@@ -189,18 +186,11 @@ NEEDS = st.integers(2, 7).flatmap(
 
 def both_versions(told: Needs) -> list[Inventory]:
     count, pairs = told
-    return [
-        inventory(
-            {
-                f"p{n}": (
-                    version,
-                    tuple(f"p{to}{how}{version}" for of, to, how in sorted(pairs) if of == n and to != n),
-                )
-                for n in range(count)
-            }
-        )
-        for version in ("1", "2")
-    ]
+
+    def needs(n: int, version: str) -> tuple[str, ...]:
+        return tuple(f"p{to}{how}{version}" for of, to, how in sorted(pairs) if of == n and to != n)
+
+    return [inventory({f"p{n}": (version, needs(n, version)) for n in range(count)}) for version in ("1", "2")]
 
 
 @given(NEEDS)
