@@ -5,7 +5,7 @@ the machine. Pure functions for `harness diff`, bug reports and the HTML report.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.model import Trial
@@ -17,19 +17,50 @@ CUDA_PACKAGE = re.compile(r"^(nvidia|cuda|cudnn|cupy|nccl|tensorrt)")
 
 
 def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
-    """Return what changed between the launches, by kind; a section is `unknown` if one launch lacks its facts."""
+    """Return what changed between the launches, by kind; a section is `unknown` if one launch lacks its facts.
+
+    Wheels are those of packages on both sides: one version from different wheels may be different programs. Both sides
+    of a lane share one machine, but its driver may change between two runs.
+    """
     trials = (before, after)
     facts = [trial.facts if trial is not None else {} for trial in trials]
+    python = ("python", "implementation", "libc", "foreign_allocator")
+    packages = [_texts(one.get("packages")) for one in facts]
+    cuda, others = (
+        [
+            side and {name: text for name, text in side.items() if bool(CUDA_PACKAGE.match(name)) is wanted}
+            for side in packages
+        ]
+        for wanted in (True, False)
+    )
+    wheels = [_texts(one.get("wheels")) for one in facts]
+    both = (wheels[0] or {}).keys() & (wheels[1] or {}).keys()
+    libraries = [one.get("libraries") for one in facts]
+    names = [one.get("environment_names") for one in facts]
+    limits = [{**(_texts(one.get("rlimits")) or {}), **(_texts(one.get("cgroup")) or {})} for one in facts]
     return (
-        _single("Python", facts, ("python", "implementation", "libc", "foreign_allocator")),
-        _pairs("CUDA packages", facts, "packages", wanted=lambda name: CUDA_PACKAGE.match(name) is not None),
-        _pairs("other packages", facts, "packages", wanted=lambda name: CUDA_PACKAGE.match(name) is None),
-        _wheels(facts),
-        _libraries(facts),
-        _pairs("environment", facts, "environment"),
-        _names("other variables (values are not recorded)", facts, "environment_names"),
-        _limits(facts),
-        _machine(trials),
+        section(
+            "Python", [{name: str(one[name]) for name in python if one.get(name)} if one else None for one in facts]
+        ),
+        section("CUDA packages", cuda),
+        section("other packages", others),
+        section(
+            "wheels",
+            [side and {name: side[name] for name in both} for side in wheels],
+            EnvironmentReason.WHEELS_UNKNOWN,
+        ),
+        section(
+            "loaded libraries",
+            [_by_name(side) if isinstance(side, list) else None for side in libraries],
+            EnvironmentReason.LIBRARIES_UNKNOWN,
+        ),
+        section("environment", [_texts(one.get("environment")) for one in facts]),
+        section(
+            "other variables (values are not recorded)",
+            [dict.fromkeys(map(str, side), "set") if isinstance(side, list) else None for side in names],
+        ),
+        section("limits", [side or None for side in limits]),
+        section("host and GPU", [None if trial is None else _of_machine(trial) for trial in trials]),
     )
 
 
@@ -56,31 +87,11 @@ def section(
     return Section(title=title, changes=found, same=same)
 
 
-def _single(title: str, facts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Section:
-    return section(title, [{n: str(one[n]) for n in names if one.get(n)} if one else None for one in facts])
-
-
-def _pairs(
-    title: str, facts: Sequence[Mapping[str, Any]], field: str, *, wanted: Callable[[str], bool] = lambda name: True
-) -> Section:
-    sides = [_texts(one.get(field)) for one in facts]
-    return section(title, [side and {name: text for name, text in side.items() if wanted(name)} for side in sides])
-
-
 def _texts(value: Any) -> dict[str, str] | None:
     """Convert the keys and values of a mapping to strings; None for anything else, since an image may send anything."""
     if not isinstance(value, Mapping):
         return None
     return {str(name): str(text) for name, text in value.items()}
-
-
-def _wheels(facts: Sequence[Mapping[str, Any]]) -> Section:
-    """Compare the wheels of packages on both sides: one version from different wheels may be different programs."""
-    sides = [_texts(one.get("wheels")) for one in facts]
-    before, after = ({} if side is None else side for side in sides)
-    both = before.keys() & after.keys()
-    told = [side and {name: side[name] for name in both} for side in sides]
-    return section("wheels", told, EnvironmentReason.WHEELS_UNKNOWN)
 
 
 def installed_otherwise(one: Trial | None, other: Trial | None) -> tuple[Changed, ...]:
@@ -103,39 +114,16 @@ def _installed_as(tag: str) -> InstalledName:
     return InstalledName.FROM_SOURCE if "-linux_" in tag else InstalledName.COMPILED
 
 
-def _names(title: str, facts: Sequence[Mapping[str, Any]], field: str) -> Section:
-    sides = [one.get(field) for one in facts]
-    return section(title, [dict.fromkeys(map(str, side), "set") if isinstance(side, list) else None for side in sides])
-
-
-def _libraries(facts: Sequence[Mapping[str, Any]]) -> Section:
-    """Compare loaded libraries: `libcufft.so.10.3` is `libcufft` in version 10.3; several versions may be loaded."""
-    sides = [_by_name(side) if isinstance(side := one.get("libraries"), list) else None for one in facts]
-    return section("loaded libraries", sides, EnvironmentReason.LIBRARIES_UNKNOWN)
-
-
 def _by_name(libraries: Sequence[Any]) -> dict[str, str]:
+    """Return loaded libraries by name: `libcufft.so.10.3` is `libcufft.so` in version 10.3; several versions may be
+    loaded.
+    """
     versions_by_name: dict[str, list[str]] = {}
-    for name, version in sorted(map(_versioned, map(str, libraries))):
-        versions_by_name.setdefault(name, []).append(version)
-    return {name: ", ".join(dict.fromkeys(versions)) for name, versions in versions_by_name.items()}
-
-
-def _versioned(name: str) -> tuple[str, str]:
-    match = VERSIONED.match(name)
-    if match is None:
-        return name, "loaded"
-    return f"{match[1]}.so", match[3] or match[2] or "loaded"
-
-
-def _limits(facts: Sequence[Mapping[str, Any]]) -> Section:
-    sides = [{**(_texts(one.get("rlimits")) or {}), **(_texts(one.get("cgroup")) or {})} for one in facts]
-    return section("limits", [side or None for side in sides])
-
-
-def _machine(trials: Sequence[Trial | None]) -> Section:
-    """Compare the machines. Both sides of a lane share one, but its driver may change between two runs."""
-    return section("host and GPU", [None if trial is None else _of_machine(trial) for trial in trials])
+    for name in sorted(map(str, libraries)):
+        match = VERSIONED.match(name)
+        known, version = (f"{match[1]}.so", match[3] or match[2] or "loaded") if match else (name, "loaded")
+        versions_by_name.setdefault(known, []).append(version)
+    return {name: ", ".join(dict.fromkeys(sorted(versions))) for name, versions in sorted(versions_by_name.items())}
 
 
 def _of_machine(trial: Trial) -> dict[str, str]:

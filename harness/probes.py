@@ -188,25 +188,19 @@ LEAKS = "valgrind.json"
 
 
 def probed_files(blank: Probed, looked: Looked) -> Probed:
-    return replace(blank, problem=looked.problem, files=looked.files)
-
-
-def probed_ops(blank: Probed, looked: Looked) -> Probed:
-    probed = probed_files(blank, looked)
-    if "optrace.json" not in looked.files:
-        return probed
-    operations = read_ops(looked.files["optrace.json"])
-    return replace(probed, ops=operations, problem=probed.problem or ("" if operations else NO_OPS))
-
-
-def probed_lines(blank: Probed, looked: Looked) -> Probed:
-    probed = probed_files(blank, looked)
-    if "lines.json" not in looked.files:
-        return probed
-    functions = read_lines(looked.files["lines.json"])
-    idle = [each.name for each in functions if not any(row.hits or row.occurrences for row in each.rows)]
-    uncalled = f"{', '.join(idle)}: not called in {blank.probe.steps} steps, in the scenario's own process"
-    return replace(probed, functions=functions, problem=probed.problem or (uncalled if idle else ""))
+    """Return what a launch with a probe found: its files, and the operations or functions in them. Raises
+    Unreadable.
+    """
+    probed, file = replace(blank, problem=looked.problem, files=looked.files), f"{blank.probe.name}.json"
+    if blank.probe.name == "optrace" and file in looked.files:
+        operations = read_ops(looked.files[file])
+        return replace(probed, ops=operations, problem=probed.problem or ("" if operations else NO_OPS))
+    if blank.probe.name == "lines" and file in looked.files:
+        functions = read_lines(looked.files[file])
+        idle = [each.name for each in functions if not any(row.hits or row.occurrences for row in each.rows)]
+        uncalled = f"{', '.join(idle)}: not called in {blank.probe.steps} steps, in the scenario's own process"
+        return replace(probed, functions=functions, problem=probed.problem or (uncalled if idle else ""))
+    return probed
 
 
 def probed_leaks(blank: Probed, looked: Looked, control: Looked) -> Probed:

@@ -95,6 +95,10 @@ def _launch(looking: Looking, blank: Probed) -> Looked:
     return looking.launch(blank.variant, steps=probe.steps, probe={"name": probe.name, **dict(probe.settings)})
 
 
+def _files(looking: Looking, blank: Probed) -> Probed:
+    return probes.probed_files(blank, _launch(looking, blank))
+
+
 def _leaks(looking: Looking, blank: Probed) -> Probed:
     """Run a command once until it exits; run anything else with a control at the same time. Valgrind keeps one
     processor busy and counts blocks, not seconds, so neither launch disturbs the other.
@@ -133,12 +137,8 @@ def _largest(looking: Looking, blank: Probed) -> Probed:
 
 
 FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
-    "optrace": lambda looking, blank: probes.probed_ops(blank, _launch(looking, blank)),
-    "lines": lambda looking, blank: probes.probed_lines(blank, _launch(looking, blank)),
-    "artifacts": lambda looking, blank: probes.probed_files(blank, _launch(looking, blank)),
-    "valgrind": _leaks,
-    "largest": _largest,
-}
+    "optrace": _files, "lines": _files, "artifacts": _files, "valgrind": _leaks, "largest": _largest,
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------- looking inside
