@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from harness.model import Install, Source
-from harness.model.narrowed import BOTH_SIDES, Component, ComponentGroup, Hybrid, Side
+from harness.model.narrowed import BOTH_SIDES, Component, ComponentGroup, Side
 from harness.narrow.inventory import BASE, Inventory, parsed_requirement
 from harness.reasons import NarrowName, NarrowReason
 
@@ -31,52 +31,26 @@ VERSION = re.compile(r"\d+(\.\d+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Need:
-    """The distribution `name` of side `side` does not work with `other` of the other side; `why` is a clause."""
-
-    name: str
-    side: Side
-    other: str
-    why: str
-
-    @property
-    def from_b(self) -> tuple[str, str]:
-        """Return (x, y), two distributions of which x cannot be from B unless y is, too."""
-        return (self.name, self.other) if self.side == "B" else (self.other, self.name)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Coupling:
-    """The groups, in the best order for swapping them, and the needs between their distributions."""
+    """The groups, in the best order for swapping them. `needs`: (x, y) for each distribution x that an installer
+    refuses from B unless y is from B, too.
+    """
 
     groups: tuple[ComponentGroup, ...]
-    needs: tuple[Need, ...]
+    needs: frozenset[tuple[str, str]]
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
         """Return (x, y) for each group x that cannot be from B without group y."""
-        ids = {name: group.id for name, group in self._groups_of_distributions().items()}
-        pairs = {(ids[first], ids[second]) for first, second in (need.from_b for need in self.needs)}
-        return frozenset(pair for pair in pairs if pair[0] != pair[1])
-
-    def refused(self, hybrid: Hybrid) -> str:
-        """Return why an installer would refuse this hybrid; "" if none would."""
-        side = {name: hybrid.side_of(group) for name, group in self._groups_of_distributions().items()}
-        for need in self.needs:
-            if side[need.name] == need.side and side[need.other] != need.side:
-                return need.why
-        return ""
-
-    def _groups_of_distributions(self) -> dict[str, ComponentGroup]:
-        return {each.name: group for group in self.groups for each in group.components if each.kind == "distribution"}
+        ids = {each.name: group.id for group in self.groups for each in group.components if each.kind == "distribution"}
+        return frozenset((ids[first], ids[second]) for first, second in self.needs if ids[first] != ids[second])
 
 
 def couple(
     differing: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]
 ) -> Coupling:
     """Return the groups of the components that differ. `extras`: those that the user requested, by distribution."""
-    needs = tuple(_needs(differing, a=a, b=b, extras=extras))
-    needed = [(_distribution(need.from_b[0]), _distribution(need.from_b[1]), need.why) for need in needs]
+    needed = list(_needs(differing, a=a, b=b, extras=extras))
     tied = list(_tied(differing, a=a, b=b))
     by_key = {_key(component): component for component in differing}
     follows = {key: set[Key]() for key in by_key}
@@ -101,6 +75,7 @@ def couple(
                 swaps=frozenset[Side]() if is_base else _swaps(members, a=a, b=b),
             )
         )
+    needs = frozenset((first[1], second[1]) for first, second, _ in needed)
     return Coupling(groups=tuple(_ordered(groups, reach)), needs=needs)
 
 
@@ -118,8 +93,10 @@ def _distribution(name: str) -> Key:
 
 def _needs(
     differing: Sequence[Component], *, a: Inventory, b: Inventory, extras: Mapping[str, frozenset[str]]
-) -> Iterator[Need]:
-    """Yield the needs that the metadata states, except requirements that are not met on their own side either."""
+) -> Iterator[Tied]:
+    """Yield (x, y, why) where the metadata states that x cannot be from B unless y is, too. Requirements that are not
+    met on their own side either say nothing.
+    """
     names = _distributions(differing)
     sides: tuple[tuple[Side, Inventory, Inventory], ...] = (("A", a, b), ("B", b, a))
     for side, own, other in sides:
@@ -132,7 +109,8 @@ def _needs(
             for requirement in own.requirements(name, used.get(name, frozenset())):
                 target = canonicalize_name(requirement.name)
                 if target in names and target != name and _kept(requirement, own) and not _kept(requirement, other):
-                    yield Need(name=name, side=side, other=target, why=_why(own, name, requirement, other))
+                    first, second = (name, target) if side == "B" else (target, name)
+                    yield _distribution(first), _distribution(second), _why(own, name, requirement, other)
 
 
 def _with_extras(asked: Mapping[str, frozenset[str]], requirements: Iterable[Requirement]) -> dict[str, frozenset[str]]:

@@ -89,9 +89,7 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
         like=replace(question.a, lane=both.lane),
         finding=question.finding,
         image_of=functools.partial(installed_hybrid if in_environments else grafted_hybrid, narrowing.sides),
-        refused=coupling.refused,
         checked=narrowing.not_loaded,
-        log=journal.write_decision,
     )
     narrowing.make_shams(scheduler)
     queue = RowQueue(standing=lambda row: RowStanding(suspect=True), recall=lambda row: None)

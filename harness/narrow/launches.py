@@ -26,9 +26,8 @@ from harness.run.run_interfaces import Batch, CellRun, next_round
 class NarrowScheduler:
     """One search. `like` is the cell of A: all hybrids run on its lane and with its variant.
 
-    `image_of` returns a hybrid's image. `refused` returns why no installer would make a hybrid, which is then not
-    launched; `checked` inspects a hybrid after its first launch, and returns how it differs from what was requested.
-    Both return "" for a correct hybrid. `log` records the decisions without a launch.
+    `image_of` returns a hybrid's image. `checked` inspects a hybrid after its first launch, and returns how it differs
+    from what was requested, "" for a correct one.
     """
 
     lazy = True
@@ -36,25 +35,23 @@ class NarrowScheduler:
     like: Cell
     finding: Finding
     image_of: Callable[[Hybrid], Image]
-    refused: Callable[[Hybrid], str]
     checked: Callable[[Hybrid, CellRun], str]
-    log: Callable[[Mapping[str, object]], None]
     runs: dict[Hybrid, CellRun] = field(default_factory=dict)
-    _refusals: dict[Hybrid, str] = field(default_factory=dict)
     _checked: set[Hybrid] = field(default_factory=set)
     _judged: dict[Trial, JudgedTrial | None] = field(default_factory=dict)
 
     def next(self) -> Batch:
-        while True:
-            decision = self.search.decide(self.outcomes())
-            if all(self._is_launched(hybrid) for hybrid in decision.launch):
-                runs = tuple(self.runs[hybrid] for hybrid in decision.launch)
-                record = {"kind": decision.kind, "reason": decision.reason}
-                return Batch(runs=runs, round=next_round(self.runs.values()), whole=True, record=record)
+        decision = self.search.decide(self.outcomes())
+        for hybrid in decision.launch:
+            if hybrid not in self.runs:
+                self.runs[hybrid] = CellRun(cell=replace(self.like, image=self.image_of(hybrid)))
+        runs = tuple(self.runs[hybrid] for hybrid in decision.launch)
+        record = {"kind": decision.kind, "reason": decision.reason}
+        return Batch(runs=runs, round=next_round(self.runs.values()), whole=True, record=record)
 
     def outcomes(self) -> tuple[HybridOutcome, ...]:
-        """Return the outcomes of all launches so far, and those of the hybrids that were refused."""
-        problems = dict(self._refusals)
+        """Return the outcomes of all launches so far."""
+        problems: dict[Hybrid, str] = {}
         for hybrid, run in self.runs.items():
             if run.measured and hybrid not in self._checked:
                 self._checked.add(hybrid)
@@ -72,17 +69,6 @@ class NarrowScheduler:
     def run_of_a(self) -> CellRun:
         """Return the run of A, which is launched in any case."""
         return self.runs.setdefault(self.search.a, CellRun(cell=self.like))
-
-    def _is_launched(self, hybrid: Hybrid) -> bool:
-        """Return whether the hybrid has a run, which is made if need be; False if it is refused without a launch."""
-        if hybrid in self.runs:
-            return True
-        if why := self.refused(hybrid):
-            self._refusals[hybrid] = why
-            self.log({"kind": "refused", "hybrid": sorted(hybrid.from_b), "base": hybrid.base, "reason": why})
-            return False
-        self.runs[hybrid] = CellRun(cell=replace(self.like, image=self.image_of(hybrid)))
-        return True
 
 
 # ---------------------------------------------------------------- the state of each launch
@@ -115,8 +101,7 @@ def hybrid_outcomes(
     figures = _figures(tuple(launches.values()), finding=finding, scenario=scenario)
     rounds: dict[tuple[str, int], int] = {}
     outcomes = []
-    for hybrid in dict.fromkeys((*launches, *problems)):
-        trials = launches.get(hybrid, ())
+    for hybrid, trials in launches.items():
         setups = sum(trial.end == "setup" for trial in trials)
         for trial in trials:
             figure = None if figures is None else figures.get(trial)
