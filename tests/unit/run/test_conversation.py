@@ -180,6 +180,7 @@ def test_rows_that_come_one_by_one_take_no_more_memory_than_together() -> None:
         [HELLO, {"type": "ready"}, {"type": "ready"}],
         [HELLO, {"type": "ready", "libraries": [["nested"]]}],
         [HELLO, {**DONE, "end": "good"}],
+        [HELLO, {**DONE, "at_exit": "yes"}],
         [HELLO, {**DONE, "end": ["crash"]}],
         [HELLO, {**DONE, "signal": "9"}],
         [HELLO, {**DONE, "last_step": -1}],
@@ -261,7 +262,7 @@ def test_what_it_printed_and_returned_and_how_it_left_is_kept() -> None:
     assert trial.told.endswith("with a step_pattern")
     assert trial.output.buffered == "3 of 4 steps came in bursts"
 
-    older, _ = play(lines(HELLO, samples(1), {**DONE, "at_exit": "yes", "output_head": "x" * (1 << 20)}))
+    older, _ = play(lines(HELLO, samples(1), {**DONE, "output_head": "x" * (1 << 20), "not_finite": None}))
     assert (older.failure.at_exit, older.output.bytes, older.not_finite, older.output.buffered) == (False, None, {}, "")
     assert len(older.output.head) == 16 << 10
 
@@ -380,7 +381,7 @@ def test_facts_of_a_wrong_type_are_refused_on_receipt(fields: dict[str, Any]) ->
     """A list in place of a record ended the whole sweep with an AttributeError, far from where it was received."""
     trial, _ = play(lines({**HELLO, **fields}, DONE))
     assert trial.end == "infrastructure"
-    assert f"hello: {next(iter(fields))} does not have the type that the agent sends" in trial.message
+    assert f"not understood: hello: {next(iter(fields))}: " in trial.message
 
 
 def test_interrupted_at_once() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,19 +12,7 @@ from hypothesis import strategies as st
 
 from harness.run.docker.attach import Demux
 from harness.run.trial import messages
-from harness.run.trial.messages import (
-    MessageLines,
-    Misunderstood,
-    columns_of,
-    count_of,
-    facts_of,
-    look_of,
-    not_finite_of,
-    number_of,
-    parse_message,
-    text_of,
-    whole_number_of,
-)
+from harness.run.trial.messages import MessageLines, Misunderstood, parse_message
 
 MARKER = "00ff"
 ANYTHING = st.recursive(
@@ -85,28 +75,26 @@ def test_what_is_no_message_is_refused(text: bytes) -> None:
         parse_message(text)
 
 
-@given(value=ANYTHING)
-def test_no_field_can_raise_anything_else(value: object) -> None:
-    message = {"type": "done", "x": value, "columns": value, "look": value, "step": value}
-    for reader in (number_of, whole_number_of, text_of):
-        try:
-            reader(message, "x")
-        except Misunderstood:
-            continue
-    for action in (
-        lambda: count_of(message, "x", most=10),
-        lambda: json.dumps(facts_of(message), allow_nan=False),
-        lambda: columns_of(message),
-        lambda: columns_of({"columns": {"step": value}}),
-        lambda: look_of(message, allowed=(500,)),
-        lambda: not_finite_of(message),
-        lambda: not_finite_of({"not_finite": value}),
-        lambda: not_finite_of({"not_finite": {"loss": value}}),
+def parsed(kind: str, **fields: object) -> Any:
+    return parse_message(json.dumps({"type": kind, **fields}).encode())
+
+
+@given(value=ANYTHING, kind=st.sampled_from(sorted(messages.MESSAGES)))
+def test_no_field_can_raise_anything_else(value: object, kind: str) -> None:
+    names = messages.MESSAGES[kind].model_fields
+    whole = {"end": "crash", "look": {}, "name": "a", "text": "", "columns": {"step": []}}
+    for fields in (
+        dict.fromkeys([*names, "x"], value),
+        *(
+            {"end": "crash", "look": {}, "name": "a", "text": "", "columns": {"step": []}, name: value}
+            for name in names
+        ),
+        {"columns": {"step": value}},
+        {"end": "crash", "not_finite": {"loss": value}},
+        {"gpus": [value], "\ud800": value},
     ):
-        try:
-            action()
-        except Misunderstood:
-            continue
+        with contextlib.suppress(Misunderstood):
+            json.dumps(getattr(parsed(kind, **fields), "facts", None), allow_nan=False, ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize(
@@ -124,34 +112,42 @@ def test_no_field_can_raise_anything_else(value: object) -> None:
 )
 def test_columns_that_are_none_are_refused(columns: object) -> None:
     with pytest.raises(Misunderstood):
-        columns_of({"type": "samples", "columns": columns})
+        parsed("samples", columns=columns)
 
 
 def test_what_is_too_large_to_reckon_with_is_missing() -> None:
     """A diverging loss does not end the trial, and its square is still a number."""
-    columns = columns_of({"type": "samples", "columns": {"step": [1, 2], "loss": [1e30, -1e31]}})
+    columns = parsed("samples", columns={"step": [1, 2], "loss": [1e30, -1e31]}).columns
     assert str(columns["loss"].tolist()) == "[1e+30, nan]"
     for value in (1e31, 10**400, float("inf"), float("nan")):
         with pytest.raises(Misunderstood):
-            number_of({"type": "done", "x": value}, "x")
+            parsed("done", end="completed", peak_rss_kib=value)
     with pytest.raises(Misunderstood):
-        count_of({"type": "done", "x": 10**20}, "x", most=float("inf"))
+        parsed("progress", step=10**20)
 
 
 def test_facts_are_flat_and_can_be_written() -> None:
-    message = {"type": "hello", "packages": {"six": "1"}, "limit": None, "huge": True, "cpu": json.loads('"\\ud800"')}
-    assert facts_of(message) == {"packages": {"six": "1"}, "limit": None, "huge": True, "cpu": "?"}
+    sent = {"packages": {"six": "1"}, "limit": None, "huge": True, "cpu": "\ud800"}
+    assert parsed("hello", **sent).facts == {"packages": {"six": "1"}, "limit": None, "huge": True, "cpu": "?"}
     gpus = [{"index": 0, "uuid": "GPU-1", "ecc": None, "power_limit_w": 450.0}]
-    assert facts_of({"type": "hello", "gpus": gpus}) == {"gpus": gpus}
+    assert parsed("hello", gpus=gpus).facts == {"gpus": gpus}
     for value in ({"a": {"b": 1}}, [[1]], [{"a": {}}], [{"a": [1]}], 10**400, float("inf")):
         with pytest.raises(Misunderstood):
-            facts_of({"type": "ready", "x": value})
+            parsed("ready", x=value)
 
 
 def test_text_is_bounded_and_can_be_written() -> None:
-    text = text_of({"message": json.loads('"\\ud800"') + "y" * (1 << 17)}, "message")
-    assert len(text) == 64 << 10
-    assert text_of({"message": json.loads('"a\\ud800"')}, "message").encode() == b"a?"
+    assert len(parsed("done", end="crash", message="\ud800" + "y" * (1 << 17)).message) == 64 << 10
+    assert parsed("done", end="crash", message="a\ud800").message.encode() == b"a?"
+
+
+def test_what_is_wrong_is_named_without_what_was_sent() -> None:
+    """An error may be shown in a terminal."""
+    for fields in ({"end": "\x1b[31m" * 1000}, {"end": "crash", "not_finite": {"\x1b": 1}}):
+        with pytest.raises(Misunderstood) as raised:
+            parsed("done", **fields)
+        assert str(raised.value).isprintable()
+        assert len(str(raised.value)) < 300
 
 
 @given(parts=PARTS, cut=st.integers(1, 20))
