@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.pool import rows_wrong
-from harness.run.process import leftovers
+from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.pools import start, write
 from tests.slurm.cluster import Cluster
@@ -50,7 +50,7 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as folder:
                 what, pids = _one(Path(folder), cluster, chance, options)
                 found = [*rows_wrong(Path(folder)), *_left_in_queue(cluster)]
-            old, kept = kept, {path for pid in pids for path in NODES.glob(f"{leftovers.PREFIX}*_{pid}_*")}
+            old, kept = kept, {path for pid in pids for path in NODES.glob(f"{owners.PREFIX}*_{pid}_*")}
             found += [
                 f"{path} is left" for path in sorted(old if what.startswith("a node") else old | kept) if path.exists()
             ]

@@ -48,7 +48,8 @@ from typing import Any
 import psutil
 
 from benchmarks.planted_sweeps import ROOT, VERSIONS, Workshop
-from harness.run.process import cgroups, leftovers
+from harness.run import owners
+from harness.run.process import cgroups
 from harness.run.process.cgroups import CGROUPS, TrialCgroup
 from tests.lab.daemon import Daemon
 from tests.lab.ways import free_port
@@ -134,8 +135,8 @@ class Place:
     def left(self) -> list[str]:
         """Return what a sweep left but should not: processes, folders, cgroups and containers."""
         names = [f"process {process.pid}" for process in self.processes()]
-        names += [path.name for path in (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")]
-        dead = leftovers.leftover_names(self.folder / "tmp", cgroup_root=CGROUPS)  # those of all sweeps on this machine
+        names += [path.name for path in (self.folder / "tmp").glob(f"{owners.PREFIX}*")]
+        dead = cgroups.leftovers(self.folder / "tmp", root=CGROUPS)  # those of all sweeps on this machine
         names += [name for name in dead if any(f"_{process.pid}_" in name for process in self.started)]
         if self.cgroup is not None:
             names += [f"cgroup {path.name}" for path in self.cgroup.path.iterdir() if path.is_dir()]

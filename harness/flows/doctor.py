@@ -21,9 +21,9 @@ from harness.model.matrix import Gpu
 from harness.plan.cells import make_plan
 from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
+from harness.run import owners
 from harness.run.engine import LaunchRequest, Prepared
 from harness.run.images.disk_budget import RegistryAnswers, architecture_of, bases_of, name_of, wanted
-from harness.run.process import leftovers
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 
@@ -183,7 +183,7 @@ def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> d
     if name is None:
         return {each.host.machine: "no image is on all machines of the pool" for each, _ in machines}
     found: dict[str, float | str] = {}
-    with leftovers.folder_for_files() as folder:
+    with owners.folder_for_files() as folder:
         script = folder / "control.py"
         script.write_text(SCRIPT)
         tasks = [functools.partial(_measure, each, held[name], script, found, context) for each, held in machines]

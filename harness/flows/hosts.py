@@ -19,8 +19,8 @@ from harness.model.watching import Say
 from harness.plan.cells import choose_lanes
 from harness.plan.equal_machines import MachineSeen, odd_ones
 from harness.reasons import MachineReason
+from harness.run import leases
 from harness.run.engine import Engine, Lease
-from harness.run.hosts import holders
 
 
 @dataclass(kw_only=True)
@@ -263,7 +263,7 @@ def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> 
     """
     engine, host, progress = each.engine, each.host, context.progress
     assert engine is not None
-    announced = holders.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
+    announced = leases.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
     with engine.lease(context.showing(lane=each.name, image="lease"), over) as lease, announced:
         if removed := engine.remove_leftovers():
             progress.note(f"{each.name}: removed {removed} leftover{'s' if removed > 1 else ''} of killed runs")

@@ -33,7 +33,7 @@ from harness.model import (
 from harness.model.narrowed import Side
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.inventory import Inventory, components
-from harness.run.process import leftovers
+from harness.run import owners
 from harness.store import inputs
 from harness.store.lookup import cell_of
 from harness.store.saved_run import StoredRun
@@ -64,7 +64,7 @@ def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQues
     old, new = (cell_of(run, finding, version) for version in (finding.before or "", finding.after))
     if old is None or new is None:
         raise UsageError(f"{run.path}: does not say how {finding.before} and {finding.after} were made; sweep again")
-    with leftovers.folder_for_files() as folder:
+    with owners.folder_for_files() as folder:
         scenario, missing = inputs.restored(finding.variant.scenario, run.files, run.path, into=folder)
         if missing:
             lacking = ", ".join(missing)

@@ -11,7 +11,7 @@ import docker as docker_sdk
 import pytest
 
 from harness.errors import EngineUnreachable
-from harness.run.process import leftovers
+from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.world import World
 from tests.slurm.cluster import Cluster
@@ -99,11 +99,11 @@ def remaining() -> Callable[[World], list[str]]:
 def what_remains(world: World) -> list[str]:
     if world.kind == "slurm":
         mark = f"_{os.getpid()}_"
-        return [str(path) for path in Path(NODE_FOLDER).glob(f"{leftovers.PREFIX}*") if mark in path.name]
+        return [str(path) for path in Path(NODE_FOLDER).glob(f"{owners.PREFIX}*") if mark in path.name]
     if world.kind in ("process", "local"):
         mark = f"_{os.getpid()}_"
-        folders = Path(tempfile.gettempdir()).glob(f"{leftovers.PREFIX}*")
-        cgroups = Path("/sys/fs/cgroup").glob(f"**/{leftovers.PREFIX}*")
+        folders = Path(tempfile.gettempdir()).glob(f"{owners.PREFIX}*")
+        cgroups = Path("/sys/fs/cgroup").glob(f"**/{owners.PREFIX}*")
         return [str(path) for path in (*folders, *cgroups) if mark in path.name]
     client = docker_sdk.from_env()
     try:

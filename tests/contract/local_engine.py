@@ -30,9 +30,10 @@ from harness.model import EngineKind, Host, Image, Install
 from harness.model.answers import HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
+from harness.run import leases, owners
 from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Prepared, Session
 from harness.run.hosts import host_gpus
-from harness.run.process import cgroups, leftovers, locks
+from harness.run.process import cgroups
 
 KIND = EngineKind(opener="tests.contract.local_engine:open_engine", in_environments=True)
 """What an entry point of the group `harness.engines` names."""
@@ -86,7 +87,7 @@ class LocalEngine:
 
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
-        root = leftovers.temporary_folder() / leftovers.new_name()  # the name says whose it is
+        root = owners.temporary_folder() / owners.new_name()  # the name says whose it is
         environment = {
             "HOME": str(root),
             "TMPDIR": str(root),
@@ -96,7 +97,7 @@ class LocalEngine:
             **dict(launch.scenario.environment),
         }
         with contextlib.ExitStack() as ends:
-            ends.callback(leftovers.remove_folder, root)
+            ends.callback(owners.remove_folder, root)
             stderr = ends.enter_context(tempfile.TemporaryFile())
             try:
                 for name, content in launch.payload.contents.items():
@@ -118,7 +119,7 @@ class LocalEngine:
     # ------------------------------------------------------------ the host
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
-        return locks.held(leftovers.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
+        return leases.held(owners.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         return host_gpus.of_this_machine(place=f"{self._host.where}.gpus")
@@ -127,17 +128,17 @@ class LocalEngine:
         return platform.processor() or None
 
     def leftovers(self) -> tuple[str, ...]:
-        return leftovers.leftover_names(leftovers.temporary_folder(), cgroup_root=cgroups.CGROUPS)
+        return cgroups.leftovers(owners.temporary_folder(), root=cgroups.CGROUPS)
 
     def remove_leftovers(self) -> int:
-        return leftovers.remove_leftovers(leftovers.temporary_folder(), cgroup_root=cgroups.CGROUPS)
+        return cgroups.remove_leftovers(owners.temporary_folder(), root=cgroups.CGROUPS)
 
     def condition(self, say: Say) -> HostCondition:
-        folder = leftovers.temporary_folder()
+        folder = owners.temporary_folder()
         disk = shutil.disk_usage(folder)
         room = Room(free_bytes=disk.free, total_bytes=disk.total)
         return HostCondition(
-            engine="local", holder=locks.holder(folder), room=room, leftovers=self.leftovers(), kept_bytes=0
+            engine="local", holder=leases.holder(folder), room=room, leftovers=self.leftovers(), kept_bytes=0
         )
 
     def close(self) -> None:

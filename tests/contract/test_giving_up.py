@@ -13,7 +13,8 @@ import pytest
 
 from harness.errors import ImageUnavailable, Interrupted
 from harness.model import Build
-from harness.run.hosts.holders import OWNER_LABEL, this_process
+from harness.run.docker.containers import OWNER_LABEL
+from harness.run.owners import this_process
 from tests.contract.world import BASE, World, image, installed, pulled, quiet
 
 pytestmark = pytest.mark.docker

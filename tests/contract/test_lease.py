@@ -4,6 +4,7 @@ is dead.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -16,8 +17,8 @@ import pytest
 
 from harness.errors import InfrastructureError, Interrupted
 from harness.run.docker import lease
+from harness.run.docker.containers import OWNER_LABEL
 from harness.run.docker.lease import EXPIRES_S, NAME
-from harness.run.hosts import holders
 from tests.contract.world import ROOT, World, quiet
 
 docker_only = pytest.mark.docker
@@ -99,7 +100,7 @@ def of_another_machine(client: docker_sdk.DockerClient, *, silent_s: float) -> I
     """Make a lease whose holder cannot be looked up, and which has been silent for this long."""
     lease.make_empty_image(client)
     policy = {"Name": "on-failure", "MaximumRetryCount": round(lease.engine_time_s(client) - silent_s)}
-    labels = {holders.OWNER_LABEL: "elsewhere:1:1", lease.HOLDER_LABEL: "eve@elsewhere, process 1"}
+    labels = {OWNER_LABEL: "elsewhere:1:1", lease.HOLDER_LABEL: "eve@elsewhere, process 1"}
     config = client.api.create_host_config(restart_policy=policy)
     made = client.api.create_container(lease.EMPTY_IMAGE, ["never"], name=NAME, labels=labels, host_config=config)
     try:
@@ -131,7 +132,7 @@ def test_clean_removes_a_lease_that_lapsed_and_no_other(docker: World, client: d
         assert docker.engine.remove_leftovers() == 0
         assert docker.engine.remove_images(said.append) == ()
     assert "another harness is running there" in said[0]
-    assert f"process {holders.this_process().pid}" in said[0]
+    assert f"process {os.getpid()}" in said[0]
 
 
 @docker_only

@@ -16,11 +16,10 @@ from docker.errors import NotFound
 
 from harness.model import Build
 from harness.run.docker import containers
-from harness.run.docker.containers import NAME_LABEL, UNCHECKED_AGE_S, living, marked, remove_leftovers
-from harness.run.hosts import holders
-from harness.run.hosts.holders import OWNER_LABEL
+from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, UNCHECKED_AGE_S, living, marked, remove_leftovers
 from harness.run.images.our_images import IMAGE_LABEL
 from tests.contract.world import BASE, World, image, installed, quiet
+from tests.dead import dead_owner
 
 pytestmark = pytest.mark.docker
 
@@ -30,8 +29,7 @@ WAITING = ["sleep", "60"]
 @pytest.fixture
 def dead() -> str:
     """Return the owner that a killed harness of this machine leaves behind."""
-    ours = holders.this_process()
-    return str(holders.Owner(machine=ours.machine, pid=ours.pid, start=ours.start - 100))
+    return dead_owner()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from harness.model import Limits, Steps, Variant
-from harness.run.process import leftovers
+from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
@@ -227,7 +227,7 @@ def runs(world: World, agent: int) -> bool:
     if world.kind in ("process", "local"):
         return psutil.pid_exists(agent)
     if world.kind == "slurm":
-        folders = Path(NODE_FOLDER).glob(f"{leftovers.PREFIX}*_{agent}_*")
+        folders = Path(NODE_FOLDER).glob(f"{owners.PREFIX}*_{agent}_*")
         jobs = subprocess.run(["squeue", "-h", "-o", "%j"], check=False, capture_output=True, env=world.environ)
         assert jobs.returncode == 0, jobs.stderr
         return any(folders) or f"_{agent}_".encode() in jobs.stdout

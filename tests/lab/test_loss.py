@@ -11,16 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
 
 import psutil
 import pytest
 
 from harness.errors import EngineUnreachable
 from harness.model import Steps
+from harness.run import owners
 from harness.run.docker import attach, docker_client
-from harness.run.hosts import holders
 from tests.contract.world import ROOT, World, installed, quiet
+from tests.dead import dead_owner
 from tests.lab.conftest import world
 from tests.lab.daemon import Daemon
 from tests.lab.running import Lab
@@ -91,14 +91,13 @@ def test_an_engine_that_freezes_between_two_calls(lab: Lab, mortal: Daemon, monk
     """It is no use to wait minutes for what takes a second; what the engine did after it recovered is cleaned up."""
     monkeypatch.setattr(docker_client, "QUICK_S", 2)
     monkeypatch.setattr(docker_client, "LOST_S", 1)
-    us = holders.this_process()
-    ended = replace(us, start=us.start - 100)  # the next sweep removes its containers
+    ended = dead_owner()  # the next sweep removes its containers
     found = World.open(lab.tcp_address, os.environ)
     with closing(found.engine):
         prepared = found.engine.prepare(installed(), quiet)
         for process in mortal.processes():
             process.suspend()
-        monkeypatch.setattr(holders, "this_process", lambda: ended)
+        monkeypatch.setattr(owners, "this_process", lambda: ended)
         began_s = time.monotonic()
         with pytest.raises(EngineUnreachable, match=r"was lost: .*timed out"):
             found.trial("quiet", prepared=prepared)

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,11 @@ import pytest
 
 from harness.errors import ImageUnavailable
 from harness.model import Host, Image, NodeRequest, Steps
-from harness.run import open_engine
+from harness.run import open_engine, owners
 from harness.run.engine import Engine
-from harness.run.hosts import holders
-from harness.run.process import leftovers
 from harness.run.slurm import steps
 from tests.contract.world import BASE, World, installed, pulled, quiet
+from tests.dead import dead_name
 from tests.own_place import ENGINES
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import LONG, WHERE, held
@@ -43,7 +42,7 @@ class Node:
         return done.stdout.decode()
 
     def containers(self) -> list[str]:
-        return self.call("ps", "--all", "--filter", f"name={leftovers.PREFIX}", "--format", "{{.Names}}").split()
+        return self.call("ps", "--all", "--filter", f"name={owners.PREFIX}", "--format", "{{.Names}}").split()
 
     def tiny(self) -> list[str]:
         """Return those names of the test's image that exist."""
@@ -127,9 +126,8 @@ def test_a_step_that_has_to_be_killed_leaves_no_container(node: Node, monkeypatc
 
 
 def test_a_container_of_a_dead_run_is_removed_and_one_of_a_living_run_is_not(node: Node) -> None:
-    own = holders.this_process()
-    dead = f"{leftovers.PREFIX}{str(replace(own, start=own.start - 1000)).replace(':', '_')}_00000001"
-    living = leftovers.new_name()
+    dead = dead_name()
+    living = owners.new_name()
     for name in (dead, living):
         subprocess.run([node.program, "create", "--name", name, "--ulimit=nofile=1000:1000", BASE, "true"],
                        check=True, capture_output=True, timeout=60)  # fmt: skip

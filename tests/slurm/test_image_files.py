@@ -19,9 +19,8 @@ import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import ContainerKind, Host, Image, NodeRequest, Steps
-from harness.run import open_engine
+from harness.run import open_engine, owners
 from harness.run.engine import Engine, Prepared
-from harness.run.process import leftovers
 from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.world import ROOT, World, pulled, quiet
 from tests.slurm.cluster import Cluster
@@ -174,7 +173,7 @@ def test_an_interrupted_trial_leaves_nothing_on_the_node(node: Node) -> None:
         cancelled=lambda: bool(seen),
     )  # fmt: skip
     assert trial.end == "interrupted"
-    assert not list(Path(NODE_FOLDER).glob(f"{leftovers.PREFIX}*_{os.getpid()}_*"))
+    assert not list(Path(NODE_FOLDER).glob(f"{owners.PREFIX}*_{os.getpid()}_*"))
 
 
 # ---------------------------------------------------------------- images

@@ -13,12 +13,12 @@ import pytest
 
 from harness.flows import clean as clean_flow
 from harness.model import Host
-from harness.run.hosts import holders
-from harness.run.process import leftovers
+from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.conftest import what_remains
 from tests.contract.test_trials import cmdline
 from tests.contract.world import ROOT
+from tests.dead import dead_name
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import REQUEST, WHERE, during, environ, held, opened
 
@@ -52,10 +52,8 @@ def test_what_a_killed_salloc_leaves_is_found_by_its_owners_name(cluster: Cluste
 
 
 def test_folders_of_dead_trials_are_removed_from_the_node(environ: dict[str, str]) -> None:
-    own = holders.this_process()
-    dead = replace(own, start=own.start - 1000)
-    left = Path(NODE_FOLDER) / f"{leftovers.PREFIX}{str(dead).replace(':', '_')}_00000001"
-    living = Path(NODE_FOLDER) / leftovers.new_name()
+    left = Path(NODE_FOLDER) / dead_name()
+    living = Path(NODE_FOLDER) / owners.new_name()
     for folder in (left, living):
         folder.mkdir()
     try:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.run.hosts import holders
-from harness.run.process import leftovers
+from harness.run import owners
 from tests.contract.world import World, pulled, quiet
+from tests.dead import dead_name
 from tests.slurm.cluster import Cluster
 from tests.slurm.registry import REPOSITORY, registry
 from tests.slurm.test_image_files import Node, add_doubles, add_plugin, engine_of
@@ -48,9 +47,8 @@ def test_an_image_is_unpacked_once_and_gone_when_the_node_is_given_back(node: No
 
 
 def test_a_container_of_a_dead_run_is_removed_and_one_of_a_living_run_is_not(node: Node) -> None:
-    own = holders.this_process()
-    dead = f"{leftovers.PREFIX}{str(replace(own, start=own.start - 1000)).replace(':', '_')}_0123456789ab"
-    others = ["somebodys", f"pyxis_{leftovers.new_name()}"]
+    dead = dead_name("0123456789ab")
+    others = ["somebodys", f"pyxis_{owners.new_name()}"]
     (node.state / "containers").mkdir()
     for name in (f"pyxis_{dead}", f"pyxis_17_{dead}", *others):
         (node.state / "containers" / name).touch()

@@ -24,17 +24,18 @@ from docker.errors import APIError, NotFound
 from docker.types import LogConfig, Ulimit
 
 from harness.model import Scenario
+from harness.run import owners
 from harness.run.docker.attach import AttachedSession, close_stream, open_stream, read_stream
 from harness.run.docker.docker_client import engine_errors, explanation
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.engine import LaunchRequest
-from harness.run.hosts import holders
 from harness.run.interruptible import Beat, waited
 
 ROOT = "/.harness"
 PIDS_LIMIT = 4096
 ABANDONED: set[str] = set()
 """Ids or names of containers, including leases, that this process could not remove because it lost the engine."""
+OWNER_LABEL = "harness.owner"
 NAME_LABEL = "harness.container"
 CONFLICT = 409
 RLIMITS = (
@@ -131,7 +132,7 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
     name = f"harness-{re.sub(r'[^a-zA-Z0-9_.-]', '_', purpose)}-{secrets.token_hex(4)}"
     return {
         "name": name,
-        "labels": {**(labels or {}), holders.OWNER_LABEL: str(holders.this_process()), NAME_LABEL: name},
+        "labels": {**(labels or {}), OWNER_LABEL: owners.this_process(), NAME_LABEL: name},
     }
 
 
@@ -367,15 +368,14 @@ def living(client: docker.DockerClient) -> list[str]:
 
 
 def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
-    labelled = client.api.containers(all=True, filters={"label": [holders.OWNER_LABEL, NAME_LABEL]})
+    labelled = client.api.containers(all=True, filters={"label": [OWNER_LABEL, NAME_LABEL]})
     return [container for container in labelled if is_harness_container(container)]
 
 
 def _is_dead(container: Mapping[str, Any], *, now_s: float | None = None) -> bool:
     if ABANDONED & {container["Id"], container["Labels"][NAME_LABEL]}:
         return True
-    maker = holders.parse(container["Labels"][holders.OWNER_LABEL])
-    lives = None if maker is None else holders.is_alive(maker)
+    lives = owners.is_alive(container["Labels"][OWNER_LABEL])
     if lives is not None:
         return not lives
     age_s = (time.time() if now_s is None else now_s) - container["Created"]

@@ -171,15 +171,19 @@ class DockerEngine:
 
     def leftovers(self) -> tuple[str, ...]:
         with engine_errors(self._place):
-            lapsed = lease.lapsed(self._client, place=self._place)
-            return (*containers.leftovers(self._client).values(), *((lease.NAME,) if lapsed else ()))
+            holder = lease.holder_of(self._client, place=self._place)
+            lapsed = (lease.NAME,) if holder is not None and holder.lapsed else ()
+            return (*containers.leftovers(self._client).values(), *lapsed)
 
     def remove_leftovers(self) -> int:
         with engine_errors(self._place):
-            removed, lapsed = containers.remove_leftovers(self._client), lease.lapsed(self._client, place=self._place)
-            if lapsed is None:
+            removed, holder = (
+                containers.remove_leftovers(self._client),
+                lease.holder_of(self._client, place=self._place),
+            )
+            if holder is None or not holder.lapsed:
                 return removed
-            containers.remove(self._client, lapsed.id)
+            containers.remove(self._client, holder.id)
             return removed + 1
 
     def remove_images(self, say: Say) -> tuple[str, ...]:

@@ -23,14 +23,14 @@ from typing import Any
 import docker
 from docker.errors import APIError, NotFound
 
-from harness.errors import InfrastructureError, Interrupted
-from harness.model.watching import Say, Waiting
-from harness.run.docker.containers import ABANDONED, CONFLICT, remove
+from harness.errors import InfrastructureError
+from harness.model.watching import Say
+from harness.run import owners
+from harness.run.docker.containers import ABANDONED, CONFLICT, OWNER_LABEL, remove
 from harness.run.docker.docker_client import ENGINE_ERRORS, engine_errors, explanation
-from harness.run.hosts import holders
 from harness.run.images.find_images import local_image
 from harness.run.images.our_images import IMAGE_LABEL
-from harness.run.interruptible import BEAT_S
+from harness.run.leases import wait_until_free
 
 NAME = "harness-lease"
 EMPTY_IMAGE = "harness/lease:1"
@@ -40,28 +40,25 @@ BEAT_EVERY_S = 15.0
 """Seconds between two signs of life of the holder. This must be much less than EXPIRES_S."""
 EXPIRES_S = 90.0
 """Seconds without a sign of life after which a lease may be taken over."""
+TRIES = 3
+"""Attempts to get a lease that has just become free, before its next holder is waited for."""
 ASKED_EVERY_S = 1.0
 """Seconds between two attempts to get the lease."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseHolder:
-    """The holder of a lease, as the engine records it. `beat_s`: the engine's time at its last sign of life."""
+    """The holder of a lease, as the engine records it. `beat_s`: the engine's time at its last sign of life. `lapsed`:
+    the lease may be taken over, because its process is known to be gone, this process abandoned it, or the last sign of
+    life is more than EXPIRES_S old."""
 
     id: str
-    owner: holders.Owner | None
     text: str
-    since: str
     beat_s: int
-
-    def lapsed(self, *, now_s: float) -> bool:
-        """Return whether the lease may be taken over at `now_s` (the engine's time): its process is known to be gone,
-        this process abandoned it, or the last sign of life is more than EXPIRES_S old."""
-        is_gone = self.owner is not None and holders.is_alive(self.owner) is False
-        return is_gone or self.id in ABANDONED or now_s - self.beat_s > EXPIRES_S
+    lapsed: bool
 
     def __str__(self) -> str:
-        return f"{self.text}, since {self.since[:16].replace('T', ' ')} UTC"
+        return self.text
 
 
 class HeldLease:
@@ -70,13 +67,13 @@ class HeldLease:
     def __init__(self, client: docker.DockerClient, container_id: str, *, place: str) -> None:
         self.id, self._client, self._place = container_id, client, place
         self._beaten_s = time.monotonic()
-        self._lost = ""
+        self.lost = ""
 
     def check(self) -> None:
         """Raise InfrastructureError if the lease was lost, so that another harness may use the host."""
-        if self._lost:
+        if self.lost:
             raise InfrastructureError(
-                f"the lease of this host was lost: {self._lost}; run again: its trials are kept", place=self._place
+                f"the lease of this host was lost: {self.lost}; run again: its trials are kept", place=self._place
             )
 
     def beat(self) -> None:
@@ -85,24 +82,13 @@ class HeldLease:
             self._client.api.update_container(self.id, restart_policy=_policy(engine_time_s(self._client)))
             self._beaten_s = time.monotonic()
         except NotFound:  # `docker container prune` removes it
-            self._take_again()
+            try:
+                self.id = _create(self._client)
+            except ENGINE_ERRORS as error:
+                self.lost = "another harness took it" if _is_conflict(error) else f"it was removed ({error})"
         except ENGINE_ERRORS as error:  # tried again at the next beat; the trials report it too
             if time.monotonic() - self._beaten_s > EXPIRES_S:
-                self._lost = f"the engine could not be reached for {EXPIRES_S:.0f} s ({error})"
-
-    def _take_again(self) -> None:
-        try:
-            self.id = _create(self._client)
-        except ENGINE_ERRORS as error:
-            self._lost = "another harness took it" if _is_conflict(error) else f"it was removed ({error})"
-
-    @property
-    def lost(self) -> bool:
-        """Return whether the lease was lost, so that `check` raises."""
-        return bool(self._lost)
-
-
-# ---------------------------------------------------------------- holding it
+                self.lost = f"the engine could not be reached for {EXPIRES_S:.0f} s ({error})"
 
 
 @contextlib.contextmanager
@@ -114,16 +100,34 @@ def held(
     say: Say,
     stopped: Callable[[], bool],
 ) -> Iterator[HeldLease]:
-    """Hold the engine's lease during the block. While another harness holds it, wait and report the holder.
+    """Hold the engine's lease during the block. `connect` makes the client of the thread that gives signs of life.
+    Raises Interrupted and InfrastructureError."""
+    made: list[str] = []
 
-    `connect` makes the client of the thread that gives signs of life. Raises Interrupted when `stopped` returns true
-    during the wait, and InfrastructureError.
-    """
+    def take() -> str:
+        for _ in range(TRIES):
+            try:
+                made.append(_create(client))
+                return ""
+            except APIError as error:
+                if not _is_conflict(error):
+                    raise
+            if (holder := holder_of(client, place=place)) is not None:
+                if not holder.lapsed:
+                    return str(holder)
+                remove(client, holder.id)
+        return "another harness"
+
     with contextlib.closing(connect()) as other:
         with engine_errors(place):
-            held_id = _acquired(client, place=place, say=say, stopped=stopped)
-        lease, ended = HeldLease(other, held_id, place=place), threading.Event()
-        beating = threading.Thread(target=_beat_until, args=(lease, ended), daemon=True)
+            wait_until_free(take, say=say, stopped=stopped, every_s=ASKED_EVERY_S)
+        lease, ended = HeldLease(other, made[0], place=place), threading.Event()
+
+        def beat_until_ended() -> None:
+            while not ended.wait(BEAT_EVERY_S) and not lease.lost:
+                lease.beat()
+
+        beating = threading.Thread(target=beat_until_ended, daemon=True)
         beating.start()
         try:
             yield lease
@@ -136,40 +140,11 @@ def held(
                 say(f"the lease could not be released; it expires in {EXPIRES_S:.0f} s ({error})")
 
 
-def _beat_until(lease: HeldLease, ended: threading.Event) -> None:
-    while not ended.wait(BEAT_EVERY_S) and not lease.lost:
-        lease.beat()
-
-
-# ---------------------------------------------------------------- acquiring it
-
-
-def _acquired(client: docker.DockerClient, *, place: str, say: Say, stopped: Callable[[], bool]) -> str:
-    """Wait until this process has the lease; return the id of its container. Raises Interrupted."""
-    while not stopped():
-        try:
-            return _create(client)
-        except APIError as error:
-            if not _is_conflict(error):
-                raise
-        holder = holder_of(client, place=place)
-        if holder is None:
-            continue
-        if holder.lapsed(now_s=engine_time_s(client)):
-            remove(client, holder.id)
-            continue
-        until_s = time.monotonic() + ASKED_EVERY_S
-        while time.monotonic() < until_s and not stopped():
-            say(Waiting(f"waiting: this host is in use by {holder}"))
-            time.sleep(BEAT_S)
-    raise Interrupted("interrupted")
-
-
 def _create(client: docker.DockerClient) -> str:
     """Create the lease's container; return its id. Raises APIError, for which `_is_conflict` is true if the lease is
     held already."""
     make_empty_image(client)
-    labels = {holders.OWNER_LABEL: str(holders.this_process()), HOLDER_LABEL: holders.in_words()}
+    labels = {OWNER_LABEL: owners.this_process(), HOLDER_LABEL: owners.in_words()}
     config = client.api.create_host_config(restart_policy=_policy(engine_time_s(client)), network_mode="none")
     return str(client.api.create_container(EMPTY_IMAGE, ["never"], name=NAME, labels=labels, host_config=config)["Id"])
 
@@ -206,9 +181,6 @@ def make_empty_image(client: docker.DockerClient) -> None:
     client.api.import_image_from_data(buffer.getvalue(), repository=EMPTY_IMAGE, changes=[label])
 
 
-# ---------------------------------------------------------------- looking at it
-
-
 def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
     """Return the holder of the lease; None if it is free. Raises InfrastructureError if a container that is not the
     harness's has the lease's name, and any error of the SDK."""
@@ -219,16 +191,11 @@ def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
     labels = container["Config"]["Labels"] or {}
     if HOLDER_LABEL not in labels:
         raise InfrastructureError(f"the harness did not make the container {NAME!r}; rename or remove it", place=place)
+    beat_s = int(container["HostConfig"]["RestartPolicy"]["MaximumRetryCount"])
+    is_gone = owners.is_alive(labels.get(OWNER_LABEL, "")) is False or container["Id"] in ABANDONED
     return LeaseHolder(
         id=container["Id"],
-        owner=holders.parse(labels.get(holders.OWNER_LABEL, "")),
-        text=labels[HOLDER_LABEL],
-        since=container["Created"],
-        beat_s=int(container["HostConfig"]["RestartPolicy"]["MaximumRetryCount"]),
+        text=f"{labels[HOLDER_LABEL]}, since {container['Created'][:16].replace('T', ' ')} UTC",
+        beat_s=beat_s,
+        lapsed=is_gone or engine_time_s(client) - beat_s > EXPIRES_S,
     )
-
-
-def lapsed(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
-    """Return the holder if the lease has lapsed; None if the lease is free or its holder is alive."""
-    holder = holder_of(client, place=place)
-    return holder if holder is not None and holder.lapsed(now_s=engine_time_s(client)) else None

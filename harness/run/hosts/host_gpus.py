@@ -18,8 +18,8 @@ from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
+from harness.run import owners
 from harness.run.engine import ImageStore, Prepared
-from harness.run.process import leftovers
 from harness.run.trial.payload import agent_files
 
 PROBE_S = 60
@@ -97,7 +97,7 @@ def _text(value: object) -> str:
 
 def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
     """Return the GPUs that a process on this machine sees; () if it has no driver. Raises InfrastructureError."""
-    with leftovers.folder_for_files() as folder:
+    with owners.folder_for_files() as folder:
         for name, content in agent_files().items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

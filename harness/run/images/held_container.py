@@ -20,9 +20,8 @@ from harness.model import Image, Install
 from harness.model.watching import Say
 from harness.run.docker import containers
 from harness.run.docker.attach import read_stream
-from harness.run.docker.containers import NAME_LABEL, PIDS_LIMIT, archive
+from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, PIDS_LIMIT, archive
 from harness.run.docker.docker_client import ca_bundle, if_full, proxies
-from harness.run.hosts.holders import OWNER_LABEL
 from harness.run.images import build_errors
 from harness.run.images.find_images import Found, find_python, found_locally, inspect, local_image, pull
 from harness.run.images.our_images import IMAGE_LABEL

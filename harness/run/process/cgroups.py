@@ -9,23 +9,27 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import InfrastructureError
+from harness.run import owners
 
 CGROUPS = Path("/sys/fs/cgroup")
 NEAR = 0.9
 """Smallest share of its limit that a trial has used when the kernel kills it because of the limit."""
-REMOVAL_S = 5.0
-"""Seconds that the kernel may take to release an empty cgroup."""
+ENDING_S = 5.0
+"""Seconds after which killing a cgroup's processes is given up, and that the kernel may take to release an empty
+cgroup."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialCgroup:
-    """A memory cgroup of one trial."""
+    """A memory cgroup of one trial. All methods raise InfrastructureError, but not if the cgroup is gone, because
+    another run may remove a dead cgroup at the same time."""
 
     path: Path
 
@@ -35,10 +39,7 @@ class TrialCgroup:
         return self.path / "cgroup.procs"
 
     def limit(self, memory_bytes: int) -> None:
-        """Limit memory and swap together to `memory_bytes`, so that the trial cannot swap to exceed the limit.
-
-        Raises InfrastructureError.
-        """
+        """Limit memory and swap together to `memory_bytes`, so that the trial cannot swap to exceed the limit."""
         swap = self.path / "memory.swap.max"
         try:
             (self.path / "memory.max").write_text(str(memory_bytes))
@@ -50,29 +51,32 @@ class TrialCgroup:
 
     def oom_killed(self) -> bool:
         """Return whether the kernel killed one of the cgroup's processes because memory ran out. If the cgroup has a
-        limit, that counts only near the limit: otherwise other processes used up the machine's memory. Raises
-        InfrastructureError.
-        """
-        lines = (line.split() for line in _text(self.path / "memory.events").splitlines())
-        counts = {event: int(number) for event, number in lines}
-        return counts.get("oom_kill", 0) > 0 and not self._is_below_limit(hits=counts.get("max", 0))
-
-    def _is_below_limit(self, *, hits: int) -> bool:
-        """Return whether the cgroup has a limit and never came near it. If Linux reports no peak, return whether it
-        never hit the limit (`hits`)."""
-        limit, peak = (_number(self.path / name) for name in ("memory.max", "memory.peak"))
-        if limit is None:
-            return False
-        return hits == 0 if peak is None else peak < NEAR * limit
+        limit, that counts only if the cgroup came near it or, if Linux reports no peak, hit it: otherwise other
+        processes used up the machine's memory."""
+        words = self._text("memory.events").split()
+        counts = dict(zip(words[::2], map(int, words[1::2]), strict=False))
+        limit, peak = (
+            int(text) if (text := self._text(name).strip()).isdigit() else None
+            for name in ("memory.max", "memory.peak")
+        )
+        came_near = limit is None or (counts.get("max", 0) > 0 if peak is None else peak >= NEAR * limit)
+        return counts.get("oom_kill", 0) > 0 and came_near
 
     def pids(self) -> list[int]:
-        """Return the pids of the cgroup's processes; [] if the cgroup is gone. Raises InfrastructureError."""
-        return [int(pid) for pid in _text(self.procs).split()]
+        """Return the pids of the cgroup's processes; [] if the cgroup is gone."""
+        return [int(pid) for pid in self._text("cgroup.procs").split()]
+
+    def kill(self) -> None:
+        """Kill the processes, repeatedly until none is left, because a process may fork while others are killed."""
+        until_s = time.monotonic() + ENDING_S
+        while (pids := self.pids()) and time.monotonic() < until_s:
+            for pid in pids:
+                kill(pid)
+            time.sleep(0.005)
 
     def remove(self) -> None:
-        """Remove the empty cgroup, which the kernel allows a moment after the last process has ended. Raises
-        InfrastructureError."""
-        until_s = time.monotonic() + REMOVAL_S
+        """Remove the empty cgroup, which the kernel allows a moment after the last process has ended."""
+        until_s = time.monotonic() + ENDING_S
         while self.path.exists():
             try:
                 self.path.rmdir()
@@ -82,21 +86,19 @@ class TrialCgroup:
                     raise InfrastructureError(text) from error
                 time.sleep(0.01)
 
-
-def _text(path: Path) -> str:
-    """Return the content of a cgroup's file; "" if the cgroup is gone, because another run may remove a dead cgroup at
-    the same time."""
-    try:
-        return path.read_text()
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENODEV):
-            return ""
-        raise InfrastructureError(f"{path}: {error.strerror}") from error
+    def _text(self, name: str) -> str:
+        try:
+            return (self.path / name).read_text()
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENODEV):
+                return ""
+            raise InfrastructureError(f"{self.path / name}: {error.strerror}") from error
 
 
-def _number(path: Path) -> int | None:
-    text = _text(path).strip()
-    return int(text) if text.isdigit() else None
+def kill(pid: int) -> None:
+    """Send SIGKILL to a process; do nothing if it is gone or now belongs to another user."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
@@ -112,13 +114,6 @@ def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:
             return TrialCgroup(path=path)
         path.rmdir()
     return None
-
-
-def find(prefix: str, *, root: Path = CGROUPS) -> Iterator[TrialCgroup]:
-    """Yield the cgroups whose name begins with `prefix`, in all places where `create` may make them."""
-    for parent in _parents(root):
-        if os.access(parent, os.W_OK):
-            yield from (TrialCgroup(path=path) for path in parent.glob(f"{prefix}*"))
 
 
 def _parents(root: Path) -> Iterable[Path]:
@@ -143,7 +138,10 @@ def memory_limit(
     """
     cgroup = create(name, root=root)
     if cgroup is None:
-        yield None, _data_limit(memory_bytes)
+        if memory_bytes is not None and not Path("/proc/self/limits").exists():
+            raise InfrastructureError("memory: no limit can be set here (no memory cgroup, no RLIMIT_DATA); use docker")
+        limited = ["/bin/sh", "-c", 'ulimit -d "$0" && exec "$@"', str((memory_bytes or 0) >> 10)]
+        yield None, [] if memory_bytes is None else limited
         return
     try:
         if memory_bytes is not None:
@@ -153,9 +151,31 @@ def memory_limit(
         cgroup.remove()
 
 
-def _data_limit(memory_bytes: int | None) -> list[str]:
-    if memory_bytes is None:
-        return []
-    if not Path("/proc/self/limits").exists():
-        raise InfrastructureError("memory: no limit can be set here (no memory cgroup, no RLIMIT_DATA); use docker")
-    return ["/bin/sh", "-c", 'ulimit -d "$0" && exec "$@"', str(memory_bytes >> 10)]
+# ---------------------------------------------------------------- leftovers of dead runs
+
+
+def leftovers(folder: Path, *, root: Path = CGROUPS) -> tuple[str, ...]:
+    """Return the names of the folders and cgroups that `remove_leftovers` would remove; a trial has one name."""
+    return tuple(sorted({path.name for path in (*_dead_folders(folder), *_dead_cgroups(root))}))
+
+
+def remove_leftovers(folder: Path, *, root: Path = CGROUPS) -> int:
+    """Remove the folders and cgroups of dead owners; return the number of names. Another run may remove the same items
+    at the same time. Raises InfrastructureError."""
+    dead = leftovers(folder, root=root)
+    for path in _dead_cgroups(root):
+        TrialCgroup(path=path).kill()
+        TrialCgroup(path=path).remove()
+    for path in _dead_folders(folder):
+        owners.remove_folder(path)
+    return len(dead)
+
+
+def _dead_cgroups(root: Path) -> list[Path]:
+    """Return the cgroups of dead owners, in all places where `create` may make them."""
+    parents = (parent for parent in _parents(root) if os.access(parent, os.W_OK))
+    return owners.dead_among(path for parent in parents for path in parent.glob(f"{owners.PREFIX}*"))
+
+
+def _dead_folders(folder: Path) -> list[Path]:
+    return owners.dead_among(folder.glob("harness-*"))

@@ -25,11 +25,12 @@ from harness.model import Host, Image
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
+from harness.run import leases, owners
 from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Session
 from harness.run.hosts import host_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.interruptible import BoundedTail, piped
-from harness.run.process import cgroups, environments, leftovers, locks
+from harness.run.process import cgroups, environments
 from harness.run.process.cgroups import TrialCgroup
 from harness.run.process.environments import AgentCopy, EnvironmentStore
 
@@ -69,7 +70,7 @@ class ProcessEngine(EnvironmentStore):
 
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
-        name, python = leftovers.new_name(), Path(launch.prepared.reference)
+        name, python = owners.new_name(), Path(launch.prepared.reference)
         limit = cgroups.memory_limit(launch.scenario.memory_bytes, name=name, root=self._cgroup_root)
         with environments.in_use(python), self._root_folder(name, launch.payload) as root, limit as (cgroup, prefix):
             command = [*prefix, str(python), "-B", str(root / "start.py")]
@@ -81,7 +82,7 @@ class ProcessEngine(EnvironmentStore):
     def _root_folder(self, name: str, payload: Payload) -> Iterator[Path]:
         """Make a temporary folder with the payload in it, yield it, and remove it after the block. Raises
         InfrastructureError."""
-        root = leftovers.temporary_folder() / name
+        root = owners.temporary_folder() / name
         try:
             try:
                 root.mkdir(mode=0o700)
@@ -94,31 +95,31 @@ class ProcessEngine(EnvironmentStore):
                         target.chmod(0o755)
             except OSError as error:
                 what = f"{error.filename or root}: {error.strerror}"
-                raise InfrastructureError(f"{what}; {leftovers.REMEDY}") from error
+                raise InfrastructureError(f"{what}; {owners.REMEDY}") from error
             yield root
         finally:
-            leftovers.remove_folder(root)
+            owners.remove_folder(root)
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
-        return locks.held(leftovers.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
+        return leases.held(owners.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
 
     def leftovers(self) -> tuple[str, ...]:
-        return leftovers.leftover_names(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
+        return cgroups.leftovers(owners.temporary_folder(), root=self._cgroup_root)
 
     def remove_leftovers(self) -> int:
-        return leftovers.remove_leftovers(leftovers.temporary_folder(), cgroup_root=self._cgroup_root)
+        return cgroups.remove_leftovers(owners.temporary_folder(), root=self._cgroup_root)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
-        if holder := locks.holder(leftovers.temporary_folder()):
+        if holder := leases.holder(owners.temporary_folder()):
             say(f"no environment removed: another harness is running here ({holder}); clean again when it has ended")
             return ()
         return super().remove_images(say)
 
     def condition(self, say: Say) -> HostCondition:
-        folder = leftovers.temporary_folder()
+        folder = owners.temporary_folder()
         return HostCondition(
             engine="process",
-            holder=locks.holder(folder),
+            holder=leases.holder(folder),
             room=self.room(),
             leftovers=self.leftovers(),
             kept_bytes=total_bytes(self.kept()),
@@ -245,9 +246,9 @@ def _kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> 
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     for pid in descendants:
-        leftovers.kill(pid)
+        cgroups.kill(pid)
     if cgroup is not None:
-        leftovers.kill_cgroup(cgroup)
+        cgroup.kill()
     try:
         process.wait(KILLED_S)
     except subprocess.TimeoutExpired as error:

@@ -28,11 +28,11 @@ from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install
 from harness.model.answers import Room
 from harness.model.watching import Say
+from harness.run import owners
 from harness.run.engine import Kept, Prepared
 from harness.run.images import build_errors
 from harness.run.interruptible import WAITS_S, NetworkRetries, run_command, unavailable
-from harness.run.process import leftovers
-from harness.run.process.locks import REMEDY, locked, protected, reason_of, removable
+from harness.run.leases import REMEDY, locked, protected, reason_of, removable
 
 MARKER = "harness-complete.json"
 CONFIGURATION = "pyvenv.cfg"  # the first file of every virtual environment
@@ -390,7 +390,7 @@ class AgentCopy:
             if any(_details(path) != details for path, details in self._whole.items()):
                 self._remove()
             if self._folder is None:
-                self._folder = _written(agent, root.parent / leftovers.new_name(leftovers.AGENT_PREFIX))
+                self._folder = _written(agent, root.parent / owners.new_name(owners.AGENT_PREFIX))
                 self._whole = {path: _details(path) for path in (self._folder, *self._folder.rglob("*"))}
             for name in {PurePosixPath(place).parts[0] for place in agent}:
                 (root / name).symlink_to(self._folder / name)
@@ -404,7 +404,7 @@ class AgentCopy:
     def _remove(self) -> None:
         if self._folder is not None:
             with contextlib.suppress(InfrastructureError):
-                leftovers.remove_folder(self._folder)
+                owners.remove_folder(self._folder)
         self._folder, self._whole = None, {}
 
 
@@ -426,6 +426,6 @@ def _written(agent: Mapping[str, bytes], folder: Path) -> Path:
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             (folder / place).write_bytes(content)
     except OSError:
-        leftovers.remove_folder(folder)
+        owners.remove_folder(folder)
         raise
     return folder

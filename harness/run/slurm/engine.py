@@ -17,13 +17,13 @@ from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, 
 from harness.model import Host, Image, NodeRequest
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
-from harness.model.watching import Say, Waiting, unheard
+from harness.model.watching import Say, unheard
+from harness.run import owners
 from harness.run.engine import Held, LaunchRequest, Lease, Payload, Prepared, Session
-from harness.run.hosts import holders
 from harness.run.hosts.host_gpus import PROBE_S, first_available, parse_gpus
 from harness.run.images.disk_budget import total_bytes
-from harness.run.interruptible import unavailable
-from harness.run.process import leftovers
+from harness.run.interruptible import BEAT_S, unavailable
+from harness.run.leases import wait_until_free
 from harness.run.process.environments import EnvironmentStore
 from harness.run.slurm import hold, queue, steps
 from harness.run.slurm.container_commands import NODE_FOLDER, WITH_FILES
@@ -97,7 +97,7 @@ class SlurmEngine:
         place = f"{self._place}.gpus"
         allocation = self._node(say)
         prepared = first_available(self, images, say, place=place, remedy="see `series:`")
-        name, payload = leftovers.new_name(), Payload(job={}, files=agent_files())
+        name, payload = owners.new_name(), Payload(job={}, files=agent_files())
         order = steps.order(payload, root=None, environment={}, only=False, arguments=["gpus"])
         with named_place(self._place, ".gpus"):
             probe, variables = self._trials.probe(allocation, name, prepared)
@@ -129,10 +129,13 @@ class SlurmEngine:
                 raise Interrupted("interrupted")
             say(text)
 
-        waiting = Waiting(f"waiting: this host is in use by {holders.in_words()}")
-        with hold.waited_for(self._hold.lease, lambda: say_unless_stopped(waiting)):
+        lease = self._hold.lease
+        wait_until_free(lambda: "" if lease.acquire(timeout=BEAT_S) else owners.in_words(), say=say, stopped=stopped)
+        try:
             self._node(say_unless_stopped)
             yield Held(check=partial(self._hold.renew, say_unless_stopped))
+        finally:
+            lease.release()
 
     # ------------------------------------------------------------ leftovers
 
@@ -148,7 +151,7 @@ class SlurmEngine:
         listed = [
             line.partition("|") for line in run_slurm(command, environ=self._environ, place=self._place).splitlines()
         ]
-        return {job.strip(): name.strip() for job, _, name in listed if leftovers.is_dead(name.strip())}
+        return {job.strip(): name.strip() for job, _, name in listed if owners.is_dead(name.strip())}
 
     def remove_leftovers(self) -> int:
         """Remove the allocations of dead runs and, if a node is held, what dead runs left on it; return their
@@ -159,11 +162,11 @@ class SlurmEngine:
         if allocation is None:
             return len(jobs)
         if isinstance(self._images, NodeImages):
-            listing = [program, "ps", "--all", "--filter", f"name={leftovers.PREFIX}", "--format", "{{.Names}}"]
+            listing = [program, "ps", "--all", "--filter", f"name={owners.PREFIX}", "--format", "{{.Names}}"]
             return len(jobs) + _remove_dead(allocation, listing, [program, "rm", "--force", "--volumes"])
         containers = remove_dead_containers(allocation) if program == "pyxis" else 0
         user = printed_on_node(allocation, "id", "-u").strip()
-        listing = ["find", NODE_FOLDER, "-maxdepth", "1", "-type", "d", "-user", user, "-name", f"{leftovers.PREFIX}*"]
+        listing = ["find", NODE_FOLDER, "-maxdepth", "1", "-type", "d", "-user", user, "-name", f"{owners.PREFIX}*"]
         return len(jobs) + containers + _remove_dead(allocation, listing, ["rm", "-rf", "--"])
 
     def condition(self, say: Say) -> HostCondition:
@@ -172,7 +175,7 @@ class SlurmEngine:
         held = self._hold.allocation if self._hold.lease.locked() else None
         return HostCondition(
             engine=f"{self._hold.version}, container: {self._request.container}",
-            holder=None if held is None else f"{holders.in_words()}, holds node {held.node} as job {held.job}",
+            holder=None if held is None else f"{owners.in_words()}, holds node {held.node} as job {held.job}",
             room=self._images.room(),
             leftovers=self.leftovers(),
             kept_bytes=total_bytes(self.kept()),
@@ -202,7 +205,7 @@ def _remove_dead(allocation: Allocation, listing: Sequence[str], removal: Sequen
     """Run `listing` on the node, which prints one name or path per line; remove the items of dead owners, and return
     their number."""
     listed = printed_on_node(allocation, *listing).splitlines()
-    dead = [name for name in listed if leftovers.is_dead(PurePosixPath(name).name)]
+    dead = [name for name in listed if owners.is_dead(PurePosixPath(name).name)]
     if dead:
         printed_on_node(allocation, *removal, *dead)
     return len(dead)

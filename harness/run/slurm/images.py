@@ -24,14 +24,15 @@ from harness.model.watching import Say, unheard
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.image_references import DIGEST, RegistryName, parse
 from harness.registry.registry_client import Registry
+from harness.run import owners
 from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.images import our_images
 from harness.run.images.disk_budget import architecture_of
 from harness.run.images.our_images import EngineImage, familiar
 from harness.run.interruptible import Beat, NetworkTrouble, silent, unavailable
-from harness.run.process import environments, leftovers
+from harness.run.leases import locked, protected, reason_of, removable
+from harness.run.process import environments
 from harness.run.process.environments import room_of
-from harness.run.process.locks import locked, protected, reason_of, removable
 from harness.run.slurm.hold import Hold
 from harness.run.slurm.steps import ANSWER_S, printed_on_node
 
@@ -151,7 +152,7 @@ class ImageFiles:
         dead imports and are removed."""
         for left in _parts(file):
             left.unlink(missing_ok=True)
-        part = file.with_name(f".{file.stem}.{leftovers.new_name()}{file.suffix}")
+        part = file.with_name(f".{file.stem}.{owners.new_name()}{file.suffix}")
         command = ["sh", "-c", IMPORT, "sh", str(part.parent), str(part), *self._format.command(name, digest, part)]
         try:
             importing = f"importing {name}@{digest[:19]}"

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import NodeRequest
 from harness.model.watching import Say, Waiting
+from harness.run import owners
 from harness.run.interruptible import BEAT_S, BoundedTail, piped, run_command
-from harness.run.process import leftovers
 
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LD_LIBRARY_PATH")
 """Variables of the caller that are passed to Slurm's commands. The variables that Slurm sets in a job are not passed,
@@ -203,7 +203,7 @@ def salloc_options(request: NodeRequest, *, node: str | None, without: Sequence[
     seconds = int(request.time_s)
     whole = [] if not request.exclusive else ["--exclusive", *([] if "mem" in chosen else ["--mem=0"])]
     return [
-        f"--job-name={leftovers.new_name()}", "--kill-command", "--nodes=1", "--ntasks=1",
+        f"--job-name={owners.new_name()}", "--kill-command", "--nodes=1", "--ntasks=1",
         f"--time={seconds // 60}:{seconds % 60:02}", *whole, *([f"--nodelist={node}"] if node else []),
         *(f"--{name}={value}" for name, value in chosen.items()),
     ]  # fmt: skip

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import InfrastructureError
+from harness.run import owners
 from harness.run.engine import Exit, Payload
 from harness.run.interruptible import BEAT_S, KILLED_S, Beat, piped, run_command, silent
-from harness.run.process import leftovers
 from harness.run.process.engine import ProcessSession
 from harness.run.slurm.container_commands import OOM_TOLD
 from harness.run.slurm.queue import ENDS, Allocation, no_command, slurm_complaint, slurm_environment
@@ -91,7 +91,7 @@ def printed_on_node(
     Raises InfrastructureError if the command fails or takes more than `limit_s` seconds, and any error of `beat`.
     """
     place = f"{allocation.place}: node {allocation.node}"
-    step = [*command_of(allocation, name=leftovers.new_name()), *command]
+    step = [*command_of(allocation, name=owners.new_name()), *command]
     inherited = {**slurm_environment(allocation.environ), **(variables or {})}
     try:
         done = run_command(step, environment=inherited, beat=beat, limit_s=limit_s)

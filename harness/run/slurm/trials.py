@@ -9,9 +9,10 @@ from pathlib import Path
 
 from harness.errors import InfrastructureError
 from harness.model.watching import Say, unheard
+from harness.run import owners
 from harness.run.engine import LaunchRequest, Prepared, Session
-from harness.run.hosts import holders, side_by_side
-from harness.run.process import environments, leftovers
+from harness.run.hosts import side_by_side
+from harness.run.process import environments
 from harness.run.process.engine import environment_of
 from harness.run.process.environments import EnvironmentStore
 from harness.run.slurm import steps
@@ -66,7 +67,7 @@ class NodeTrials:
     def _in_environment(self, allocation: Allocation, launch: LaunchRequest) -> Iterator[Session]:
         python, memory_bytes = Path(launch.prepared.reference), launch.scenario.memory_bytes
         self._check_shared(allocation, python)
-        name = leftovers.new_name()
+        name = owners.new_name()
         order = steps.order(
             launch.payload,
             root=f"{NODE_FOLDER}/{name}",
@@ -96,7 +97,7 @@ class NodeTrials:
 
     @contextlib.contextmanager
     def _in_container(self, allocation: Allocation, launch: LaunchRequest) -> Iterator[Session]:
-        name, image, scenario = leftovers.new_name(), launch.prepared.image, launch.scenario
+        name, image, scenario = owners.new_name(), launch.prepared.image, launch.scenario
         gpus = tuple(gpu.uuid for gpu in launch.gpus)
         limit_bytes = scenario.memory_bytes if isinstance(self.images, ImageFiles) else None
         selection = visible_gpus(self.container, gpus)
@@ -151,7 +152,7 @@ class NodeTrials:
         To find out, an idle container is started once with each set of ulimits.
         """
         while (left := self.hold.ulimits.of(launch.scenario)) and str(left) not in allocation.checked:
-            start = Start(name=leftovers.new_name(), image=launch.prepared.reference, text="", scenario=BARE,
+            start = Start(name=owners.new_name(), image=launch.prepared.reference, text="", scenario=BARE,
                           keep_entrypoint=False, ulimits=left)  # fmt: skip
             idle = [word if word != INSIDE else "exit 0" for word in COMMANDS[self.container](start)]
             try:
@@ -197,8 +198,7 @@ UNPACK_S = 3600.0
 def unpack(allocation: Allocation, image: str, digest: str, *, say: Say) -> str:
     """Unpack an image on the node if this has not been done; return the container's name. Raises
     InfrastructureError."""
-    mine = str(holders.this_process()).replace(":", "_")
-    name = f"{leftovers.PREFIX}{mine}_{digest.removeprefix('sha256:')[:12]}"  # pyxis adds the prefix `pyxis_`
+    name = owners.new_name(mark=digest.removeprefix("sha256:")[:12])  # pyxis adds the prefix `pyxis_`
     if name in allocation.checked:
         return name
     start = Start(name=name, image=image, text="", scenario=BARE, keep_entrypoint=False, unpacked=name)
@@ -218,15 +218,15 @@ def unpack(allocation: Allocation, image: str, digest: str, *, say: Say) -> str:
 
 def remove_dead_containers(allocation: Allocation) -> int:
     """Remove the containers of dead owners from the node; return their number. Raises InfrastructureError."""
-    return _remove(allocation, leftovers.is_dead)
+    return _remove(allocation, owners.is_dead)
 
 
 def _remove(allocation: Allocation, is_meant: Callable[[str], bool]) -> int:
     """Remove the harness's containers for which `is_meant` returns true; return their number. `is_meant` gets the name
     without the prefix of pyxis: `pyxis_`, and the job id if containers belong to a job."""
     names = [line.strip() for line in printed_on_node(allocation, "enroot", "list").splitlines()]
-    ours = [name for name in names if name.startswith("pyxis_") and leftovers.PREFIX in name]
-    meant = [name for name in ours if is_meant(name[name.find(leftovers.PREFIX) :])]
+    ours = [name for name in names if name.startswith("pyxis_") and owners.PREFIX in name]
+    meant = [name for name in ours if is_meant(name[name.find(owners.PREFIX) :])]
     if meant:
         printed_on_node(allocation, "enroot", "remove", "--force", *meant)
     return len(meant)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.run.process import leftovers
+from harness.run import owners
 from harness.run.process.environments import AgentCopy
 
 AGENT = {"package/__init__.py": b"", "package/deep/part.py": b"X = 1\n"}
@@ -67,20 +67,20 @@ def test_a_damaged_copy_is_written_again(tmp_path: Path, damage: Callable[[Path]
 
     assert (linked(copy, tmp_path / "b") / "deep/part.py").read_bytes() == b"X = 1\n"
     assert (tmp_path / "b/package/__init__.py").read_bytes() == b""
-    assert len(list(tmp_path.glob(f"{leftovers.AGENT_PREFIX}*"))) == 1, "copies pile up"
+    assert len(list(tmp_path.glob(f"{owners.AGENT_PREFIX}*"))) == 1, "copies pile up"
     copy.remove()
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 
 
 def test_a_copy_that_cannot_be_removed_costs_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy is removed at the end of a sweep, before its report is written: an error there lost the report."""
-    monkeypatch.setattr(leftovers, "REMOVAL_S", 0.0)
+    monkeypatch.setattr(owners, "REMOVAL_S", 0.0)
     monkeypatch.setattr(shutil, "rmtree", read_only)
     copy = AgentCopy()
     kept = linked(copy, tmp_path / "a").parent
 
     copy.remove()
-    assert kept.name.startswith(leftovers.AGENT_PREFIX)
+    assert kept.name.startswith(owners.AGENT_PREFIX)
     assert kept.is_dir()
 
 

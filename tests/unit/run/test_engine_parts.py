@@ -15,14 +15,15 @@ import pytest
 from docker.errors import APIError
 
 from harness.model import Scenario, Where
+from harness.run import owners
 from harness.run.docker.containers import Ulimits
 from harness.run.docker.docker_client import ca_bundle, proxies
-from harness.run.hosts import holders
 from harness.run.images.build_images import base_names, content_hash, context_files
 from harness.run.images.find_images import progress
 from harness.run.interruptible import BoundedTail
 from harness.run.process.cgroups import TrialCgroup
 from harness.run.process.environments import cache_folder, digest_of, is_version
+from tests.dead import dead_owner
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 
@@ -89,22 +90,20 @@ def test_only_a_default_ulimit_is_left_out() -> None:
 
 
 def test_we_are_alive_and_others_are_not() -> None:
-    ours = holders.this_process()
-    assert holders.parse(str(ours)) == ours
-    assert holders.is_alive(ours) is True
-    reused = holders.Owner(machine=ours.machine, pid=ours.pid, start=ours.start - 100)
-    assert holders.is_alive(reused) is False
-    assert holders.is_alive(holders.Owner(machine="other", pid=1, start=1)) is None
-    assert holders.parse("nonsense") is None
+    ours = owners.this_process()
+    assert owners.is_alive(ours) is True
+    assert owners.is_alive(dead_owner()) is False
+    assert owners.is_alive("other:1:1") is None
+    assert owners.is_alive("nonsense") is None
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="elsewhere the start of a process is known by the clock alone")
 def test_an_owner_lives_on_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another sweep on the machine took it for dead, and removed its running trials."""
-    ours = holders.this_process()
+    ours = owners.this_process()
     monkeypatch.setattr(psutil.Process, "create_time", lambda self: time.time() - 86_400)
-    assert holders.is_alive(ours) is True
-    assert holders.this_process() == ours
+    assert owners.is_alive(ours) is True
+    assert owners.this_process() == ours
 
 
 @pytest.mark.parametrize("kills", [0, 1])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError, Interrupted
-from harness.run.process import locks
+from harness.run import leases
 
 
 def linked(path: Path, target: Path) -> None:
@@ -38,32 +38,32 @@ def test_what_another_user_planted_there_is_neither_written_nor_waited_for(
     """
     target = tmp_path / "precious"
     target.write_text("kept")
-    plant(tmp_path / locks.NAME, target)
-    place = re.escape(f"hosts.here: {tmp_path / locks.NAME}: is a link or a pipe, not a lease; remove it, or set")
-    lease = locks.held(tmp_path, place="hosts.here", say=pytest.fail, stopped=lambda: False)
+    plant(tmp_path / leases.NAME, target)
+    place = re.escape(f"hosts.here: {tmp_path / leases.NAME}: is a link or a pipe, not a lease; remove it, or set")
+    lease = leases.held(tmp_path, place="hosts.here", say=pytest.fail, stopped=lambda: False)
     with pytest.raises(InfrastructureError, match=f"^{place}"), lease:
         pytest.fail("it was held")
-    assert locks.holder(tmp_path) is None
+    assert leases.holder(tmp_path) is None
     assert target.read_text() == "kept"
     assert not (tmp_path / "not there").exists()
 
 
 def test_a_holder_that_has_not_written_its_name_yet_is_another_process(tmp_path: Path) -> None:
     """It read "this host is in use by ", without a name."""
-    with locks.held(tmp_path, place="x", say=pytest.fail, stopped=lambda: False):
-        (tmp_path / locks.NAME).write_text("")
-        assert locks.holder(tmp_path) == "another process"
+    with leases.held(tmp_path, place="x", say=pytest.fail, stopped=lambda: False):
+        (tmp_path / leases.NAME).write_text("")
+        assert leases.holder(tmp_path) == "another process"
 
 
 def test_who_holds_it_is_told_in_one_line(tmp_path: Path) -> None:
     """Any user may write the holder's name, and a terminal would obey its control sequences."""
     said: list[str] = []
-    with locks.held(tmp_path, place="x", say=pytest.fail, stopped=lambda: False):
-        (tmp_path / locks.NAME).write_text("\x1b[2Jada\nfine")
-        assert locks.holder(tmp_path) == "?[2Jada?fine"
+    with leases.held(tmp_path, place="x", say=pytest.fail, stopped=lambda: False):
+        (tmp_path / leases.NAME).write_text("\x1b[2Jada\nfine")
+        assert leases.holder(tmp_path) == "?[2Jada?fine"
         waits = iter([False, True])
-        second = locks.held(tmp_path, place="x", say=said.append, stopped=lambda: next(waits))
+        second = leases.held(tmp_path, place="x", say=said.append, stopped=lambda: next(waits))
         with pytest.raises(Interrupted), second:
             pytest.fail("it was held twice")
     assert said == ["waiting: this host is in use by ?[2Jada?fine"]
-    assert locks.holder(tmp_path) is None
+    assert leases.holder(tmp_path) is None

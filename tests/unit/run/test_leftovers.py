@@ -17,27 +17,23 @@ import pytest
 
 import harness
 from harness.errors import InfrastructureError
-from harness.run.hosts import holders
-from harness.run.process import leftovers
+from harness.run import owners
+from harness.run.process import cgroups
 from harness.run.process.cgroups import TrialCgroup
+from tests.dead import dead_name
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
 
 
-def dead_name(mark: str = "abcd", *, prefix: str = leftovers.PREFIX) -> str:
-    ours = holders.this_process()
-    return f"{prefix}{ours.machine}_{ours.pid}_{ours.start - 100}_{mark}"
-
-
 def removed(folder: Path) -> int:
-    return leftovers.remove_leftovers(folder, cgroup_root=folder)
+    return cgroups.remove_leftovers(folder, root=folder)
 
 
 def test_folders_of_the_dead_go_and_all_others_stay(tmp_path: Path) -> None:
-    prefixes = (leftovers.PREFIX, leftovers.AGENT_PREFIX, leftovers.FILES_PREFIX)
-    living = {leftovers.new_name(prefix) for prefix in prefixes}
-    kept = {*living, f"{leftovers.PREFIX}other_1_1_abcd", f"{leftovers.PREFIX}notes", "unrelated"}
+    prefixes = (owners.PREFIX, owners.AGENT_PREFIX, owners.FILES_PREFIX)
+    living = {owners.new_name(prefix) for prefix in prefixes}
+    kept = {*living, f"{owners.PREFIX}other_1_1_abcd", f"{owners.PREFIX}notes", "unrelated"}
     for name in (*(dead_name(prefix=prefix) for prefix in prefixes), *kept):
         (tmp_path / name).mkdir()
     assert removed(tmp_path) == 3
@@ -49,15 +45,15 @@ def test_the_files_of_a_killed_command_are_removed(tmp_path: Path, monkeypatch: 
     removed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     command = (
-        "import os; from harness.run.process import leftovers\n"
-        "with leftovers.folder_for_files() as folder: (folder / 'script.py').write_text(''); os._exit(9)"
+        "import os; from harness.run import owners\n"
+        "with owners.folder_for_files() as folder: (folder / 'script.py').write_text(''); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", command], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
-    with leftovers.folder_for_files() as living:
-        [left] = leftovers.leftover_names(tmp_path, cgroup_root=tmp_path)
+    with owners.folder_for_files() as living:
+        [left] = cgroups.leftovers(tmp_path, root=tmp_path)
         assert removed(tmp_path) == 1
         assert list(tmp_path.iterdir()) == [living]
-    assert left.startswith(leftovers.FILES_PREFIX)
+    assert left.startswith(owners.FILES_PREFIX)
     assert not living.exists()
 
 
@@ -74,7 +70,7 @@ def test_a_temporary_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monk
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     problem = "Not a directory; free some space there, or set TMPDIR"
-    with pytest.raises(InfrastructureError, match=problem), leftovers.folder_for_files():
+    with pytest.raises(InfrastructureError, match=problem), owners.folder_for_files():
         pass
 
 
@@ -120,9 +116,9 @@ def test_a_folder_in_which_a_last_process_still_writes(tmp_path: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     assert started.wait(5)
-    leftovers.remove_folder(folder)
+    owners.remove_folder(folder)
     writer.join()
-    leftovers.remove_folder(folder)
+    owners.remove_folder(folder)
     assert not folder.exists()
 
 
@@ -139,7 +135,7 @@ def test_folders_without_rights_are_removed_too() -> None:
         try:
             if os.getuid() == 0:
                 os.setuid(NOBODY)
-            leftovers.remove_folder(folder)
+            owners.remove_folder(folder)
             os._exit(0)
         finally:  # it must not go on as a second pytest
             os._exit(1)
@@ -155,23 +151,23 @@ def test_a_link_in_place_of_a_trials_folder(tmp_path: Path) -> None:
         folder.chmod(0o755)
     for name, target in (("home", own), ("broken", tmp_path / "nowhere")):
         (tmp_path / name).symlink_to(target)
-        leftovers.remove_folder(tmp_path / name)
+        owners.remove_folder(tmp_path / name)
 
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
     assert {path.stat().st_mode & 0o777 for path in (own, own / "inner")} == {0o755}
 
 
 def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "REMOVAL_S", 0.05)
+    monkeypatch.setattr(owners, "REMOVAL_S", 0.05)
     (tmp_path / "file").write_text("a file where a folder is expected")
     with pytest.raises(InfrastructureError, match=r"file: cannot be removed: Not a directory; end the processes"):
-        leftovers.remove_folder(tmp_path / "file")
+        owners.remove_folder(tmp_path / "file")
 
 
 def test_a_cgroup_that_another_run_removed_is_empty(tmp_path: Path) -> None:
     gone = TrialCgroup(path=tmp_path / "gone")
     assert (gone.pids(), gone.oom_killed()) == ([], False)
-    leftovers.kill_cgroup(gone)
+    gone.kill()
     gone.remove()
 
 
@@ -189,6 +185,6 @@ def test_killing_the_dead_is_no_error() -> None:
             signal.pause()
         finally:
             os._exit(1)
-    leftovers.kill(child)
+    cgroups.kill(child)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    leftovers.kill(child)
+    cgroups.kill(child)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from harness.run.hosts.holders import announced
+from harness.run.leases import announced
 
 HERE = {"name": platform.node()}
 

@@ -1,0 +1,167 @@
+"""Names the owner of everything that a run creates, so that whatever a killed run leaves behind names a process that is
+gone: only that is removed. The name is in the label of a container, and in the name of a temporary folder, a cgroup or
+a job of Slurm.
+
+An owner is written `<machine>:<pid>:<start>`. `machine` is the boot id and the pid namespace, because a pid is unique
+only there: a harness in a container that uses the machine's engine must not be taken for dead. `start`, the start time,
+distinguishes a process from others with the same pid. On Linux it is in clock ticks since the boot, because setting the
+clock changes seconds since 1970; elsewhere it is in seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import platform
+import secrets
+import shutil
+import stat
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from harness.errors import InfrastructureError
+
+STARTED = 19
+"""Index of the start time among the fields after the command's name in /proc/PID/stat (see proc_pid_stat(5))."""
+PREFIX = "harness-trial-"
+AGENT_PREFIX = "harness-agent-"
+"""Begins the name of a folder with the copy of the agent that the trials of a run share."""
+FILES_PREFIX = "harness-files-"
+"""Begins the name of a folder that `folder_for_files` made."""
+_PREFIXES = (PREFIX, AGENT_PREFIX, FILES_PREFIX)
+REMOVAL_S = 2.0
+"""Seconds for which the removal of a folder is retried."""
+SHARED_S = 10.0
+"""Additional seconds for which the removal is retried while another run removes the same folder."""
+REMEDY = "free some space there, or set TMPDIR to another folder"
+
+
+def this_process() -> str:
+    """Return this process as an owner."""
+    pid = os.getpid()
+    return f"{_machine()}:{pid}:{_start(pid)}"
+
+
+def in_words() -> str:
+    """Return a description of this process such as `root@lab-3090, process 1234`, which a waiting harness displays."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # the user has no name
+        user = str(os.getuid())
+    return f"{user}@{platform.node()}, process {os.getpid()}"
+
+
+def is_alive(owner: str) -> bool | None:
+    """Return whether the owner still runs; None if that is unknown, because it ran on another machine, in another pid
+    namespace or before a reboot, or because `owner` has another format."""
+    machine, _, rest = owner.partition(":")
+    pid, _, start = rest.partition(":")
+    if not (pid.isdecimal() and start.isdecimal()) or machine != _machine():
+        return None
+    try:
+        is_zombie = psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
+        return not is_zombie and _start(int(pid)) == int(start)
+    except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError, OverflowError):
+        return False
+
+
+def _start(pid: int) -> int:
+    if not psutil.LINUX:
+        return round(psutil.Process(pid).create_time())
+    return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[STARTED])
+
+
+def _machine() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    if not boot.exists():
+        return f"{uuid.getnode():x}"
+    return f"{boot.read_text().strip()}.{Path('/proc/self/ns/pid').stat().st_ino}"
+
+
+# ---------------------------------------------------------------- names that contain their owner
+
+
+def new_name(prefix: str = PREFIX, mark: str = "") -> str:
+    """Return a name that contains this process as the owner, and ends with `mark` or a random mark."""
+    return f"{prefix}{this_process().replace(':', '_')}_{mark or secrets.token_hex(4)}"
+
+
+def is_dead(name: str) -> bool:
+    """Return whether `name` is one of the harness's names and its owner ran on this machine, since the last boot, and
+    is gone."""
+    prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), None)
+    owner = name.removeprefix(prefix or "").rpartition("_")[0].replace("_", ":")
+    return prefix is not None and is_alive(owner) is False
+
+
+def dead_among(paths: Iterator[Path]) -> list[Path]:
+    """Return the folders of dead owners. Links and folders of other users are ignored, whatever their names, because
+    all users can write to the folder for temporary files."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            details = path.lstat()
+            if stat.S_ISDIR(details.st_mode) and details.st_uid == os.getuid() and is_dead(path.name):
+                found.append(path)
+    return found
+
+
+# ---------------------------------------------------------------- temporary folders
+
+
+def temporary_folder() -> Path:
+    """Return the folder for temporary files, which all users share. Raises InfrastructureError."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise InfrastructureError(f"{error.strerror}; {REMEDY}") from error
+
+
+@contextlib.contextmanager
+def folder_for_files() -> Iterator[Path]:
+    """Make a temporary folder, yield it, and remove it after the block. If this process is killed or the folder cannot
+    be removed, `harness clean` or the next run on a process host removes it. Raises InfrastructureError."""
+    folder = temporary_folder() / new_name(FILES_PREFIX)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise InfrastructureError(f"{folder}: {error.strerror}; {REMEDY}") from error
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(InfrastructureError):
+            remove_folder(folder)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder; retry while a last process still writes to it. Raises InfrastructureError."""
+    until_s = time.monotonic() + REMOVAL_S
+    while os.path.lexists(path):
+        try:
+            if path.is_symlink():  # a trial replaced its own folder
+                path.unlink()
+            else:
+                shutil.rmtree(path)
+        except OSError as error:
+            is_shared = isinstance(error, FileNotFoundError)  # another run removes it at the same time
+            if time.monotonic() > until_s + is_shared * SHARED_S:
+                what = f"{path}: cannot be removed: {error.strerror}"  # `filename` is often relative
+                raise InfrastructureError(f"{what}; end the processes that use it, then remove it") from error
+            _open_up(path)
+            time.sleep(0.02)
+
+
+def _open_up(folder: Path) -> None:
+    """Restore the owner's permissions on all folders: a scenario may have removed them, and caches of some languages
+    do."""
+    with contextlib.suppress(OSError):  # gone, or another user's: the next attempt at removal reports that
+        folder.chmod(stat.S_IRWXU)
+        for inner in folder.iterdir():
+            if inner.is_dir() and not inner.is_symlink():
+                _open_up(inner)

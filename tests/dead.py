@@ -1,0 +1,15 @@
+"""Names an owner that is gone: this process, as if it had started at another time."""
+
+from __future__ import annotations
+
+import re
+
+from harness.run import owners
+
+
+def dead_owner() -> str:
+    return re.sub(r"\d+$", "1", owners.this_process())
+
+
+def dead_name(mark: str = "abcd", *, prefix: str = owners.PREFIX) -> str:
+    return f"{prefix}{dead_owner().replace(':', '_')}_{mark}"
