@@ -177,10 +177,8 @@ class DockerEngine:
 
     def remove_leftovers(self) -> int:
         with engine_errors(self._place):
-            removed, holder = (
-                containers.remove_leftovers(self._client),
-                lease.holder_of(self._client, place=self._place),
-            )
+            removed = containers.remove_leftovers(self._client)
+            holder = lease.holder_of(self._client, place=self._place)
             if holder is None or not holder.lapsed:
                 return removed
             containers.remove(self._client, holder.id)

@@ -55,10 +55,8 @@ class TrialCgroup:
         processes used up the machine's memory."""
         words = self._text("memory.events").split()
         counts = dict(zip(words[::2], map(int, words[1::2]), strict=False))
-        limit, peak = (
-            int(text) if (text := self._text(name).strip()).isdigit() else None
-            for name in ("memory.max", "memory.peak")
-        )
+        texts = (self._text(name).strip() for name in ("memory.max", "memory.peak"))
+        limit, peak = (int(text) if text.isdigit() else None for text in texts)
         came_near = limit is None or (counts.get("max", 0) > 0 if peak is None else peak >= NEAR * limit)
         return counts.get("oom_kill", 0) > 0 and came_near
 

@@ -19,7 +19,7 @@ from harness.run.images.build_errors import complaint
 from harness.run.trial.messages import (
     Counts,
     Done,
-    File,
+    FilePart,
     Hello,
     LookTaken,
     MessageLines,
@@ -175,7 +175,7 @@ class Conversation:
                 self.samples.set_counts(message.columns)
             case LookTaken():
                 self._look(message)
-            case File():
+            case FilePart():
                 self.on_file(message.name, message.text)
         return None
 

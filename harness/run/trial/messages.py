@@ -238,7 +238,7 @@ class LookTaken(Message):
     last: bool = False
 
 
-class File(Message):
+class FilePart(Message):
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{0,63}$")]
     text: str
 
@@ -268,7 +268,7 @@ class Done(Message):
 
 MESSAGES: Mapping[str, type[BaseModel]] = {
     "hello": Hello, "ready": Ready, "progress": Progress, "samples": Rows, "counts": Counts, "look": LookTaken,
-    "file": File, "done": Done,
+    "file": FilePart, "done": Done,
 }  # fmt: skip
 
 

@@ -85,10 +85,7 @@ def test_no_field_can_raise_anything_else(value: object, kind: str) -> None:
     whole = {"end": "crash", "look": {}, "name": "a", "text": "", "columns": {"step": []}}
     for fields in (
         dict.fromkeys([*names, "x"], value),
-        *(
-            {"end": "crash", "look": {}, "name": "a", "text": "", "columns": {"step": []}, name: value}
-            for name in names
-        ),
+        *({**whole, name: value} for name in names),
         {"columns": {"step": value}},
         {"end": "crash", "not_finite": {"loss": value}},
         {"gpus": [value], "\ud800": value},
