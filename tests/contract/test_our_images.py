@@ -16,7 +16,7 @@ from docker.errors import NotFound
 
 from harness.model import Build
 from harness.run.docker import containers
-from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, UNCHECKED_AGE_S, living, marked, remove_leftovers
+from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, UNCHECKED_AGE_S, leftovers, marked, remove_leftovers
 from harness.run.images.our_images import IMAGE_LABEL
 from tests.contract.world import BASE, World, image, installed, quiet
 from tests.dead import dead_owner
@@ -68,18 +68,19 @@ def test_a_container_is_removed_whose_making_was_never_confirmed(
     harness ran.
     """
     really = client.api.create_container
-    mark = marked("test")
+    names: list[str] = []
 
-    def breaking(*arguments: Any, **options: Any) -> Any:
-        really(*arguments, **options)
+    def breaking(*arguments: Any, name: str, **options: Any) -> Any:
+        names.append(name)
+        really(*arguments, name=name, **options)
         raise ConnectionError("the engine is gone")
 
     monkeypatch.setattr(client.api, "create_container", breaking)
     with pytest.raises(ConnectionError):
-        containers.made(client, BASE, command=["true"], **mark)
-    assert client.containers.list(all=True, filters={"name": mark["name"]})
+        containers.created(client, BASE, ["true"], purpose="test").__enter__()
+    assert client.containers.list(all=True, filters={"name": names[0]})
     remove_leftovers(client)
-    assert not client.containers.list(all=True, filters={"name": mark["name"]})
+    assert not client.containers.list(all=True, filters={"name": names[0]})
 
 
 @pytest.mark.index
@@ -182,14 +183,14 @@ def test_images_stay_while_a_harness_is_at_work(
     assert docker.engine.remove_images(said.append) == ()
     assert "another harness is running" in said[0]
     assert client.images.get(made.id).id == made.id
-    assert mark["name"] in living(client)
+    assert mark["name"] in leftovers(client, dead=False).values()
     working.remove()
-    assert mark["name"] not in living(client)
+    assert mark["name"] not in leftovers(client, dead=False).values()
 
 
 def test_every_container_of_ours_is_marked(docker: World, client: docker_sdk.DockerClient) -> None:
     with docker.engine.launch(docker.launch("quiet")) as session:
         (entry,) = client.api.containers(filters={"label": f"harness.run={docker.run_id}"})
-        assert containers.is_harness_container(entry), json.dumps(entry["Labels"])
+        assert entry["Id"] in leftovers(client, dead=False), json.dumps(entry["Labels"])
         assert entry["Labels"][NAME_LABEL].startswith("harness-")
         assert session.receive(30.0) is not None

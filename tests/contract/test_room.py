@@ -280,4 +280,4 @@ def test_the_room_of_an_engine_is_that_of_its_folder(docker: World, client: dock
         assert found.room.total_bytes == there.total
         assert abs(found.room.free_bytes - there.free) < 8 << 30
     assert found.api == client.api.api_version
-    assert our_images.REPOSITORY not in str(found.leftovers)
+    assert our_images.PULLED not in str(found.leftovers)

@@ -33,6 +33,11 @@ from harness.run.interruptible import Beat, waited
 
 ROOT = "/.harness"
 PIDS_LIMIT = 4096
+"""Most processes of a trial."""
+MEMORY_BYTES = 1 << 30
+PIDS = 256
+PRINTED_BYTES = 256 << 10
+"""Limits of a helper."""
 ABANDONED: set[str] = set()
 """Ids or names of containers, including leases, that this process could not remove because it lost the engine."""
 OWNER_LABEL = "harness.owner"
@@ -85,43 +90,6 @@ class Ways:
     memory_bytes: int | None = None
     ulimits: Ulimits = field(default_factory=Ulimits)
 
-    def learn(self, message: str, scenario: Scenario) -> bool:
-        """Return whether to try again, with other options, after the engine refused a container with `message`."""
-        return self.ulimits.learn(message, scenario) or self.gpus.refused(message)
-
-
-def _create(client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways) -> str:
-    """Create (but do not start) the container of a trial; return its id."""
-    command = [python, "-B", f"{ROOT}/start.py"]
-    keep = launch.prepared.image.keep_entrypoint
-    purpose = f"{launch.labels.get('harness.run', 'run')[:20]}-{launch.labels.get('harness.trial', '0')}"
-    return made(
-        client,
-        launch.prepared.reference,
-        command=command if keep else command[1:],
-        entrypoint=None if keep else command[:1],
-        environment={
-            **dict(launch.prepared.image.environment),
-            **dict(launch.scenario.environment),
-            **ways.gpus.environment([gpu.uuid for gpu in launch.gpus]),
-        },
-        **marked(purpose, launch.labels),
-        stdin_open=True,
-        detach=False,  # the container's stdin then closes when the harness ends, which ends the agent
-        host_config=client.api.create_host_config(**_limits(launch, ways)),
-    )
-
-
-def made(client: docker.DockerClient, image: str, *, name: str, **options: Any) -> str:
-    """Create a container and return its id. If the call fails, the engine may still have created the container: its
-    name is then added to ABANDONED.
-    """
-    try:
-        return str(client.api.create_container(image, name=name, **options)["Id"])
-    except BaseException:
-        ABANDONED.add(name)
-        raise
-
 
 def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the name and labels that mark a container as the harness's, as arguments of `create_container`.
@@ -153,23 +121,6 @@ def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool 
     }
 
 
-def is_harness_container(container: Mapping[str, Any]) -> bool:
-    """Return whether the harness started the container, given as an entry of the engine's list of containers."""
-    return f"/{container['Labels'].get(NAME_LABEL)}" in (container["Names"] or ())
-
-
-def _limits(launch: LaunchRequest, ways: Ways) -> dict[str, Any]:
-    scenario = launch.scenario
-    return {
-        **confined(memory_bytes=scenario.memory_bytes or ways.memory_bytes, network=scenario.network),
-        "init": True,
-        "cap_add": list(scenario.cap_add),
-        "shm_size": scenario.shm_bytes,
-        "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ways.ulimits.of(scenario)],
-        **ways.gpus.host_config([gpu.uuid for gpu in launch.gpus]),
-    }
-
-
 def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> bytes:
     """Return a tar archive of `files` and their folders, readable by any user, because the image's user need not be
     root."""
@@ -191,52 +142,62 @@ def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> 
 def running(
     client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
 ) -> Iterator[AttachedSession]:
-    """Start a container with the agent in it, and yield its session; remove the container after the block."""
+    """Start a container with the agent in it, and yield its session; remove the container after the block. If the
+    engine refuses an option that it may lack, try again without it."""
     place, stack = launch.prepared.image.where, contextlib.ExitStack()
     try:
         with engine_errors(place):
-            session = _enter(stack, client, launch, python=python, ways=ways)
+            while True:
+                try:
+                    session = stack.enter_context(_started(client, launch, python=python, ways=ways))
+                    break
+                except APIError as error:
+                    why = explanation(error)
+                    if not (ways.ulimits.learn(why, launch.scenario) or ways.gpus.refused(why)):
+                        raise
         yield session
     finally:
         with engine_errors(place):
             stack.close()
 
 
-def _enter(
-    stack: contextlib.ExitStack, client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
-) -> AttachedSession:
-    while True:
-        try:
-            return stack.enter_context(_started(client, launch, python=python, ways=ways))
-        except APIError as error:
-            if not ways.learn(explanation(error), launch.scenario):
-                raise
-
-
 @contextlib.contextmanager
 def _started(
     client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
 ) -> Iterator[AttachedSession]:
-    container_id = _create(client, launch, python=python, ways=ways)
-    with removed(client, container_id):
+    scenario, payload, gpus = launch.scenario, launch.payload, [gpu.uuid for gpu in launch.gpus]
+    with created(
+        client,
+        launch.prepared.reference,
+        [python, "-B", f"{ROOT}/start.py"],
+        purpose=f"{launch.labels.get('harness.run', 'run')[:20]}-{launch.labels.get('harness.trial', '0')}",
+        labels=launch.labels,
+        keep_entrypoint=launch.prepared.image.keep_entrypoint,
+        environment={
+            **dict(launch.prepared.image.environment),
+            **dict(scenario.environment),
+            **ways.gpus.environment(gpus),
+        },
+        memory_bytes=scenario.memory_bytes or ways.memory_bytes,
+        pids=PIDS_LIMIT,
+        network=scenario.network,
+        host_config={
+            "init": True,
+            "cap_add": list(scenario.cap_add),
+            "shm_size": scenario.shm_bytes,
+            "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ways.ulimits.of(scenario)],
+            **ways.gpus.host_config(gpus),
+        },
+    ) as container_id:
         under = ROOT[1:]
         packed = archive(
-            {f"{under}/{name}": data for name, data in launch.payload.contents.items()},
-            executable=frozenset(f"{under}/{name}" for name in launch.payload.executable),
+            {f"{under}/{name}": data for name, data in payload.contents.items()},
+            executable=frozenset(f"{under}/{name}" for name in payload.executable),
         )
         client.api.put_archive(container_id, "/", packed)
         with contextlib.closing(AttachedSession(client, container_id)) as session:
             client.api.start(container_id)
             yield session
-
-
-@contextlib.contextmanager
-def removed(client: docker.DockerClient, container_id: str) -> Iterator[None]:
-    """Remove the container after the block, with its anonymous volumes."""
-    try:
-        yield
-    finally:
-        remove(client, container_id)
 
 
 def remove(client: docker.DockerClient, container_id: str) -> None:
@@ -259,11 +220,6 @@ def remove(client: docker.DockerClient, container_id: str) -> None:
 # ---------------------------------------------------------------- helpers
 
 
-MEMORY_BYTES = 1 << 30
-PIDS = 256
-PRINTED_BYTES = 256 << 10
-
-
 class Unfinished(Exception):
     """A helper took too long or printed too much; the message says which."""
 
@@ -279,6 +235,8 @@ def created(
     command: Sequence[str],
     *,
     purpose: str,
+    labels: Mapping[str, str] | None = None,
+    keep_entrypoint: bool = False,
     environment: Mapping[str, str] | None = None,
     memory_bytes: int | None = MEMORY_BYTES,
     pids: int = PIDS,
@@ -286,22 +244,31 @@ def created(
     host_config: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
     """Create a container, yield its id, and remove it after the block. Its stdin can be opened, and closes when this
-    process ends.
+    process ends. If the call fails, the engine may still have created it: its name is then added to ABANDONED.
     """
-    confinement = confined(memory_bytes=memory_bytes, pids=pids, network=network)
-    container_id = made(
-        client,
-        image_id,
-        entrypoint=list(command[:1]),
-        command=list(command[1:]),
-        environment=dict(environment or {}),
-        stdin_open=True,
-        detach=False,
-        host_config=client.api.create_host_config(**{**confinement, **(host_config or {})}),
-        **marked(purpose),
-    )
-    with removed(client, container_id):
+    marks = marked(purpose, labels)
+    try:
+        container_id = str(
+            client.api.create_container(
+                image_id,
+                entrypoint=None if keep_entrypoint else list(command[:1]),
+                command=list(command if keep_entrypoint else command[1:]),
+                environment=dict(environment or {}),
+                stdin_open=True,
+                detach=False,
+                host_config=client.api.create_host_config(
+                    **{**confined(memory_bytes=memory_bytes, pids=pids, network=network), **(host_config or {})}
+                ),
+                **marks,
+            )["Id"]
+        )
+    except BaseException:
+        ABANDONED.add(marks["name"])
+        raise
+    try:
         yield container_id
+    finally:
+        remove(client, container_id)
 
 
 @contextlib.contextmanager
@@ -353,30 +320,21 @@ def remove_leftovers(client: docker.DockerClient, *, now_s: float | None = None)
     return len(container_ids)
 
 
-def leftovers(client: docker.DockerClient, *, now_s: float | None = None) -> dict[str, str]:
-    """Return the names of the containers that `remove_leftovers` would remove, by id."""
+def leftovers(client: docker.DockerClient, *, dead: bool = True, now_s: float | None = None) -> dict[str, str]:
+    """Return the names of the containers that `remove_leftovers` would remove, by id; if `dead` is false, of those
+    whose owner process runs, or may run."""
+    labelled = client.api.containers(all=True, filters={"label": [OWNER_LABEL, NAME_LABEL]})
     return {
-        container["Id"]: container["Labels"][NAME_LABEL]
-        for container in _all_of_ours(client)
-        if _is_dead(container, now_s=now_s)
+        each["Id"]: each["Labels"][NAME_LABEL]
+        for each in labelled
+        if f"/{each['Labels'][NAME_LABEL]}" in (each["Names"] or ()) and _is_dead(each, now_s=now_s) is dead
     }
 
 
-def living(client: docker.DockerClient) -> list[str]:
-    """Return the names of the containers whose owner process runs, or may run."""
-    return [container["Labels"][NAME_LABEL] for container in _all_of_ours(client) if not _is_dead(container)]
-
-
-def _all_of_ours(client: docker.DockerClient) -> list[Mapping[str, Any]]:
-    labelled = client.api.containers(all=True, filters={"label": [OWNER_LABEL, NAME_LABEL]})
-    return [container for container in labelled if is_harness_container(container)]
-
-
-def _is_dead(container: Mapping[str, Any], *, now_s: float | None = None) -> bool:
+def _is_dead(container: Mapping[str, Any], *, now_s: float | None) -> bool:
     if ABANDONED & {container["Id"], container["Labels"][NAME_LABEL]}:
         return True
-    lives = owners.is_alive(container["Labels"][OWNER_LABEL])
-    if lives is not None:
+    if (lives := owners.is_alive(container["Labels"][OWNER_LABEL])) is not None:
         return not lives
     age_s = (time.time() if now_s is None else now_s) - container["Created"]
     return container["State"] in ("exited", "dead", "created") and age_s > UNCHECKED_AGE_S

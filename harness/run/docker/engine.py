@@ -20,11 +20,14 @@ from harness.run.docker.gpu_access import GpuAccess
 from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session, remove_all
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import first_available
-from harness.run.images import build_images as builds
-from harness.run.images import find_images, grafts, held_container, our_images
+from harness.run.images import find_images, our_images
+from harness.run.images.build_images import build, name_of_build
 from harness.run.images.disk_budget import total_bytes
+from harness.run.images.held_container import install, make_graft, name_of_graft, name_of_overlay
 from harness.run.interruptible import WAITS_S, NetworkRetries
 from harness.run.process.engine import cpu_model
+
+BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
 
 
 def open_engine(
@@ -79,29 +82,60 @@ class DockerEngine:
         place, remedy = f"{self._place}.gpus", "`docker load` one there"
         return first_available(self, images, say, place=place, remedy=remedy).reference
 
+    # ------------------------------------------------------------ images
+
     def prepare(self, image: Image, say: Say) -> Prepared:
         with engine_errors(image.where):
-            present = self._patience.through(lambda: self._get(image, say), say=say)
-            self._python_of(image, present.id)
-            return self._prepared(image, present)
+            prepared = self._patience.through(lambda: self._get(image, say), say=say)
+            self._python_of(image, prepared.reference)
+            return prepared
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         try:
             with engine_errors(image.where, refused=ImageUnavailable):
-                present = self._known(image)
-                return None if present is None else self._prepared(image, present)
+                name = self._name(image)
+                record = None if name is None else find_images.local_image(self._client, name)
+                return None if name is None or record is None else find_images.prepared(image, name, record)
         except ImageUnavailable:  # an unreadable context or an invalid name: `prepare` reports it
             return None
 
-    def _prepared(self, image: Image, present: find_images.Found) -> Prepared:
-        config = find_images.inspect(self._client, present.id)["Config"]
-        return Prepared(
-            image=image,
-            reference=present.id,
-            digest=present.digest,
-            labels=config.get("Labels") or {},
-            environment=dict(item.partition("=")[::2] for item in config.get("Env") or ()),
-        )
+    def _name(self, image: Image) -> str | None:
+        """Return the name under which the engine has the image or will have it; None if the name depends on a base that
+        the engine does not have. No registry is asked. Raises ImageUnavailable."""
+        match image.source:
+            case Graft() as graft:
+                return name_of_graft(graft)
+            case Pull(reference=reference):
+                return reference
+            case Build() as source:
+                return name_of_build(self._client, source, image=image)
+            case Install() as source:
+                base = find_images.local_image(self._client, source.base)
+                return None if base is None else name_of_overlay(source, base)
+
+    def _get(self, image: Image, say: Say) -> Prepared:
+        """Pull, build or install the image unless the engine has it; return it. Raises ImageUnavailable."""
+        match image.source:
+            case Pull(reference=reference):
+                find_images.pull(self._client, reference, where=image.where, say=say)
+            case Install(base=reference):
+                base = find_images.pull(self._client, reference, where=image.where, say=say, help=BASE_HELP)
+        name = self._name(image)
+        if name is None:
+            raise ImageUnavailable("its base was removed while it was prepared; run again", place=image.place)
+        if find_images.local_image(self._client, name) is None:
+            memory_bytes = self._ways.memory_bytes
+            match image.source:
+                case Graft() as graft:
+                    make_graft(self._client, graft, image=image, memory_bytes=memory_bytes, say=say)
+                case Build() as source:
+                    build(self._client, source, name=name, image=image, environ=self._environ, say=say)
+                case Install() as source:
+                    install(
+                        self._client, source, base, image=image, environ=self._environ, memory_bytes=memory_bytes,
+                        say=say,
+                    )  # fmt: skip
+        return find_images.prepared(image, name, find_images.inspect(self._client, name))
 
     def holds(self, prepared: Prepared) -> bool:
         with engine_errors(prepared.image.where):
@@ -110,38 +144,6 @@ class DockerEngine:
     def size_bytes(self, prepared: Prepared) -> int:
         with engine_errors(prepared.image.where):
             return int(find_images.inspect(self._client, prepared.reference)["Size"])
-
-    def _known(self, image: Image) -> find_images.Found | None:
-        """Return the image if the engine has it, without asking a registry; else None."""
-        match image.source:
-            case Graft() as graft:
-                return grafts.known(self._client, graft)
-            case Pull(reference=reference):
-                return find_images.found_locally(self._client, reference)
-            case Build() as source:
-                return builds.known(self._client, source, image=image)
-            case Install() as source:
-                return held_container.known(self._client, source)
-
-    def _get(self, image: Image, say: Say) -> find_images.Found:
-        """Pull, build or install the image unless the engine has it; return it. Raises ImageUnavailable."""
-        match image.source:
-            case Graft() as graft:
-                memory_bytes = self._ways.memory_bytes
-                return grafts.make(self._client, graft, image=image, memory_bytes=memory_bytes, say=say)
-            case Pull(reference=reference):
-                return find_images.pull(self._client, reference, where=image.where, say=say)
-            case Build() as source:
-                return builds.build(self._client, source, image=image, environ=self._environ, say=say)
-            case Install() as source:
-                return held_container.install(
-                    self._client,
-                    source,
-                    image=image,
-                    environ=self._environ,
-                    memory_bytes=self._ways.memory_bytes,
-                    say=say,
-                )
 
     def _python_of(self, image: Image, image_id: str) -> str:
         """Return the name of the image's Python, looked up once per image."""
@@ -186,7 +188,8 @@ class DockerEngine:
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         with engine_errors(self._place):
-            used = containers.living(self._client) or lease.holder_of(self._client, place=self._place)
+            living = list(containers.leftovers(self._client, dead=False).values())
+            used = living or lease.holder_of(self._client, place=self._place)
             if used:
                 say(f"no image removed: another harness is running there ({used}); clean again when it has ended")
                 return ()

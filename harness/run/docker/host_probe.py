@@ -8,7 +8,6 @@ engine has none with a Python.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from harness.run.docker.containers import ROOT, archive
 from harness.run.docker.docker_client import CDI_REMEDY, explanation
 from harness.run.docker.gpu_access import ALL, GpuAccess, Way
 from harness.run.hosts.host_gpus import PROBE_S, parse_gpus
-from harness.run.images.find_images import find_python, found_locally
+from harness.run.images.find_images import find_python, local_image
 from harness.run.trial.payload import agent_files
 
 PRINT_CPU = (
@@ -104,7 +103,7 @@ def ask(
     Raises InfrastructureError if containers get no GPUs, and any error of `say` or the SDK.
     """
     for image_id, python in with_python(client, images, get_one):
-        output = _run(client, access, image_id=image_id, python=python, place=place, say=say)
+        output = _probed(client, access, image_id=image_id, python=python, place=place, say=say)
         gpus = parse_gpus(output, place=place)
         if gpus is not None:  # None: the image's C library (musl) cannot load the driver's library
             return gpus
@@ -129,8 +128,8 @@ def _present(client: docker.DockerClient, images: Sequence[Image]) -> Iterator[s
     for image in images:
         match image.source:
             case Pull(reference=reference) | Install(base=reference):
-                if there := found_locally(client, reference):
-                    yield there.id
+                if there := local_image(client, reference):
+                    yield there["Id"]
 
 
 def smallest(client: docker.DockerClient) -> Iterator[str]:
@@ -139,11 +138,20 @@ def smallest(client: docker.DockerClient) -> Iterator[str]:
     return (str(entry["Id"]) for entry in entries if entry["Size"] >= SMALLEST_BYTES)
 
 
-def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str, place: str, say: Say) -> str:
+def _probed(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str, place: str, say: Say) -> str:
     """Return the output of the probe in a container of an image."""
     while True:
         try:
-            with _container(client, access, image_id=image_id, python=python) as container_id:
+            with containers.created(
+                client,
+                image_id,
+                [python, "-B", f"{ROOT}/start.py", "gpus"],
+                purpose="gpus",
+                environment={**ENVIRONMENT, **access.environment([ALL])},
+                host_config=access.host_config([ALL]),
+            ) as container_id:
+                files = {f"{ROOT[1:]}/{name}": data for name, data in agent_files().items()}
+                client.api.put_archive(container_id, "/", archive(files))
                 return containers.printed(client, container_id, limit_s=PROBE_S, beat=lambda: say("listing its GPUs"))
         except containers.TooLate as error:
             text = f"the NVIDIA driver did not answer within {PROBE_S} s; see `nvidia-smi` there, or restart it"
@@ -156,18 +164,3 @@ def _run(client: docker.DockerClient, access: GpuAccess, *, image_id: str, pytho
             if not access.refused(why):
                 text = f"a container with GPUs does not start: {why}; {REMEDIES[access.way]}"
                 raise InfrastructureError(text, place=place) from error
-
-
-@contextlib.contextmanager
-def _container(client: docker.DockerClient, access: GpuAccess, *, image_id: str, python: str) -> Iterator[str]:
-    files = {f"{ROOT[1:]}/{name}": data for name, data in agent_files().items()}
-    with containers.created(
-        client,
-        image_id,
-        [python, "-B", f"{ROOT}/start.py", "gpus"],
-        purpose="gpus",
-        environment={**ENVIRONMENT, **access.environment([ALL])},
-        host_config=access.host_config([ALL]),
-    ) as container_id:
-        client.api.put_archive(container_id, "/", archive(files))
-        yield container_id

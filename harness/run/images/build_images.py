@@ -23,7 +23,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
 
 import docker
 from docker.errors import APIError, ImageNotFound
@@ -32,9 +31,10 @@ from docker.utils.build import create_archive, exclude_paths
 from harness.errors import ImageUnavailable
 from harness.model import Build, Image
 from harness.model.watching import Say
+from harness.run.docker.containers import CONFLICT
 from harness.run.docker.docker_client import ca_bundle, explanation, if_full, proxies
 from harness.run.images import build_errors
-from harness.run.images.find_images import Found, inspect, local_image
+from harness.run.images.find_images import inspect, local_image
 from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.interruptible import streamed, unavailable
 
@@ -42,48 +42,23 @@ CA_PATH = ".harness/ca.pem"
 TOLD_LINES = 20
 """Number of lines at the end of a build's output that are searched for the reason for its failure."""
 STEP_FAILED = ("The command '", 'building at STEP "RUN')  # Docker's message, and Podman's
+ENDING_S = 3.0  # seconds that the engine may take to end the container of an interrupted build
 
 
-def build(client: docker.DockerClient, source: Build, *, image: Image, environ: Mapping[str, str], say: Say) -> Found:
-    """Return the image of a context and args; build it if the engine does not have it. Raises ImageUnavailable with the
-    reason from the build's output."""
-    name = _name(client, source, image=image)
-    record = local_image(client, name)
-    if record is None:
-        say(f"building {image.version}")
-        text, files = _read_context(source, image=image)
-        with tempfile.TemporaryFile() as context:
-            with _readable(source.context, image=image):
-                extra = [(CA_PATH, ca_bundle(environ))] if CA_PATH in text else []
-                create_archive(str(source.context), files=files, fileobj=context, extra_files=extra)
-            _build(client, context, name=name, args={**proxies(environ), **dict(source.args)}, image=image, say=say)
-        record = inspect(client, name)
-    return Found(id=record["Id"], digest=record["Id"])
-
-
-def known(client: docker.DockerClient, source: Build, *, image: Image) -> Found | None:
-    """Return the image if the engine has it, else None. Raises ImageUnavailable if the context cannot be read."""
-    record = local_image(client, _name(client, source, image=image))
-    return None if record is None else Found(id=record["Id"], digest=record["Id"])
-
-
-def _name(client: docker.DockerClient, source: Build, *, image: Image) -> str:
-    """Return the name of the image: a hash of the context, the args and the ids of the bases."""
-    args, (text, files) = dict(source.args), _read_context(source, image=image)
+def name_of_build(client: docker.DockerClient, source: Build, *, image: Image) -> str:
+    """Return the name of the image: a hash of the context, the args and the ids of the bases. Raises
+    ImageUnavailable."""
+    args = dict(source.args)
+    with _readable(source.context, image=image):
+        text, files = (source.context / "Dockerfile").read_text(encoding="utf-8"), context_files(source.context)
     bases = [(local_image(client, base) or {"Id": base})["Id"] for base in base_names(text, args)]
     with _readable(source.context, image=image):
         return f"harness/build:{content_hash(source.context, files, args=args, bases=bases)[:32]}"
 
 
-def _read_context(source: Build, *, image: Image) -> tuple[str, list[str]]:
-    """Return the text of the Dockerfile, and the paths of the files in its context."""
-    with _readable(source.context, image=image):
-        return (source.context / "Dockerfile").read_text(encoding="utf-8"), context_files(source.context)
-
-
 @contextlib.contextmanager
 def _readable(context: Path, *, image: Image) -> Iterator[None]:
-    """Turn read errors into ImageUnavailable: they are errors of the context, not of the engine."""
+    """Turn read errors into ImageUnavailable. Do not call the engine inside: its errors may be OSErrors, too."""
     try:
         yield
     except FileNotFoundError as error:
@@ -122,49 +97,46 @@ def content_hash(context: Path, files: list[str], *, args: Mapping[str, str], ba
     return digest.hexdigest()
 
 
-def _build(
-    client: docker.DockerClient, context: IO[bytes], *, name: str, args: dict[str, str], image: Image, say: Say
+def build(
+    client: docker.DockerClient, source: Build, *, name: str, image: Image, environ: Mapping[str, str], say: Say
 ) -> None:
+    """Build the image with this `name`. Raises ImageUnavailable with the reason from the build's output."""
     output: deque[str] = deque(maxlen=TOLD_LINES)
-    start = functools.partial(
-        client.api.build, fileobj=context, custom_context=True, tag=name, buildargs=args, rm=True, forcerm=True,
-        decode=True, labels={IMAGE_LABEL: name},
-    )  # fmt: skip
 
     def tell() -> None:
         say(f"building {image.version}: {output[-1][:100] if output else 'sending the context'}")
 
-    try:
-        with removed(client) as made:
-            for line in _lines(streamed(client.api, start, beat=tell), made):
-                output.append(line)
-                tell()
-    except APIError as error:
-        why = cause = explanation(error)
-        if why.startswith(STEP_FAILED):  # a command of the Dockerfile failed, so a retry would not help
-            why, cause = ": ".join(filter(None, (build_errors.complaint(output).text, why))), ""
-        raise unavailable(f"the build failed: {why}{if_full(why)}", place=image.place, cause=cause) from error
-
-
-def _lines(events: Iterator[Any], made: Stages) -> Iterator[str]:
-    """Yield the lines of the build's output. Raises APIError for an error event, but only after the last line, because
-    the SDK closes the connection when all events are read.
-    """
-    error = None
-    for event in events:
-        error = event.get("error", error)
-        text = str(event.get("stream", ""))
-        made.hear(text)
-        yield from (line.strip() for line in build_errors.readable(text).splitlines() if line.strip())
-    if error is not None:
-        raise APIError("build failed", explanation=str(error))
+    say(f"building {image.version}")
+    with tempfile.TemporaryFile() as context:
+        with _readable(source.context, image=image):
+            uses_ca = CA_PATH in (source.context / "Dockerfile").read_text(encoding="utf-8")
+            extra = [(CA_PATH, ca_bundle(environ))] if uses_ca else []
+            files = context_files(source.context)
+            create_archive(str(source.context), files=files, fileobj=context, extra_files=extra)
+        start = functools.partial(
+            client.api.build, fileobj=context, custom_context=True, tag=name, rm=True, forcerm=True, decode=True,
+            buildargs={**proxies(environ), **dict(source.args)}, labels={IMAGE_LABEL: name},
+        )  # fmt: skip
+        try:
+            with stages_removed(client) as stages:
+                failure = None
+                for event in streamed(client.api, start, beat=tell):
+                    failure = event.get("error", failure)
+                    text = str(event.get("stream", ""))
+                    stages.hear(text)
+                    for line in filter(str.strip, build_errors.readable(text).splitlines()):
+                        output.append(line.strip())
+                        tell()
+                if failure is not None:  # not earlier: the SDK closes the connection when all events are read
+                    raise APIError("build failed", explanation=str(failure))
+        except APIError as error:
+            why = cause = explanation(error)
+            if why.startswith(STEP_FAILED):  # a command of the Dockerfile failed, so a retry would not help
+                why, cause = ": ".join(filter(None, (build_errors.complaint(output).text, why))), ""
+            raise unavailable(f"the build failed: {why}{if_full(why)}", place=image.place, cause=cause) from error
 
 
 # ---------------------------------------------------------------- intermediate images
-
-
-CONFLICT = 409
-ENDING_S = 3.0  # seconds that the engine may take to end the container of an interrupted build
 
 
 @dataclass
@@ -187,28 +159,23 @@ class Stages:
 
 
 @contextlib.contextmanager
-def removed(client: docker.DockerClient) -> Iterator[Stages]:
-    """Remove the collected images after the block, even after an error, except those that have a name or are in use."""
-    since = _moment(client.info()["SystemTime"])
-    stages = Stages()
+def stages_removed(client: docker.DockerClient) -> Iterator[Stages]:
+    """Remove the collected images after the block, even after an error, except those that have a name, are older than
+    the block or are in use. The newest goes first, because each image blocks the removal of its parent."""
+    since, stages = _moment(client.info()["SystemTime"]), Stages()
     try:
         yield stages
     finally:
-        remove(client, stages.made, since=since)
-
-
-def remove(client: docker.DockerClient, image_ids: list[str], *, since: datetime) -> None:
-    """Remove images created after `since`, newest first, because each image blocks the removal of its parent."""
-    until_s = time.monotonic() + ENDING_S
-    for image_id in reversed(image_ids):
-        while not _is_settled(client, image_id, since=since) and time.monotonic() < until_s:
-            time.sleep(0.1)
+        until_s = time.monotonic() + ENDING_S
+        for image_id in reversed(stages.made):
+            while not _is_settled(client, image_id, since=since) and time.monotonic() < until_s:
+                time.sleep(0.1)
 
 
 def _is_settled(client: docker.DockerClient, image_id: str, *, since: datetime) -> bool:
     """Remove the image if allowed; return False if a container still blocks its removal."""
     try:
-        image: Mapping[str, Any] = client.api.inspect_image(image_id)  # type: ignore[no-untyped-call]
+        image = inspect(client, image_id)
         if not image["RepoTags"] and _moment(image["Created"]) >= since:
             client.api.remove_image(image_id, noprune=True)
     except ImageNotFound:

@@ -1,37 +1,72 @@
-"""Finds or pulls images on a Docker engine. An image is identified by its digest, never by its tag."""
+"""Finds or pulls images on a Docker engine. An image is identified by its digest, never by its tag.
+
+An image on an engine is the engine's own record of it, a mapping as `docker image inspect` prints it.
+"""
 
 from __future__ import annotations
 
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import docker
 from docker.errors import APIError, ImageNotFound
 from docker.utils import parse_repository_tag
 
-from harness.model import Where
+from harness.model import Image, Where
 from harness.model.watching import Say
 from harness.run.docker import containers
 from harness.run.docker.docker_client import FULL_DISK, MAKE_ROOM, explanation
+from harness.run.engine import Prepared
 from harness.run.images import our_images
+from harness.run.images.our_images import DIGEST_LABEL, IMAGE_LABEL, EngineImage
 from harness.run.interruptible import BUSY, streamed, unavailable, waited
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FOLDERS_LOOKED_IN = 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """An image that the engine has. `id` is what the engine launches; `digest` identifies the image."""
+def local_image(client: docker.DockerClient, reference: str) -> EngineImage | None:
+    """Return the engine's record of an image; None if the engine does not have it. No registry is asked."""
+    try:
+        return inspect(client, reference)
+    except ImageNotFound:
+        return None
 
-    id: str
-    digest: str
+
+def inspect(client: docker.DockerClient, reference: str) -> EngineImage:
+    """Return the engine's record of an image. Raises ImageNotFound if the engine does not have it."""
+    image: EngineImage = client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+    return image
 
 
-def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say, help: str = "") -> Found:  # noqa: A002
+def digest_of(reference: str, record: EngineImage) -> str:
+    """Return the digest that identifies the image which the engine has under the name `reference`: of an image that the
+    harness made, its label or id; of any other, the registry's digest or, if it has none, the id."""
+    labels = record["Config"].get("Labels") or {}
+    if labels.get(IMAGE_LABEL) == reference:
+        return str(labels[DIGEST_LABEL] if reference.startswith(f"{our_images.OVERLAYS}:") else record["Id"])
+    digests = dict(our_images.familiar(digest).split("@") for digest in record["RepoDigests"] or ())
+    return digests.get(parse_repository_tag(reference)[0]) or next(iter(digests.values()), str(record["Id"]))
+
+
+def prepared(image: Image, reference: str, record: EngineImage) -> Prepared:
+    """Return the image that the engine has under the name `reference`, ready to launch."""
+    return Prepared(
+        image=image,
+        reference=record["Id"],
+        digest=digest_of(reference, record),
+        labels=record["Config"].get("Labels") or {},
+        environment=variables_of(record),
+    )
+
+
+def variables_of(record: EngineImage) -> dict[str, str]:
+    return dict(item.partition("=")[::2] for item in record["Config"].get("Env") or ())
+
+
+def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say, help: str = "") -> EngineImage:  # noqa: A002
     """Return the image with a name; pull it if the engine does not have it or the registry has a newer one.
 
     If the engine has the image, the registry need not answer. Raises ImageUnavailable, or NetworkTrouble after a
@@ -39,7 +74,7 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     """
     local = local_image(client, reference)
     if local is not None and _is_current(client, reference, local, say=say):
-        return _found(reference, local)
+        return local
     before = our_images.entries(client, inner=True)
     try:
         repository, tag = parse_repository_tag(reference)
@@ -56,7 +91,7 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     if pulled is None:
         raise unavailable(f"{reference}: was pulled, but has been removed again", place=where, cause="")
     our_images.note_pull(client, pulled, before=before)
-    return _found(reference, pulled)
+    return pulled
 
 
 def _what_to_do(why: str, *, help: str) -> str:  # noqa: A002
@@ -72,27 +107,7 @@ def _what_to_do(why: str, *, help: str) -> str:  # noqa: A002
     return help or f"check the name, {login}, or load it on that engine with `docker load`"
 
 
-def found_locally(client: docker.DockerClient, reference: str) -> Found | None:
-    """Return the image with a name if the engine has it, else None. Do not ask the registry for a newer one."""
-    local = local_image(client, reference)
-    return None if local is None else _found(reference, local)
-
-
-def local_image(client: docker.DockerClient, reference: str) -> Mapping[str, Any] | None:
-    """Return the engine's record of an image; None if the engine does not have it."""
-    try:
-        return inspect(client, reference)
-    except ImageNotFound:
-        return None
-
-
-def inspect(client: docker.DockerClient, reference: str) -> Mapping[str, Any]:
-    """Return the engine's record of an image. Raises ImageNotFound if the engine does not have it."""
-    image: Mapping[str, Any] = client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
-    return image
-
-
-def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str, Any], *, say: Say) -> bool:
+def _is_current(client: docker.DockerClient, reference: str, local: EngineImage, *, say: Say) -> bool:
     """Return whether the local image is up to date: whether it was built there, is named by digest or id, or has the
     registry's digest. True if the registry does not answer."""
     digests = [digest.split("@")[1] for digest in local["RepoDigests"] or ()]
@@ -107,12 +122,6 @@ def _is_current(client: docker.DockerClient, reference: str, local: Mapping[str,
     except APIError:
         return True
     return answer["Descriptor"]["digest"] in digests
-
-
-def _found(reference: str, image: Mapping[str, Any]) -> Found:
-    repository = parse_repository_tag(reference)[0]
-    digests = dict(our_images.familiar(digest).split("@") for digest in image["RepoDigests"] or ())
-    return Found(id=image["Id"], digest=digests.get(repository) or next(iter(digests.values()), image["Id"]))
 
 
 def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float]) -> Iterator[str]:
@@ -139,19 +148,13 @@ def progress(events: Iterable[Mapping[str, Any]], *, clock_s: Callable[[], float
 
 def find_python(client: docker.DockerClient, image_id: str) -> str | None:
     """Return the first of `python3` and `python` that is on the image's PATH; None if neither is. Nothing is run in the
-    image, which may have no shell."""
-    config = inspect(client, image_id)["Config"]
-    environment = dict(item.partition("=")[::2] for item in config.get("Env") or ())
-    folders = environment.get("PATH", DEFAULT_PATH).split(":")[:FOLDERS_LOOKED_IN]
+    image, which may have no shell: the engine is asked for the header of each file."""
+    api = client.api
+    folders = variables_of(inspect(client, image_id)).get("PATH", DEFAULT_PATH).split(":")[:FOLDERS_LOOKED_IN]
     with containers.created(client, image_id, ["python3"], purpose="look") as container_id:
+        url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
         for name in ("python3", "python"):
-            if any(_has_file(client, container_id, f"{folder}/{name}") for folder in folders):
+            paths = ({"path": f"{folder}/{name}"} for folder in folders)
+            if any(api.head(url, params=path, timeout=api.timeout).ok for path in paths):
                 return name
     return None
-
-
-def _has_file(client: docker.DockerClient, container_id: str, path: str) -> bool:
-    """Return whether the container has a file, by a request for its header alone."""
-    api = client.api
-    url = f"{api.base_url}/v{api.api_version}/containers/{container_id}/archive"
-    return bool(api.head(url, params={"path": path}, timeout=api.timeout).ok)

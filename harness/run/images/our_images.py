@@ -20,10 +20,12 @@ from harness.run.docker.docker_client import explanation
 from harness.run.engine import Kept
 
 IMAGE_LABEL = "harness.image"
-REPOSITORY = "harness/pulled"
+DIGEST_LABEL = "harness.digest"
+OVERLAYS = "harness/overlay"
+PULLED = "harness/pulled"
 
 EngineImage = Mapping[str, Any]
-"""One image in the engine's list."""
+"""An engine's record of one image, as `docker image inspect` prints it or in the engine's list."""
 
 
 class Client(Protocol):
@@ -36,7 +38,7 @@ class Client(Protocol):
 
 def mark_of(reference: str) -> str:
     """Return the mark of a pulled name: the second name, which records that the harness pulled `reference`."""
-    return f"{REPOSITORY}:{hashlib.sha256(reference.encode()).hexdigest()[:32]}"
+    return f"{PULLED}:{hashlib.sha256(reference.encode()).hexdigest()[:32]}"
 
 
 def note_pull(client: Client, image: EngineImage, *, before: Mapping[str, EngineImage]) -> None:
@@ -48,18 +50,15 @@ def note_pull(client: Client, image: EngineImage, *, before: Mapping[str, Engine
     earlier = before.get(str(image["Id"]))
     if earlier is not None and not is_ours(earlier):
         return
+    marked = []
     for entry in before.values():
         if entry is not earlier and is_ours(entry) and _names(entry) & _names(image):  # a tag that was republished
-            _mark(client, (name for name in _names(entry) if "@" in name), entry)
+            marked += [(entry, name) for name in _names(entry) if "@" in name]
     new = _names(image) - (set() if earlier is None else _names(earlier))
     tagged = {_repository(name) for name in new if "@" not in name}
-    _mark(client, (name for name in new if "@" not in name or _repository(name) not in tagged), image)
-
-
-def _mark(client: Client, names: Iterable[str], image: EngineImage) -> None:
-    for name in names:
-        repository, _, tag = mark_of(name).rpartition(":")
-        client.api.tag(str(image["Id"]), repository, tag)
+    marked += [(image, name) for name in new if "@" not in name or _repository(name) not in tagged]
+    for entry, name in marked:
+        client.api.tag(str(entry["Id"]), *mark_of(name).split(":"))
 
 
 def entries(client: Client, *, inner: bool = False) -> dict[str, EngineImage]:
@@ -75,7 +74,7 @@ def familiar(name: str) -> str:
 def is_ours(entry: EngineImage) -> bool:
     """Return whether the harness pulled or made the image, and all its names with it."""
     names = _names(entry)
-    ours = {name for name in names if name.startswith(f"{REPOSITORY}:")} | ({_made_name(entry)} & names)
+    ours = {name for name in names if name.startswith(f"{PULLED}:")} | ({_made_name(entry)} & names)
     pulled = {name for name in names if mark_of(name) in ours}
     repositories = {_repository(name) for name in ours | pulled}
     return bool(ours) and all(
@@ -83,29 +82,27 @@ def is_ours(entry: EngineImage) -> bool:
     )
 
 
-def is_made(entry: EngineImage) -> bool:
-    """Return whether the harness built the image or installed packages over another image to make it."""
-    return _made_name(entry) in _names(entry)
-
-
-def kept(client: Client, layers: dict[str, dict[str, int]]) -> tuple[Kept, ...]:
+def kept(client: Client, layers: dict[str, dict[str, int]] | None) -> tuple[Kept, ...]:
     """Return the harness's images, each with the layers that it does not share with images of other origin.
 
-    `layers` is a cache of the layers by image id, which is updated in place; the layers of an image never change.
+    `layers` is a cache of the layers by image id, which is updated in place; the layers of an image never change. None:
+    the client does not report layers, and each image counts with its whole size.
     """
     everything = entries(client)
+    if layers is None:
+        layers = {image_id: {image_id: int(entry["Size"])} for image_id, entry in everything.items()}
     for image_id in set(everything) - set(layers):
         layers[image_id] = layers_of(client.api.history(image_id))
-    ours = [entry for entry in everything.values() if is_ours(entry)]
     foreign = {key for entry in everything.values() if not is_ours(entry) for key in layers[str(entry["Id"])]}
     return tuple(
         Kept(
-            reference=str(entry["Id"]),
+            reference=image_id,
             name=shown_name(entry),
-            made=is_made(entry),
-            layers={key: size for key, size in layers[str(entry["Id"])].items() if key not in foreign},
+            made=_made_name(entry) in _names(entry),
+            layers={key: size for key, size in layers[image_id].items() if key not in foreign},
         )
-        for entry in ours
+        for image_id, entry in everything.items()
+        if is_ours(entry)
     )
 
 
@@ -141,9 +138,14 @@ def remove(client: Client, image_id: str, *, say: Say) -> bool:
     return image_id not in entries(client)
 
 
+def shown_name(entry: EngineImage) -> str:
+    """Return the name that a user knows; the id if the image has no name."""
+    return next(iter(_in_order(entry)), str(entry["Id"]))
+
+
 def _in_order(entry: EngineImage) -> list[str]:
     """Return the names in the order of removal: marks last, so that an interrupted removal can be completed later."""
-    return sorted(_names(entry), key=lambda name: (name.startswith(f"{REPOSITORY}:"), "@" in name, name))
+    return sorted(_names(entry), key=lambda name: (name.startswith(f"{PULLED}:"), "@" in name, name))
 
 
 def _names(entry: EngineImage) -> set[str]:
@@ -157,8 +159,3 @@ def _made_name(entry: EngineImage) -> str:
 
 def _repository(name: str) -> str:
     return name.partition("@")[0] if "@" in name else name.rpartition(":")[0]
-
-
-def shown_name(entry: EngineImage) -> str:
-    """Return the name that a user knows; the id if the image has no name."""
-    return next(iter(_in_order(entry)), str(entry["Id"]))

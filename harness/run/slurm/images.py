@@ -334,16 +334,7 @@ class NodeImages:
 
     def kept(self) -> tuple[Kept, ...]:
         """Return the harness's images with their whole sizes: the engine's command does not report shared layers."""
-        return tuple(
-            Kept(
-                reference=str(entry["Id"]),
-                name=our_images.shown_name(entry),
-                made=our_images.is_made(entry),
-                layers={str(entry["Id"]): entry["Size"]},
-            )
-            for entry in our_images.entries(self).values()
-            if our_images.is_ours(entry)
-        )
+        return our_images.kept(self, None)
 
     def remove(self, kept: Kept, say: Say) -> bool:
         return our_images.remove(self, kept.reference, say=say)
