@@ -59,111 +59,140 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     InfrastructureError if there is no home folder."""
     if own := environ.get("HARNESS_CACHE"):
         return Path(own).absolute() / "environments"
-    cache = environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache"
+    try:
+        cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache"
+    except RuntimeError as error:
+        raise InfrastructureError("this user has no home folder and no HOME; set HARNESS_CACHE to a folder") from error
     return Path(cache).absolute() / "harness" / "environments"
 
 
-def _home(environ: Mapping[str, str]) -> Path:
-    try:
-        return Path(environ.get("HOME") or Path.home())
-    except RuntimeError as error:
-        raise InfrastructureError("this user has no home folder and no HOME; set HARNESS_CACHE to a folder") from error
+class EnvironmentStore:
+    """An ImageStore in the cache folder that `environ` selects. `host_in_words`: the kind of host, for messages.
+    `waits_s`: seconds before each retry after a network error.
 
+    The reference of an environment is the path of its Python.
+    """
 
-def prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
-    """Return the environment of `image`; make it if the cache does not have it. Raises ImageUnavailable."""
-    try:
-        return _prepare(image, source, environ=environ, say=say)
-    except ImageUnavailable:
-        raise
-    except InfrastructureError as error:
-        raise ImageUnavailable(str(error), place=image.where) from error
-    except OSError as error:
-        raise ImageUnavailable(f"{reason_of(error)}; {REMEDY}", place=image.where) from error
+    def __init__(self, *, environ: Mapping[str, str], host_in_words: str, waits_s: tuple[float, ...] = WAITS_S) -> None:
+        self._environ, self._host_in_words, self._retries = environ, host_in_words, NetworkRetries(waits_s)
 
+    def prepare(self, image: Image, say: Say) -> Prepared:
+        if not isinstance(image.source, Install):
+            raise ImageUnavailable(f"needs a container engine; this host is {self._host_in_words}", place=image.where)
+        source = image.source
 
-def _prepare(image: Image, source: Install, *, environ: Mapping[str, str], say: Say) -> Prepared:
-    interpreter = find(source.python, environ=environ)
-    if interpreter is None:
-        present = ", ".join(versions(environ)) or "none"
-        raise ImageUnavailable(f"no Python {source.python} on this machine; it has: {present}", place=image.where)
-    build = build_of(interpreter)
-    folder = _folder(source, build=build, environ=environ)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder, shared=True, say=say, waiting=WAITING):  # a shared lock does not wait for running trials
+        def attempt() -> Prepared:
+            try:
+                return self._prepare(image, source, say)
+            except ImageUnavailable:
+                raise
+            except InfrastructureError as error:
+                raise ImageUnavailable(str(error), place=image.where) from error
+            except OSError as error:
+                raise ImageUnavailable(f"{reason_of(error)}; {REMEDY}", place=image.where) from error
+
+        return self._retries.through(attempt, say=say)
+
+    def _prepare(self, image: Image, source: Install, say: Say) -> Prepared:
+        interpreter = find(source.python, environ=self._environ)
+        if interpreter is None:
+            present = ", ".join(versions(self._environ)) or "none"
+            raise ImageUnavailable(f"no Python {source.python} on this machine; it has: {present}", place=image.where)
+        build = build_of(interpreter)
+        folder = self._folder(source, build=build)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked(folder, shared=True, say=say, waiting=WAITING):  # a shared lock does not wait for running trials
+            digest = _digest_in(folder)
+        if digest is None:
+            with locked(folder, say=say, waiting=WAITING):
+                digest = _digest_in(folder)  # another run may have made the environment during the wait
+                if digest is None:
+                    if folder.exists():
+                        shutil.rmtree(folder)
+                    _make(folder, interpreter=interpreter, image=image, source=source, environ=self._environ, say=say)
+                    digest = digest_of(folder, build=build)
+                    scratch = (folder / MARKER).with_suffix(".new")
+                    with scratch.open("w") as file:
+                        json.dump({"digest": digest, "build": build, "packages": source.packages}, file)
+                        file.flush()
+                        os.fsync(file.fileno())
+                    scratch.rename(folder / MARKER)
+        return Prepared(image=image, reference=str(python_of(folder)), digest=digest)
+
+    def look(self, image: Image, say: Say) -> Prepared | None:
+        source = image.source
+        if not isinstance(source, Install) or (found := find(source.python, environ=self._environ)) is None:
+            return None
+        folder = self._folder(source, build=build_of(found))
         digest = _digest_in(folder)
-    if digest is None:
-        with locked(folder, say=say, waiting=WAITING):
-            digest = _digest_in(folder)  # another run may have made the environment during the wait
-            if digest is None:
-                if folder.exists():
-                    shutil.rmtree(folder)
-                _make(folder, interpreter=interpreter, image=image, source=source, environ=environ, say=say)
-                digest = digest_of(folder, build=build)
-                path = folder / MARKER
-                scratch = path.with_suffix(".new")
-                with scratch.open("w") as file:
-                    json.dump({"digest": digest, "build": build, "packages": source.packages}, file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                scratch.rename(path)
-    return Prepared(image=image, reference=str(python_of(folder)), digest=digest)
+        return None if digest is None else Prepared(image=image, reference=str(python_of(folder)), digest=digest)
 
+    def _folder(self, source: Install, *, build: str) -> Path:
+        more = [*(["exact"] if source.exact else []), *([source.hashes] if source.hashes else [])]
+        content = json.dumps([build, source.packages, *more])
+        return cache_folder(self._environ) / hashlib.sha256(content.encode()).hexdigest()[:20]
 
-def known(image: Image, *, environ: Mapping[str, str]) -> Prepared | None:
-    """Return the environment of `image` if the cache has it; else None."""
-    source = image.source
-    if not isinstance(source, Install) or (found := find(source.python, environ=environ)) is None:
-        return None
-    folder = _folder(source, build=build_of(found), environ=environ)
-    digest = _digest_in(folder)
-    return None if digest is None else Prepared(image=image, reference=str(python_of(folder)), digest=digest)
+    def holds(self, prepared: Prepared) -> bool:
+        return _digest_in(Path(prepared.reference).parents[1]) is not None
 
+    def size_bytes(self, prepared: Prepared) -> int:
+        return self._size_bytes(Path(prepared.reference).parents[1])
 
-def _folder(source: Install, *, build: str, environ: Mapping[str, str]) -> Path:
-    more = [*(["exact"] if source.exact else []), *([source.hashes] if source.hashes else [])]
-    content = json.dumps([build, source.packages, *more])
-    return cache_folder(environ) / hashlib.sha256(content.encode()).hexdigest()[:20]
+    def _size_bytes(self, folder: Path) -> int:
+        """Return the size of the environment; files that it shares with uv's cache count in full."""
+        try:
+            details = [path.lstat() for path in folder.rglob("*")]
+        except OSError as error:
+            raise InfrastructureError(f"{reason_of(error)}; is another run removing it?") from error
+        return sum(detail.st_size for detail in details if stat.S_ISREG(detail.st_mode))
+
+    def _kept_folders(self) -> list[Path]:
+        return [folder for folder in sorted(cache_folder(self._environ).glob("*")) if _is_ours(folder)]
+
+    def kept(self) -> tuple[Kept, ...]:
+        return tuple(
+            Kept(
+                reference=str(python_of(folder)),
+                name=str(folder),
+                made=True,
+                layers={str(folder): self._size_bytes(folder)},
+            )
+            for folder in self._kept_folders()
+        )
+
+    def remove(self, kept: Kept, say: Say) -> bool:
+        return self._remove(Path(kept.name), say)
+
+    def remove_images(self, say: Say) -> tuple[str, ...]:
+        folders = self._kept_folders()  # `kept` measures them, which fails if another run is making one
+        return tuple(str(folder) for folder in folders if self._remove(folder, say))
+
+    def _remove(self, folder: Path, say: Say) -> bool:
+        """Remove an environment unless it is in use; return whether it is gone. The marker is removed first, and
+        pyvenv.cfg last, so that the rest of an interrupted removal counts as incomplete but is still recognised as an
+        environment."""
+        if not _is_ours(folder):
+            return False
+        with removable(folder, say=say) as is_free:
+            if is_free:
+                (folder / MARKER).unlink(missing_ok=True)
+                for path in [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]:
+                    shutil.rmtree(path)
+                shutil.rmtree(folder)
+        return is_free
+
+    def room(self) -> Room:
+        return room_of(cache_folder(self._environ))
 
 
 def in_use(python: Path) -> AbstractContextManager[None]:
     """Protect the environment of `python` from removal. Raises InfrastructureError if it has just been removed."""
-    return protected(python.parents[1], what="environment", is_there=lambda: is_complete(python))
-
-
-def is_complete(python: Path) -> bool:
-    return _digest_in(python.parents[1]) is not None
-
-
-def pythons(environ: Mapping[str, str]) -> list[Path]:
-    """Return the Python of each environment in the cache. Raises InfrastructureError."""
-    return [python_of(folder) for folder in sorted(cache_folder(environ).glob("*")) if _is_ours(folder)]
-
-
-def size_bytes(python: Path) -> int:
-    """Return the size of the environment in bytes; files that it shares with uv's cache count in full. Raises
-    InfrastructureError."""
-    details = (path.lstat() for path in python.parents[1].rglob("*"))
-    try:
-        return sum(detail.st_size for detail in details if stat.S_ISREG(detail.st_mode))
-    except OSError as error:
-        raise InfrastructureError(f"{reason_of(error)}; is another run removing it?") from error
-
-
-def remove(python: Path, *, say: Say) -> bool:
-    """Remove the environment of `python` unless it is in use; return whether it is gone. The marker is removed first,
-    and pyvenv.cfg last, so that the rest of an interrupted removal counts as incomplete but is still recognised as an
-    environment. Raises InfrastructureError."""
     folder = python.parents[1]
-    if not _is_ours(folder):
-        return False
-    with removable(folder, say=say) as is_free:
-        if is_free:
-            (folder / MARKER).unlink(missing_ok=True)
-            for path in [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]:
-                shutil.rmtree(path)
-            shutil.rmtree(folder)
-    return is_free
+    return protected(folder, what="environment", is_there=lambda: _digest_in(folder) is not None)
+
+
+def python_of(folder: Path) -> Path:
+    return folder / "bin" / "python"
 
 
 def _is_ours(folder: Path) -> bool:
@@ -174,10 +203,6 @@ def _is_ours(folder: Path) -> bool:
     except OSError as error:
         raise InfrastructureError(f"{reason_of(error)}; remove it by hand") from error
     return made and NAME.fullmatch(folder.name) is not None and not folder.is_symlink()
-
-
-def python_of(folder: Path) -> Path:
-    return folder / "bin" / "python"
 
 
 def digest_of(folder: Path, *, build: str) -> str:
@@ -238,7 +263,11 @@ def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
     does not read pip's settings, so pip's indexes and folders, which the version lookup (`harness.package_index`) uses,
     are translated into uv's settings.
     """
-    kept = {name: value for name, value in environ.items() if _fits(name, PASSED_ON) and not _fits(name, KEPT_BACK)}
+
+    def fits(name: str, patterns: Iterable[str]) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    kept = {name: value for name, value in environ.items() if fits(name, PASSED_ON) and not fits(name, KEPT_BACK)}
     if kept.get("PIP_INDEX_URL") and not (kept.get("UV_DEFAULT_INDEX") or kept.get("UV_INDEX_URL")):
         kept["UV_DEFAULT_INDEX"] = kept["PIP_INDEX_URL"]
     # uv fails if such a folder does not exist; pip ignores it.
@@ -249,58 +278,6 @@ def settings_of_uv(environ: Mapping[str, str]) -> dict[str, str]:
     }
     settings = {**kept, **{name: value for name, value in both.items() if value}}
     return {name: value for name, value in settings.items() if not name.startswith("PIP_")}
-
-
-def _fits(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-# ---------------------------------------------------------------- environments as an ImageStore
-
-
-class EnvironmentStore:
-    """An ImageStore in the cache folder that `environ` selects. `host_in_words`: the kind of host, for messages.
-    `waits_s`: seconds before each retry after a network error.
-    """
-
-    def __init__(self, *, environ: Mapping[str, str], host_in_words: str, waits_s: tuple[float, ...] = WAITS_S) -> None:
-        self._environ, self._host_in_words, self._retries = environ, host_in_words, NetworkRetries(waits_s)
-
-    def prepare(self, image: Image, say: Say) -> Prepared:
-        if not isinstance(image.source, Install):
-            raise ImageUnavailable(f"needs a container engine; this host is {self._host_in_words}", place=image.where)
-        source = image.source
-        return self._retries.through(lambda: prepare(image, source, environ=self._environ, say=say), say=say)
-
-    def look(self, image: Image, say: Say) -> Prepared | None:
-        return known(image, environ=self._environ)
-
-    def holds(self, prepared: Prepared) -> bool:
-        return is_complete(Path(prepared.reference))
-
-    def size_bytes(self, prepared: Prepared) -> int:
-        return size_bytes(Path(prepared.reference))
-
-    def kept(self) -> tuple[Kept, ...]:
-        return tuple(
-            Kept(
-                reference=str(python),
-                name=str(python.parents[1]),
-                made=True,
-                layers={str(python): size_bytes(python)},
-            )
-            for python in pythons(self._environ)
-        )
-
-    def remove(self, kept: Kept, say: Say) -> bool:
-        return remove(Path(kept.reference), say=say)
-
-    def remove_images(self, say: Say) -> tuple[str, ...]:
-        found = pythons(self._environ)  # `kept` measures them, which fails if another run is making one
-        return tuple(str(python.parents[1]) for python in found if remove(python, say=say))
-
-    def room(self) -> Room:
-        return room_of(cache_folder(self._environ))
 
 
 def room_of(folder: Path) -> Room:

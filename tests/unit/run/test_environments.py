@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Install, Where
+from harness.model.watching import unheard
 from harness.run.interruptible import NetworkTrouble
 from harness.run.process import environments
 from harness.run.process.environments import EnvironmentStore
@@ -33,10 +35,13 @@ def finished(cache: Path, name: str = NAME) -> Path:
     return folder
 
 
+def store(environ: Mapping[str, str], *waits_s: float) -> EnvironmentStore:
+    return EnvironmentStore(environ=environ, host_in_words="engine: process", waits_s=waits_s)
+
+
 def remove_all(cache: Path) -> tuple[list[Path], list[str]]:
     said: list[str] = []
-    pythons = environments.pythons({"HARNESS_CACHE": str(cache)})
-    return [python.parents[1] for python in pythons if environments.remove(python, say=said.append)], said
+    return [Path(name) for name in store({"HARNESS_CACHE": str(cache)}).remove_images(said.append)], said
 
 
 def test_only_environments_of_ours_are_removed(tmp_path: Path) -> None:
@@ -91,7 +96,7 @@ def test_a_cache_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path, 
     with pytest.raises(
         ImageUnavailable, match=r"^m\.yaml:3: series\.s: .*file.*; free some space there, or set HARNESS_CACHE"
     ):
-        environments.prepare(IMAGE, SOURCE, environ={variable: str(tmp_path / "file")}, say=lambda text: None)
+        store({variable: str(tmp_path / "file")}).prepare(IMAGE, unheard)
 
 
 def test_a_relative_cache_is_of_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +130,7 @@ def test_what_a_local_folder_has_is_found_and_installed(tmp_path: Path) -> None:
     }
     (tmp_path / "index").mkdir()
     source = Install(base="", python=None, packages=("harness-test-one==7", "harness-test-two==7"))
-    made = environments.prepare(IMAGE, source, environ=environ, say=lambda text: None)
+    made = store(environ).prepare(replace(IMAGE, source=source), unheard)
     importing = [made.reference, "-c", "import harness_test_one, harness_test_two"]
     assert subprocess.run(importing, check=False).returncode == 0
 
@@ -137,9 +142,8 @@ def test_an_index_that_is_down_for_a_moment_costs_no_version(tmp_path: Path) -> 
         "UV_HTTP_RETRIES": "0", "UV_NO_CACHE": "1",
     }  # fmt: skip
     said: list[str] = []
-    store = EnvironmentStore(environ=environ, host_in_words="engine: process", waits_s=(0.1, 0.1))
     with pytest.raises(NetworkTrouble, match=r"m\.yaml:3: series\.s: s 1: .*127\.0\.0\.1:9"):
-        store.prepare(replace(IMAGE, source=replace(SOURCE, packages=("six==1.16.0",))), said.append)
+        store(environ, 0.1, 0.1).prepare(replace(IMAGE, source=replace(SOURCE, packages=("six==1.16.0",))), said.append)
     assert sum("trying again" in line for line in said) == 2
 
 
@@ -159,7 +163,7 @@ def test_a_package_whose_file_has_another_hash_is_not_installed(tmp_path: Path) 
     def prepared(digest: str) -> str:
         name = "harness-test-one==7"
         source = Install(base="", python=None, packages=(name,), hashes=((name, (digest,)),))
-        return environments.prepare(IMAGE, source, environ=environ, say=lambda text: None).reference
+        return store(environ).prepare(replace(IMAGE, source=source), unheard).reference
 
     python = prepared(right)
     assert subprocess.run([python, "-c", "import harness_test_one"], check=False).returncode == 0
