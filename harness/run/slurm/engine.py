@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, named_place
-from harness.model import Host, Image, NodeRequest
+from harness.model import Host, Image
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say, unheard
@@ -25,12 +25,12 @@ from harness.run.images.disk_budget import total_bytes
 from harness.run.interruptible import BEAT_S, unavailable
 from harness.run.leases import wait_until_free
 from harness.run.process.environments import EnvironmentStore
-from harness.run.slurm import hold, queue, steps
+from harness.run.slurm import hold, queue, steps, trials
 from harness.run.slurm.container_commands import NODE_FOLDER, WITH_FILES
 from harness.run.slurm.images import ImageFiles, NodeImages, check_folder
 from harness.run.slurm.queue import Allocation, run_slurm, run_slurm_quietly
 from harness.run.slurm.steps import printed_on_node
-from harness.run.slurm.trials import NodeStore, NodeTrials, remove_dead_containers
+from harness.run.slurm.trials import NodeStore
 from harness.run.trial.payload import agent_files
 
 
@@ -48,15 +48,6 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEng
     return SlurmEngine(host, environ=environ, version=version)
 
 
-def _images_of(request: NodeRequest, held: hold.Hold, *, environ: Mapping[str, str]) -> NodeStore:
-    if request.container in WITH_FILES:
-        return ImageFiles(held, environ=environ)
-    if request.container != "none":
-        return NodeImages(held, program=request.container)
-    shared = {**environ, "HARNESS_CACHE": str(request.images)} if request.images else dict(environ)
-    return EnvironmentStore(environ=shared, host_in_words="engine: slurm with container: none")
-
-
 class SlurmEngine:
     """Runs trials on one node of the cluster. `version`: Slurm's name and version."""
 
@@ -67,26 +58,32 @@ class SlurmEngine:
         if self._request.container not in ("docker", "podman"):
             check_folder(self._request, place=self._place)
         self._hold = hold.join(host, environ=environ, version=version)
-        images = self._images = _images_of(host.request, self._hold, environ=environ)
+        images = self._images = self._store()
         self.look, self.holds = images.look, images.holds
         self.size_bytes, self.kept = images.size_bytes, images.kept
         self.remove, self.remove_images = images.remove, images.remove_images
-        self._trials = NodeTrials(hold=self._hold, images=self._images)
         self._is_closed = False
         self.facts: Mapping[str, Any] = self._hold.facts
+
+    def _store(self) -> NodeStore:
+        request = self._request
+        if request.container in WITH_FILES:
+            return ImageFiles(self._hold, environ=self._environ)
+        if request.container != "none":
+            return NodeImages(self._hold, program=request.container)
+        shared = {**self._environ, "HARNESS_CACHE": str(request.images)} if request.images else self._environ
+        return EnvironmentStore(environ=shared, host_in_words="engine: slurm with container: none")
 
     def _node(self, say: Say) -> Allocation:
         allocation = self._hold.node(say)
         self.facts = {**self._hold.facts, **self.facts}
         return allocation
 
-    # ------------------------------------------------------------ images
-
     def prepare(self, image: Image, say: Say) -> Prepared:
         prepared = self._images.prepare(image, say)
         if self._request.container == "pyxis":
             try:
-                self._trials.unpacked(self._node(say), prepared, say)
+                trials.unpack(self._node(say), prepared, say)
             except InfrastructureError as error:
                 raise unavailable(f"cannot be unpacked: {error}", place=image.place, cause=str(error)) from error
         return prepared
@@ -94,17 +91,17 @@ class SlurmEngine:
     # ------------------------------------------------------------ trials
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
-        place = f"{self._place}.gpus"
-        allocation = self._node(say)
+        place, allocation = f"{self._place}.gpus", self._node(say)
         prepared = first_available(self, images, say, place=place, remedy="see `series:`")
         name, payload = owners.new_name(), Payload(job={}, files=agent_files())
         order = steps.order(payload, root=None, environment={}, only=False, arguments=["gpus"])
         with named_place(self._place, ".gpus"):
-            probe, variables = self._trials.probe(allocation, name, prepared)
+            start = trials.start_of(name, prepared, gpus=("all",))
+            probe, variables = trials.node_command(self._hold, allocation, prepared, start)
             command = [*steps.command_of(allocation, name=name), *probe]
             with steps.started(allocation, command, first=order, variables=variables) as session:
                 output = _all_of(session, limit_s=PROBE_S, place=place, say=say)
-            visible = steps.printed_on_node(allocation, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
+            visible = printed_on_node(allocation, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
         return allocated_gpus(parse_gpus(output, place=place) or (), visible.strip(), place=place)
 
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
@@ -116,7 +113,7 @@ class SlurmEngine:
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         allocation, begun_s = self._node(unheard), time.monotonic()
-        with self._trials.started(allocation, launch) as session:
+        with trials.running(self._hold, self._images, allocation, launch) as session:
             yield session
         self._hold.longest_s = max(self._hold.longest_s, time.monotonic() - begun_s)
 
@@ -163,11 +160,16 @@ class SlurmEngine:
             return len(jobs)
         if isinstance(self._images, NodeImages):
             listing = [program, "ps", "--all", "--filter", f"name={owners.PREFIX}", "--format", "{{.Names}}"]
-            return len(jobs) + _remove_dead(allocation, listing, [program, "rm", "--force", "--volumes"])
-        containers = remove_dead_containers(allocation) if program == "pyxis" else 0
-        user = printed_on_node(allocation, "id", "-u").strip()
-        listing = ["find", NODE_FOLDER, "-maxdepth", "1", "-type", "d", "-user", user, "-name", f"{owners.PREFIX}*"]
-        return len(jobs) + containers + _remove_dead(allocation, listing, ["rm", "-rf", "--"])
+            removal = [program, "rm", "--force", "--volumes"]
+        else:
+            user = printed_on_node(allocation, "id", "-u").strip()
+            kind = ["-maxdepth", "1", "-type", "d", "-user", user, "-name", f"{owners.PREFIX}*"]
+            listing, removal = ["find", NODE_FOLDER, *kind], ["rm", "-rf", "--"]
+        listed = printed_on_node(allocation, *listing).splitlines()
+        dead = [name for name in listed if owners.is_dead(PurePosixPath(name).name)]
+        if dead:
+            printed_on_node(allocation, *removal, *dead)
+        return len(jobs) + len(dead) + (trials.remove_unpacked(allocation) if program == "pyxis" else 0)
 
     def condition(self, say: Say) -> HostCondition:
         if isinstance(self._images, NodeImages):  # only the node knows which images it has
@@ -199,16 +201,6 @@ def _all_of(session: Session, *, limit_s: float, place: str, say: Say) -> str:
             )
     output = b"".join(parts).decode(errors="replace")
     return output or session.exit().stderr_tail
-
-
-def _remove_dead(allocation: Allocation, listing: Sequence[str], removal: Sequence[str]) -> int:
-    """Run `listing` on the node, which prints one name or path per line; remove the items of dead owners, and return
-    their number."""
-    listed = printed_on_node(allocation, *listing).splitlines()
-    dead = [name for name in listed if owners.is_dead(PurePosixPath(name).name)]
-    if dead:
-        printed_on_node(allocation, *removal, *dead)
-    return len(dead)
 
 
 def allocated_gpus(listed: Sequence[Gpu], visible: str, *, place: object) -> tuple[Gpu, ...]:

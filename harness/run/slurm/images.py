@@ -47,26 +47,14 @@ DONE = "imported "
 WAITING = "waiting for another run that imports or uses this image"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Format:
-    """A file format for images. `command` returns the command that imports an image, given by its name and digest, into
-    a file; `suffix` is the file's suffix."""
-
-    suffix: str
-    command: Callable[[RegistryName, str, Path], list[str]]
+SUFFIXES = {"enroot": ".sqsh", "pyxis": ".sqsh", "apptainer": ".sif"}
 
 
-SQSH = Format(
-    suffix=".sqsh",
-    command=lambda name, digest, file: [
-        "enroot", "import", "--output", str(file), f"docker://{name.server}#{name.repository}@{digest}"
-    ],
-)  # fmt: skip
-SIF = Format(
-    suffix=".sif",
-    command=lambda name, digest, file: ["apptainer", "pull", "--disable-cache", str(file), f"docker://{name}@{digest}"],
-)
-FORMATS: Mapping[str, Format] = {"enroot": SQSH, "apptainer": SIF, "pyxis": SQSH}
+def import_command(container: str, name: RegistryName, digest: str, file: Path) -> list[str]:
+    """Return the command that imports an image into a file."""
+    if container == "apptainer":
+        return ["apptainer", "pull", "--disable-cache", str(file), f"docker://{name}@{digest}"]
+    return ["enroot", "import", "--output", str(file), f"docker://{name.server}#{name.repository}@{digest}"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,14 +75,15 @@ class ImageFiles:
     registries."""
 
     def __init__(self, hold: Hold, *, environ: Mapping[str, str]) -> None:
-        self._hold, self._format = hold, FORMATS[hold.request.container]
+        self._hold, self._container = hold, hold.request.container
+        self._suffix = SUFFIXES[self._container]
         self._folder = (hold.request.images or environments.cache_folder(environ).parent) / FOLDER
         self._registry = Registry.from_environ(environ)
 
     # ------------------------------------------------------------ getting
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        reference = pull_reference(image, container=self._hold.request.container)
+        reference = pull_reference(image, container=self._container)
         try:
             return self._prepare(image, reference, say)
         except ImageUnavailable:
@@ -153,7 +142,15 @@ class ImageFiles:
         for left in _parts(file):
             left.unlink(missing_ok=True)
         part = file.with_name(f".{file.stem}.{owners.new_name()}{file.suffix}")
-        command = ["sh", "-c", IMPORT, "sh", str(part.parent), str(part), *self._format.command(name, digest, part)]
+        command = [
+            "sh",
+            "-c",
+            IMPORT,
+            "sh",
+            str(part.parent),
+            str(part),
+            *import_command(self._container, name, digest, part),
+        ]
         try:
             importing = f"importing {name}@{digest[:19]}"
             output = printed_on_node(self._hold.node(say), *command, limit_s=PULL_S, beat=lambda: say(importing))
@@ -167,7 +164,7 @@ class ImageFiles:
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         with contextlib.suppress(ImageUnavailable):  # `prepare` reports it
-            record = self._named(pull_reference(image, container=self._hold.request.container))
+            record = self._named(pull_reference(image, container=self._container))
             return None if record is None else self._prepared(image, record)
         return None
 
@@ -203,13 +200,13 @@ class ImageFiles:
         return _read(max(files, key=lambda file: file.stat().st_mtime)) if files else None
 
     def _records(self) -> Iterator[tuple[Path, Record]]:
-        for file in sorted(self._folder.glob(f"[!.]*{self._format.suffix}")):
+        for file in sorted(self._folder.glob(f"[!.]*{self._suffix}")):
             record = _read(file)
             if record is not None and file == self._file(record.digest):
                 yield file, record
 
     def _file(self, digest: str) -> Path:
-        return self._folder / f"{digest.removeprefix('sha256:')}{self._format.suffix}"
+        return self._folder / f"{digest.removeprefix('sha256:')}{self._suffix}"
 
     def _prepared(self, image: Image, record: Record) -> Prepared:
         return Prepared(
@@ -235,7 +232,7 @@ class ImageFiles:
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         removed = remove_all(self, say)
-        for part in self._folder.glob(f".*{self._format.suffix}"):
+        for part in self._folder.glob(f".*{self._suffix}"):
             self._remove(part.with_name(f"{part.name[1:].partition('.')[0]}{part.suffix}"), say)
         return removed
 
@@ -298,21 +295,19 @@ class NodeImages:
         reference = pull_reference(image, container=self._program)
         self._hold.node(say)
         try:
-            entry = self._inspected(reference, say) or self._pulled(reference, say)
+            entry = self._inspected(reference, say)
+            if entry is None:
+                before = our_images.entries(self, inner=True)
+                pull = (self._program, "pull", "--quiet", reference)
+                self._printed(*pull, limit_s=PULL_S, beat=lambda: say(f"pulling {reference}"))
+                entry = self._inspected(reference, say)
+                if entry is not None:
+                    our_images.note_pull(self, entry, before=before)
         except InfrastructureError as error:
             raise unavailable(f"{reference}: cannot be pulled: {error}", place=image.where, cause=str(error)) from error
         if entry is None:
             raise ImageUnavailable(f"{reference}: was pulled, but has been removed again", place=image.where)
         return _prepared(image, entry)
-
-    def _pulled(self, reference: str, say: Say) -> dict[str, Any] | None:
-        before = our_images.entries(self, inner=True)
-        pull = (self._program, "pull", "--quiet", reference)
-        self._printed(*pull, limit_s=PULL_S, beat=lambda: say(f"pulling {reference}"))
-        entry = self._inspected(reference, say)
-        if entry is not None:
-            our_images.note_pull(self, entry, before=before)
-        return entry
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         if self._hold.allocation is None:  # a look is not worth requesting a node
@@ -414,7 +409,16 @@ class NodeApi:
         for record in records:
             for name in (*(record.get("RepoTags") or ()), *(record.get("RepoDigests") or ())):
                 self._names[familiar(name)] = name
-        return [_entry(record) for record in records]
+        return [
+            {
+                "Id": str(record["Id"]),
+                "RepoTags": record.get("RepoTags") or [],
+                "RepoDigests": record.get("RepoDigests") or [],
+                "Labels": (record.get("Config") or {}).get("Labels") or {},
+                "Size": int(record.get("Size") or 0),
+            }
+            for record in records
+        ]
 
     def tag(self, image: str, repository: str, tag: str) -> None:
         """Give an image a name, with the address of Docker Hub: Podman would otherwise prefix `localhost/`."""
@@ -430,14 +434,3 @@ class NodeApi:
     def remove_image(self, name: str) -> None:
         """Remove a name of an image; removing the last name removes the image."""
         self._run(self._program, "rmi", self._names.get(name, name))
-
-
-def _entry(image: Mapping[str, Any]) -> EngineImage:
-    config = image.get("Config") or {}
-    return {
-        "Id": str(image["Id"]),
-        "RepoTags": image.get("RepoTags") or [],
-        "RepoDigests": image.get("RepoDigests") or [],
-        "Labels": config.get("Labels") or {},
-        "Size": int(image.get("Size") or 0),
-    }

@@ -20,7 +20,7 @@ from harness.run.process.engine import ProcessSession
 from harness.run.slurm.container_commands import OOM_TOLD
 from harness.run.slurm.queue import ENDS, Allocation, no_command, slurm_complaint, slurm_environment
 
-INSIDE = Path(__file__).with_name("inside.py")
+INSIDE_TEXT = Path(__file__).with_name("inside.py").read_text()
 ANSWER_S = 60.0
 """Seconds that a short command on the node may take."""
 ENDS_S = 5.0

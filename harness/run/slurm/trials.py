@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.errors import InfrastructureError
 from harness.model.watching import Say, unheard
@@ -15,7 +15,6 @@ from harness.run.hosts import side_by_side
 from harness.run.process import environments
 from harness.run.process.engine import environment_of
 from harness.run.process.environments import EnvironmentStore
-from harness.run.slurm import steps
 from harness.run.slurm.container_commands import (
     BARE,
     COMMANDS,
@@ -30,150 +29,107 @@ from harness.run.slurm.container_commands import (
 from harness.run.slurm.hold import Hold
 from harness.run.slurm.images import ImageFiles, NodeImages
 from harness.run.slurm.queue import Allocation, slurm_environment
-from harness.run.slurm.steps import printed_on_node
+from harness.run.slurm.steps import INSIDE_TEXT, command_of, order, printed_on_node, started
 
 NodeStore = EnvironmentStore | NodeImages | ImageFiles
+UNPACK_S = 3600.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeTrials:
-    """Starts the trials of one host on the node that it holds."""
+def node_command(
+    hold: Hold, allocation: Allocation, prepared: Prepared, start: Start
+) -> tuple[list[str], Mapping[str, str]]:
+    """Return the command that runs `inside.py` in an image, and the environment variables that srun needs for it."""
+    container = hold.request.container
+    if container == "none":
+        return [prepared.reference, "-I", "-c", INSIDE_TEXT], {}
+    if container != "pyxis":
+        return COMMANDS[container](start), {}
+    unpack(allocation, prepared)
+    return pyxis(start), pyxis_variables(start)
 
-    hold: Hold
-    images: NodeStore
 
-    @property
-    def container(self) -> str:
-        """Return the program that starts containers, or "none"."""
-        return self.hold.request.container
+def start_of(name: str, prepared: Prepared, **fields: Any) -> Start:
+    """Return the container to start for an image: without `fields`, one that runs no trial."""
+    told = "NVIDIA_DRIVER_CAPABILITIES" in prepared.environment
+    fields = {"scenario": BARE, "keep_entrypoint": False, "names_capabilities": told, **fields}
+    return Start(name=name, image=prepared.reference, unpacked=_unpacked_name(prepared), text=INSIDE_TEXT, **fields)
 
-    def started(self, allocation: Allocation, launch: LaunchRequest) -> contextlib.AbstractContextManager[Session]:
-        """Return the session of a new trial. Raises InfrastructureError."""
-        run = self._in_environment if isinstance(self.images, EnvironmentStore) else self._in_container
-        return run(allocation, launch)
 
-    def probe(self, allocation: Allocation, name: str, prepared: Prepared) -> tuple[list[str], Mapping[str, str]]:
-        """Return the command that runs `inside.py` with all GPUs, and the environment variables that srun needs for the
-        command."""
-        if isinstance(self.images, EnvironmentStore):
-            return _python(prepared), {}
-        start = Start(name=name, image=prepared.reference, text=steps.INSIDE.read_text(), scenario=BARE,
-                      gpus=("all",), keep_entrypoint=False, unpacked=self.unpacked(allocation, prepared))  # fmt: skip
-        return COMMANDS[self.container](start), self._variables(start)
-
-    # ------------------------------------------------------------ virtual environments
-
-    @contextlib.contextmanager
-    def _in_environment(self, allocation: Allocation, launch: LaunchRequest) -> Iterator[Session]:
-        python, memory_bytes = Path(launch.prepared.reference), launch.scenario.memory_bytes
-        self._check_shared(allocation, python)
-        name = owners.new_name()
-        order = steps.order(
-            launch.payload,
-            root=f"{NODE_FOLDER}/{name}",
-            environment=environment_of(launch),
-            only=True,
-            data_limit_bytes=None if self.hold.limits_memory else memory_bytes,
-        )
-        command = [*steps.command_of(allocation, name=name, memory_bytes=memory_bytes), *_python(launch.prepared)]
-        removal = _removal("none", name)
-        with environments.in_use(python), steps.started(allocation, command, first=order, removal=removal) as session:
-            yield session
-
-    def _check_shared(self, allocation: Allocation, python: Path) -> None:
-        """Raise InfrastructureError if the node cannot start the interpreter of the environment that was made here."""
-        if str(python) in allocation.checked:
-            return
-        output = steps.printed_on_node(allocation, "sh", "-c", '"$0" -c "print(1)" 2>&1 || true', str(python)).strip()
-        if output != "1":
-            raise InfrastructureError(
-                f"node {allocation.node} cannot start {python} ({output[-200:]!r}); set `images:` to a folder that this"
-                " machine and the nodes share, and install that Python on the nodes",
-                place=self.hold.place,
-            )
-        allocation.checked.add(str(python))
-
-    # ------------------------------------------------------------ containers
-
-    @contextlib.contextmanager
-    def _in_container(self, allocation: Allocation, launch: LaunchRequest) -> Iterator[Session]:
-        name, image, scenario = owners.new_name(), launch.prepared.image, launch.scenario
-        gpus = tuple(gpu.uuid for gpu in launch.gpus)
-        limit_bytes = scenario.memory_bytes if isinstance(self.images, ImageFiles) else None
-        selection = visible_gpus(self.container, gpus)
-        order = steps.order(
-            launch.payload,
-            root=None,
-            environment={**selection, **dict(image.environment), **dict(scenario.environment)},
-            only=False,
-            data_limit_bytes=None if self.hold.limits_memory else limit_bytes,
-            without=_without(allocation, launch) if self.container == "pyxis" else None,
-            alone=self.container == "pyxis" and not scenario.network,
-        )
-        start = Start(
-            name=name,
-            image=launch.prepared.reference,
-            text=steps.INSIDE.read_text(),
+@contextlib.contextmanager
+def running(hold: Hold, images: NodeStore, allocation: Allocation, launch: LaunchRequest) -> Iterator[Session]:
+    """Yield the session of a new trial. Raises InfrastructureError."""
+    container, name, scenario = hold.request.container, owners.new_name(), launch.scenario
+    prepared, gpus = launch.prepared, tuple(gpu.uuid for gpu in launch.gpus)
+    memory_bytes = None if isinstance(images, NodeImages) else scenario.memory_bytes
+    removal, protecting = ["rm", "-rf", "--", f"{NODE_FOLDER}/{name}"], contextlib.ExitStack()
+    if isinstance(images, EnvironmentStore):
+        _check_shared(hold, allocation, Path(prepared.reference))
+        environment, start = environment_of(launch), start_of(name, prepared)
+        protecting.enter_context(environments.in_use(Path(prepared.reference)))
+    else:
+        environment = {
+            **visible_gpus(container, gpus), **dict(prepared.image.environment), **dict(scenario.environment)
+        }  # fmt: skip
+        start = start_of(
+            name,
+            prepared,
             scenario=scenario,
             gpus=gpus,
-            keep_entrypoint=image.keep_entrypoint,
-            ulimits=self._ulimits(allocation, launch) if isinstance(self.images, NodeImages) else (),
-            memory_bytes=side_by_side.default_bytes(self.hold.facts["memory_bytes"]),
-            names_capabilities="NVIDIA_DRIVER_CAPABILITIES" in launch.prepared.environment,
-            unpacked=self.unpacked(allocation, launch.prepared),
+            keep_entrypoint=prepared.image.keep_entrypoint,
+            ulimits=_ulimits(hold, allocation, launch) if isinstance(images, NodeImages) else (),
+            memory_bytes=side_by_side.default_bytes(hold.facts["memory_bytes"]),
         )
-        srun = steps.command_of(allocation, name=name, memory_bytes=limit_bytes)
-        command = [*srun, *COMMANDS[self.container](start)]
-        with (
-            self.images.in_use(launch.prepared) if isinstance(self.images, ImageFiles) else contextlib.nullcontext(),
-            steps.started(
-                allocation,
-                command,
-                first=order,
-                variables=self._variables(start),
-                removal=_removal(self.container, name),
-            ) as session,
-        ):
+        if isinstance(images, ImageFiles):
+            protecting.enter_context(images.in_use(prepared))
+        else:
+            removal = [container, "rm", "--force", "--volumes", name]
+    with protecting:
+        command, variables = node_command(hold, allocation, prepared, start)
+        first = order(
+            launch.payload,
+            root=f"{NODE_FOLDER}/{name}" if container == "none" else None,
+            environment=environment,
+            only=container == "none",
+            data_limit_bytes=None if hold.limits_memory else memory_bytes,
+            without=_without(allocation, launch) if container == "pyxis" else None,
+            alone=container == "pyxis" and not scenario.network,
+        )
+        srun = command_of(allocation, name=name, memory_bytes=memory_bytes)
+        trial = started(allocation, [*srun, *command], first=first, variables=variables, removal=removal)
+        with trial as session:
             yield session
 
-    def unpacked(self, allocation: Allocation, prepared: Prepared, say: Say = unheard) -> str:
-        """Return the name of the container into which pyxis unpacked the image; unpack it if necessary. Return "" for
-        other programs. Raises InfrastructureError."""
-        if self.container != "pyxis":
-            return ""
-        return unpack(allocation, prepared.reference, prepared.digest, say=say)
 
-    def _variables(self, start: Start) -> Mapping[str, str]:
-        return pyxis_variables(start) if self.container == "pyxis" else {}
-
-    def _ulimits(self, allocation: Allocation, launch: LaunchRequest) -> tuple[tuple[str, int, int], ...]:
-        """Return the scenario's ulimits without the default ulimits that the engine on the node may not set.
-
-        To find out, an idle container is started once with each set of ulimits.
-        """
-        while (left := self.hold.ulimits.of(launch.scenario)) and str(left) not in allocation.checked:
-            start = Start(name=owners.new_name(), image=launch.prepared.reference, text="", scenario=BARE,
-                          keep_entrypoint=False, ulimits=left)  # fmt: skip
-            idle = [word if word != INSIDE else "exit 0" for word in COMMANDS[self.container](start)]
-            try:
-                steps.printed_on_node(allocation, *idle)
-            except InfrastructureError as error:
-                if not self.hold.ulimits.learn(str(error), launch.scenario):
-                    raise
-            else:
-                allocation.checked.add(str(left))
-        return left
+def _check_shared(hold: Hold, allocation: Allocation, python: Path) -> None:
+    """Raise InfrastructureError if the node cannot start the interpreter of the environment that was made here."""
+    if str(python) in allocation.checked:
+        return
+    output = printed_on_node(allocation, "sh", "-c", '"$0" -c "print(1)" 2>&1 || true', str(python)).strip()
+    if output != "1":
+        raise InfrastructureError(
+            f"node {allocation.node} cannot start {python} ({output[-200:]!r}); set `images:` to a folder that this"
+            " machine and the nodes share, and install that Python on the nodes",
+            place=hold.place,
+        )
+    allocation.checked.add(str(python))
 
 
-def _python(prepared: Prepared) -> list[str]:
-    return [prepared.reference, "-I", "-c", steps.INSIDE.read_text()]
+def _ulimits(hold: Hold, allocation: Allocation, launch: LaunchRequest) -> tuple[tuple[str, int, int], ...]:
+    """Return the scenario's ulimits without the default ulimits that the engine on the node may not set.
 
-
-def _removal(container: str, name: str) -> list[str]:
-    """Return the command that removes a trial's container or folder from the node."""
-    if container in ("docker", "podman"):
-        return [container, "rm", "--force", "--volumes", name]
-    return ["rm", "-rf", "--", f"{NODE_FOLDER}/{name}"]
+    To find out, an idle container is started once with each set of ulimits.
+    """
+    while (left := hold.ulimits.of(launch.scenario)) and str(left) not in allocation.checked:
+        start = start_of(owners.new_name(), launch.prepared, ulimits=left)
+        idle = [word if word != INSIDE else "exit 0" for word in COMMANDS[hold.request.container](start)]
+        try:
+            printed_on_node(allocation, *idle)
+        except InfrastructureError as error:
+            if not hold.ulimits.learn(str(error), launch.scenario):
+                raise
+        else:
+            allocation.checked.add(str(left))
+    return left
 
 
 def _without(allocation: Allocation, launch: LaunchRequest) -> Mapping[str, object]:
@@ -192,38 +148,32 @@ def _without(allocation: Allocation, launch: LaunchRequest) -> Mapping[str, obje
 # released. Without a named container, pyxis would unpack the image again for each step.
 
 
-UNPACK_S = 3600.0
+def _unpacked_name(prepared: Prepared) -> str:
+    return owners.new_name(mark=prepared.digest.removeprefix("sha256:")[:12])  # pyxis adds the prefix `pyxis_`
 
 
-def unpack(allocation: Allocation, image: str, digest: str, *, say: Say) -> str:
-    """Unpack an image on the node if this has not been done; return the container's name. Raises
-    InfrastructureError."""
-    name = owners.new_name(mark=digest.removeprefix("sha256:")[:12])  # pyxis adds the prefix `pyxis_`
+def unpack(allocation: Allocation, prepared: Prepared, say: Say = unheard) -> None:
+    """Unpack an image on the node if this has not been done. Raises InfrastructureError."""
+    name = _unpacked_name(prepared)
     if name in allocation.checked:
-        return name
-    start = Start(name=name, image=image, text="", scenario=BARE, keep_entrypoint=False, unpacked=name)
-    options = [word for word in pyxis(start) if word.startswith("--")]
+        return
+    start = start_of(name, prepared)
     printed_on_node(
         allocation,
-        *options,
+        *(word for word in pyxis(start) if word.startswith("--")),
         "true",
         limit_s=UNPACK_S,
         beat=lambda: say(f"unpacking it on node {allocation.node}"),
         variables=pyxis_variables(start),
     )
     allocation.checked.add(name)
-    allocation.before_close.append(lambda: _remove(allocation, lambda own_name: own_name == name))
-    return name
+    allocation.before_close.append(lambda: remove_unpacked(allocation, lambda own_name: own_name == name))
 
 
-def remove_dead_containers(allocation: Allocation) -> int:
-    """Remove the containers of dead owners from the node; return their number. Raises InfrastructureError."""
-    return _remove(allocation, owners.is_dead)
-
-
-def _remove(allocation: Allocation, is_meant: Callable[[str], bool]) -> int:
-    """Remove the harness's containers for which `is_meant` returns true; return their number. `is_meant` gets the name
-    without the prefix of pyxis: `pyxis_`, and the job id if containers belong to a job."""
+def remove_unpacked(allocation: Allocation, is_meant: Callable[[str], bool] = owners.is_dead) -> int:
+    """Remove the harness's containers for which `is_meant` returns true, without it those of dead owners; return their
+    number. `is_meant` gets the name without the prefix of pyxis: `pyxis_`, and the job id if containers belong to a
+    job. Raises InfrastructureError."""
     names = [line.strip() for line in printed_on_node(allocation, "enroot", "list").splitlines()]
     ours = [name for name in names if name.startswith("pyxis_") and owners.PREFIX in name]
     meant = [name for name in ours if is_meant(name[name.find(owners.PREFIX) :])]

@@ -97,7 +97,7 @@ def test_what_is_selected_goes_to_salloc_and_always_a_time_limit() -> None:
 
 
 def inside(given: bytes, *, then: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-I", "-c", steps.INSIDE.read_text()]
+    command = [sys.executable, "-I", "-c", steps.INSIDE_TEXT]
     return subprocess.run(command, input=given + then, capture_output=True, check=False, timeout=30)
 
 
