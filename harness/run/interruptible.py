@@ -46,8 +46,15 @@ def waited(api: APIClient, call: Callable[[], T], *, beat: Beat) -> T:
 
 
 def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> Iterator[T]:
-    """Yield the items of a streaming call of `api`, or raise its error. An early stop closes the connection."""
+    """Yield the items of a streaming call of `api`, or raise its error. An early stop closes the connection.
+
+    A call that has no response yet cannot be ended; its thread ends with this process.
+    """
     arrived: SimpleQueue[list[T] | BaseException] = SimpleQueue()
+    responses: list[Any] = []
+
+    def keep(response: Any, *_: Any, **__: Any) -> None:  # the SDK does not expose them
+        responses.append(response)
 
     def read() -> None:
         try:
@@ -57,53 +64,27 @@ def streamed(api: APIClient, call: Callable[[], Iterable[T]], *, beat: Beat) -> 
         except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             arrived.put(error)
 
-    with _responses(api) as responses:
-        thread = threading.Thread(target=read, daemon=True)
-        thread.start()
-        try:
-            yield from _taken(arrived, beat=beat)
-        finally:
-            _end(thread, responses)
-
-
-def _taken(arrived: SimpleQueue[list[T] | BaseException], *, beat: Beat) -> Iterator[T]:
-    """Yield the items that arrive, each in a list, until an empty list arrives."""
-    while True:
-        try:
-            item = arrived.get(timeout=BEAT_S)
-        except Empty:
-            beat()
-            continue
-        if isinstance(item, BaseException):
-            raise item
-        if not item:
-            return
-        yield from item
-
-
-@contextlib.contextmanager
-def _responses(api: APIClient) -> Iterator[list[Any]]:
-    """Yield a list that collects the client's HTTP responses during the block, because the SDK does not expose
-    them."""
-    responses: list[Any] = []
-
-    def keep(response: Any, *_: Any, **__: Any) -> None:
-        responses.append(response)
-
+    thread = threading.Thread(target=read, daemon=True)
     api.hooks["response"].append(keep)
     try:
-        yield responses
+        thread.start()
+        while True:
+            try:
+                item = arrived.get(timeout=BEAT_S)
+            except Empty:
+                beat()
+                continue
+            if isinstance(item, BaseException):
+                raise item
+            if not item:
+                return
+            yield from item
     finally:
+        for response in responses if thread.is_alive() else ():
+            with contextlib.suppress(ValueError, RuntimeError, OSError):  # it has just ended by itself
+                response.raw.shutdown()
+        thread.join(GIVE_UP_S)
         api.hooks["response"].remove(keep)
-
-
-def _end(thread: threading.Thread, responses: list[Any]) -> None:
-    """End a call that still waits. A call that has no response yet cannot be ended; its thread ends with this
-    process."""
-    for response in responses if thread.is_alive() else ():
-        with contextlib.suppress(ValueError, RuntimeError, OSError):  # it has just ended by itself
-            response.raw.shutdown()
-    thread.join(GIVE_UP_S)
 
 
 def piped(
@@ -144,8 +125,15 @@ def run_command(
         env=environment,
         start_new_session=True,
     )
+    until_s, output = time.monotonic() + limit_s, None
     try:
-        stdout, stderr = _output(process, beat=beat, until_s=time.monotonic() + limit_s)
+        while output is None:
+            try:
+                output = process.communicate(timeout=BEAT_S)
+            except subprocess.TimeoutExpired:
+                beat()
+                if time.monotonic() > until_s:
+                    raise TimeoutError from None
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -156,17 +144,7 @@ def run_command(
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
-    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
-
-
-def _output(process: subprocess.Popen[str], *, beat: Beat, until_s: float) -> tuple[str, str]:
-    while True:
-        try:
-            return process.communicate(timeout=BEAT_S)
-        except subprocess.TimeoutExpired:
-            beat()
-            if time.monotonic() > until_s:
-                raise TimeoutError from None
+    return subprocess.CompletedProcess(command, process.returncode, *output)
 
 
 # ---------------------------------------------------------------- retries after network errors

@@ -10,6 +10,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -65,20 +67,16 @@ def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
             client.close()
             raise InvalidVersion(f"it has API version {version}")
     except (*ENGINE_ERRORS, ValueError) as error:  # ValueError: an address of the environment or of a context
-        address = _address(host.engine, environ=environ)
+        own = environ.get("DOCKER_HOST") or environ.get("DOCKER_CONTEXT") or "unix:///var/run/docker.sock"
+        address = own if host.engine == "docker" else host.engine
         what = f"Cannot connect to the Docker daemon at {address}; {remedy(error, address=address)} ({cause(error)})"
         raise EngineUnreachable(what, place=host.where) from error
     keep_alive(client)
-    client.api.timeout = QUICK_S
-    _limit(client.api)
-    return client
-
-
-def _limit(api: docker.APIClient) -> None:
-    """Set the time limit of all calls but those that set their own (a pull and a build have no limit)."""
-    send = api.send
+    api, send = client.api, client.api.send
+    api.timeout = QUICK_S
 
     def limited(request: PreparedRequest, **options: Any) -> Response:
+        """Set the time limit of calls that do not set their own (a pull and a build have no limit)."""
         is_ours = options.get("timeout") == QUICK_S
         if is_ours:
             called = f"{request.method} {(request.url or '').partition('?')[0]}"
@@ -91,6 +89,7 @@ def _limit(api: docker.APIClient) -> None:
             raise
 
     api.send = limited  # type: ignore[method-assign]
+    return client
 
 
 def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
@@ -109,28 +108,16 @@ def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
 
 def _options(host: Host, *, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the address and the TLS settings, from the context or else from the environment (DOCKER_TLS_VERIFY,
-    DOCKER_CERT_PATH)."""
+    DOCKER_CERT_PATH). Raises EngineUnreachable if the context is unknown: the SDK would silently use the local engine
+    instead."""
+    name, place = environ.get("DOCKER_CONTEXT", ""), f"{host.where}: DOCKER_CONTEXT"
     if host.engine.startswith("context:"):
-        name = host.engine[len("context:") :]
-        _check_context(name, place=host.where)
-        return _of_context(name, environ=environ)
-    if host.engine != "docker":
+        name, place = host.engine[len("context:") :], str(host.where)
+    elif host.engine != "docker":
         return {**kwargs_from_env({**environ, "DOCKER_HOST": host.engine})}
-    if environ.get("DOCKER_HOST"):
+    elif environ.get("DOCKER_HOST"):
         return {**kwargs_from_env(dict(environ))}
-    name = environ.get("DOCKER_CONTEXT", "")
-    if name:
-        _check_context(name, place=f"{host.where}: DOCKER_CONTEXT")
-    return _of_context(name or None, environ=environ)
-
-
-def _of_context(name: str | None, *, environ: Mapping[str, str]) -> dict[str, Any]:
-    return {**ContextAPI.kwargs_from_context(name, environment=dict(environ))}
-
-
-def _check_context(name: str, *, place: object) -> None:
-    """Raise EngineUnreachable if the context is unknown: the SDK would silently use the local engine instead."""
-    names = [context.Name for context in ContextAPI.contexts()]
+    names = [context.Name for context in ContextAPI.contexts()] if name else [name]
     if name not in names:
         hint = "`docker context ls`"
         if find_config_file() is None:  # the SDK looks for contexts only in the folder of that file
@@ -138,12 +125,7 @@ def _check_context(name: str, *, place: object) -> None:
         raise EngineUnreachable(
             f"no Docker context {name!r}; the contexts are: {', '.join(names)} ({hint})", place=place
         )
-
-
-def _address(engine: str, *, environ: Mapping[str, str]) -> str:
-    if engine != "docker":
-        return engine
-    return environ.get("DOCKER_HOST") or environ.get("DOCKER_CONTEXT") or "unix:///var/run/docker.sock"
+    return {**ContextAPI.kwargs_from_context(name or None, environment=dict(environ))}
 
 
 @contextmanager
@@ -157,21 +139,18 @@ def engine_errors(place: object, *, refused: type[InfrastructureError] = Infrast
         yield
     except APIError as error:
         text = explanation(error)
-        raise refused(f"the engine refused: {text}; {_what_to_do(text)}", place=place) from error
+        remedy = "see that engine's log (`journalctl -u docker`, or `-u podman`)"
+        if FULL_DISK in text.lower():
+            remedy = MAKE_ROOM
+        elif UNKNOWN_CDI_DEVICE in text.lower():
+            remedy = CDI_REMEDY
+        raise refused(f"the engine refused: {text}; {remedy}", place=place) from error
     except ENGINE_ERRORS as error:
         raise EngineUnreachable(
             f"the connection to the engine was lost: {cause(error)}; check that it runs, then repeat the command:"
             " what was measured is kept",
             place=place,
         ) from error
-
-
-def _what_to_do(explained: str) -> str:
-    if FULL_DISK in explained.lower():
-        return MAKE_ROOM
-    if UNKNOWN_CDI_DEVICE in explained.lower():
-        return CDI_REMEDY
-    return "see that engine's log (`journalctl -u docker`, or `-u podman`)"
 
 
 def if_full(message: str) -> str:
@@ -275,23 +254,21 @@ def with_time_limit(make: Callable[[], T], *, seconds: float = REACHED_S) -> T:
     """Return the result of `make` or raise its error. Raises TimeoutError after `seconds`; the daemon thread that calls
     `make` then goes on until `make` returns or this process ends.
     """
-    results: list[T] = []
-    errors: list[BaseException] = []
+    answer: Future[T] = Future()
 
     def work() -> None:
         try:
-            results.append(make())
+            answer.set_result(make())
         except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
-            errors.append(error)
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise TimeoutError(f"no answer within {seconds:.0f} s")
-    return results[0]
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        return answer.result(seconds)
+    except FutureTimeout:
+        if answer.done():  # it is the error of `make`
+            raise
+        raise TimeoutError(f"no answer within {seconds:.0f} s") from None
 
 
 def keep_alive(client: docker.DockerClient) -> None:

@@ -31,7 +31,12 @@ class GpuAccess:
     list of UUIDs or [ALL]."""
 
     def __init__(self, info: Mapping[str, Any]) -> None:
-        self._ways = _ways(info)
+        ways: dict[Way, bool] = {
+            "request": True,
+            "runtime": "nvidia" in (info.get("Runtimes") or {}),
+            "cdi": bool(info.get("CDISpecDirs")),
+        }
+        self._ways: list[Way] = ["cdi"] if is_podman(info) else [way for way, there in ways.items() if there]
         self._always_asked = info.get("DefaultRuntime") == "nvidia"
 
     @property
@@ -57,7 +62,13 @@ class GpuAccess:
             return {}
         if self.way == "runtime":
             return {"runtime": "nvidia"}
-        return {"device_requests": [_request(gpus, cdi=self.way == "cdi")]}
+        if self.way == "cdi":
+            request = DeviceRequest(driver="cdi", device_ids=[f"{CDI_KIND}={gpu}" for gpu in gpus])
+        elif list(gpus) == [ALL]:
+            request = DeviceRequest(count=-1, capabilities=[["gpu"]])
+        else:
+            request = DeviceRequest(device_ids=list(gpus), capabilities=[["gpu"]])
+        return {"device_requests": [request]}
 
     def environment(self, gpus: Sequence[str]) -> dict[str, str]:
         """Return the environment variables that the container needs in addition.
@@ -68,22 +79,3 @@ class GpuAccess:
         if gpus and self.way == "runtime":
             return {VISIBLE: ",".join(gpus)}
         return {VISIBLE: NO_GPU} if self._always_asked and not gpus else {}
-
-
-def _ways(info: Mapping[str, Any]) -> list[Way]:
-    if is_podman(info):
-        return ["cdi"]
-    ways: list[Way] = ["request"]
-    if "nvidia" in (info.get("Runtimes") or {}):
-        ways.append("runtime")
-    if info.get("CDISpecDirs"):
-        ways.append("cdi")
-    return ways
-
-
-def _request(gpus: Sequence[str], *, cdi: bool) -> DeviceRequest:
-    if cdi:
-        return DeviceRequest(driver="cdi", device_ids=[f"{CDI_KIND}={gpu}" for gpu in gpus])
-    if list(gpus) == [ALL]:
-        return DeviceRequest(count=-1, capabilities=[["gpu"]])
-    return DeviceRequest(device_ids=list(gpus), capabilities=[["gpu"]])

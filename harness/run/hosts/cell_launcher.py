@@ -50,12 +50,9 @@ class CellLauncher:
     def prepare(self, run: CellRun) -> None:
         """Get the cell's image (once per image), and take over the cell's trials of earlier runs."""
         cell = run.cell
-        if run.prepared is not None:
-            return
         if cell.excluded:
             run.problem = cell.excluded
-            return
-        if run.incompatible:
+        if run.prepared is not None or cell.excluded or run.incompatible:
             return
         was_here = cell.image in self.had or run.at_hand
         image = self.images.get(cell)
@@ -122,54 +119,49 @@ class CellLauncher:
         )
         if trial.measured:
             self.cold.discard(run.prepared.digest)
-        for changed in self._settled(run, trial):
+        doubtful = bool(trial.conditions.beside) and trial.measured and self.oracle.wants_alone(cell, trial)
+        for changed in side_by_side.add_trial(run, trial, doubtful=doubtful):
             self.journal.write_trial(changed, cell)
         trial = run.trials[-1]
         if trial.conditions.beside:  # other launches may have changed how the trial counts
             description = self.oracle.describe(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
         self._report_end(run, trial, description, reused=False)
-        self._count_failure(run, trial)
+        run.failures = run.failures + 1 if trial.end == "infrastructure" else 0
+        if run.failures >= INFRASTRUCTURE_TRIES:
+            run.problem = trial.message
         self._rest(reviewed.pause_s, why=trial.conditions.disturbed, lane=lane)
-
-    def _settled(self, run: CellRun, trial: Trial) -> list[Trial]:
-        """Add a trial to its run; return the trial and the earlier trials that it reclassifies."""
-        doubtful = bool(trial.conditions.beside) and trial.measured and self.oracle.wants_alone(run.cell, trial)
-        return side_by_side.add_trial(run, trial, doubtful=doubtful)
 
     def _reviewed_launch(
         self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int
     ) -> tuple[Review, tuple[str, bool]]:
-        """Launch once; return the reviewed trial and the oracle's description of it.
+        """Launch once; return the reviewed trial and the oracle's description of it. A trial on the wrong GPU counts as
+        infrastructure.
 
         No trial ends the sweep: if the output of an image triggers a bug in the harness, only this trial counts as
         infrastructure.
         """
+        failed = Trial(cell_id=run.cell.id, number=number, key=run.key, end="infrastructure")
         try:
             try:
                 trial = self._launch(run, prepared, batch, number=number)
             except EngineUnreachable:
                 raise
             except InfrastructureError as error:
-                trial = _failed(run, number, error.text_at(run.cell.lane.host.where))
+                trial = replace(failed, message=error.text_at(run.cell.lane.host.where))
             if trial.end == "interrupted":
                 raise Interrupted("interrupted")
-            reviewed = self._review(run, trial)
+            if trial.measured and trial.facts and (wrong_gpus := mismatch(run.cell.lane.gpus, trial.facts)):
+                reviewed = Review(trial=replace(trial, end="infrastructure", message=wrong_gpus))
+            else:
+                reviewed = self.oracle.review(run.cell, trial)
+                run.incompatible = reviewed.incompatible
             return reviewed, self.oracle.describe(run.cell, reviewed.trial)
         except HarnessError:
             raise
         except Exception as error:  # noqa: BLE001 - any error concerns only this trial
             message = f"a bug in the harness ended this launch: {_place_of(error)}; please report it"
-            return Review(trial=_failed(run, number, message)), (f"infrastructure: {message}", False)
-
-    def _review(self, run: CellRun, trial: Trial) -> Review:
-        """Judge what the trial shows about the machine. A trial on the wrong GPU counts as infrastructure."""
-        wrong_gpus = mismatch(run.cell.lane.gpus, trial.facts) if trial.measured and trial.facts else ""
-        if wrong_gpus:
-            return Review(trial=replace(trial, end="infrastructure", message=wrong_gpus))
-        reviewed = self.oracle.review(run.cell, trial)
-        run.incompatible = reviewed.incompatible
-        return reviewed
+            return Review(trial=replace(failed, message=message)), (f"infrastructure: {message}", False)
 
     def _rest(self, seconds: float, *, why: str, lane: str) -> None:
         """Pause so that the lane's GPU can cool; Ctrl-C ends the pause."""
@@ -202,14 +194,6 @@ class CellLauncher:
                 cancelled=self.stopped,
             )
 
-    def _count_failure(self, run: CellRun, trial: Trial) -> None:
-        if trial.end != "infrastructure":
-            run.failures = 0
-            return
-        run.failures += 1
-        if run.failures >= INFRASTRUCTURE_TRIES:
-            run.problem = trial.message
-
     def _report_end(self, run: CellRun, trial: Trial, description: tuple[str, bool], *, reused: bool) -> None:
         text, bad = description
         self.progress.trial_ended(
@@ -220,10 +204,6 @@ class CellLauncher:
     def _check_stopped(self) -> None:
         if self.stopped():
             raise Interrupted("interrupted")
-
-
-def _failed(run: CellRun, number: int, message: str) -> Trial:
-    return Trial(cell_id=run.cell.id, number=number, key=run.key, end="infrastructure", message=message)
 
 
 def _place_of(error: Exception) -> str:

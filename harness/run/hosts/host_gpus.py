@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image
@@ -25,8 +25,6 @@ from harness.run.trial.payload import agent_files
 PROBE_S = 60
 """Seconds after which a probe without an answer means that the driver hangs."""
 SUBSET = "CUDA_VISIBLE_DEVICES"
-
-T = TypeVar("T")
 
 
 class _Odd(ValueError):
@@ -56,7 +54,10 @@ def parse_gpus(output: str, *, place: object) -> tuple[Gpu, ...] | None:
             raise InfrastructureError(f"{str(problem)[:200]}; see `nvidia-smi` on that host", place=place)
         if "gpus" not in report:
             return None
-        gpus = tuple(map(_gpu, report["gpus"]))
+        gpus = tuple(
+            Gpu(**{name: kind(fields[name]) for name, kind in KINDS.items() if fields.get(name) is not None})
+            for fields in report["gpus"]
+        )
         if len({gpu.uuid for gpu in gpus}) < len(gpus):
             raise _Odd("two GPUs have the same UUID")
         return gpus
@@ -69,30 +70,18 @@ def parse_gpus(output: str, *, place: object) -> tuple[Gpu, ...] | None:
         raise InfrastructureError(f"the GPUs could not be listed; the probe printed: {last}", place=place) from error
 
 
-def _gpu(fields: Mapping[str, Any]) -> Gpu:
-    def optional(name: str, kind: Callable[[Any], T]) -> T | None:
-        return None if fields.get(name) is None else kind(fields[name])
-
-    return Gpu(
-        uuid=_text(fields["uuid"]),
-        name=_text(fields["name"]),
-        index=int(fields["index"]),
-        compute_capability=optional("compute_capability", _text),
-        driver=optional("driver", _text),
-        cuda=optional("cuda", _text),
-        memory_mib=optional("memory_mib", int),
-        power_limit_w=optional("power_limit_w", float),
-        ecc=optional("ecc", bool),
-        mig=optional("mig", bool),
-        parent=optional("parent", _text),
-        processes=optional("processes", int),
-    )
-
-
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
         raise _Odd(f"{str(value)[:200]!r} is not a valid name")
     return value
+
+
+KINDS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("uuid", "name", "compute_capability", "driver", "cuda", "parent"), _text),
+    **dict.fromkeys(("index", "memory_mib", "processes"), int),
+    **dict.fromkeys(("ecc", "mig"), bool),
+    "power_limit_w": float,
+}
 
 
 def of_this_machine(*, place: object) -> tuple[Gpu, ...]:

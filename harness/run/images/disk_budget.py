@@ -142,32 +142,25 @@ class Disk:
         return self._measured.get(name, self.expected_bytes.get(name, 0))
 
     def _victims(self, kept: Sequence[Kept]) -> list[Kept]:
-        """Return the images that may be removed, in the order of removal."""
-        victims = [
-            image for image in kept if image.name not in self.stay and self._may_go(self._images.get(image.reference))
-        ]
-        return sorted(victims, key=lambda image: (-self._needed_in(image), -self._used_at(image)))
-
-    def _may_go(self, image: Image | None) -> bool:
-        """Return whether an image may be removed. An image in use stays, and so does a build that this run still needs,
-        because a new build would not be the image that was measured.
+        """Return the images that may be removed, in the order of removal. An image in use stays, and so does a build
+        that this run still needs, because a new build would not be the image that was measured.
         """
-        if image is None:
-            return True
-        is_needed_build = isinstance(image.source, Build) and self._distance(name_of(image)) < NEVER
-        return name_of(image) not in self._pins and not is_needed_build
+        victims: list[tuple[int, int, int, Kept]] = []
+        for each in kept:
+            image, needed_in = self._images.get(each.reference), self._needed_in(each)
+            used = image is not None and name_of(image) in self._pins
+            needed_build = image is not None and isinstance(image.source, Build) and needed_in < NEVER
+            if each.name not in self.stay and not used and not needed_build:
+                used_at = 0 if image is None else self._last_used.get(name_of(image), 0)
+                victims.append((-needed_in, -used_at, len(victims), each))
+        return [each for *_, each in sorted(victims)]
 
     def _needed_in(self, kept: Kept) -> int:
         """Return the number of rows before the image is needed; NEVER for an image that this run has not prepared."""
-        image = self._images.get(kept.reference)
-        return NEVER if image is None else self._distance(name_of(image))
-
-    def _used_at(self, kept: Kept) -> int:
-        image = self._images.get(kept.reference)
-        return 0 if image is None else self._last_used.get(name_of(image), 0)
-
-    def _distance(self, name: ImageName) -> int:
-        places = (place for order in self._orders.values() for place, names in enumerate(order) if name in names)
+        if (image := self._images.get(kept.reference)) is None:
+            return NEVER
+        orders = self._orders.values()
+        places = (place for order in orders for place, names in enumerate(order) if name_of(image) in names)
         return min(places, default=NEVER)
 
 
@@ -211,19 +204,17 @@ class RegistryAnswers:
 
     def _ask(self, reference: str, architecture: str) -> PublishedImage | RegistryTrouble:
         asked, host = (reference, architecture), parse(reference).host
+        if asked not in self._found and host in self._silent:
+            self._found[asked] = self._silent[host]
         if asked not in self._found:
-            answer = self._silent.get(host) or self._answer(reference, architecture)
-            if isinstance(answer, RegistrySilent):
-                self._silent[host] = answer
-            self._found[asked] = answer
+            self.say(f"asking the registry for {reference}")
+            try:
+                self._found[asked] = self.registry.facts(reference, architecture=architecture)
+            except RegistryTrouble as error:
+                self._found[asked] = error
+                if isinstance(error, RegistrySilent):
+                    self._silent[host] = error
         return self._found[asked]
-
-    def _answer(self, reference: str, architecture: str) -> PublishedImage | RegistryTrouble:
-        self.say(f"asking the registry for {reference}")
-        try:
-            return self.registry.facts(reference, architecture=architecture)
-        except RegistryTrouble as error:
-            return error
 
 
 def architecture_of(facts: Mapping[str, object]) -> str:
@@ -287,39 +278,30 @@ def disk_of(
     """
     if host.disk_bytes is None:
         return Disk()
+    stay = bases_of(images)
     missing = [image for image in images if engine.look(image, unheard) is None]
     told, architecture = RegistryAnswers(registry=registry()), architecture_of(engine.facts)
-    expected = _expected([image for image in missing if isinstance(image.source, Pull)], told, architecture)
-    bases = bases_of(images) if host.in_environments else ()
-    needs = wanted(images, missing, told, architecture=architecture, at_hand=bases)
+    needs = wanted(images, missing, told, architecture=architecture, at_hand=stay if host.in_environments else ())
     all_bytes = total_bytes(engine.kept()) + needs.unpacked_bytes
     if all_bytes > host.disk_bytes:
-        note(_too_much(host, all_bytes, host.disk_bytes))
-    return Disk(limit_bytes=host.disk_bytes, expected_bytes=expected, stay=bases_of(images))
-
-
-def _expected(pulls: Sequence[Image], told: RegistryAnswers, architecture: str) -> dict[ImageName, int]:
-    """Return the unpacked bytes that each pull alone adds, where they are known. A layer that several images share
-    counts for none of them.
-    """
-    layers: dict[ImageName, Layers] = {}
-    for image in pulls:
-        found = told.layers(str(reference_of(image)), architecture)
-        if not isinstance(found, str):
-            layers[name_of(image)] = found
+        note(
+            f"{host.where}.disk: the images that the harness keeps on {host.name} will take about "
+            f"{amounts.size(all_bytes)}, and {amounts.size(host.disk_bytes)} is allowed: some are removed and pulled "
+            "again, which takes time in every round; raise `disk`, sweep fewer at a time (--series), or bisect "
+            "(--search bisect)"
+        )
+    layers = {
+        name_of(image): found
+        for image in missing
+        if isinstance(image.source, Pull)
+        and not isinstance(found := told.layers(image.source.reference, architecture), str)
+    }
     times = Counter(layer for found in layers.values() for layer in found)
-    return {
+    expected = {  # the bytes that each pull alone adds: a layer that several images share counts for none of them
         name: round(UNPACKED * sum(size for layer, size in found.items() if times[layer] == 1))
         for name, found in layers.items()
     }
-
-
-def _too_much(host: Host, all_bytes: int, limit_bytes: int) -> str:
-    return (
-        f"{host.where}.disk: the images that the harness keeps on {host.name} will take about "
-        f"{amounts.size(all_bytes)}, and {amounts.size(limit_bytes)} is allowed: some are removed and pulled again, "
-        "which takes time in every round; raise `disk`, sweep fewer at a time (--series), or bisect (--search bisect)"
-    )
+    return Disk(limit_bytes=host.disk_bytes, expected_bytes=expected, stay=stay)
 
 
 def bases_of(images: Sequence[Image]) -> frozenset[str]:

@@ -152,8 +152,8 @@ class ImageFiles:
             *import_command(self._container, name, digest, part),
         ]
         try:
-            importing = f"importing {name}@{digest[:19]}"
-            output = printed_on_node(self._hold.node(say), *command, limit_s=PULL_S, beat=lambda: say(importing))
+            told = f"importing {name}@{digest[:19]}"
+            output = printed_on_node(self._hold.node(say), *command, limit_s=PULL_S, beat=lambda: say(told))
             if output.strip() != f"{DONE}{part.stat().st_size}":  # srun also ends with 0 when its node is lost
                 raise InfrastructureError(f"the node did not confirm that the file is complete: {output[-200:]!r}")
             part.replace(file)

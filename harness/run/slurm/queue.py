@@ -192,7 +192,9 @@ def allocate(
     try:
         return waiting.granted()
     except BaseException:
-        waiting.give_up()
+        end_holder(holder)
+        if waiting.job is not None:
+            run_slurm_quietly(["scancel", "--quiet", waiting.job], environ=environ)
         raise
 
 
@@ -227,8 +229,16 @@ class _Waiting:
 
     def granted(self) -> Allocation:
         """Wait until Slurm gives a node; return its allocation. Raises InfrastructureError, and any error of `say`."""
+        assert self.holder.stdout is not None
+        assert self.holder.stderr is not None
+        out, err = self.holder.stdout.fileno(), self.holder.stderr.fileno()
         while b"\n" not in self.answer:
-            if not self._read():
+            ready, _, _ = select.select([out, err], [], [], BEAT_S)
+            if err in ready:
+                self.stderr.add(os.read(err, 4096))
+            data = os.read(out, 4096) if out in ready else b""
+            self.answer += data
+            if not data and (out in ready or self.holder.poll() is not None):
                 raise InfrastructureError(f"salloc: {slurm_complaint(self.stderr.text())}", place=self.place)
             self.say(Waiting(f"waiting in the queue of Slurm: {self.reason}") if self.reason else "requesting a node")
             self._ask()
@@ -244,20 +254,6 @@ class _Waiting:
             environ=self.environ,
             holder=self.holder,
         )
-
-    def _read(self) -> bool:
-        """Read the output of salloc and its shell; return False when it has ended."""
-        assert self.holder.stdout is not None
-        assert self.holder.stderr is not None
-        out, err = self.holder.stdout.fileno(), self.holder.stderr.fileno()
-        ready, _, _ = select.select([out, err], [], [], BEAT_S)
-        if err in ready:
-            self.stderr.add(os.read(err, 4096))
-        if out in ready:
-            data = os.read(out, 4096)
-            self.answer += data
-            return bool(data)
-        return self.holder.poll() is None
 
     def _ask(self) -> None:
         """Query the reason for the wait, at intervals. Raises InfrastructureError if the wait is too long or would
@@ -294,11 +290,6 @@ class _Waiting:
         """Return the number of the waiting job; None before salloc has printed it."""
         number = re.search(r"(?:job allocation|job) (\d+)", self.stderr.text())
         return number[1] if number else None
-
-    def give_up(self) -> None:
-        end_holder(self.holder)
-        if self.job is not None:
-            run_slurm_quietly(["scancel", "--quiet", self.job], environ=self.environ)
 
 
 def end_holder(holder: subprocess.Popen[bytes]) -> None:

@@ -10,11 +10,11 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NoReturn
 
 from harness.errors import MatrixError
 from harness.model import Cell, Scenario, Variant
@@ -58,22 +58,34 @@ def payload_hash(variant: Variant) -> str:
 
 
 def _packed(scenario: Scenario, job: Mapping[str, Any]) -> Payload:
-    own = list(_scenario_files(scenario))
+    files: dict[str, bytes] = {}
+    executable = set()
+    try:
+        for place, path in sorted(_sources(scenario).items()):
+            if path.exists() and not path.is_file():
+                raise MatrixError(f"{path}: neither a file nor a folder", place=scenario.where)
+            files[f"scenario/{place}"] = path.read_bytes()
+            if path.stat().st_mode & stat.S_IXUSR:
+                executable.add(f"scenario/{place}")
+    except OSError as error:
+        raise MatrixError(f"{error.filename}: cannot be read: {error.strerror}", place=scenario.where) from error
     agent = dict(agent_files())
-    return Payload(
-        job=job,
-        files={START: agent.pop(START), **{place: content for place, content, _ in own}},
-        agent=agent,
-        executable=frozenset(place for place, _, executable in own if executable),
-    )
+    return Payload(job=job, files={START: agent.pop(START), **files}, agent=agent, executable=frozenset(executable))
 
 
 def _job(variant: Variant) -> dict[str, Any]:
-    scenario = variant.scenario
+    scenario, program = variant.scenario, variant.scenario.program
     return {
         "script": f"scenario/{scenario.script.name}" if scenario.script else None,
         "params": dict(variant.params),
-        "program": _program(variant),
+        "program": program
+        and {
+            "path": f"scenario/{program.path.name}" if program.path else None,
+            "module": program.module,
+            "args": list(variant.program_args),
+            "steps_are": program.steps_are,
+            "printed": dict(program.printed),
+        },
         "command": list(variant.command) or None,
         "step_pattern": scenario.step_pattern,
         "judge_exit": scenario.limits.exit_only,
@@ -82,19 +94,6 @@ def _job(variant: Variant) -> dict[str, Any]:
         "timeout_s": scenario.timeout_s,
         "answer_timeout_s": ANSWER_TIMEOUT_S,
         "environment": list(TOLD_ENVIRONMENT),
-    }
-
-
-def _program(variant: Variant) -> dict[str, Any] | None:
-    program = variant.scenario.program
-    if program is None:
-        return None
-    return {
-        "path": f"scenario/{program.path.name}" if program.path else None,
-        "module": program.module,
-        "args": list(variant.program_args),
-        "steps_are": program.steps_are,
-        "printed": dict(program.printed),
     }
 
 
@@ -120,60 +119,38 @@ def agent_files() -> Mapping[str, bytes]:
     return files
 
 
-def _scenario_files(scenario: Scenario) -> Iterator[tuple[str, bytes, bool]]:
-    """Yield the script or program and each of `files:` as (path under the agent's root, content, whether it is
-    executable)."""
-    try:
-        for place, path in sorted(_sources(scenario).items()):
-            if path.exists() and not path.is_file():
-                raise MatrixError(f"{path}: neither a file nor a folder", place=scenario.where)
-            yield f"scenario/{place}", path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR)
-    except OSError as error:
-        raise MatrixError(f"{error.filename}: cannot be read: {error.strerror}", place=scenario.where) from error
-
-
 def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
-    """Return the files by their path in the trial's scenario folder. Raises MatrixError if two files have the same
-    destination."""
+    """Return the files by their path in the trial's scenario folder: relative to the script's folder if they are below
+    it, else by the name of the file or folder. Raises MatrixError if two files have the same destination."""
+
+    def refuse(place: PurePosixPath, *paths: Path) -> NoReturn:
+        raise MatrixError(
+            f"files: {' and '.join(map(str, paths))} would both be copied to {place}; rename one, or keep them in "
+            "different folders below the script's",
+            place=scenario.where,
+        )
+
     sources: dict[PurePosixPath, Path] = {}
     for named in [*([scenario.file] if scenario.file else []), *scenario.files]:
-        home = (scenario.file or named).parent
-        for place, path in _places(named, home=_normal(home)):
-            other = sources.setdefault(place, path)
-            if os.path.realpath(other) != os.path.realpath(path):
-                raise _conflict(scenario, place, other, path)
+        home, whole = _normal((scenario.file or named).parent), _normal(named)
+        top = PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
+        inner = [path for path in sorted(named.rglob("*")) if path.is_file()] if named.is_dir() else [named]
+        for path in inner:
+            below = path.relative_to(named)
+            if "__pycache__" not in below.parts:
+                other = sources.setdefault(top / below, path)
+                if os.path.realpath(other) != os.path.realpath(path):
+                    refuse(top / below, other, path)
     for place, path in sources.items():
         for folder in place.parents:
             if folder in sources:
-                raise _conflict(scenario, folder, sources[folder], path)
+                refuse(folder, sources[folder], path)
     return sources
-
-
-def _places(path: Path, *, home: Path) -> Iterator[tuple[PurePosixPath, Path]]:
-    """Yield (destination, path) of a file, or of each file in a folder. The destination of `path` is its path relative
-    to `home` if it is below `home`, else its name."""
-    whole = _normal(path)
-    place = PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
-    if not path.is_dir():
-        yield place, path
-        return
-    for inner in sorted(path.rglob("*")):
-        name = inner.relative_to(path)
-        if inner.is_file() and "__pycache__" not in name.parts:
-            yield place / name, inner
 
 
 def _normal(path: Path) -> Path:
     """Return the absolute path without `..`, which could lead out of the trial's folder. Links are not resolved."""
     return Path(os.path.normpath(path.absolute()))
-
-
-def _conflict(scenario: Scenario, place: PurePosixPath, *paths: Path) -> MatrixError:
-    return MatrixError(
-        f"files: {' and '.join(map(str, paths))} would both be copied to {place}; rename one, or keep them in "
-        "different folders below the script's",
-        place=scenario.where,
-    )
 
 
 # ---------------------------------------------------------------- keys
