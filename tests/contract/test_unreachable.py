@@ -23,7 +23,7 @@ from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureEr
 from harness.model import Build, Image, Install
 from harness.run.docker.docker_client import engine_errors, explanation, with_time_limit
 from harness.run.docker.engine import DockerEngine, open_engine
-from harness.run.images.build_images import build
+from harness.run.images.build_images import name_of_build
 from tests.contract.world import BASE, World, engine_named, host, image, pulled, quiet
 
 docker_only = pytest.mark.docker
@@ -157,7 +157,7 @@ def test_a_context_that_cannot_be_read_is_not_the_engines_fault(tmp_path: Path) 
     client = docker_sdk.DockerClient(base_url="unix:///nonexistent", version="1.41")
     source = Build(context=tmp_path, args=())
     with closing(client):
-        call = partial(build, client, source, image=image(source), environ={}, say=quiet)
+        call = partial(name_of_build, client, source, image=image(source))
         with pytest.raises(ImageUnavailable, match=r"^matrix\.yaml:7: series\.tested: .*: no Dockerfile there"):
             call()
         (tmp_path / "Dockerfile").write_bytes(b"FROM \xff\n")
