@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from harness.errors import InfrastructureError, UsageError
+from harness.matrix.programs import among
 from harness.model import (
     Cell,
     Host,
@@ -18,7 +19,6 @@ from harness.model import (
     Lane,
     Matrix,
     Plan,
-    Scalar,
     Scenario,
     SearchMode,
     Series,
@@ -88,16 +88,20 @@ def select(
 def make_plan(selection: Selection, lanes: Mapping[str, Sequence[Lane]] = MappingProxyType({})) -> Plan:
     """Return the plan of all cells, in rows: by scenario, variant, series and lane, in the order of the matrix file.
     `lanes` are the lanes of the hosts whose GPUs are known (`choose_lanes`), by the name of the host; other hosts have
-    the lanes that the matrix names.
+    the lanes that the matrix names. Cells that are excluded have the reason.
     """
-    matrix = selection.matrix
-    rows = tuple(
-        VersionRow(series=series, lane=lane, variant=variant, cells=_cells(matrix, series, lane, variant))
-        for variant, series, host in selection.combinations
-        for lane in lanes.get(host.name) or _lanes(host)
-    )
+    matrix, rows = selection.matrix, []
+    for variant, series, host in selection.combinations:
+        names = (host.gpus,) if isinstance(host.gpus, str) else host.gpus
+        unknown = [Lane(host=host, gpu=None if name == "none" else name) for name in names]
+        for lane in lanes.get(host.name) or unknown:
+            cells = tuple(
+                Cell(image=image, lane=lane, variant=variant, excluded=_excluded(matrix, image, lane.host, variant))
+                for image in series.images
+            )
+            rows.append(VersionRow(series=series, lane=lane, variant=variant, cells=cells))
     return Plan(
-        matrix=matrix, rows=rows, trials=selection.trials, seed=selection.seed, search=selection.search,
+        matrix=matrix, rows=tuple(rows), trials=selection.trials, seed=selection.seed, search=selection.search,
         stop=selection.stop,
     )  # fmt: skip
 
@@ -162,23 +166,6 @@ def _chosen(names: Sequence[str], entries: Sequence[Named], *, what: str) -> lis
     return [entry for entry in entries if not names or entry.name in names]
 
 
-def _lanes(host: Host) -> list[Lane]:
-    """Return the lanes of a host whose GPUs are unknown, by the names in the matrix."""
-    names = (host.gpus,) if isinstance(host.gpus, str) else host.gpus
-    return [Lane(host=host, gpu=None if name == "none" else name) for name in names]
-
-
-# ---------------------------------------------------------------- cells
-
-
-def _cells(matrix: Matrix, series: Series, lane: Lane, variant: Variant) -> tuple[Cell, ...]:
-    """Return the cells of a row, oldest image first, including excluded ones, with the reason."""
-    return tuple(
-        Cell(image=image, lane=lane, variant=variant, excluded=_excluded(matrix, image, lane.host, variant))
-        for image in series.images
-    )
-
-
 def _excluded(matrix: Matrix, image: Image, host: Host, variant: Variant) -> str | None:
     axes = {
         **dict(variant.params),
@@ -188,18 +175,13 @@ def _excluded(matrix: Matrix, image: Image, host: Host, variant: Variant) -> str
         "scenario": variant.scenario.name,
     }
     for rule in matrix.exclude:
-        if all(name in axes and _same(axes[name], value) for name, value in rule.items() if name != "why"):
+        if all(name in axes and among(axes[name], [value]) for name, value in rule.items() if name != "why"):
             return str(rule["why"])
     return PlanReason.NEEDS_ENGINE() if _needs_engine(image, host) else None
 
 
 def _needs_engine(image: Image, host: Host) -> bool:
     return host.in_environments and not isinstance(image.source, Install)
-
-
-def _same(a: Scalar, b: Scalar) -> bool:
-    """Return whether two values of a param are the same; 1, 1.0 and True are three different values."""
-    return type(a) is type(b) and a == b
 
 
 # ---------------------------------------------------------------- lanes
@@ -224,65 +206,53 @@ def choose_lanes(host: Host, listed: Sequence[Gpu]) -> tuple[Lane, ...]:
         )
     if host.gpus == "all":
         return (Lane(host=host, gpu="all", gpus=tuple(listed)),)
-    chosen = list(listed) if host.gpus == "each" else _chosen_gpus(host, host.gpus, listed)
-    label = _label_in_pool if host.pool or host.machine else _label
-    return tuple(Lane(host=host, gpu=label(gpu, listed), gpus=(gpu,)) for gpu in chosen)
+    chosen = {gpu.uuid: gpu for gpu in listed} if host.gpus == "each" else _chosen_gpus(host, host.gpus, listed)
+    return tuple(Lane(host=host, gpu=_label(gpu, listed, host), gpus=(gpu,)) for gpu in chosen.values())
 
 
-def _chosen_gpus(host: Host, entries: Sequence[str], listed: Sequence[Gpu]) -> list[Gpu]:
-    chosen: dict[str, str] = {}
+def _chosen_gpus(host: Host, entries: Sequence[str], listed: Sequence[Gpu]) -> dict[str, Gpu]:
+    """Return the GPUs that the entries mean, by UUID. Raises InfrastructureError."""
+    chosen: dict[str, Gpu] = {}
     for number, entry in enumerate(entries):
         place = f"{host.where}.gpus[{number}]"
-        gpu = _named(entry, listed, place=place, host=host)
+        matching = _meant(entry.strip(), listed)
+        if not matching:
+            there = "; ".join(map(str, listed))
+            raise InfrastructureError(f"no GPU matches {entry!r} on host {host.name}; it has: {there}", place=place)
+        gpu, *others = matching
+        if others:
+            several = f"{len(matching)} GPUs on host {host.name}: {'; '.join(map(str, matching))}"
+            raise InfrastructureError(f"{entry!r} matches {several}; name one by its UUID", place=place)
         if gpu.uuid in chosen:
-            raise InfrastructureError(
-                f"{chosen[gpu.uuid]!r} and {entry!r} are the same GPU, {gpu}; keep one", place=place
-            )
-        chosen[gpu.uuid] = entry
-    return [gpu for uuid in chosen for gpu in listed if gpu.uuid == uuid]
-
-
-def _named(entry: str, listed: Sequence[Gpu], *, place: str, host: Host) -> Gpu:
-    """Return the only GPU that `entry` means. Raises InfrastructureError."""
-    matching = _meant(entry.strip(), listed)
-    if len(matching) == 1:
-        return matching[0]
-    if not matching:
-        there = "; ".join(map(str, listed))
-        raise InfrastructureError(f"no GPU matches {entry!r} on host {host.name}; it has: {there}", place=place)
-    several = "; ".join(map(str, matching))
-    raise InfrastructureError(
-        f"{entry!r} matches {len(matching)} GPUs on host {host.name}: {several}; name one by its UUID", place=place
-    )
+            first = entries[list(chosen).index(gpu.uuid)]
+            raise InfrastructureError(f"{first!r} and {entry!r} are the same GPU, {gpu}; keep one", place=place)
+        chosen[gpu.uuid] = gpu
+    return chosen
 
 
 def _meant(text: str, listed: Sequence[Gpu]) -> list[Gpu]:
-    """Return the GPUs that a text can mean: `0` is an index; `4090` is part of a name."""
+    """Return the GPUs that a text can mean: `0` is an index; `4090` is part of a name. A whole name, with or without
+    the vendor, means only its own cards: `gtx 1080` is not a `GTX 1080 Ti`.
+    """
     if text.startswith(("GPU-", "MIG-")):
         whole = [gpu for gpu in listed if text in (gpu.uuid, gpu.parent)]
         return whole or [gpu for gpu in listed if len(text) > 4 and gpu.uuid.startswith(text)]
     numbered = [gpu for gpu in listed if text == str(gpu.index)]
     if numbered or (text.isdecimal() and int(text) < MOST_GPUS):
         return numbered
-    named = [gpu for gpu in listed if text.lower() in gpu.name.lower()]
-    return [gpu for gpu in named if _is_whole(text.lower(), gpu)] or named
+    name = text.lower()
+    named = [gpu for gpu in listed if name in gpu.name.lower()]
+    return [g for g in named if g.name.lower().endswith(name) and name.endswith(g.short_name.lower())] or named
 
 
-def _is_whole(text: str, gpu: Gpu) -> bool:
-    """Return whether a text is a GPU's whole name, with or without the vendor: not `gtx 1080` for a `GTX 1080 Ti`."""
-    return gpu.name.lower().endswith(text) and text.endswith(gpu.short_name.lower())
-
-
-def _label(gpu: Gpu, listed: Sequence[Gpu]) -> str:
-    """Return `RTX 4090`; for several cards of one name `RTX 4090 GPU-1a2b3c4d`, because an index may change."""
+def _label(gpu: Gpu, listed: Sequence[Gpu], host: Host) -> str:
+    """Return `RTX 4090`; for several cards of one name `RTX 4090 GPU-1a2b3c4d`, because an index may change; in a pool
+    `RTX 4090 #2`, the second of each machine.
+    """
     alike = [other.uuid for other in listed if other.short_name == gpu.short_name]
     if len(alike) == 1:
         return gpu.short_name
+    if host.pool or host.machine:
+        return f"{gpu.short_name} #{alike.index(gpu.uuid) + 1}"
     short = gpu.uuid[:12]
     return f"{gpu.short_name} {short if sum(uuid.startswith(short) for uuid in alike) == 1 else gpu.uuid}"
-
-
-def _label_in_pool(gpu: Gpu, listed: Sequence[Gpu]) -> str:
-    """Return `RTX 4090`; for several cards of one name `RTX 4090 #2`, the second of each machine."""
-    alike = [other.uuid for other in listed if other.short_name == gpu.short_name]
-    return gpu.short_name if len(alike) == 1 else f"{gpu.short_name} #{alike.index(gpu.uuid) + 1}"

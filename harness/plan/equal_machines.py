@@ -48,14 +48,23 @@ class MachineSeen:
 def odd_ones(machines: Sequence[MachineSeen]) -> dict[str, str]:
     """Return, by machine, how it differs from the majority of the pool; equal machines are left out.
 
-    If two groups of equal machines are equally large, the one with the machine listed first counts as the majority.
+    For example: `GPU driver 535.104.05 (gpu1, gpu2: 550.54.14), kernel 5.15 (6.1)`. If two groups of equal machines are
+    equally large, the one with the machine listed first counts as the majority.
     """
     traits = {machine.name: machine.traits for machine in machines}
     if not traits:
         return {}
     usual, _ = Counter(traits.values()).most_common(1)[0]
     equal = [name for name, own in traits.items() if own == usual]
-    return {name: _difference(own, usual, equal) for name, own in traits.items() if own != usual}
+    more = f" and {len(equal) - MOST_NAMES} more" if len(equal) > MOST_NAMES else ""
+    odd: dict[str, str] = {}
+    for name, own in traits.items():
+        differing = [(trait, one, other) for (trait, one), (_, other) in zip(own, usual, strict=True) if one != other]
+        for number, (trait, one, other) in enumerate(differing):
+            of = f"{', '.join(equal[:MOST_NAMES])}{more}: " if number == 0 else ""
+            odd[name] = f"{odd[name]}, " if number else ""
+            odd[name] += f"{trait} {one} ({of}{other})"
+    return odd
 
 
 def machine_change(before: MachineSeen, now: MachineSeen) -> str:
@@ -83,18 +92,3 @@ def unlike(control_ms: Mapping[str, float]) -> dict[str, str]:
         for name, ratio in ratios.items()
         if not 1 / (1 + APART) <= ratio <= 1 + APART
     }
-
-
-def _difference(own: Sequence[tuple[str, str]], usual: Sequence[tuple[str, str]], equal: Sequence[str]) -> str:
-    """Return `GPU driver 535.104.05 (of gpu1 and gpu2: 550.54.14), kernel 5.15 (6.1)`."""
-    differing = [
-        (name, value, theirs) for (name, value), (_, theirs) in zip(own, usual, strict=True) if value != theirs
-    ]
-    (name, value, theirs), *more = differing
-    first = f"{name} {value} ({_names(equal)}: {theirs})"
-    return ", ".join([first, *(f"{name} {value} ({theirs})" for name, value, theirs in more)])
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMES])
-    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"

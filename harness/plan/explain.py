@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from harness import masking
-from harness.model import Build, Cell, Explanation, Host, HostCost, Image, Plan, Pull, VersionRow
+from harness.model import Build, Explanation, Host, HostCost, Image, Plan, Pull, VersionRow
 from harness.reasons import PlanReason
 from harness.schedule.bisect.bisect_records import Expected, Rules, expected_launches
 
@@ -15,7 +15,7 @@ def explain(plan: Plan) -> Explanation:
     """Return what the plan would do: cells, launches and worst-case duration, in total and by host."""
     hosts = list(dict.fromkeys(row.lane.host for row in plan.rows))
     costs = tuple(_host_cost(host, plan) for host in hosts)
-    excluded = [cell for cell in plan.cells if cell.excluded]
+    excluded = [f"{cell.image.series} on {cell.lane}: {cell.excluded}" for cell in plan.cells if cell.excluded]
     return Explanation(
         matrix=plan.matrix.name,
         seed=plan.seed,
@@ -28,7 +28,7 @@ def explain(plan: Plan) -> Explanation:
         launches_most=sum(cost.launches_most for cost in costs),
         worst_s=max(cost.worst_s for cost in costs),
         hosts=costs,
-        left_out=tuple(_left_out(excluded)),
+        left_out=tuple(f"{count} × {why}" for why, count in Counter(excluded).items()),
     )
 
 
@@ -51,30 +51,26 @@ def typical_launches(plan: Plan) -> dict[str, int]:
 
 def _host_cost(host: Host, plan: Plan) -> HostCost:
     rows = [row for row in plan.rows if row.lane.host == host]
-    cells = [cell for row in rows for cell in row.cells if not cell.excluded]
-    expected = {row.cells[0].id: _expected(row, plan) for row in rows}
-    by_lane: dict[str, float] = {str(row.lane): 0.0 for row in rows}
-    for row in rows:
-        timeout_s = row.variant.scenario.timeout_s
-        by_lane[str(row.lane)] += timeout_s * expected[row.cells[0].id].typical
-    certain = _images([row for row in rows if not plan.searched(row)])
-    possible = [image for image in _images(rows) if image not in certain]
+    launches = [_expected(row, plan) for row in rows]
+    worst_s = {str(row.lane): 0.0 for row in rows}
+    for row, expected in zip(rows, launches, strict=True):
+        worst_s[str(row.lane)] += row.variant.scenario.timeout_s * expected.typical
+    certain, possible = (
+        list(dict.fromkeys(cell.image for row in some for cell in row.cells if not cell.excluded))
+        for some in ([row for row in rows if not plan.searched(row)], rows)
+    )
     return HostCost(
         name=host.name,
         engine=host.engine,
-        lanes=tuple(by_lane),
-        cells=len(cells),
-        launches_least=sum(launches.least for launches in expected.values()),
-        launches_expected=sum(launches.typical for launches in expected.values()),
-        launches_most=sum(launches.most for launches in expected.values()),
+        lanes=tuple(worst_s),
+        cells=sum(not cell.excluded for row in rows for cell in row.cells),
+        launches_least=sum(expected.least for expected in launches),
+        launches_expected=sum(expected.typical for expected in launches),
+        launches_most=sum(expected.most for expected in launches),
         images=tuple(_source_text(image, host) for image in certain),
-        images_if_asked=tuple(_source_text(image, host) for image in possible),
-        worst_s=max(by_lane.values()) if host.parallel is True else sum(by_lane.values()),
+        images_if_asked=tuple(_source_text(image, host) for image in possible if image not in certain),
+        worst_s=max(worst_s.values()) if host.parallel is True else sum(worst_s.values()),
     )
-
-
-def _images(rows: Sequence[VersionRow]) -> list[Image]:
-    return list(dict.fromkeys(cell.image for row in rows for cell in row.cells if not cell.excluded))
 
 
 def _expected(row: VersionRow, plan: Plan) -> Expected:
@@ -84,12 +80,6 @@ def _expected(row: VersionRow, plan: Plan) -> Expected:
         return expected_launches(cells, rules=Rules(least=plan.trials.least, most=plan.trials.most))
     least = cells * plan.trials.least
     return Expected(least=least, typical=least, most=cells * plan.trials.most)
-
-
-def _left_out(cells: Sequence[Cell]) -> list[str]:
-    """Return one line for each reason to leave cells out, with their number."""
-    whys = [f"{cell.image.series} on {cell.lane}: {cell.excluded}" for cell in cells if cell.excluded]
-    return [f"{whys.count(why)} × {why}" for why in dict.fromkeys(whys)]
 
 
 def _source_text(image: Image, host: Host) -> str:
