@@ -63,27 +63,30 @@ class Script:
 def read_script(name: str, source: bytes) -> Script:
     """Return the parsed script, called `name` in messages. Raises ScriptProblem if it is not a scenario."""
     tree = parse_python(name, source)
-    setup = None
+    setup, params_at = None, ""
     allowed: Mapping[str, tuple[Any, ...]] = {}
-    params_line = 0
     for statement in top_level(tree.body):
         names = set(bound_names(statement))
         if "setup" in names and not isinstance(statement, ast.AsyncFunctionDef):
             setup = statement
         if "PARAMS" in names:
-            params_line = statement.lineno
-            allowed = _literal_params(statement, f"{name}:{params_line}")
+            params_at = f"{name}:{statement.lineno}"
+            allowed = _literal_params(statement, params_at)
     if setup is None:
         raise ScriptProblem(f"no setup(**params) in {name}; a scenario must define it and return a step function")
     title = title_of(tree)
     if not isinstance(setup, ast.FunctionDef):
         return Script(name=name, title=title, allowed=allowed)  # imported or assigned: its parameters are unknown
-    accepts, requires = _parameters(setup.args)
-    for param in allowed:
-        if accepts is not None and param not in accepts:
+    args = setup.args
+    positional = [arg.arg for arg in (*args.posonlyargs, *args.args)]
+    required = positional[: len(positional) - len(args.defaults)]
+    required += [arg.arg for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if default is None]
+    accepts = None if args.kwarg else tuple(arg.arg for arg in (*args.args, *args.kwonlyargs))
+    for param in allowed if accepts is not None else ():
+        if param not in accepts:
             text = f"PARAMS has {param!r}, which setup does not take{did_you_mean(param, known=accepts)}"
-            raise ScriptProblem(f"{name}:{params_line}: {text} it has: {listed(accepts)}")
-    return Script(name=name, title=title, accepts=accepts, requires=requires, allowed=allowed)
+            raise ScriptProblem(f"{params_at}: {text} it has: {listed(accepts)}")
+    return Script(name=name, title=title, accepts=accepts, requires=tuple(required), allowed=allowed)
 
 
 def read_python(text: str, key: KeyPath, context: Context, read: Callable[[str, bytes], Parsed]) -> Parsed | None:
@@ -135,15 +138,6 @@ def bound_names(statement: ast.stmt) -> Iterator[str]:
         yield from (alias.asname or alias.name for alias in statement.names)
 
 
-def _parameters(args: ast.arguments) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """Return the (accepted, required) names of a call with keywords."""
-    positional = [arg.arg for arg in (*args.posonlyargs, *args.args)]
-    required = positional[: len(positional) - len(args.defaults)]
-    required += [arg.arg for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if default is None]
-    accepted = tuple(arg.arg for arg in (*args.args, *args.kwonlyargs))
-    return (None if args.kwarg else accepted), tuple(required)
-
-
 def _literal_params(statement: ast.stmt, where: str) -> Mapping[str, tuple[Any, ...]]:
     """Return PARAMS if it is a literal, else {}: name -> allowed values. Raises ScriptProblem."""
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
@@ -185,23 +179,22 @@ def read_script_or_program(entry: shape.ScenarioEntry, key: KeyPath, context: Co
     given = [name for name in ("script", "program", "module", "command") if getattr(entry, name) is not None]
     if len(given) != 1:
         context.add(key, "give exactly one of script, program, module and command")
-    if entry.program is not None or entry.module is not None:
+    is_program = entry.program is not None or entry.module is not None
+    for name in ("step_pattern", "judge") if is_program or entry.script is not None else ():
+        if getattr(entry, name) is not None:
+            what = (
+                "the steps of a program are counted from inside" if is_program else "a script counts its steps itself"
+            )
+            context.add((*key, name), f"is for a command; {what}")
+    if is_program:
         return _check_program(entry, key, context)
     for name in ("args", "steps_are", "printed"):
         if name in entry.model_fields_set:
             context.add((*key, name), "is for a program or a module")
-    if entry.script is None:
-        return None
-    for name in ("step_pattern", "judge"):
-        if getattr(entry, name) is not None:
-            context.add((*key, name), "is for a command; a script counts its steps itself")
-    return read_python(entry.script, (*key, "script"), context, read_script)
+    return None if entry.script is None else read_python(entry.script, (*key, "script"), context, read_script)
 
 
 def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
-    for name in ("step_pattern", "judge"):
-        if getattr(entry, name) is not None:
-            context.add((*key, name), "is for a command; the steps of a program are counted from inside")
     for name, pattern in entry.printed.items():
         if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip(" \t{}"):
             text = f"{shown(pattern)}: write the text around the number, with {{}} in its place, such as 'loss: {{}}'"
@@ -212,10 +205,18 @@ def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -
     if entry.program is not None:
         tree = _tree(entry.program, (*key, "program"), context)
     elif entry.module is not None:
-        _check_module(entry, (*key, "module"), context)
+        place = (*key, "module")
+        top = entry.module.split(".")[0]
+        beside = [name for name in (top, f"{top}.py") if (context.folder / name).exists()]
+        if not DOTTED.fullmatch(entry.module):
+            context.add(place, f"{shown(entry.module)} is not the name of a module, such as mypkg.train")
+        elif beside and not any(Path(text).name == beside[0] for text in entry.files):
+            text = f"{beside[0]} is next to the matrix file, but is not copied; add it: files: [{beside[0]}]"
+            context.add(place, text)
         file = _file_of(entry.module, entry, context.folder)
-        tree = _tree(str(file), (*key, "module"), context) if file else None
-    _check_function(entry, tree, key, context)
+        tree = _tree(str(file), place, context) if file else None
+    if isinstance(entry.steps_are, shape.StepsFunction):
+        _check_function(entry, entry.steps_are.function, tree, (*key, "steps_are", "function"), context)
     return None if tree is None else Script(name=str(entry.program or file), title=title_of(tree))
 
 
@@ -225,18 +226,6 @@ def _tree(text: str, key: KeyPath, context: Context) -> ast.Module | None:
         context.add(key, f"{shown(text)} is not a file; name the Python file that starts the training")
         return None
     return read_python(text, key, context, parse_python) if path else None
-
-
-def _check_module(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
-    module = entry.module or ""
-    if not DOTTED.fullmatch(module):
-        context.add(key, f"{shown(module)} is not the name of a module, such as mypkg.train")
-        return
-    top = module.split(".")[0]
-    beside = [name for name in (top, f"{top}.py") if (context.folder / name).exists()]
-    if beside and not any(Path(text).name == beside[0] for text in entry.files):
-        text = f"{beside[0]} is next to the matrix file, but is not copied; add it: files: [{beside[0]}]"
-        context.add(key, text)
 
 
 def _file_of(module: str, entry: shape.ScenarioEntry, folder: Path) -> Path | None:
@@ -252,25 +241,20 @@ def _file_of(module: str, entry: shape.ScenarioEntry, folder: Path) -> Path | No
     return None
 
 
-def _check_function(entry: shape.ScenarioEntry, own: ast.Module | None, key: KeyPath, context: Context) -> None:
-    """Check the named function if the file that should define it is available."""
-    if not isinstance(entry.steps_are, shape.StepsFunction):
-        return
-    place: KeyPath = (*key, "steps_are", "function")
-    written = entry.steps_are.function
+def _check_function(
+    entry: shape.ScenarioEntry, written: str, own: ast.Module | None, key: KeyPath, context: Context
+) -> None:
+    """Check the named function if the file that should define it is available. `own`: the program's own code."""
     match = FUNCTION.fullmatch(written)
     if match is None:
-        context.add(place, f"{shown(written)} is not a function; write module:name, such as mypkg.loop:train_one")
+        context.add(key, f"{shown(written)} is not a function; write module:name, such as mypkg.loop:train_one")
         return
-    module, names = match[1], match[3].split(".")
-    stem = Path(entry.program).stem if entry.program else entry.module
-    if module in ("__main__", stem):
-        tree, name = own, str(entry.program or entry.module)
-    else:
-        file = _file_of(module, entry, context.folder)
-        tree, name = (_tree(str(file), place, context) if file else None), str(file)
-    if tree is not None and (problem := undefined_function(tree.body, names, name)):
-        context.add(place, problem)
+    tree, name = own, str(entry.program or entry.module)
+    if match[1] not in ("__main__", Path(entry.program).stem if entry.program else entry.module):
+        file = _file_of(match[1], entry, context.folder)
+        tree, name = (_tree(str(file), key, context) if file else None), str(file)
+    if tree is not None and (problem := undefined_function(tree.body, match[3].split("."), name)):
+        context.add(key, problem)
 
 
 def undefined_function(body: list[ast.stmt], names: Sequence[str], where: str) -> str | None:

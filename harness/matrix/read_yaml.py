@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,6 @@ for _tag, _pattern, _first in (
 ):
     _Loader.add_implicit_resolver(TAG + _tag, re.compile(rf"^(?:{_pattern})$"), [*_first, *([""] * (_tag == "null"))])
 
-SUFFIXES = (".yaml", ".yml")
-
 
 def read_yaml(path: Path, *, environ: Mapping[str, str]) -> Context:
     """Return the file's data, in a Context that collects later problems. Raises MatrixError, one line per problem."""
@@ -48,17 +47,6 @@ def read_yaml(path: Path, *, environ: Mapping[str, str]) -> Context:
     context.data = _Builder(environ, context).value(_compose(context.file, _text(path)), (), ())
     context.raise_if_any()
     return context
-
-
-def _near(path: Path) -> str:
-    """Return the text before the remedy: `;`, or `; did you mean m.yaml?` if a file of a similar name exists."""
-    try:
-        beside = [] if path.exists() else [other.name for other in path.parent.iterdir() if other.suffix in SUFFIXES]
-    except (OSError, ValueError):
-        beside = []
-    same = next((name for name in beside if Path(name).stem == path.stem), None)
-    near = same or nearest(path.name, known=beside)
-    return f"; did you mean {path.with_name(near)}?" if near else ";"
 
 
 def _text(path: Path) -> str:
@@ -69,7 +57,12 @@ def _text(path: Path) -> str:
             raw = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise MatrixError(f"cannot be read: {reason}{_near(path)} name a matrix file", place=path) from error
+        beside: list[str] = []
+        with suppress(OSError, ValueError):
+            beside = [] if path.exists() else [o.name for o in path.parent.iterdir() if o.suffix in (".yaml", ".yml")]
+        near = next((name for name in beside if Path(name).stem == path.stem), None) or nearest(path.name, known=beside)
+        hint = f" did you mean {path.with_name(near)}?" if near else ""
+        raise MatrixError(f"cannot be read: {reason};{hint} name a matrix file", place=path) from error
     if len(raw) > MOST_BYTES:
         raise MatrixError("is larger than 1 MiB, the most that a matrix file may have", place=f"{path}:1")
     try:
@@ -80,22 +73,20 @@ def _text(path: Path) -> str:
 
 
 def _compose(file: str, text: str) -> yaml.Node | None:
+    line, what = 1, ""
     try:
         return yaml.compose(text, _Loader)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise MatrixError(
-            f"has a character that YAML does not allow: {error.reason}", place=f"{file}:{line}"
-        ) from error
+        what = f"has a character that YAML does not allow: {error.reason}"
     except yaml.MarkedYAMLError as error:
         line, words = plain_words(error)
-        raise MatrixError(f"is not YAML: {words}", place=f"{file}:{line}") from error
-    except RecursionError as error:
-        raise MatrixError(f"is nested too deeply; at most {MOST_LEVELS} levels", place=f"{file}:1") from error
+        what = f"is not YAML: {words}"
+    except RecursionError:
+        what = f"is nested too deeply; at most {MOST_LEVELS} levels"
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # "\UFFFFFFFF" is an OverflowError of chr()
-        raise MatrixError(
-            f"is not YAML: {error!r:.100}; check escapes such as \\U in quoted text", place=f"{file}:1"
-        ) from error
+        what = f"is not YAML: {error!r:.100}; check escapes such as \\U in quoted text"
+    raise MatrixError(what, place=f"{file}:{line}")
 
 
 class _Builder:
@@ -109,16 +100,7 @@ class _Builder:
         """Return the node's data. `above` are the nodes that contain it; a node in itself would be an endless alias."""
         if node is None:
             return None
-        line = node.start_mark.line + 1
-        self.context.lines.setdefault(path, line)
-        self._bound(node, path, above)
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path, (*above, node))
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, (*path, i), (*above, node)) for i, item in enumerate(node.value)]
-        return self._scalar(node, path)
-
-    def _bound(self, node: yaml.Node, path: KeyPath, above: tuple[yaml.Node, ...]) -> None:
+        self.context.lines.setdefault(path, node.start_mark.line + 1)
         self.count += 1
         if self.count > MOST_VALUES:
             self.context.fail(path, f"more than {MOST_VALUES} values, aliases expanded; write fewer")
@@ -126,6 +108,11 @@ class _Builder:
             self.context.fail(path, "an alias (*) refers to a value that contains it; write the value out")
         if len(above) >= MOST_LEVELS:
             self.context.fail(path[:4], f"is nested too deeply; at most {MOST_LEVELS} levels")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, (*above, node))
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, i), (*above, node)) for i, item in enumerate(node.value)]
+        return self._scalar(node, path)
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
         merged: dict[str, Any] = {}
@@ -161,37 +148,26 @@ class _Builder:
 
     def _scalar(self, node: yaml.Node, path: KeyPath) -> Any:
         kind, text = node.tag.removeprefix(TAG), node.value
-        if kind == "null":
-            return None
-        if kind == "bool":
-            return text.lower() == "true"
-        if kind in ("int", "float"):
-            return self._number(kind, text, path)
-        if kind not in ("str", "merge"):
-            self.context.add(path, f"the YAML tag !{kind} is not used here; write the value plainly")
-            return None
-        return self._string(text, path)
-
-    def _number(self, kind: str, text: str, path: KeyPath) -> Any:
-        if len(text) > MOST_DIGITS:
-            self.context.add(path, f"a number has more than {MOST_DIGITS} characters; quote it if it is text")
-            return None
         try:
-            return IntAsWritten(text) if kind == "int" else FloatAsWritten(text)
-        except ValueError:  # an explicit tag, as in `!!int x`
-            self.context.add(path, f"{text!r} is not a number")
-            return None
-
-    def _string(self, text: str, path: KeyPath) -> str:
-        try:
+            if kind == "null":
+                return None
+            if kind == "bool":
+                return text.lower() == "true"
+            if kind in ("int", "float"):
+                if len(text) > MOST_DIGITS:
+                    raise ValueError(f"a number has more than {MOST_DIGITS} characters; quote it if it is text")
+                with suppress(ValueError):  # an explicit tag, as in `!!int x`
+                    return IntAsWritten(text) if kind == "int" else FloatAsWritten(text)
+                raise ValueError(f"{text!r} is not a number")
+            if kind not in ("str", "merge"):
+                raise ValueError(f"the YAML tag !{kind} is not used here; write the value plainly")
             result = substitute(text, self.environ)
+            if CONTROL.search(result):
+                raise ValueError("has a control character; only printable text is allowed")
+            return result
         except ValueError as error:
             self.context.add(path, str(error))
-            return ""
-        if CONTROL.search(result):
-            self.context.add(path, "has a control character; only printable text is allowed")
-            return ""
-        return result
+            return "" if kind in ("str", "merge") else None
 
 
 # ---------------------------------------------------------------- substitute
