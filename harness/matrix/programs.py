@@ -82,8 +82,8 @@ def read_script(name: str, source: bytes) -> Script:
     required = positional[: len(positional) - len(args.defaults)]
     required += [arg.arg for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if default is None]
     accepts = None if args.kwarg else tuple(arg.arg for arg in (*args.args, *args.kwonlyargs))
-    for param in allowed if accepts is not None else ():
-        if param not in accepts:
+    for param in allowed:
+        if accepts is not None and param not in accepts:
             text = f"PARAMS has {param!r}, which setup does not take{did_you_mean(param, known=accepts)}"
             raise ScriptProblem(f"{params_at}: {text} it has: {listed(accepts)}")
     return Script(name=name, title=title, accepts=accepts, requires=tuple(required), allowed=allowed)
