@@ -145,12 +145,12 @@ def _code_of(cuda: str, needs: Needs, capability: str) -> Compatibility | None:
 def _built_code(needs: Needs, capability: str) -> Compatibility | None:
     """Check the listed code: machine code runs on later GPUs of the same major version, PTX on any later GPU."""
     card = numbers(capability) or ()
-    listed = [(numbers(built.capability) or (), built.ptx) for built in needs.architectures]
+    listed = [(numbers(built) or (), ptx) for built, ptx in needs.architectures]
     if any(built[:1] == card[:1] and built <= card for built, _ in listed):
         return None
     if any(ptx and built <= card for built, ptx in listed):
         return _unknown(f"only PTX can run on {sm(capability)}: it is compiled at the first start, or refused")
-    names = " ".join(sm(built.capability) for built in needs.architectures)
+    names = " ".join(sm(built) for built, _ in needs.architectures)
     return _incompatible(f"it has code for {names}, but none for {sm(capability)}")
 
 

@@ -27,21 +27,14 @@ class DescribedImage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Architecture:
-    """A compute capability that code was compiled for. With `ptx`, newer GPUs compile the code when it is loaded."""
-
-    capability: str
-    ptx: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class Needs:
     """The known requirements of an image; None or empty where nothing is known.
 
     `cuda` is the toolkit that the image was built with; where only a span is known, it is the oldest of the span and
     `cuda_newest` the newest. `driver` is the oldest driver that the image was built for. `said_cuda` and `said_driver`
-    are true if the image itself or release notes state the version, false if it is a guess. `requirements` maps a
-    variable to the condition that the container runtime checks.
+    are true if the image itself or release notes state the version, false if it is a guess. `architectures` are the
+    compute capabilities that code was compiled for, each with whether it has PTX, which newer GPUs compile when it is
+    loaded. `requirements` maps a variable to the condition that the container runtime checks.
     """
 
     cuda: str | None = None
@@ -49,7 +42,7 @@ class Needs:
     driver: str | None = None
     said_cuda: bool = False
     said_driver: bool = False
-    architectures: tuple[Architecture, ...] = ()
+    architectures: tuple[tuple[str, bool], ...] = ()
     requirements: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -80,7 +73,7 @@ def needs_of(image: DescribedImage) -> Needs:
         driver=driver or (release.driver if release else None),
         said_cuda=cuda is not None or confirmed,
         said_driver=driver is not None or confirmed,
-        architectures=tuple(Architecture(capability=match[1], ptx=bool(match[2])) for match in known),
+        architectures=tuple((match[1], bool(match[2])) for match in known),
         requirements={
             name: text
             for name, text in sorted(environment.items())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from harness.assess.image_fits import limited_to_news, standings
 from harness.errors import HarnessError, Interrupted
@@ -20,7 +20,7 @@ from harness.model.indexed import ImageRef, RegistryLook
 from harness.plan.cells import select
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.image_references import split_tag
-from harness.registry.registry_client import TagSource
+from harness.registry.registry_client import Registry
 from harness.store.watch_state import Memory, only_one, read_memory, write_memory
 
 
@@ -37,7 +37,7 @@ class WatchedMatrix:
     interval_s: float | None = None
     digests: Digests = "some"
     environ: Mapping[str, str]
-    images: ImageRegistry
+    images: Registry
     run: Callable[..., RunResult]
     tell: Callable[[RegistryLook], None]
     drifts: Callable[[str], bool]
@@ -159,20 +159,11 @@ MOST_REQUESTS = 5
 were asked for longest ago come first."""
 
 
-class ImageRegistry(TagSource, Protocol):
-    """The requests to registries that a watch makes; implemented by `harness.registry.registry_client.Registry`."""
-
-    @property
-    def requests(self) -> int: ...
-
-    def digest(self, reference: str) -> str | None: ...
-
-
 @dataclass(kw_only=True)
 class Listing:
     """The tags of each repository, requested once per look."""
 
-    images: ImageRegistry
+    images: Registry
     found: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cost: dict[str, int] = field(default_factory=dict)
 

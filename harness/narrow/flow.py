@@ -51,7 +51,7 @@ def narrowing(question: NarrowQuestion, context: RunContext, *, known: Contents 
             groups=coupling.groups,
         )
         rules = NarrowRules(
-            seen=fault_counts(question.seen, finding=question.finding, scenario=question.b.variant.scenario),
+            seen=fault_counts(question.seen, finding=question.finding, scenario=both.cells["B"].variant.scenario),
             effect=level_size(question.finding),
         )
         yield Narrowing(question=question, both=both, sides=sides, coupling=coupling, rules=rules)
@@ -86,7 +86,7 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     in_environments = both.lane.host.in_environments
     scheduler = NarrowScheduler(
         search=ComponentSearch(coupling.groups, narrowing.rules, needs=coupling.pairs, apart=not in_environments),
-        like=replace(question.a, lane=both.lane),
+        like=both.cells["A"],
         finding=question.finding,
         image_of=functools.partial(installed_hybrid if in_environments else grafted_hybrid, narrowing.sides),
         checked=narrowing.not_loaded,
@@ -101,7 +101,7 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
         _worker(narrowing, journal, reuse=not fresh).run(queue)
     except Interrupted:
         interrupted = True
-    good, bad = question.a.image.version, question.b.image.version
+    good, bad = (both.cells[side].image.version for side in ("A", "B"))
     answer = scheduler.search.conclude(scheduler.outcomes(), good=good, bad=bad)
     if not interrupted:
         try:

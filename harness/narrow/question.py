@@ -41,14 +41,11 @@ from harness.store.saved_run import StoredRun
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowQuestion:
-    """A question to narrow: the cells of A (good) and of B (bad), and the finding between them. `number`: the number
-    of the finding in the reports of its run. `plan`: one row with the cells of A and B alone. `journal`: the name of
-    the folder that keeps the launches. `seen`: the launches of B in the finding's run; `digests`: those of both images
-    there.
+    """A question to narrow: the finding between A (good) and B (bad), and `plan`: one row with their cells alone.
+    `number`: the number of the finding in the reports of its run. `journal`: the name of the folder that keeps the
+    launches. `seen`: the launches of B in the finding's run; `digests`: those of both images there.
     """
 
-    a: Cell
-    b: Cell
     finding: Finding
     plan: Plan
     number: int
@@ -80,8 +77,6 @@ def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQues
             raise UsageError(f"{run.path}: withholds the value of {', '.join(withheld)}, which a launch needs")
         row = next(row for row in run.plan.rows if old in row.cells)
         yield NarrowQuestion(
-            a=a,
-            b=b,
             finding=finding,
             plan=replace(run.plan, rows=(replace(row, lane=lane, variant=variant, cells=(a, b)),)),
             number=number,
@@ -102,8 +97,6 @@ def question_of(result: RunResult) -> NarrowQuestion:
     a, b = row.cells
     number, finding = finding_between(result.findings, a.image.version, b.image.version)
     return NarrowQuestion(
-        a=a,
-        b=b,
         finding=finding,
         plan=result.plan,
         number=number,

@@ -272,8 +272,8 @@ class RegistryTrouble(InfrastructureError):
     `problem` is the text without `hint`, which says how the answer is treated, or what to do about the registry.
     """
 
-    def __init__(self, problem: str, *, hint: str = "", place: object = "") -> None:
-        super().__init__(f"{problem}; {hint}" if hint else problem, place=place)
+    def __init__(self, problem: str, *, hint: str = "") -> None:
+        super().__init__(f"{problem}; {hint}" if hint else problem)
         self.problem = problem
 
 

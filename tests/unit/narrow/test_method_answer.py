@@ -87,7 +87,7 @@ class Search:
         found = replace(found, metric="outcome", verdict="crash")
         context = RunContext(environ={}, progress=Mock(), stopped=threading.Event())
         return Narrowing(
-            question=NarrowQuestion(a=a, b=b, finding=found, plan=Mock(), number=7, journal="one-narrow"),
+            question=NarrowQuestion(finding=found, plan=Mock(), number=7, journal="one-narrow"),
             both=narrow_sides.BothSides(
                 cells={"A": a, "B": b}, made={}, engine=Mock(remove=self._remove), lane=LANE, lease=Mock(),
                 context=context,
