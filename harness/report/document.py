@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from harness import amounts
 from harness.model import CellResult, RunResult
+from harness.report.blocks import Items, ReportSection
 from harness.report.content import version_table
 from harness.report.content.finding_boxes import FindingBox, boxes, observation_text
 from harness.report.content.version_table import ReportTable
@@ -23,16 +23,8 @@ from harness.report.text.names import at_most
 from harness.report.text.signal_words import SO_FAR, WHY_LENGTH, is_needless, tone
 
 _MOST_OBSERVATIONS = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportSection:
-    """A list of lines under a title. `name` identifies it for renderers; `doubt` marks what limits the answer."""
-
-    name: Literal["narrowed", "undecided", "slow", "observed", "warnings", "quiet"]
-    title: str
-    lines: tuple[str, ...]
-    doubt: bool = False
+_DOUBTS = ("undecided", "slow", "warnings")
+"""The sections that limit the answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +48,18 @@ class Document:
 def document(result: RunResult) -> Document:
     """Return the document of a run; all its texts are cleaned by `plain`."""
     tables = version_table.tables(result)
+    lists = (
+        ("narrowed", "Which component", narrowed_text.lines(result.narrowed)),
+        ("undecided", "Not measured or not decided", not_decided.lines(result)),
+        ("slow", "Grows, but more slowly than the limit", not_decided.slow_growth(result)),
+        ("observed", "Observed, not judged", _observed(result)),
+        ("warnings", "Warnings", warnings(result)),
+        ("quiet", "What a good verdict does not cover", not_decided.quiet(result)),
+    )
     sections = (
-        ReportSection(name="narrowed", title="Which component", lines=tuple(narrowed_text.lines(result.narrowed))),
-        ReportSection(
-            name="undecided", title="Not measured or not decided", lines=tuple(not_decided.lines(result)), doubt=True
-        ),
-        ReportSection(
-            name="slow", title="Grows, but more slowly than the limit", lines=tuple(not_decided.slow_growth(result)),
-            doubt=True,
-        ),
-        ReportSection(name="observed", title="Observed, not judged", lines=tuple(_observed(result))),
-        ReportSection(name="warnings", title="Warnings", lines=tuple(warnings(result)), doubt=True),
-        ReportSection(name="quiet", title="What a good verdict does not cover", lines=tuple(not_decided.quiet(result))),
-    )  # fmt: skip
+        ReportSection(name=name, title=title, blocks=(Items(lines=tuple(lines)),), doubt=name in _DOUBTS)
+        for name, title, lines in lists
+    )
     return Document(
         headline=sentence(result),
         totals=_totals(result),

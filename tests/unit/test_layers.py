@@ -65,7 +65,8 @@ ROOMS = {
         ("signal_verdicts", "unpaired", "api"),
     ),
     "report": (
-        ("text", "places"),
+        ("text",),
+        ("blocks",),
         ("content", "document"),
         ("charts",),
         ("exports",),

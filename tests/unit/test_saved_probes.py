@@ -139,6 +139,6 @@ def test_what_a_step_adds_is_never_less_than_nothing(tmp_path: Path) -> None:
     text = probes_output.render([probed], tmp_path)
     assert ["PossiblyLost", "64", "2", "0"] in [line.split() for line in text.splitlines()]
     assert ["DefinitelyLost", "0.333", "3,145,728"] in [line.split() for line in text.splitlines()]
-    rows = [row for section in probe_tables.sections([probed]) for table in section.tables for row in table.rows]
+    rows = [row for section in probe_tables.sections([probed]) for table in section.blocks for row in table.rows]  # type: ignore[union-attr]
     assert ("PossiblyLost", "64", "2", "0") in rows
     assert ("DefinitelyLost", "0.333", "3,145,728", "b") in rows

@@ -1,160 +1,103 @@
-"""Draws the small chart of a card: the figure over the versions, with intervals, as SVG that needs no script."""
+"""Draws the small chart of a finding: a figure over the versions, with intervals, as SVG that needs no script."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup
 
 from harness import amounts
-from harness.report.content.finding_boxes import Figure, Point
+from harness.report.blocks import Figure, Point
 from harness.report.text.harmless_text import version
-from harness.report.text.signal_words import Tone
 
 WIDTH, HEIGHT = 340, 130
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 22
 _ROOM = 0.08
 """Space above and below the outermost points, as a fraction of their range."""
-_ZERO = 0.5
-"""A scale begins at zero if its lowest figure is below this fraction of its highest."""
-_SCALES = {"failures": 100.0, "rise": 100.0, "s": 1000.0, "s/step": 1000.0, "KiB": 1 / 1024, "B": 1 / (1 << 20)}
-_UNITS = {"failures": "% of launches", "rise": "%", "s": "ms", "s/step": "ms/step", "KiB": "MiB", "B": "MiB"}
+_SCALES = {
+    "failures": (100.0, "% of launches"), "rise": (100.0, "%"), "s": (1000.0, "ms"), "s/step": (1000.0, "ms/step"),
+    "KiB": (1 / 1024, "MiB"), "B": (1 / (1 << 20), "MiB"),
+}  # fmt: skip
 """Units that keep the labels of a scale short."""
 _LETTER = 6.2
 """Approximate width of a character in a label, in pixels."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PointMark:
-    """A version in the chart; coordinates are in pixels, and `y` is None without a figure. `is_other`: the version is
-    bad only because of another finding.
-    """
-
-    x: float
-    y: float | None
-    low: float
-    high: float
-    tone: Tone
-    is_other: bool
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Label:
-    """A text in the chart; coordinates are in pixels, and `anchor` is SVG's `text-anchor`."""
-
-    x: float
-    y: float
-    anchor: str
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """The elements of a chart. `lines` join the points: an SVG `points` attribute for each unbroken series."""
-
-    title: str
-    marks: tuple[PointMark, ...]
-    lines: tuple[str, ...]
-    labels: tuple[Label, ...]
-    description: str
-
-
-def chart(figure: Figure) -> Chart | None:
-    """Return the chart of a card; None if fewer than two versions have a figure."""
-    points = [_in_unit(point, _SCALES.get(figure.unit, 1.0)) for point in figure.points]
-    if sum(point.value is not None for point in points) < 2:
+def svg(figure: Figure) -> Markup | None:
+    """Return the chart with its caption; None if fewer than two versions have a figure."""
+    scale, unit = _SCALES.get(figure.unit, (1.0, figure.unit))
+    points = [
+        (point, [scale * end if end is not None and math.isfinite(end) else None
+                 for end in (point.value, point.low, point.high)])
+        for point in figure.points
+    ]  # fmt: skip
+    known = [end for _, ends in points for end in ends if end is not None]
+    if sum(value is not None for _, (value, *_) in points) < 2:
         return None
-    known = [end for point in points for end in (point.low, point.value, point.high) if end is not None]
-    heights = (0.0, 100.0) if figure.unit == "failures" else _scale(known)
-    across = (WIDTH - _LEFT - _RIGHT) / (len(points) - 1)
-    marks = tuple(_mark(point, _LEFT + across * number, heights) for number, point in enumerate(points))
-    first, last = version(points[0].version), version(points[-1].version)
-    title = ", ".join(filter(None, (figure.title, _UNITS.get(figure.unit, figure.unit))))
+    bottom, top = (0.0, 100.0) if figure.unit == "failures" else _range(min(known), max(known))
+
+    def y(value: float) -> float:
+        share = min(1.0, max(0.0, (value - bottom) / (top - bottom)))
+        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
+
+    marks: list[Markup] = []
     stretches: list[list[str]] = [[]]
-    for mark in marks:
-        if mark.y is None:
+    across = (WIDTH - _LEFT - _RIGHT) / (len(points) - 1)
+    xs = [round(_LEFT + across * number, 1) for number in range(len(points))]
+    for x, (point, (value, low, high)) in zip(xs, points, strict=True):
+        if value is None:
             stretches.append([])
-        else:
-            stretches[-1].append(f"{mark.x},{mark.y}")
-    return Chart(
-        title=title,
-        marks=marks,
-        lines=tuple([" ".join(stretch) for stretch in stretches if len(stretch) > 1]),
-        labels=(*_heights(*heights), *_names(points, marks)),
-        description=f"{title}, over the versions {first} to {last}",
+            continue
+        stretches[-1].append(f"{x},{y(value)}")
+        interval = None if low is None or high is None else (low, high)
+        shape = Markup('<circle cx="{}" cy="{}" r="3.5"/>').format(x, y(value))
+        if point.tone == "bad":
+            shape = Markup('<path d="M{} {}l5 5-5 5-5-5z"/>').format(x, y(value) - 5)
+        if interval and y(interval[0]) != y(interval[1]):
+            shape = Markup('<path class="interval" d="M{} {}V{}"/>{}').format(x, y(interval[0]), y(interval[1]), shape)
+        kind = f"{point.tone} other" if point.tone == "bad" and not point.own else point.tone
+        told = f"{version(point.version)}: {amounts.with_interval(value, interval)}"
+        marks.append(Markup('<g class="{}"><title>{}</title>{}</g>').format(kind, told, shape))
+    ends = ((_TOP + 4, top), (HEIGHT - _BOTTOM + 4, bottom))
+    labels = [(float(_LEFT - 8), at, "end", amounts.number(float(f"{end:.1e}"))) for at, end in ends]
+    labels += [(x, HEIGHT - 6, anchor, name) for x, anchor, name in _names(figure.points, xs)]
+    lines = [Markup('<polyline points="{}"/>').format(" ".join(each)) for each in stretches if len(each) > 1]
+    texts = [Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(*label) for label in labels]
+    first, last = (version(point.version) for point in (figure.points[0], figure.points[-1]))
+    caption = ", ".join(filter(None, (figure.title, unit)))
+    return Markup(
+        '<figure><figcaption>{}</figcaption><svg class="finding-chart" role="img" aria-label="{}" viewBox="0 0 {} {}">'
+        "{}</svg></figure>"
+    ).format(
+        caption,
+        f"{caption}, over the versions {first} to {last}",
+        WIDTH,
+        HEIGHT,
+        Markup("").join([*lines, *marks, *texts]),
     )
 
 
-def _in_unit(point: Point, scale: float) -> Point:
-    """Return a point in the unit of the labels; figures that are not finite become None."""
-    ends = (point.value, point.low, point.high)
-    value, low, high = (scale * end if end is not None and math.isfinite(end) else None for end in ends)
-    return replace(point, value=value, low=low, high=high)
-
-
-def _scale(values: Sequence[float]) -> tuple[float, float]:
-    low, high = min(values), max(values)
-    if -_ROOM * high <= low < _ZERO * high:  # a figure slightly below zero is noise
+def _range(low: float, high: float) -> tuple[float, float]:
+    """Return the ends of the scale. It begins at zero if the lowest figure is below half of the highest."""
+    if -_ROOM * high <= low < high / 2:  # a figure slightly below zero is noise
         low = 0.0
     room = _ROOM * (high - low) or abs(high) * _ROOM or 1.0
     return (low if low == 0 else low - room), high + room
 
 
-def _mark(point: Point, x: float, heights: tuple[float, float]) -> PointMark:
-    value, low, high = point.value, point.low, point.high
-    interval = None if low is None or high is None else (low, high)
-    return PointMark(
-        x=round(x, 1),
-        y=None if value is None else _y(value, heights),
-        low=_y(value if low is None else low, heights),
-        high=_y(value if high is None else high, heights),
-        tone=point.tone,
-        is_other=point.tone == "bad" and not point.own,
-        text=f"{version(point.version)}: {amounts.with_interval(value, interval) or 'no figure'}",
-    )
-
-
-def _y(value: float | None, heights: tuple[float, float]) -> float:
-    low, high = heights
-    share = 0.0 if value is None else min(1.0, max(0.0, (value - low) / (high - low)))
-    return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
-
-
-def _heights(low: float, high: float) -> list[Label]:
-    """Return the labels at the ends of the scale."""
-    return [
-        Label(x=_LEFT - 8, y=_TOP + 4, anchor="end", text=amounts.number(_short(high))),
-        Label(x=_LEFT - 8, y=HEIGHT - _BOTTOM + 4, anchor="end", text=amounts.number(_short(low))),
-    ]
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.1e}")
-
-
-def _names(points: Sequence[Point], marks: Sequence[PointMark]) -> list[Label]:
-    """Return labels for the oldest and the newest version, and for as many versions that begin a change as fit."""
-    y = HEIGHT - 6.0
+def _names(points: Sequence[Point], xs: Sequence[float]) -> Iterator[tuple[float, str, str]]:
+    """Yield place, anchor and name of the oldest and the newest version, and of each that begins a change and fits."""
     names = [version(point.version) for point in points]
+    widths = [len(name) * _LETTER for name in names]
     last = len(points) - 1
-    found = [Label(x=marks[0].x, y=y, anchor="start", text=names[0])] if _fits(names[0]) else []
-    end = Label(x=marks[last].x, y=y, anchor="end", text=names[last])
-    taken = [(marks[0].x, marks[0].x + _width(names[0])), (end.x - _width(names[last]), end.x)]
-    for number in range(1, last):
-        half = _width(names[number]) / 2
-        left, right = marks[number].x - half, marks[number].x + half
-        is_change = points[number].tone != points[number - 1].tone
+    taken = [(xs[0], xs[0] + widths[0]), (xs[last] - widths[last], xs[last])]
+    for place, anchor in ((0, "start"), (last, "end")):
+        if widths[place] < (WIDTH - _LEFT) / 2:
+            yield xs[place], anchor, names[place]
+    for place in range(1, last):
+        left, right = xs[place] - widths[place] / 2, xs[place] + widths[place] / 2
+        is_change = points[place].tone != points[place - 1].tone
         if is_change and all(right + _LETTER < begin or left - _LETTER > stop for begin, stop in taken):
-            found.append(Label(x=marks[number].x, y=y, anchor="middle", text=names[number]))
             taken.append((left, right))
-    return [*found, *([end] if _fits(names[last]) else [])]
-
-
-def _width(text: str) -> float:
-    return len(text) * _LETTER
-
-
-def _fits(text: str) -> bool:
-    """Return whether two names as wide as `text` fit side by side."""
-    return _width(text) < (WIDTH - _LEFT) / 2
+            yield xs[place], "middle", names[place]

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness import amounts
 from harness.model import FAILURES, CellResult, Interval, Metric
-from harness.report.charts.vega_charts import Drawing
+from harness.report.blocks import Drawing
 from harness.report.content.version_table import Row, Shown
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import version

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from markupsafe import Markup
 
 from harness import amounts
-from harness.model import CellResult, Floats, Look, Trace, Trial
-from harness.report.charts.vega_charts import Drawing
+from harness.model import CellResult, Floats, Look, Trial
+from harness.report.blocks import Drawing
 
 MIB = 1 / 1024
 
@@ -126,46 +127,41 @@ def _look_row(trial: Trial, look: Look) -> tuple[str, ...]:
 # ---------------------------------------------------------------- sparkline
 
 
-WIDTH = 120
-HEIGHT = 28
+WIDTH, HEIGHT = 120, 28
 MOST_POINTS = 60
 LEAST_SCALE_KIB = 1024.0
 """Smallest growth that a sparkline's full height represents, in KiB; a smaller scale would magnify noise."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SparkGrowth:
-    """Resident memory above its first sample, in KiB, by step. Both arrays are finite, of shape (n,) with n ≥ 2."""
-
-    step: Floats
-    kib: Floats
-
-
-def growth(trials: Iterable[Trial]) -> SparkGrowth | None:
-    """Return the memory growth in the trial with the most steps; None if no trial was sampled."""
-    traces = [trial.trace for trial in trials if trial.trace is not None]
-    return _growth(max(traces, key=lambda trace: trace.step[-1] if trace.step.size else 0)) if traces else None
-
-
-def _growth(trace: Trace) -> SparkGrowth | None:
-    rss = trace.column("rss_kib")
-    if rss is None:
+def _growth(trials: Sequence[Trial]) -> tuple[Floats, Floats] | None:
+    """Return the steps of the trial with the most steps, and its resident memory above its first sample, in KiB; None
+    with fewer than two samples.
+    """
+    sampled = [trial.trace for trial in trials if trial.trace is not None]
+    longest = max(sampled, key=lambda trace: trace.step[-1] if trace.step.size else 0, default=None)
+    rss = None if longest is None else longest.column("rss_kib")
+    if longest is None or rss is None:
         return None
-    known = np.isfinite(rss) & np.isfinite(trace.step)
-    step, kib = trace.step[known], rss[known]
-    return SparkGrowth(step=step, kib=kib - kib[0]) if step.size > 1 else None
+    known = np.isfinite(rss) & np.isfinite(longest.step)
+    step, kib = longest.step[known], rss[known]
+    return (step, kib - kib[0]) if step.size > 1 else None
 
 
-def scale_kib(growths: Iterable[SparkGrowth | None]) -> float:
+def scale_kib(cells: Iterable[Sequence[Trial]]) -> float:
     """Return the growth that fills the height, in KiB: the largest in a row, so that its sparklines are comparable."""
-    return max([LEAST_SCALE_KIB, *(float(growth.kib.max()) for growth in growths if growth is not None)])
+    growths = (growth for trials in cells if (growth := _growth(trials)) is not None)
+    return max([LEAST_SCALE_KIB, *(float(kib.max()) for _, kib in growths)])
 
 
-def points(growth: SparkGrowth, *, scale_kib: float) -> str:
-    """Return the line as an SVG `points` attribute within WIDTH × HEIGHT, with at most MOST_POINTS points."""
-    chosen = np.unique(np.linspace(0, growth.step.size - 1, MOST_POINTS).astype(int))
-    step, kib = growth.step[chosen], growth.kib[chosen]
-    span = max(float(step[-1] - step[0]), 1.0)
-    x = (step - step[0]) / span * WIDTH
+def sparkline(trials: Sequence[Trial], *, scale_kib: float, tone: str) -> Markup:
+    """Return the growth of memory in the longest trial as a small SVG, "" if nothing was sampled."""
+    growth = _growth(trials)
+    if growth is None:
+        return Markup("")
+    chosen = np.unique(np.linspace(0, growth[0].size - 1, MOST_POINTS).astype(int))
+    step, kib = growth[0][chosen], growth[1][chosen]
+    x = (step - step[0]) / max(float(step[-1] - step[0]), 1.0) * WIDTH
     y = HEIGHT - 1 - np.clip(kib / scale_kib, 0, 1) * (HEIGHT - 2)
-    return " ".join(f"{across:.0f},{down:.1f}" for across, down in zip(x.tolist(), y.tolist(), strict=True))
+    points = " ".join(f"{across:.0f},{down:.1f}" for across, down in zip(x.tolist(), y.tolist(), strict=True))
+    head = Markup('<svg class="{}" role="img" aria-label="memory over the steps" viewBox="0 0 {} {}" width="{}">')
+    return head.format(tone, WIDTH, HEIGHT, WIDTH) + Markup('<polyline points="{}"/></svg>').format(points)

@@ -7,10 +7,10 @@ page's CSS variables, so that charts adapt to dark mode and print.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-ChartName = Literal["history", "trace", "frontier"]
+from harness.report.blocks import ChartName, Drawing
+
 DRAWN_BY_A_PAGE: tuple[ChartName, ...] = ("history", "trace")
 Palette = Mapping[str, str]
 Definition = dict[str, Any]
@@ -32,21 +32,6 @@ _SILENT: Definition = {"aria": False}
 _STATIC_WIDTH = 560
 _ROOM = 8
 """Pixels between the outermost points and the edge, so that the edge does not cut a point in half."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """A chart with its data: `rows` are by the names of the datasets in the chart's definition."""
-
-    chart: ChartName
-    title: str
-    description: str
-    rows: Mapping[str, Sequence[Mapping[str, Any]]]
-
-    @property
-    def fill(self) -> dict[str, Any]:
-        """Return the fields that the drawing adds to the definition."""
-        return {"title": self.title, "description": self.description, "datasets": dict(self.rows)}
 
 
 def definitions(palette: Palette) -> dict[ChartName, Definition]:

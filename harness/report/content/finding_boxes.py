@@ -15,6 +15,7 @@ from harness import amounts
 from harness.model import Attribution, CellResult, Episode, Finding, Observation, RunResult, gist, signal_of
 from harness.model.episodes import bounds_of, met, sign_of, span
 from harness.model.judged import State
+from harness.report.blocks import Figure, Point
 from harness.report.text import fault_sentences, finding_words, signal_words
 from harness.report.text.fault_causes import whose_fault
 from harness.report.text.harmless_text import plain, shortened
@@ -33,33 +34,6 @@ from harness.report.text.signal_words import WHY_LENGTH, Tone
 _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}
 _MOST_REASONS, _REASON_LENGTH, _MOST_OBSERVED = 4, 120, 5
 """Most reasons that are quoted for one failure of several variants, most characters of each, most observations."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """The figure of one version with its confidence interval, in the unit of `Figure`.
-
-    `own`: whether this finding itself makes the version bad. `most`: the smallest leak rate that the version rules out.
-    """
-
-    version: str
-    value: float | None
-    low: float | None
-    high: float | None
-    tone: Tone
-    own: bool
-    most: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """The points of a chart, oldest first. `unit` is the signal's unit. Values in `failures` and in `rise` (of the step
-    time within a launch) are fractions, not percentages.
-    """
-
-    title: str
-    unit: str
-    points: tuple[Point, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,8 @@ from typing import Literal
 
 from harness import amounts
 from harness.model import BAD, Cell, CellResult, CellVerdict, Finding, Metric, RunResult, SignalState, Trials
+from harness.report import blocks
+from harness.report.blocks import Box, TextTable
 from harness.report.text import harmless_text, signal_words
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import lane_text, params_text, place_of, place_of_cell, variant_key, variant_text
@@ -309,17 +311,16 @@ def _median_cell(
 
 # ---------------------------------------------------------------- all signals of a row
 
-SIGNAL_COLUMNS = ("signal", "state", "oldest", "newest", "worst bad", "limit", "would have shown", "why")
+_SIGNAL_COLUMNS = ("signal", "state", "oldest", "newest", "worst bad", "limit", "would have shown", "why")
 _WORST_FIRST: tuple[SignalState, ...] = ("bad", "suspect", "blind", "good", "none")
 
 
-def signal_rows(row: Row) -> list[tuple[Tone, tuple[str, ...]]]:
-    """Return the tone and the texts of each signal of a row, in the order of SIGNAL_COLUMNS: its worst state over the
-    versions with the reason, the figures of the oldest and the newest version that have one, the worst bad figure, and
-    the largest minimum detectable effect.
+def signal_table(row: Row) -> TextTable | None:
+    """Return every signal of a row: its worst state over the versions with the reason, the figures of the oldest and
+    the newest version that have one, the worst bad figure, and the largest minimum detectable effect. None without any.
     """
     verdicts = [cell.result.verdict for cell in row.cells if cell is not None and cell.result.verdict.trials]
-    told = []
+    rows: list[blocks.Row] = []
     for name in signal_words.in_order(name for verdict in verdicts for name in verdict.signals):
         seen = [verdict.signals[name] for verdict in verdicts if name in verdict.signals]
         worst = min(seen, key=lambda signal: _WORST_FIRST.index(signal.seen))
@@ -332,13 +333,14 @@ def signal_rows(row: Row) -> list[tuple[Tone, tuple[str, ...]]]:
         like = amounts.middle(ends[:2])
         visible = [value for one in verdicts if (value := signal_words.visible_of(name, one)) is not None]
         tone = signal_words.TONES[worst.seen]
-        texts = (
-            signal_words.shown_signal(name).title,
-            f"{signal_words.MARKS[tone]} {signal_words.state_word(worst.seen)}",
-            *(signal_words.value_text(name, value, like=like) for value in ends),
-            signal_words.limit_text(name, next((signal.limit for signal in seen if signal.limit is not None), None)),
-            signal_words.visible_text(name, max(visible, default=None)),
-            signal_words.reason(worst),
+        rows.append(
+            (
+                signal_words.shown_signal(name).title,
+                Box(text=f"{signal_words.MARKS[tone]} {signal_words.state_word(worst.seen)}", tone=tone),
+                *(signal_words.value_text(name, value, like=like) for value in ends),
+                signal_words.limit_text(name, next((each.limit for each in seen if each.limit is not None), None)),
+                signal_words.visible_text(name, max(visible, default=None)),
+                signal_words.reason(worst),
+            )
         )
-        told.append((tone, texts))
-    return told
+    return TextTable(columns=_SIGNAL_COLUMNS, rows=tuple(rows), ends_in_text=True, style="evidence") if rows else None

@@ -10,11 +10,11 @@ from tabulate import tabulate
 
 from harness import amounts
 from harness.model import RunResult
+from harness.report.blocks import Code, Items, ReportSection, TextTable
 from harness.report.content.finding_boxes import FindingBox
 from harness.report.content.version_table import ReportTable, Shown
-from harness.report.document import ReportSection, document
+from harness.report.document import document
 from harness.report.exports import probe_tables
-from harness.report.exports.probe_tables import ProbeSection
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import at_most
@@ -42,9 +42,12 @@ def render(result: RunResult) -> str:
     top = [f"## {_short(result.matrix)}", f"**{_short(shown.headline)}**", _short(shown.totals)]
     top += _items("Findings", _findings(shown.findings))
     parts = [_short(f"{'; '.join(shown.legend)}.")]
-    parts += [part for section in shown.sections for part in _section(section)]
+    parts += [
+        part for each in shown.sections for part in _items(each.label, [f"- {escaped(line)}" for line in each.lines])
+    ]
     room = MOST_BYTES - sum(map(_size, [*top, *parts]))
-    tables = chain(map(_table, shown.tables), map(_probe, probe_tables.sections(result.probed)))
+    probes = ("\n\n".join(blocks(each)) for each in probe_tables.sections(result.probed))
+    tables = chain(map(_table, shown.tables), probes)
     return "\n\n".join([*top, *_fitting(tables, room), *parts]) + "\n"
 
 
@@ -73,10 +76,6 @@ def escaped(text: str) -> str:
 def _short(text: str) -> str:
     """Return a paragraph, cut to MOST_CHARACTERS with a reference to report.html."""
     return escaped(text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… (cut: see report.html)")
-
-
-def _section(section: ReportSection) -> list[str]:
-    return _items(section.title, [f"- {escaped(line)}" for line in section.lines])
 
 
 def _items(title: str, items: Sequence[str]) -> list[str]:
@@ -110,18 +109,33 @@ def _grid(shown_table: ReportTable) -> str:
     return _tabulated(["variant", *shown_table.versions], labels, cells)
 
 
-def _probe(section: ProbeSection) -> str:
-    """Return a probe's problem, tables and files under its title."""
-    parts = [f"### {escaped(section.title)}", *([escaped(section.problem)] if section.problem else [])]
-    for probe_table in section.tables:
-        aligned = ["right" if probe_table.is_figure(column) else "left" for column in range(len(probe_table.columns))]
-        rows = [[escaped(text) for text in row] for row in probe_table.rows]
-        names = [escaped(name) for name in probe_table.columns]
-        grid = tabulate(rows, headers=names, tablefmt="github", disable_numparse=True, colalign=aligned)
-        parts += [f"{escaped(probe_table.title)}:", grid]
-    if section.files:
-        parts.append(f"files: {escaped(', '.join(section.files))}")
-    return "\n\n".join(parts)
+def blocks(section: ReportSection, *, level: int = 3) -> list[str]:
+    """Return a section as paragraphs: its title, then its blocks. Charts are left out."""
+    parts = [f"{'#' * level} {escaped(section.label)}"] if section.title else []
+    for block in section.blocks:
+        if isinstance(block, str):
+            parts.append(escaped(block))
+        elif isinstance(block, Items):
+            parts.append("\n".join(f"- {escaped(line)}" for line in block.texts))
+        elif isinstance(block, TextTable):
+            parts += [f"{escaped(block.title)}:"] if block.title else []
+            aligned = ["right" if block.is_figure(column) else "left" for column in range(len(block.columns))]
+            rows = [[escaped(one if isinstance(one, str) else one.text) for one in row] for row in block.rows]
+            names = [escaped(name) for name in block.columns]
+            parts.append(tabulate(rows, headers=names, tablefmt="github", disable_numparse=True, colalign=aligned))
+        elif isinstance(block, Code):
+            parts.append(fenced(block))
+        elif isinstance(block, ReportSection):
+            parts += blocks(block, level=level + 1)
+    return parts
+
+
+def fenced(code: Code) -> str:
+    """Return lines within a fence that is longer than any run of backticks in them."""
+    fence = "```"
+    while fence in code.text:
+        fence += "`"
+    return f"{fence}{code.language}\n{code.text}\n{fence}"
 
 
 def _tabulated(header: Sequence[str], labels: Sequence[str], cells: Sequence[Sequence[str]]) -> str:

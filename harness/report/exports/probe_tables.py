@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
+from typing import Literal
 
 from harness import amounts
-from harness.model import LineTable, Probed
+from harness.model import Probed
+from harness.report.blocks import ReportSection, TextTable
 from harness.report.text.harmless_text import plain, shortened, version
 
 MOST_ROWS = 20
@@ -17,51 +19,32 @@ LONGEST = 160
 BETWEEN_FRAMES = " ← "
 NOT_WHOLE = "*: possibly incomplete, for the reason in the probe's section"
 _MIB_BYTES = 1 << 20
+_MOST_OPEN = 4
+_table = partial(TextTable, has_figures=True, style="evidence probe")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbeTable:
-    """A table of plain texts. The first `names` columns say what a row is about; the other columns hold figures, except
-    the last column if `ends_in_text`.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    names: int = 1
-    ends_in_text: bool = False
-
-    def is_figure(self, column: int) -> bool:
-        """Return whether a column, counted from 0, has figures."""
-        return self.names <= column < len(self.columns) - self.ends_in_text
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbeSection:
-    """One probe of one cell, or a comparison of several cells. `problem` says why results are missing. `functions` are
-    the functions that `tables` show line by line.
-    """
-
-    title: str
-    tables: tuple[ProbeTable, ...]
-    problem: str = ""
-    files: tuple[str, ...] = ()
-    functions: tuple[LineTable, ...] = ()
-
-
-def sections(found: Sequence[Probed]) -> Iterator[ProbeSection]:
+def sections(found: Sequence[Probed]) -> Iterator[ReportSection]:
     """Yield a comparison of all valgrind results, then each probe of each cell, in the given order."""
     beside = _lost_by_version([probed for probed in found if probed.leaks])
     if beside is not None:
-        yield ProbeSection(title="valgrind: all variants and versions", tables=(beside,))
-    for probed in found:
-        yield ProbeSection(
-            title=plain(f"{probed.probe.name}: {probed.place}"),
-            tables=tuple(table for make in _TABLES for table in make(probed) if table.rows),
-            problem=shortened(probed.problem, most=400),
-            files=tuple(plain(name) for name in sorted(probed.files)),
-            functions=probed.functions,
-        )
+        yield ReportSection(title="valgrind: all variants and versions", name="probe", fold="open", blocks=(beside,))
+    for number, probed in enumerate(found):
+        yield section(probed, fold="open" if number < _MOST_OPEN else "shut")
+
+
+def section(probed: Probed, *, fold: Literal["open", "shut"] = "open") -> ReportSection:
+    """Return the results of one probe of one cell, after the reason why they are missing."""
+    files = ", ".join(plain(name) for name in sorted(probed.files))
+    return ReportSection(
+        title=plain(f"{probed.probe.name}: {probed.place}"),
+        name="probe",
+        fold=fold,
+        blocks=(
+            *([shortened(probed.problem, most=400)] if probed.problem else []),
+            *(table for make in _TABLES for table in make(probed) if table.rows),
+            *([f"files: {files}"] if files else []),
+        ),
+    )
 
 
 def _text(value: str) -> str:
@@ -78,7 +61,7 @@ def _a_step(count: float) -> str:
 # ---------------------------------------------------------------- op trace
 
 
-def _ops(probed: Probed) -> Iterator[ProbeTable]:
+def _ops(probed: Probed) -> Iterator[TextTable]:
     steps = dict(probed.probe.settings).get("at") or ()
     width = max((len(row.ms) for row in probed.ops), default=0)
     heads = (
@@ -87,7 +70,7 @@ def _ops(probed: Probed) -> Iterator[ProbeTable]:
     if probed.ops:
         rest = f"; {MOST_ROWS} of {len(probed.ops)}" if len(probed.ops) > MOST_ROWS else ""
         order = "worst drift first" if width > 1 else "longest first"
-        yield ProbeTable(
+        yield _table(
             title=f"time of each operation within a step, {order}{rest}",
             columns=("operation", "kind", *heads, "late over early"),
             rows=tuple(
@@ -103,7 +86,7 @@ def _ops(probed: Probed) -> Iterator[ProbeTable]:
         )
     largest = [row for row in sorted(probed.ops, key=lambda row: -row.bytes) if row.bytes][:MOST_ROWS]
     if largest:
-        yield ProbeTable(
+        yield _table(
             title="largest outputs",
             columns=("operation", "measured, MiB", "expected, MiB"),
             rows=tuple(
@@ -125,7 +108,7 @@ _LINE_COLUMNS = (
 )  # fmt: skip
 
 
-def _functions(probed: Probed) -> Iterator[ProbeTable]:
+def _functions(probed: Probed) -> Iterator[TextTable]:
     for function in probed.functions:
         total_s = sum(line.time_s for line in function.rows)
         rows = []
@@ -138,7 +121,7 @@ def _functions(probed: Probed) -> Iterator[ProbeTable]:
                 times = (f"{row.hits:,}", f"{row.time_s * 1e3:,.3f}", f"{hit_us:,.1f}", f"{share:.1f}")
             rows.append((str(row.line), *memory, *times, indented(row.text)))
         rest = f"; {MOST_LINES} of {len(function.rows)} lines" if len(function.rows) > MOST_LINES else ""
-        yield ProbeTable(
+        yield _table(
             title=plain(f"{function.name} in {PurePosixPath(function.file).name}, line by line{rest}"),
             columns=_LINE_COLUMNS,
             rows=tuple(rows),
@@ -155,7 +138,7 @@ def indented(code: str) -> str:
 # ---------------------------------------------------------------- valgrind
 
 
-def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
+def _lost_by_version(found: Sequence[Probed]) -> TextTable | None:
     """Return the blocks definitely lost per step: a row for each variant and a column for each version; None without
     results. `*` marks figures that may be too small.
     """
@@ -170,18 +153,18 @@ def _lost_by_version(found: Sequence[Probed]) -> ProbeTable | None:
         told = f"{_a_step(added)} ({blocks:,}){' *' if probed.problem else ''}"
         rows.setdefault(plain(f"{probed.variant} on {probed.lane}"), {})[name] = told
     rest = f"; {NOT_WHOLE}" if any(probed.problem for probed in found) else ""
-    return ProbeTable(
+    return _table(
         title=f"blocks definitely lost per step (in parentheses: the total in valgrind's own summary){rest}",
         columns=("variant", *versions),
         rows=tuple((variant, *(row.get(name, "") for name in versions)) for variant, row in rows.items()),
     )
 
 
-def _leaks(probed: Probed) -> Iterator[ProbeTable]:
+def _leaks(probed: Probed) -> Iterator[TextTable]:
     if not probed.leaks:
         return
     lost = {kind: probed.lost(kind) for kind in sorted({leak.kind for leak in probed.leaks})}
-    yield ProbeTable(
+    yield _table(
         title="lost by kind",
         columns=("kind", "bytes", "blocks", "blocks per step"),
         rows=tuple((plain(kind), f"{size:,}", f"{blocks:,}", _a_step(added))
@@ -189,7 +172,7 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
     )  # fmt: skip
     growing = [leak for leak in probed.leaks if leak.blocks_a_step > 0]
     if growing:
-        yield ProbeTable(
+        yield _table(
             title="lost per step, by stack",
             columns=("kind", "blocks per step", "B/step", "stack"),
             rows=tuple((plain(leak.kind), _a_step(leak.blocks_a_step), _a_step(leak.bytes_a_step), _stack(leak.stack))
@@ -197,7 +180,7 @@ def _leaks(probed: Probed) -> Iterator[ProbeTable]:
             ends_in_text=True,
         )  # fmt: skip
     if probed.errors:
-        yield ProbeTable(
+        yield _table(
             title="other errors",
             columns=("kind", "times"),
             rows=tuple((plain(kind), f"{count:,}") for kind, count in sorted(probed.errors.items())),
@@ -215,7 +198,7 @@ def _stack(frames: Sequence[str]) -> str:
 # ---------------------------------------------------------------- largest, artifacts
 
 
-def _tries(probed: Probed) -> Iterator[ProbeTable]:
+def _tries(probed: Probed) -> Iterator[TextTable]:
     if not probed.tries:
         return
     param = plain(str(dict(probed.probe.settings).get("param", "size")))
@@ -223,7 +206,7 @@ def _tries(probed: Probed) -> Iterator[ProbeTable]:
     for attempt in probed.tries:
         peak = "" if attempt.peak_rss_kib is None else f"{attempt.peak_rss_kib / 1024:,.0f}"
         rows.append((str(attempt.size), "fits" if attempt.fits else attempt.end, peak, _text(attempt.message)))
-    yield ProbeTable(
+    yield _table(
         title=f"largest {param} that fits: {'none' if probed.largest is None else probed.largest}",
         columns=(param, "", "peak, MiB", "why"),
         rows=tuple(rows),
@@ -236,7 +219,7 @@ def _tries(probed: Probed) -> Iterator[ProbeTable]:
         held = [(_text(holder.op), _mib(holder.bytes)) for holder in oom.holders[:MOST_ROWS]]
         if oom.remaining_nodes is not None and oom.remaining_bytes is not None:
             held.append((f"{oom.remaining_nodes} others", _mib(oom.remaining_bytes)))
-        yield ProbeTable(
+        yield _table(
             title=f"{param} {attempt.size}: what held the memory when {oom.source} ran out{place}{wanted}",
             columns=("operation", "MiB"),
             rows=tuple(held or [("not reported", "")]),

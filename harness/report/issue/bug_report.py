@@ -12,9 +12,10 @@ from harness import amounts
 from harness.masking import is_private, scrubbed
 from harness.model import BAD, Build, CellResult, Install, Pull, Trial
 from harness.model.answers import Container, Issue, Machine, Recipe
+from harness.report.blocks import Drawing
 from harness.report.charts import history_chart as history_charts
 from harness.report.charts import traces
-from harness.report.charts.vega_charts import Drawing, png, svg
+from harness.report.charts.vega_charts import png, svg
 from harness.report.content import environment_diff, version_table
 from harness.report.exports.markdown import escaped
 from harness.report.issue.public_images import for_strangers, local_images, private_registries

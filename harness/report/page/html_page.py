@@ -20,9 +20,9 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup, escape
 
 from harness.model import CellResult, RunResult
-from harness.report.charts import finding_chart, traces
+from harness.report.blocks import Drawing
+from harness.report.charts import finding_chart
 from harness.report.charts import vega_charts as charts
-from harness.report.charts.vega_charts import Drawing
 from harness.report.content import version_table
 from harness.report.document import document
 from harness.report.exports import probe_tables
@@ -52,7 +52,6 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     without it, the page has no charts and no scripts.
     """
     shown = document(result)
-    tables = shown.tables
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
     in_full = details.shown_in_full(result)
     own = files("harness.report") / "templates" / "report.js"
@@ -60,17 +59,12 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     page = environment().get_template("report.html.j2").stream(
         result=result,
         document=shown,
-        finding_chart=finding_chart,
-        tables=tables,
-        heats=_heats(tables),
-        histories=details.histories(tables, result, anchors, in_full),
+        heats=_heats(shown.tables),
+        histories=details.histories(shown.tables, result, anchors, in_full),
         target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[entry.cell_id]}",
-        left_out=details.left_out(result, in_full),
-        keys=_keys(tables),
-        spark=traces,
-        signal_columns=version_table.SIGNAL_COLUMNS,
+        left_out=sum(bool(entry.trials) and entry.cell_id not in in_full for entry in result.cells),
+        keys=_keys(shown.tables),
         strip=_strip,
-        look_columns=traces.LOOK_TITLES,
         probes=probe_tables.sections(result.probed),
         is_probed=bool(result.probed),
         drawn=_Drawn(),
@@ -131,13 +125,19 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_cleaned,
     )
-    templates.filters["coded"] = _coded
+    templates.filters |= {"coded": _coded, "lines": _lines}
+    templates.globals["finding_chart"] = finding_chart.svg
     return templates
 
 
 def _coded(text: str) -> Markup:
-    """Return a sentence as HTML, with text in backticks as code."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(plain(text)))))
+    """Return a sentence as HTML, with text in backticks as code; a picture stays as it is."""
+    return text if isinstance(text, Markup) else Markup(_CODE.sub(r"<code>\1</code>", str(escape(plain(text)))))
+
+
+def _lines(text: str) -> Markup:
+    """Return several lines as HTML."""
+    return Markup("\n").join(plain(line) for line in text.split("\n"))
 
 
 def _cleaned(value: Any) -> Any:

@@ -1,35 +1,52 @@
-"""Makes the pages of the site, each with a key that hashes its sources, so that a new run rewrites few of them."""
+"""Makes the pages of the site, each with a key that hashes its sources, so that a new run rewrites few of them.
+
+A page is a title and the sections of a document; one template writes them all.
+"""
 
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from importlib.resources import files
-from typing import Any
+from statistics import median
 from xml.sax.saxutils import escape, quoteattr
 
 from markupsafe import Markup
 
 from harness import amounts
-from harness.model.indexed import FindingLife, IndexedRun, SitePage, SiteSource
-from harness.report.charts import finding_chart
+from harness.model.indexed import (
+    FindingLife,
+    HistoryView,
+    IndexedHistory,
+    IndexedRun,
+    Measurement,
+    SeriesNow,
+    SitePage,
+    SiteSource,
+)
+from harness.report.blocks import Block, Box, Figure, Items, Point, ReportSection, Row, TextTable
 from harness.report.page.html_page import environment
-from harness.report.site import site_tables
-from harness.report.site.site_tables import (
+from harness.report.site.events import (
     badge,
     digest,
+    feed,
     matrix_page,
     month_of,
+    newest_first,
+    of_images,
+    of_lives,
     run_page,
     series_page,
     year_page,
     year_title,
 )
-from harness.report.text import finding_words
-from harness.report.text.harmless_text import shortened
+from harness.report.terminal.history_output import SHOWN, days_of, known_of
+from harness.report.text import finding_words, signal_words
+from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.signal_words import SYMBOLS, Tone
 
 MOST_ROWS = 600
@@ -39,38 +56,75 @@ MOST_MARKS = 240
 MOST_EVENTS = 120
 MOST_FINDINGS = 250
 MOST_RUNS = 40
+MOST_MONTHS = 120
+MOST_SENTENCES, MOST_WARNINGS = 60, 40
 FIXED_SINCE = "bad, fixed in a newer version"
 """The verdict shown for a bad newest run of a matrix without open findings: its bad versions are not the newest."""
-MOST_SENTENCES, MOST_WARNINGS = 60, 40
+_LONGEST = 60
+_NOISY = ("step_time", "peak_memory")
+_RUN_TONES: Mapping[str | None, Tone] = {"ok": "good", "regression": "bad", None: "none"}
+_RUN_COLUMNS = ("started (UTC)", "matrix", "verdict", "cells", "findings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Content:
+    """What a page shows. `above` is a line above the title; `up` links to the page of the matrix."""
+
+    title: str
+    sections: Sequence[ReportSection]
+    above: Box | None = None
+    up: Box | None = None
 
 
 def pages(source: SiteSource, *, url: str = "") -> Iterator[SitePage]:
     """Yield every file of the site. `url` is the URL of the site, for the links in the feed; "" keeps them relative."""
     runs = list(source.runs.values())
     by_matrix: dict[str, list[IndexedRun]] = {}
+    by_month: dict[str, list[IndexedRun]] = {}
     for run in runs:
         by_matrix.setdefault(run.matrix, []).append(run)
-    maker = _Maker(source=source, by_matrix=by_matrix)
+        by_month.setdefault(month_of(run.started), []).append(run)
     everything = _key(runs)
-    yield maker.page("index.html", everything, "site_index.html.j2", maker.front)
-    yield from maker.findings(everything)
-    yield SitePage(name="feed.xml", key=digest([everything, url]), render=lambda: site_tables.feed(source, url=url))
-    yield from maker.months(runs)
+    yield _page("index.html", everything, partial(_front, source, by_matrix, by_month))
+    yield from _findings(source, everything)
+    yield SitePage(name="feed.xml", key=digest([everything, url]), render=lambda: feed(source, url=url))
+    for month, own in by_month.items():
+        yield _page(f"runs-{month}.html", _key(own), partial(_month, month, own))
     for matrix, own in by_matrix.items():
-        yield from maker.matrix(matrix, own)
+        yield _page(matrix_page(matrix), _key(own), partial(_matrix, source, matrix, own))
+        yield _badge(badge(matrix), source, matrix)
+        for series in sorted({each.series for each in source.histories.values() if each.matrix == matrix}):
+            yield _badge(badge(matrix, series), source, matrix, series)
+            key = _key(run for run in own if series in source.series_of.get(run.id, frozenset()))
+            count = sum((each.matrix, each.series) == (matrix, series) for each in source.histories.values())
+            parts = [series_page(matrix, series, part) for part in range(1, 2 + (count - 1) // MOST_HISTORIES)]
+            for number, name in enumerate(parts):
+                content = partial(_series, source, matrix, series, parts, number)
+                yield _page(name, digest([key, str(number)]), content)
     for run in runs:
-        yield maker.run(run)
+        yield _page(run_page(run), _key([run]), partial(_run, source, run))
 
 
-def _key(runs: Iterable[IndexedRun], *more: str) -> str:
-    return digest([_generator(), *more, *(f"{run.path} {run.stamp}" for run in runs)])
+def _page(name: str, key: str, content: Callable[[], _Content]) -> SitePage:
+    """Return a page; `content` is called when the page is rendered."""
+
+    def render() -> str:
+        style, policy = _style()
+        template = environment().get_template("site.html.j2")
+        return template.render(style=style, policy=policy, root="../" * name.count("/"), page=content())
+
+    return SitePage(name=name, key=key, render=render)
+
+
+def _key(runs: Iterable[IndexedRun]) -> str:
+    return digest([_generator(), *(f"{run.path} {run.stamp}" for run in runs)])
 
 
 @lru_cache(maxsize=1)
 def _generator() -> str:
     """Return a hash of the templates and the code, so that a newer harness rewrites all pages."""
     folder = files("harness.report")
-    sources = [*(folder / "site").iterdir(), *(folder / "templates").iterdir(), *(folder / "text").iterdir()]
+    sources = [file for name in ("site", "templates", "text", "charts") for file in (folder / name).iterdir()]
     named = sorted((file.name, file) for file in sources if file.is_file())
     return digest(file.read_text(encoding="utf-8") for _, file in named)
 
@@ -85,243 +139,362 @@ def _style() -> tuple[Markup, Markup]:
     return Markup(style), Markup(policy)
 
 
-class _Maker:
-    def __init__(self, *, source: SiteSource, by_matrix: Mapping[str, Sequence[IndexedRun]]) -> None:
-        self._source, self._by_matrix = source, by_matrix
-        self._environment = environment()
+def _short(text: str) -> str:
+    return shortened(version(text), most=_LONGEST)
 
-    def page(self, name: str, key: str, template: str, content: Any) -> SitePage:
-        """Return a page; `content` is called when the page is rendered."""
-        return SitePage(name=name, key=key, render=lambda: self._render(name, template, content()))
 
-    def _render(self, name: str, template: str, content: Mapping[str, Any]) -> str:
-        style, policy = _style()
-        root = "../" * name.count("/")
-        made = self._environment.get_template(template).render(
-            style=style, policy=policy, root=root, finding_chart=finding_chart, symbols=SYMBOLS, here=name, **content
-        )
-        return str(made)
+def _place(history: IndexedHistory) -> str:
+    return shortened(finding_words.history_place(history), most=200)
 
-    # ------------------------------------------------------------ all matrices
 
-    def front(self) -> Mapping[str, Any]:
-        runs = list(self._source.runs.values())
-        months = {month_of(run.started) for run in runs}
-        return {
-            "title": "Findings of all matrices",
-            "matrices": [self._summary(matrix, own) for matrix, own in self._by_matrix.items()],
-            **self._open(None),
-            "runs": [site_tables.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
-            "months": sorted(months, key=lambda month: month.replace("undated", ""), reverse=True)[:120],
-        }
+def _rest(shown: int, every: int, noun: str, where: str) -> tuple[str, ...]:
+    return (f"Showing {shown} of {every} {noun}; see {where} for all.",) if every > shown else ()
 
-    def _summary(self, matrix: str, runs: Sequence[IndexedRun]) -> tuple[site_tables.Box, ...]:
-        text, tone = self._state_of(matrix)
-        newest, _, verdict, *_ = site_tables.run_row(runs[-1])
-        if tone != "bad" and runs[-1].verdict == "regression":
-            if any(life.status == "fixed" and life.seen == runs[-1].id for life in self._source.lives):
-                verdict = site_tables.Box(text=FIXED_SINCE)
-            else:
-                text, tone = amounts.count(runs[-1].bad, "bad cell"), "bad"
-        return (
-            site_tables.Box(text=site_tables.short_name(matrix), link=matrix_page(matrix)),
-            site_tables.Box(text=f"{SYMBOLS[tone]} {text}", tone=tone),
-            site_tables.Box(text=amounts.count(len(runs), "run")),
-            newest,
-            verdict,
-        )
 
-    def _state_of(self, matrix: str, series: str | None = None) -> tuple[str, Tone]:
-        """Return the state of a matrix or a series, such as `2 open, 1 drift`, and its tone."""
-        own = {
-            history.id
-            for history in self._source.histories.values()
-            if history.matrix == matrix and series in (None, history.series)
-        }
-        open_ = [life for life in site_tables.open_findings(self._source) if life.history in own]
-        drifts = [drift for drift in self._source.drifts if drift.history in own]
-        told = [f"{len(open_)} open"] * bool(open_) + [amounts.count(len(drifts), "drift")] * bool(drifts)
-        if told:
-            return ", ".join(told), "bad"
-        return ("nothing open", "good") if own else ("nothing measured", "none")
+# ---------------------------------------------------------------- all matrices
 
-    def _open(self, matrix: str | None) -> Mapping[str, Any]:
-        """Return the open findings (text, status, page of the series), newest first, and the drifts."""
-        chosen = [
-            life
-            for life in site_tables.open_findings(self._source)
-            if matrix in (None, self._source.histories[life.history].matrix)
-        ]
-        chosen.sort(key=lambda life: self._source.runs[life.found].started, reverse=True)
-        drifts = self._drifts(matrix)
-        return {
-            "open": [self._told(life) for life in chosen[:MOST_FINDINGS]],
-            "drifts": drifts[:MOST_FINDINGS],
-            "all_open": len(chosen) + len(drifts),
-        }
 
-    def _told(self, life: FindingLife) -> tuple[str, str, str]:
-        history = self._source.histories[life.history]
-        text = shortened(f"{site_tables.short_place(history)}: {finding_words.life_text(life)}", most=500)
-        return (
-            text,
-            finding_words.standing(life, self._source.runs),
-            series_page(history.matrix, history.series),
-        )
+def _front(source: SiteSource, by_matrix: Mapping[str, Sequence[IndexedRun]], months: Iterable[str]) -> _Content:
+    columns = ("matrix", "state", "runs", "newest run (UTC)", "verdict of newest run")
+    rows = tuple(_summary(source, matrix, own) for matrix, own in by_matrix.items())
+    newest = sorted(months, key=lambda month: month.replace("undated", ""), reverse=True)[:MOST_MONTHS]
+    links = tuple(Box(text=month, link=f"runs-{month}.html") for month in newest)
+    runs = _runs_table(list(source.runs.values())[-MOST_RUNS:])
+    return _Content(
+        title="Findings of all matrices",
+        sections=[
+            ReportSection(title="Matrices", name="matrices", blocks=(TextTable(columns=columns, rows=rows),)),
+            _open(source, None),
+            ReportSection(title="Newest runs", name="runs", blocks=(runs, "All runs by month:", Items(lines=(links,)))),
+        ],
+    )
 
-    def _drifts(self, matrix: str | None) -> list[tuple[str, str]]:
-        """Return the drifts (text, page of the series)."""
-        places = [(drift, self._source.histories[drift.history]) for drift in self._source.drifts]
-        return [
-            (
-                shortened(f"{finding_words.history_place(at)}: {finding_words.drift_text(drift)}", most=500),
-                series_page(at.matrix, at.series),
+
+def _summary(source: SiteSource, matrix: str, runs: Sequence[IndexedRun]) -> tuple[Box, ...]:
+    text, tone = _state_of(source, matrix)
+    newest, _, verdict, *_ = _run_row(runs[-1])
+    if tone != "bad" and runs[-1].verdict == "regression":
+        if any(life.status == "fixed" and life.seen == runs[-1].id for life in source.lives):
+            verdict = Box(text=FIXED_SINCE)
+        else:
+            text, tone = amounts.count(runs[-1].bad, "bad cell"), "bad"
+    return (
+        Box(text=_short(matrix), link=matrix_page(matrix)),
+        Box(text=f"{SYMBOLS[tone]} {text}", tone=tone),
+        Box(text=amounts.count(len(runs), "run")),
+        newest,
+        verdict,
+    )
+
+
+def _state_of(source: SiteSource, matrix: str, series: str | None = None) -> tuple[str, Tone]:
+    """Return the state of a matrix or a series, such as `2 open, 1 drift`, and its tone."""
+    histories = source.histories.values()
+    own = {each.id for each in histories if each.matrix == matrix and series in (None, each.series)}
+    lives = sum(life.history in own for life in _open_lives(source))
+    drifts = sum(drift.history in own for drift in source.drifts)
+    told = [f"{lives} open"] * bool(lives) + [amounts.count(drifts, "drift")] * bool(drifts)
+    if told:
+        return ", ".join(told), "bad"
+    return ("nothing open", "good") if own else ("nothing measured", "none")
+
+
+def _open_lives(source: SiteSource) -> list[FindingLife]:
+    """Return the open findings, without consequences of other findings."""
+    return [life for life in source.lives if life.status == "open" and not life.begins.consequence_of]
+
+
+def _open(source: SiteSource, matrix: str | None) -> ReportSection:
+    """Return the drifts and the open findings, newest first, of one matrix or of all."""
+    drifts: list[tuple[Box, ...]] = []
+    for drift in source.drifts:
+        at = source.histories[drift.history]
+        if matrix in (None, at.matrix):
+            text = shortened(f"{finding_words.history_place(at)}: {finding_words.drift_text(drift)}", most=500)
+            drifts.append((Box(text="drift", tone="bad"), Box(text=text, link=series_page(at.matrix, at.series))))
+    lives = [life for life in _open_lives(source) if matrix in (None, source.histories[life.history].matrix)]
+    lives.sort(key=lambda life: source.runs[life.found].started, reverse=True)
+    told = [*drifts[:MOST_FINDINGS], *(_told(life, source) for life in lives[:MOST_FINDINGS])]
+    rest = _rest(len(told), len(lives) + len(drifts), "findings and drifts", "harness history")
+    blocks: tuple[Block, ...] = (Items(lines=tuple(told)), *rest) if told else ("Nothing is open.",)
+    return ReportSection(title="Open findings", name="open", blocks=blocks)
+
+
+def _told(life: FindingLife, source: SiteSource) -> tuple[Box, ...]:
+    history = source.histories[life.history]
+    text = shortened(f"{_place(history)}: {finding_words.life_text(life)}", most=500)
+    link = series_page(history.matrix, history.series)
+    return Box(text=text, link=link), Box(text=finding_words.standing(life, source.runs), tone="dim")
+
+
+def _findings(source: SiteSource, key: str) -> Iterator[SitePage]:
+    """Yield the page of open findings, and pages of closed findings by the year in which they were found."""
+    years: dict[str, list[FindingLife]] = {}
+    for life in source.lives:
+        if life.status != "open" and not life.begins.consequence_of:
+            years.setdefault(source.runs[life.found].started[:4], []).append(life)
+    links: list[tuple[Box, ...]] = []
+    for year, found in sorted(years.items()):
+        for part, start in enumerate(range(0, len(found), MOST_FINDINGS), start=1):
+            told = tuple(_told(life, source) for life in found[start : start + MOST_FINDINGS])
+            links.append((Box(text=year_title(year, part), link=year_page(year, part)),))
+            content = _Content(
+                title="Closed findings", sections=[ReportSection(title="Closed", name="closed", blocks=(Items(lines=told),))]
             )
-            for drift, at in places
-            if matrix in (None, at.matrix)
-        ]
+            own = digest([_generator(), *map(str, told)])
+            yield _page(year_page(year, part), own, partial(replace, content))
+    closed = ReportSection(title="Closed", name="closed", blocks=(Items(lines=tuple(links)) if links else "none",))
+    yield _page("findings.html", key, lambda: _Content(title="Findings", sections=[_open(source, None), closed]))
 
-    def findings(self, key: str) -> Iterator[SitePage]:
-        """Yield the page of open findings, and pages of closed findings by the year in which they were found."""
-        years: dict[str, list[FindingLife]] = {}
-        for life in self._source.lives:
-            if life.status != "open" and not life.begins.consequence_of:
-                years.setdefault(self._source.runs[life.found].started[:4], []).append(life)
-        parts = {
-            (year, 1 + start // MOST_FINDINGS): found[start : start + MOST_FINDINGS]
-            for year, found in sorted(years.items())
-            for start in range(0, len(found), MOST_FINDINGS)
-        }
-        links = [(year_page(*part), year_title(*part)) for part in parts]
-        yield self.page(
-            "findings.html", key, "site_findings.html.j2",
-            lambda: {"title": "Findings", **self._open(None), "closed": links},
+
+# ---------------------------------------------------------------- runs
+
+
+def _run_row(run: IndexedRun) -> tuple[Box, ...]:
+    return (
+        Box(text=finding_words.minute(run.started), link=run_page(run)),
+        Box(text=_short(run.matrix), link=matrix_page(run.matrix)),
+        Box(text=finding_words.run_verdict(run), tone=_RUN_TONES.get(run.verdict, "unsure")),
+        Box(text=f"{amounts.count(run.cells, 'cell')}, {run.bad:,} bad" if run.cells else ""),
+        Box(text=shortened(" ".join(run.sentences[:2]), most=240)),
+    )
+
+
+def _runs_table(runs: Sequence[IndexedRun]) -> TextTable:
+    return TextTable(columns=_RUN_COLUMNS, rows=tuple(_run_row(run) for run in reversed(runs)), ends_in_text=True)
+
+
+def _month(month: str, runs: Sequence[IndexedRun]) -> _Content:
+    rest = _rest(min(len(runs), MOST_ROWS), len(runs), "runs of this month", "harness runs")
+    table = _runs_table(runs[-MOST_ROWS:])
+    return _Content(title=f"Runs of {month}", sections=[ReportSection(title="Runs", name="runs", blocks=(table, *rest))])
+
+
+def _run(source: SiteSource, run: IndexedRun) -> _Content:
+    cells = source.cells(run.id)
+    cells.sort(key=lambda cell: ("bad", "unsure", "none", "good").index(cell.state))
+    # A damaged run may have findings in a history without cells.
+    found = [one for one in source.findings(run.id) if one[0] in source.histories]
+    findings = [
+        f"{finding.number}. {_place(source.histories[place])}: "
+        + shortened(finding_words.finding_text(finding), most=300)
+        for place, finding in found
+    ]
+    warnings = [text for text in (*run.warnings, run.problem) if text]
+    rows: list[Row] = []
+    for cell in cells[: MOST_ROWS // 2]:
+        history = source.histories[cell.history]
+        rows.append(
+            (
+                Box(text=_place(history), link=series_page(history.matrix, history.series)), _short(cell.version),
+                Box(text=finding_words.measured_verdict(cell), tone=cell.state), f"{cell.trials}",
+                shortened(cell.why, most=160),
+            )
         )  # fmt: skip
-        for (name, _), found in zip(links, parts.values(), strict=True):
-            closed = [self._told(life) for life in found]
-            own = digest([_generator(), *map(str, closed)])
-            content = {"title": "Closed findings", "closed": closed}
-            yield self.page(name, own, "site_closed.html.j2", functools.partial(dict[str, Any], content))
+    lists = (("What it found", run.sentences, MOST_SENTENCES), ("Warnings", warnings, MOST_WARNINGS),
+             ("Findings", findings, MOST_FINDINGS))  # fmt: skip
+    sections = [
+        ReportSection(
+            title=title, name=title.lower().replace(" ", "-"), doubt=title == "Warnings",
+            blocks=(
+                Items(lines=tuple(shortened(text, most=400) for text in texts[:most])),
+                *_rest(min(most, len(texts)), len(texts), noun, "the run's own report"),
+            ),
+        )
+        for (title, texts, most), noun in zip(lists, ("sentences", "warnings", "findings"), strict=True)
+        if texts
+    ]  # fmt: skip
+    if cells:
+        table = TextTable(
+            columns=("history", "image", "verdict", "launches", "why"), rows=tuple(rows), ends_in_text=True
+        )
+        rest = _rest(len(rows), len(cells), "cells", "the run's own report")
+        sections.append(ReportSection(title="Cells", name="cells", blocks=(table, *rest)))
+    took = f"; {amounts.duration(run.duration_s)}" if run.duration_s else ""
+    about = f"{run.path}: {finding_words.run_verdict(run)}; {amounts.count(run.cells, 'cell')}, {run.bad} bad{took}"
+    return _Content(
+        title=f"{_short(run.matrix)}, {finding_words.minute(run.started)}",
+        above=Box(text=about, tone=_RUN_TONES.get(run.verdict, "unsure")),
+        up=Box(text=_short(run.matrix), link=matrix_page(run.matrix)),
+        sections=sections,
+    )
 
-    def months(self, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
-        by_month: dict[str, list[IndexedRun]] = {}
-        for run in runs:
-            by_month.setdefault(month_of(run.started), []).append(run)
-        for month, own in by_month.items():
 
-            def content(month: str = month, own: Sequence[IndexedRun] = own) -> Mapping[str, Any]:
-                shown = own[-MOST_ROWS:]
-                return {
-                    "title": f"Runs of {month}",
-                    "runs": [site_tables.run_row(run) for run in reversed(shown)],
-                    "older": len(own) - len(shown),
-                }
+# ---------------------------------------------------------------- one matrix
 
-            yield self.page(f"runs-{month}.html", _key(own), "site_runs.html.j2", content)
 
-    # ------------------------------------------------------------ one matrix
+def _matrix(source: SiteSource, matrix: str, runs: Sequence[IndexedRun]) -> _Content:
+    """Return the page of a matrix: the worst state of the variants of each series on each lane, then what is open."""
+    now = source.now(matrix)
+    lanes = list(dict.fromkeys(state.history.lane for state in now))
+    open_in = _open_histories(source)
+    cells: dict[str, dict[str, list[SeriesNow]]] = {}
+    for state in now:
+        cells.setdefault(state.history.series, {}).setdefault(state.history.lane, []).append(state)
+    rows = tuple(
+        (_short(series), *(_state(by_lane[lane], open_in) if lane in by_lane else "" for lane in lanes))
+        for series, by_lane in cells.items()
+    )
+    table = TextTable(columns=("series", *map(_short, lanes)), rows=rows)
+    told = "Each cell shows the worst state of its variants at the newest measured image, which is in parentheses."
+    shown = runs[-MOST_RUNS:]
+    rest = _rest(len(shown), len(runs), "runs", "harness runs")
+    return _Content(
+        title=_short(matrix),
+        sections=[
+            ReportSection(title="Current state", name="now", blocks=(table, told)),
+            _open(source, matrix),
+            ReportSection(title="Newest runs", name="runs", blocks=(_runs_table(shown), *rest)),
+        ],
+    )
 
-    def matrix(self, matrix: str, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
-        """Yield the pages and badges of a matrix, except the pages of its runs."""
-        series = sorted({history.series for history in self._source.histories.values() if history.matrix == matrix})
 
-        def content() -> Mapping[str, Any]:
-            lanes, table = site_tables.state_table(self._source.now(matrix), self._source)
-            return {
-                "title": site_tables.short_name(matrix),
-                "lanes": lanes,
-                "table": table,
-                **self._open(matrix),
-                "runs": [site_tables.run_row(run) for run in reversed(runs[-MOST_RUNS:])],
-                "all_runs": len(runs),
-            }
+def _open_histories(source: SiteSource) -> set[int]:
+    """Return the ids of the histories with open findings or drifts."""
+    return {life.history for life in _open_lives(source)} | {drift.history for drift in source.drifts}
 
-        yield self.page(matrix_page(matrix), _key(runs), "site_matrix.html.j2", content)
-        yield self._badge(badge(matrix), matrix, None)
-        for series_name in series:
-            yield self._badge(badge(matrix, series_name), matrix, series_name)
-            own = [run for run in runs if series_name in self._source.series_of.get(run.id, frozenset())]
-            yield from self._series(matrix, series_name, own)
 
-    def _badge(self, name: str, matrix: str, series: str | None) -> SitePage:
-        text, tone = self._state_of(matrix, series)
-        label = site_tables.short_name(series or matrix)
-        key = digest([_generator(), label, text, tone])
-        return SitePage(name=name, key=key, render=lambda: render(label, text, tone=tone))
+def _state(known: Sequence[SeriesNow], open_in: set[int]) -> Box:
+    tones: list[Tone] = [
+        "bad" if state.history.id in open_in else "none" if state.newest is None else state.newest.state
+        for state in known
+    ]
+    worst = next(tone for tone in ("bad", "unsure", "good", "none") if tone in tones)
+    newest = [f"({_short(state.newest.version)})" for state in known if state.newest is not None]
+    count = [f"{tones.count(worst)} of {amounts.count(len(tones), 'variant')}"] if len(tones) > 1 else []
+    words = [SYMBOLS[worst], *count, signal_words.MEANINGS[worst], *newest[-1:]]
+    history = known[0].history
+    return Box(text=" ".join(words), tone=worst, link=series_page(history.matrix, history.series))
 
-    def _series(self, matrix: str, series: str, runs: Sequence[IndexedRun]) -> Iterator[SitePage]:
-        """Yield the pages of a series, more than one if it has many histories."""
-        count = sum((history.matrix, history.series) == (matrix, series) for history in self._source.histories.values())
-        parts = range(1, 2 + (count - 1) // MOST_HISTORIES)
-        for part in parts:
-            key = _key(runs, f"part {part}")
 
-            def content(part: int = part) -> Mapping[str, Any]:
-                views = self._source.views(matrix, series)
-                some = views[(part - 1) * MOST_HISTORIES : part * MOST_HISTORIES]
-                noise = site_tables.noise_rows(views)
-                most, marks = MOST_ROWS // len(some), min(40, MOST_MARKS // len(some))
-                found = list(site_tables.of_lives((life for view in views for life in view.lives), self._source))
-                happened = site_tables.newest_first(
-                    [*found, *site_tables.of_images(views, self._source, between=found)]
-                )
-                return {
-                    "title": site_tables.short_name(series),
-                    "matrix": (site_tables.short_name(matrix), matrix_page(matrix)),
-                    "histories": [
-                        site_tables.history_rows(view, self._source, most=most, marks=marks) for view in some
-                    ],
-                    "events": [
-                        (
-                            finding_words.day(event.at),
-                            shortened(event.text, most=400),
-                            event.tone,
-                            run_page(event.run),
-                        )
-                        for event in happened[:MOST_EVENTS]
-                    ],
-                    "all_events": len(happened),
-                    "noise": noise[:MOST_HISTORIES],
-                    "all_noise": len(noise),
-                    "noise_titles": site_tables.noise_titles(),
-                    "parts": [series_page(matrix, series, part_number) for part_number in parts],
-                }
+# ---------------------------------------------------------------- one series
 
-            yield self.page(series_page(matrix, series, part), key, "site_series.html.j2", content)
 
-    def run(self, run: IndexedRun) -> SitePage:
-        def content() -> Mapping[str, Any]:
-            cells = self._source.cells(run.id)
-            worst = ("bad", "unsure", "none", "good")
-            cells.sort(key=lambda cell: worst.index(cell.state))
-            # A damaged run may have findings in a history without cells.
-            findings = [one for one in self._source.findings(run.id) if one[0] in self._source.histories]
-            warnings = [text for text in (*run.warnings, run.problem) if text]
-            return {
-                "title": f"{site_tables.short_name(run.matrix)}, {finding_words.minute(run.started)}",
-                "run": run,
-                "verdict": finding_words.run_verdict(run),
-                "took": amounts.duration(run.duration_s),
-                "matrix": (site_tables.short_name(run.matrix), matrix_page(run.matrix)),
-                "sentences": [shortened(text, most=400) for text in run.sentences[:MOST_SENTENCES]],
-                "warnings": [shortened(text, most=400) for text in warnings[:MOST_WARNINGS]],
-                "findings": [
-                    (site_tables.short_place(self._source.histories[place]), finding.number,
-                     shortened(finding_words.finding_text(finding), most=300))
-                    for place, finding in findings[:MOST_FINDINGS]
-                ],
-                "cells": [
-                    (site_tables.short_place(history), series_page(history.matrix, history.series),
-                     site_tables.short_name(cell.version), cell,
-                     finding_words.measured_verdict(cell), shortened(cell.why, most=160))
-                    for cell in cells[: MOST_ROWS // 2]
-                    for history in [self._source.histories[cell.history]]
-                ],
-                "all": {"sentences": len(run.sentences), "warnings": len(warnings), "findings": len(findings),
-                        "cells": len(cells)},
-            }  # fmt: skip
+def _series(source: SiteSource, matrix: str, series: str, parts: Sequence[str], number: int) -> _Content:
+    """Return one page of a series, which has several if it has many histories."""
+    views = source.views(matrix, series)
+    some = views[number * MOST_HISTORIES : (number + 1) * MOST_HISTORIES]
+    found = list(of_lives((life for view in views for life in view.lives), source))
+    happened = newest_first([*found, *of_images(views, source, between=found)])
+    events = tuple(
+        (Box(text=finding_words.day(event.at), link=run_page(event.run)),
+         Box(text=shortened(event.text, most=400), tone=event.tone))
+        for event in happened[:MOST_EVENTS]
+    )  # fmt: skip
+    links = tuple(Box(text=f"part {place}", link=name) for place, name in enumerate(parts, start=1))
+    most, marks = MOST_ROWS // len(some), min(40, MOST_MARKS // len(some))
+    return _Content(
+        title=_short(series),
+        up=Box(text=_short(matrix), link=matrix_page(matrix)),
+        sections=[
+            *([ReportSection(title="Parts", name="parts", blocks=(Items(lines=(links,)),))] if len(parts) > 1 else []),
+            ReportSection(
+                title="Timeline", name="timeline",
+                blocks=(Items(lines=events), *_rest(len(events), len(happened), "events", "harness history")),
+            ),
+            ReportSection(title="Noise of each host and card", name="noise", blocks=_noise(views)),
+            *(_history(view, source, most=most, marks=marks) for view in some),
+        ],
+    )  # fmt: skip
 
-        return self.page(run_page(run), _key([run]), "site_run.html.j2", content)
+
+def _history(view: HistoryView, source: SiteSource, *, most: int, marks: int) -> ReportSection:
+    """Return a history with at most `most` versions in its table, newest first, and at most `marks` in its chart."""
+    by_version: dict[str, list[Measurement]] = {}
+    for measurement in view.measured:
+        by_version.setdefault(measurement.version, []).append(measurement)
+    there = [name for name in view.versions if name in by_version]
+    is_open = view.history.id in _open_histories(source)
+    tone: Tone = "bad" if is_open else by_version[there[-1]][-1].state if there else "none"
+    told = [(finding_words.life_text(life), finding_words.standing(life, view.runs)) for life in view.lives[-20:]]
+    told += [(finding_words.drift_text(drift), "open") for drift in view.drifts]
+    lines = tuple((Box(text=shortened(text, most=300)), Box(text=when, tone="dim")) for text, when in told)
+    rows: list[Row] = []
+    for measured in (by_version[name] for name in reversed(there[-most:])):
+        known = known_of(measured)
+        newest = known[-1]
+        figures = (next((one.figures[signal] for one in reversed(known) if signal in one.figures), None)
+                   for signal in SHOWN)  # fmt: skip
+        rows.append(
+            (
+                _short(newest.version),
+                Box(text=finding_words.measured_verdict(newest), tone=newest.state),
+                *(signal_words.value_text(signal, figure.value) if figure else ""
+                  for signal, figure in zip(SHOWN, figures, strict=True)),
+                Box(text=f"{len(known)} ×, {days_of(known)}", link=run_page(source.runs[newest.run_id])),
+            )
+        )  # fmt: skip
+    titles = (signal_words.shown_signal(signal).title for signal in SHOWN)
+    blocks: list[Block] = [Items(lines=lines)] if lines else []
+    blocks.append(TextTable(columns=("image", "verdict", *titles, "measured"), rows=tuple(rows)))
+    if marks > 1:
+        blocks.append(_figure([by_version[name][-1] for name in there[-marks:]]))
+    if older := len(there) - len(rows):
+        blocks.append(f"{older} older images are not shown; `harness history --all` shows them.")
+    title = f"{plain(view.history.variant)} on {plain(view.history.lane)}"[:200]
+    marked = (Box(text=f"{SYMBOLS[tone]} {title}", tone=tone),)
+    return ReportSection(title=marked, name="history", anchor=f"h{view.history.id}", blocks=tuple(blocks))
+
+
+def _figure(newest: Iterable[Measurement]) -> Figure:
+    """Draw each version's step time in the newest run that measured it. Because days differ, this is an illustration,
+    not a comparison.
+    """
+    points = []
+    for measured in newest:
+        figure = measured.figures.get("step_time")
+        value, low, high = (None, None, None) if figure is None else (figure.value, figure.low, figure.high)
+        points.append(Point(version=measured.version, value=value, low=low, high=high, tone=measured.state, own=True))
+    return Figure(title="step time in the newest run of each image", unit="s", points=tuple(points))
+
+
+def _noise(views: Iterable[HistoryView]) -> tuple[Block, ...]:
+    """Return a row for each lane: for each noisy signal, the minimum detectable effect in the newest run and the
+    standard deviation between runs.
+    """
+    lanes: dict[str, list[HistoryView]] = {}
+    for view in views:
+        lanes.setdefault(view.history.lane, []).append(view)
+    titles = [signal_words.shown_signal(signal).title for signal in _NOISY]
+    columns = [f"{title}: {part}" for title in titles for part in ("would have shown", "runs differ by")]
+    rows = tuple(
+        (_short(lane), *(text for signal in _NOISY for text in (_visible(own, signal), _days(own, signal))))
+        for lane, own in lanes.items()
+    )
+    return (
+        TextTable(columns=("host or card", *columns), rows=rows[:MOST_HISTORIES]),
+        *_rest(min(len(rows), MOST_HISTORIES), len(rows), "rows", "harness history --csv"),
+        "“Would have shown” is the smallest difference between images that the newest run could have detected; “runs "
+        "differ by” is the standard deviation between runs of the same image. Figures of different days are not "
+        "compared.",
+    )
+
+
+def _visible(views: Sequence[HistoryView], signal: str) -> str:
+    newest = max((measurement.started for view in views for measurement in view.measured), default="")
+    known = [
+        figure.visible
+        for view in views
+        for measurement in view.measured
+        if measurement.started == newest and (figure := measurement.figures.get(signal)) and figure.visible is not None
+    ]
+    return signal_words.visible_text(signal, median(known)) if known else "not known"
+
+
+def _days(views: Sequence[HistoryView], signal: str) -> str:
+    """Return the standard deviation between runs of the same image's figure, in per cent, pooled over all images."""
+    squares, freedom = 0.0, 0
+    for view in views:
+        logs: dict[tuple[str, str | None], list[float]] = {}
+        for measurement in view.measured:
+            figure = measurement.figures.get(signal)
+            if figure is not None and figure.value is not None and figure.value > 0 and not measurement.taken_over:
+                logs.setdefault((measurement.version, measurement.digest), []).append(math.log(figure.value))
+        for values in logs.values():
+            mean = sum(values) / len(values)
+            squares += sum((value - mean) ** 2 for value in values)
+            freedom += len(values) - 1
+    return f"{amounts.number(100 * math.sqrt(squares / freedom))} %" if freedom else "not known"
 
 
 # ---------------------------------------------------------------- badges
@@ -329,12 +502,19 @@ class _Maker:
 
 _COLOURS: dict[Tone, str] = {"bad": "#b42318", "good": "#1a6b3c", "unsure": "#8a5a00", "none": "#5c6570"}
 _LETTER, _ROOM = 6.6, 12
-_LONGEST = 40
+_LONGEST_LABEL = 40
 
 
-def render(name: str, text: str, *, tone: Tone) -> str:
+def _badge(name: str, source: SiteSource, matrix: str, series: str | None = None) -> SitePage:
+    text, tone = _state_of(source, matrix, series)
+    label = _short(series or matrix)
+    key = digest([_generator(), label, text, tone])
+    return SitePage(name=name, key=key, render=lambda: badge_svg(label, text, tone=tone))
+
+
+def badge_svg(name: str, text: str, *, tone: Tone) -> str:
     """Return the badge as SVG, without scripts, style sheets or embedded fonts."""
-    name, text = shortened(name, most=_LONGEST), shortened(text, most=_LONGEST)
+    name, text = shortened(name, most=_LONGEST_LABEL), shortened(text, most=_LONGEST_LABEL)
     left, right = (round(len(part) * _LETTER) + _ROOM for part in (name, text))
     told = f"{name}: {text}"
     labels = "".join(

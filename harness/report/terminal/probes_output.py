@@ -10,9 +10,9 @@ from pathlib import Path
 from tabulate import tabulate
 
 from harness.model import LineTable, Probed, Setting
+from harness.report.blocks import Drawing, ReportSection, TextTable
 from harness.report.charts import vega_charts
-from harness.report.charts.vega_charts import Drawing
-from harness.report.exports.probe_tables import BETWEEN_FRAMES, ProbeSection, ProbeTable, indented, sections
+from harness.report.exports.probe_tables import BETWEEN_FRAMES, indented, section, sections
 from harness.report.text.harmless_text import plain, readable
 
 KIB_A_MIB = 1024
@@ -20,37 +20,38 @@ KIB_A_MIB = 1024
 
 def render(found: Sequence[Probed], directory: Path) -> str:
     """Return the tables of all probes, after a table that compares all valgrind results."""
-    blocks = ["\n".join(_block(section)) for section in sections(found)]
+    by_title = {section(probed).label: probed for probed in found}
+    blocks = ["\n".join(_block(each, by_title.get(each.label))) for each in sections(found)]
     return readable("\n\n".join([*blocks, f"Files: {directory}"]))
 
 
-def _block(section: ProbeSection) -> Iterator[str]:
-    yield section.title
-    if section.problem:
-        yield f"  {section.problem}"
-    for function in section.functions:
+def _block(shown: ReportSection, probed: Probed | None) -> Iterator[str]:
+    yield shown.label
+    functions = () if probed is None else probed.functions
+    for block in shown.blocks:
+        if isinstance(block, str):
+            yield f"  {block}"
+        elif isinstance(block, TextTable) and not functions:
+            yield f"  {block.title}"
+            yield from (f"  {line}" for line in _table(block))
+    for function in functions:
         yield from _memory(function)
         yield from _times(function)
-    for table in section.tables if not section.functions else ():
-        yield f"  {table.title}"
-        yield from (f"  {line}" for line in _table(table))
-    if section.files:
-        yield f"  files: {', '.join(section.files)}"
 
 
-def _table(table: ProbeTable) -> Iterator[str]:
+def _table(table: TextTable) -> Iterator[str]:
     """Yield the lines of a table. A text that ends a row is written below the row, one line per frame of a stack."""
     width = len(table.columns) - table.ends_in_text
-    text = tabulate(
-        [row[:width] for row in table.rows],
+    rows = [[one if isinstance(one, str) else one.text for one in row] for row in table.rows]
+    head, *lines = tabulate(
+        [row[:width] for row in rows],
         headers=table.columns[:width],
         tablefmt="plain",
         disable_numparse=True,
         colalign=["right" if table.is_figure(column) else "left" for column in range(width)],
-    )
-    head, *lines = text.split("\n")
+    ).split("\n")
     yield head
-    for line, row in zip(lines, table.rows, strict=True):
+    for line, row in zip(lines, rows, strict=True):
         yield line
         yield from (f"    {part}" for ending in row[width:] for part in ending.split(BETWEEN_FRAMES) if part)
 

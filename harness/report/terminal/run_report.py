@@ -15,14 +15,15 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from harness.model import RunResult
+from harness.report.blocks import Box, text_of
 from harness.report.content import version_table
-from harness.report.content.version_table import SIGNAL_COLUMNS, ReportTable, Row, Shown, signal_rows
-from harness.report.document import ReportSection, document
+from harness.report.content.version_table import ReportTable, Row, Shown, signal_table
+from harness.report.document import document
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, spelled
-from harness.report.text.signal_words import Strip, Tone
+from harness.report.text.signal_words import Strip
 
-_STYLES: dict[Tone, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
+_STYLES: dict[str, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _GUTTER = 2
 _MOST_IN_FULL = 8
@@ -51,14 +52,10 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     for number, line in enumerate(version_table.legend(measured, strips=wide)):
         pen.line(line, style="dim", before=number == 0)
     for section in shown.sections:
-        _write_section(section, pen)
+        pen.line(section.label, style="bold", before=1)
+        for line in section.lines:
+            pen.item(pen.text(line, "yellow" if section.doubt else ""))
     pen.line(f"Report: {result.directory / 'report.html'}", before=1, whole=True)
-
-
-def _write_section(section: ReportSection, pen: _Pen) -> None:
-    pen.line(section.title, style="bold", before=1)
-    for line in section.lines:
-        pen.item(pen.text(line, "yellow" if section.doubt else ""))
 
 
 def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
@@ -104,17 +101,18 @@ class _Pen:
 def _write_signals(shown_table: ReportTable, pen: _Pen) -> None:
     """Write every signal of every row with its figures, limit and minimum detectable effect, and the reasons below."""
     for row in shown_table.verdicts:
-        told = signal_rows(row)
-        if not told:
+        told = signal_table(row)
+        if told is None:
             continue
         pen.line(f"{row.label}, all signals", before=1)
         grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="dim")
-        for name in SIGNAL_COLUMNS[:-1]:
+        for name in told.columns[:-1]:
             grid.add_column(pen.text(name), overflow="fold")
         reasons: dict[str, list[str]] = {}
-        for tone, texts in told:
-            grid.add_row(*(pen.text(text, _STYLES[tone] if tone != "good" else "") for text in texts[:-1]))
-            reasons.setdefault(texts[-1], []).append(texts[0])
+        for title, state, *texts, reason in told.rows:
+            style = _STYLES[state.tone] if isinstance(state, Box) and state.tone != "good" else ""
+            grid.add_row(*(pen.text(text_of(text), style) for text in (title, state, *texts)))
+            reasons.setdefault(text_of(reason), []).append(text_of(title))
         pen.console.print(grid)
         for reason, titles in reasons.items():
             if reason:

@@ -17,9 +17,9 @@ import pytest
 from harness.errors import InfrastructureError
 from harness.model import CellVerdict, Effect, Setting, SignalVerdict
 from harness.model.answers import Issue
+from harness.report.blocks import Charts, Drawing, ReportSection, TextTable
 from harness.report.charts import library, traces
 from harness.report.charts import vega_charts as charts
-from harness.report.charts.vega_charts import Drawing
 from harness.report.content import version_table
 from harness.report.content.finding_boxes import boxes
 from harness.report.issue import bug_report, public_images
@@ -29,13 +29,25 @@ from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, poisoned
 
 
-def first_history(result: Any) -> details.History:
+def first_history(result: Any) -> ReportSection:
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
     return next(details.histories(version_table.tables(result), result, anchors, details.shown_in_full(result)))
 
 
+def drawings_of(section: ReportSection) -> tuple[Drawing, ...]:
+    return tuple(drawing for block in section.blocks if isinstance(block, Charts) for drawing in block.drawn)
+
+
+def parts_of(section: ReportSection, name: str) -> list[ReportSection]:
+    return [block for block in section.blocks if isinstance(block, ReportSection) and block.name == name]
+
+
+def tables_of(section: ReportSection) -> list[TextTable]:
+    return [block for block in section.blocks if isinstance(block, TextTable)]
+
+
 def test_a_history_is_drawn_with_its_changes_and_what_is_ruled_out() -> None:
-    rate, _step, peak = first_history(build.quickstart()).drawings
+    rate, _step, peak = drawings_of(first_history(build.quickstart()))
     assert [one["version"] for one in rate.rows["changes"]] == ["6.3.0", "6.3.2", "6.5.0", "6.6.4"]
     points = rate.rows["points"]
     assert (points[3]["value"], points[3]["tone"], points[0]["excluded"]) == (7.838, "bad", 0.017)
@@ -48,7 +60,7 @@ def test_a_version_without_a_figure_has_its_verdict_in_its_place() -> None:
     result = replace(
         build.varied(), cells=tuple(one for one in build.varied().cells if one.cell.image.series == "orjson")
     )
-    points = first_history(result).drawings[0].rows["points"]
+    points = drawings_of(first_history(result))[0].rows["points"]
     assert [(point["version"], point["text"]) for point in points if point["value"] is None] == [
         (crashed.cell.image.version, "crash SIGSEGV")
     ]
@@ -61,7 +73,7 @@ def test_a_figure_that_was_not_measured_has_no_verdict_of_another_figure_in_its_
         replace(entry, verdict=build.told(entry.verdict, "step_time", value=None)) if number else entry
         for number, entry in enumerate(result.cells)
     )
-    _, step, _ = first_history(replace(result, cells=cells)).drawings
+    _, step, _ = drawings_of(first_history(replace(result, cells=cells)))
     assert step.rows["changes"] == []
     assert {(point["text"], point["tone"]) for point in step.rows["points"][1:]} == {("not measured", "unsure")}
 
@@ -75,13 +87,13 @@ def test_a_number_that_is_nan_is_not_called_unmeasured() -> None:
         replace(entry, verdict=replace(entry.verdict, signals=some))
         for entry, some in zip(result.cells, signals, strict=True)
     )
-    (loss,) = (one for one in first_history(replace(result, cells=cells)).drawings if one.title == "loss")
+    (loss,) = (one for one in drawings_of(first_history(replace(result, cells=cells))) if one.title == "loss")
     assert [(point["value"], point["text"]) for point in loss.rows["points"][1:3]] == [(None, "not finite")] * 2
 
 
 def test_words_at_changes_neither_overlap_nor_leave_the_chart() -> None:
     """At 1200 px, `good again` ended outside its chart."""
-    rate, *_ = first_history(build.quickstart()).drawings
+    rate, *_ = drawings_of(first_history(build.quickstart()))
     assert [(one["version"], one["word"], one["side"]) for one in rate.rows["changes"]] == [
         ("6.3.0", "first bad", "right"), ("6.3.2", "good again", "right"),
         ("6.5.0", "first bad", "right"), ("6.6.4", "good again", "left"),
@@ -103,14 +115,14 @@ def test_words_at_changes_neither_overlap_nor_leave_the_chart() -> None:
         lambda version, *_: build.leak(7.8) if known[version] == "leak" else build.flat(),
         findings=found,
     )
-    words = [one["word"] for one in first_history(result).drawings[0].rows["changes"]]
+    words = [one["word"] for one in drawings_of(first_history(result))[0].rows["changes"]]
     assert words == ["first bad", "good again", "", ""]
 
 
 @pytest.mark.parametrize("number", range(2))
 def test_the_same_definition_makes_files(number: int) -> None:
     history = first_history(build.quickstart())
-    drawing = (history.drawings[0], history.cells[0].drawings[0])[number]
+    drawing = (drawings_of(history)[0], drawings_of(parts_of(history, "cell")[0])[0])[number]
     picture = charts.svg(drawing)
     assert picture.startswith("<svg")
     assert drawing.title in picture
@@ -150,10 +162,10 @@ def test_what_measuring_cost_is_told() -> None:
     bad = result.cells[3]
     trials = tuple(replace(one, probe_cost=cost) for one, cost in zip(bad.trials, (0.002, 0.0041, None), strict=True))
     cells = tuple(replace(bad, trials=trials) if one is bad else one for one in result.cells)
-    pages = first_history(replace(result, cells=cells)).cells
-    told = [dict(page.facts).get("measurement overhead") for page in pages]
+    pages = parts_of(first_history(replace(result, cells=cells)), "cell")
+    told = [dict(tables_of(page)[0].rows).get("measurement overhead") for page in pages]
     assert told.count("0.41 % of the steps' time") == 1
-    assert dict(pages[0].facts).keys() >= {"why"}
+    assert dict(tables_of(pages[0])[0].rows).keys() >= {"why"}
 
 
 def test_what_was_never_sampled_is_not_drawn() -> None:
@@ -181,7 +193,7 @@ def test_an_issue_shows_the_change_as_the_page_does() -> None:
     (slower,) = [one for one in result.findings if one.metric == "step_time"]
     issue = Issue(finding=slower, history=cells, bad=cells[3], good=cells[2], trial=None, recipe=None, difference=None)
     drawn = bug_report.pictures(issue)
-    page = next(one for one in first_history(replace(result, cells=cells)).drawings if one.title == "step time, ms")
+    page = next(one for one in drawings_of(first_history(replace(result, cells=cells))) if one.title == "step time, ms")
     assert drawn["versions"].rows == page.rows
     assert [point["tone"] for point in page.rows["points"]] == ["good"] * 3 + ["bad"] * 2
     assert [one["version"] for one in page.rows["changes"]] == ["1.21.0"]
@@ -207,13 +219,13 @@ def test_a_version_that_was_not_compared_is_drawn_neither_bad_nor_good() -> None
     assert [(point.tone, point.own) for point in points[2:]] == [("bad", True), ("unsure", False)]
     for findings in ([slower], []):
         history = first_history(build.run(place, judge, findings=findings))
-        drawing = next(one for one in history.drawings if one.title == "setup time, s")
+        drawing = next(one for one in drawings_of(history) if one.title == "setup time, s")
         assert drawing.rows["points"][-1]["tone"] == "unsure"
 
 
 def test_a_version_is_bad_only_in_the_charts_of_what_is_bad() -> None:
     """A version that left files open was red in the chart of its memory, which was flat."""
-    drawings = {one.title: one.rows for one in first_history(build.signalled()).drawings}
+    drawings = {one.title: one.rows for one in drawings_of(first_history(build.signalled()))}
     files, memory = drawings["open files, files/step"], drawings["growth, KiB/step (grey: higher rates are ruled out)"]
     assert [point["version"] for point in files["points"] if point["tone"] == "bad"] == ["6.2.0"]
     assert [point["version"] for point in memory["points"] if point["tone"] == "bad"] == ["6.3.1"]
@@ -235,7 +247,9 @@ def test_a_frontier_names_every_setting() -> None:
 def test_launches_that_failed_are_drawn_where_there_were_any() -> None:
     cells = tuple(one for one in build.varied().cells if one.cell.image.series == "orjson")
     failed = next(
-        one for one in first_history(replace(build.varied(), cells=cells)).drawings if one.title.startswith("launches")
+        one
+        for one in drawings_of(first_history(replace(build.varied(), cells=cells)))
+        if one.title.startswith("launches")
     )
     assert [point["value"] for point in failed.rows["points"]] == [0, 0, 100, 0]
 
@@ -341,15 +355,16 @@ def test_the_page_tells_what_differs_between_the_sides_of_a_change() -> None:
         replace(one, trials=(replace(one.trials[0], facts=told.get(one.cell.image.version, {})),))
         for one in result.cells
     )
-    apart, *others = first_history(replace(result, cells=cells)).apart
-    assert set(apart.rows) == {
+    apart, *others = parts_of(first_history(replace(result, cells=cells)), "apart")
+    assert set(tables_of(apart)[0].rows) == {
         ("other packages", "numpy", "1.18.5", "1.19.5"),
         ("other packages", "six", "1", "-"),
         ("loaded libraries", "libcufft.so", "10", "11"),
     }
-    assert "the same on both sides (number of facts): Python (1)" in apart.notes
-    assert any(note.startswith("not known: environment: ") for note in apart.notes)
-    assert {one.rows for one in others} == {()}
+    assert "the same on both sides (number of facts): Python (1)" in apart.blocks
+    assert any(str(block).startswith("not known: environment: ") for block in apart.blocks)
+    assert others
+    assert not any(map(tables_of, others))
 
 
 def test_a_command_touches_nothing_of_a_hostile_name() -> None:

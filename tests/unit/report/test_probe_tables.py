@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.model import Leak, LineRow, LineTable, OpDrift, Probe, Probed, RunResult, SizeTry
+from harness.report.blocks import TextTable
 from harness.report.exports import markdown, probe_tables
 from harness.report.page import html_page
 from harness.report.terminal import probes_output
@@ -81,8 +82,9 @@ def test_long_traces_are_cut_and_say_so() -> None:
     many = found()[0]
     longer = replace(many, ops=many.ops * 50)
     (section,) = probe_tables.sections([longer])
-    assert len(section.tables[0].rows) == probe_tables.MOST_ROWS
-    assert section.tables[0].title.endswith("20 of 50")
+    table = next(block for block in section.blocks if isinstance(block, TextTable))
+    assert len(table.rows) == probe_tables.MOST_ROWS
+    assert table.title.endswith("20 of 50")
 
 
 @pytest.mark.parametrize("name", ["two\nlines\r\nof it", "x" * 3000, "\033[2J\u2028y"])
@@ -104,6 +106,8 @@ def test_losses_that_were_not_all_counted_are_marked() -> None:
         figure = "0 (0) *" if marked else "1 (30)"
         (beside, _) = probe_tables.sections([each])
         text = probes_output.render([each], Path("/x"))
-        assert beside.tables[0].rows[0][1] == figure
+        (table,) = beside.blocks
+        assert isinstance(table, TextTable)
+        assert table.rows[0][1] == figure
         assert figure in text
-        assert (probe_tables.NOT_WHOLE in text, probe_tables.NOT_WHOLE in beside.tables[0].title) == (marked, marked)
+        assert (probe_tables.NOT_WHOLE in text, probe_tables.NOT_WHOLE in table.title) == (marked, marked)
