@@ -117,9 +117,10 @@ class Drawing:
 
 @dataclass(frozen=True, kw_only=True)
 class Charts:
-    """Charts side by side, which a browser or vl-convert draws."""
+    """Charts side by side, which a browser draws; Markdown shows the pictures in `files`, in the same order."""
 
     drawn: tuple[Drawing, ...]
+    files: tuple[str, ...] = ()
     kind: Literal["charts"] = field(default="charts", init=False)
 
 

@@ -475,7 +475,7 @@ def test_a_long_script_is_a_file_beside_a_report_that_a_tracker_takes(tmp_path: 
     long = replace(found, recipe=replace(found.recipe, files={"data.bin": bytes(range(256)) * 1000}))
     report = issue_report.render(long, harness_version="1")
     assert len(report.markdown) < 65_536
-    assert "`repro.py`" in report.markdown
+    assert "is attached as repro.py" in report.markdown
     assert len(report.files["repro.py"]) > 256_000
 
 

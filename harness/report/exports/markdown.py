@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 
 from tabulate import tabulate
 
 from harness import amounts
 from harness.model import RunResult
-from harness.report.blocks import Code, Items, ReportSection, TextTable
+from harness.report.blocks import Charts, Code, Items, ReportSection, TextTable, text_of
 from harness.report.content.finding_boxes import FindingBox
 from harness.report.content.version_table import ReportTable, Shown
 from harness.report.document import document
@@ -109,24 +109,34 @@ def _grid(shown_table: ReportTable) -> str:
     return _tabulated(["variant", *shown_table.versions], labels, cells)
 
 
-def blocks(section: ReportSection, *, level: int = 3) -> list[str]:
-    """Return a section as paragraphs: its title, then its blocks. Charts are left out."""
-    parts = [f"{'#' * level} {escaped(section.label)}"] if section.title else []
+def blocks(section: ReportSection, *, level: int = 3, clean: Callable[[str], str] = str) -> list[str]:
+    """Return a section as paragraphs: its title, then its blocks. `clean` is applied to all texts but code."""
+
+    def told(text: str) -> str:
+        return escaped(clean(text))
+
+    parts = [f"{'#' * level} {told(section.label)}"]
     for block in section.blocks:
         if isinstance(block, str):
-            parts.append(escaped(block))
+            parts.append(told(block))
         elif isinstance(block, Items):
-            parts.append("\n".join(f"- {escaped(line)}" for line in block.texts))
+            parts.append("\n".join(f"- {told(line)}" for line in block.texts))
         elif isinstance(block, TextTable):
-            parts += [f"{escaped(block.title)}:"] if block.title else []
+            parts += [f"{told(block.title)}:"] if block.title else []
             aligned = ["right" if block.is_figure(column) else "left" for column in range(len(block.columns))]
-            rows = [[escaped(one if isinstance(one, str) else one.text) for one in row] for row in block.rows]
-            names = [escaped(name) for name in block.columns]
+            rows = [[told(text_of(one)) for one in row] for row in block.rows]
+            names = list(map(told, block.columns))
             parts.append(tabulate(rows, headers=names, tablefmt="github", disable_numparse=True, colalign=aligned))
         elif isinstance(block, Code):
             parts.append(fenced(block))
+        elif isinstance(block, Charts):
+            named = zip(block.drawn, block.files, strict=False)
+            parts += [f"![{told(drawing.title)}]({file})" for drawing, file in named]
+        elif isinstance(block, ReportSection) and block.fold:
+            title, *inner = blocks(block, level=0, clean=clean)
+            parts += [f"<details><summary>{title.strip()}</summary>", *inner, "</details>"]
         elif isinstance(block, ReportSection):
-            parts += blocks(block, level=level + 1)
+            parts += blocks(block, level=level + 1, clean=clean)
     return parts
 
 

@@ -6,20 +6,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tabulate import tabulate
-
 from harness import amounts
 from harness.masking import is_private, scrubbed
 from harness.model import BAD, Build, CellResult, Install, Pull, Trial
 from harness.model.answers import Container, Issue, Machine, Recipe
-from harness.report.blocks import Drawing
-from harness.report.charts import history_chart as history_charts
-from harness.report.charts import traces
+from harness.report.blocks import Block, Charts, Code, Drawing, Items, ReportSection, TextTable
+from harness.report.charts import history_chart, traces
 from harness.report.charts.vega_charts import png, svg
 from harness.report.content import environment_diff, version_table
-from harness.report.exports.markdown import escaped
+from harness.report.exports import markdown
 from harness.report.issue.public_images import for_strangers, local_images, private_registries
-from harness.report.issue.reproduction import commands, leak_to_see, python_file, swapping, templates
+from harness.report.issue.reproduction import commands, leak_to_see, python_file, swapping
 from harness.report.text import finding_words, narrowed_text, signal_words
 from harness.report.text.harmless_text import plain_lines, version
 from harness.report.text.names import at_most, lane_text, variant_text
@@ -49,68 +46,86 @@ def render(issue: Issue, *, harness_version: str) -> Report:
     if issue.recipe is not None:
         issue = replace(issue, recipe=for_strangers(issue.recipe))
     code = "" if issue.recipe is None else python_file(issue.recipe)
-    told = "" if issue.recipe is None else scrubbed(commands(issue.recipe))
     drawings = pictures(issue)
-    bad_version = issue.bad.cell.image.version
-    good = "" if issue.good is None else f" With {issue.good.cell.image.version}: {_measured(issue.good)}."
-    markdown = templates().get_template("issue.md.j2").render(
-        title=_title(issue),
-        summary=line(f"{finding_words.line(issue.finding)}."),
-        causes=[line(cause) for cause in issue.causes],
-        narrowed=[line(text) for text in narrowed_text.lines(replace(known, finding=None) for known in issue.narrowed)],
-        swaps=list(_swaps(issue)),
-        versions=versions(issue),
-        pictures=[{"title": line(drawing.title), "file": f"{name}.png"} for name, drawing in drawings.items()],
-        code=code if len(code) <= MOST_CODE else "",
-        attached="repro.py" if code else "",
-        fence=_fence(code),
-        problem=line(issue.problem),
-        expect=line(f"With {issue.bad.cell.image.version}: {_measured(issue.bad)}.{good}"),
-        commands=told,
-        commands_fence=_fence(told),
-        notes=list(_notes(issue)),
-        dockerfile=scrubbed(issue.dockerfile).rstrip(),
-        dockerfile_fence=_fence(issue.dockerfile),
-        sure=[line(text) for text in _sure(issue)],
-        ruled_out=[line(text) for text in _ruled_out(issue)],
-        failure=_failure(issue),
-        before=line(issue.finding.before or ""),
-        after=line(issue.finding.after),
-        changed=list(_changed(issue)),
-        printed=[line(text) for text in issue.new_lines],
-        system=system(issue),
-        bad_version=line(bad_version),
-        packages=packages(issue),
-        harness_version=harness_version,
-    )  # fmt: skip
-    files: dict[str, str | bytes] = {TEXT: markdown, **({"repro.py": code} if code else {})}
+    parts = markdown.blocks(_document(issue, code, drawings, harness_version), level=1, clean=scrubbed)
+    text = "\n\n".join(parts) + "\n"
+    files: dict[str, str | bytes] = {TEXT: text, **({"repro.py": code} if code else {})}
     for name, drawing in drawings.items():
         files |= {f"{name}.png": png(drawing), f"{name}.svg": svg(drawing)}
-    return Report(markdown=markdown, files=files, warnings=tuple(_warnings(issue, code)))
+    return Report(markdown=text, files=files, warnings=tuple(_warnings(issue, code)))
 
 
-def _swaps(issue: Issue) -> Iterator[dict[str, str]]:
-    """Yield, for each narrowing, commands that install the culprit's good and bad version, and where to run them."""
+def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_version: str) -> ReportSection:
+    """Return the report; its renderer removes private content from all but the code."""
+    finding, bad_version = issue.finding, issue.bad.cell.image.version
+    size = "" if finding.effect is None else f", {amounts.effect(replace(finding.effect, ci=None))}"
+    good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
+    what = finding_words.symptom(finding.metric, finding.verdict)
+    narrowed = narrowed_text.lines(replace(known, finding=None) for known in issue.narrowed)
+    charts = Charts(drawn=tuple(drawings.values()), files=tuple(f"{name}.png" for name in drawings))
+    changed = f"What changed between {finding.before or ''} and {finding.after}"
+    lists = {
+        "Confidence": list(_sure(issue)),
+        "Where it occurs, and what was ruled out": list(_ruled_out(issue)),
+        "Output of the failed launch": [],
+        changed: list(_changed(issue)),
+        "New lines in the output (numbers, addresses and temporary paths are shown as #)": list(issue.new_lines),
+    }
+    sections = [
+        ReportSection(title="Which component", blocks=(Items(lines=tuple(narrowed)),)),
+        ReportSection(title="Versions", blocks=(_versions(issue), charts)),
+        ReportSection(title="To reproduce", blocks=tuple(_reproduction(issue, code))),
+        *(ReportSection(title=title, blocks=(Items(lines=tuple(lines)),)) for title, lines in lists.items()),
+    ]
+    if failure := _failure(issue):
+        at = 3 + list(lists).index("Output of the failed launch")
+        sections[at] = replace(sections[at], blocks=(Code(text=failure, language="text"),))
+    installed = issue.system.get("packages", {})
+    packages = ", ".join(f"{name} {version}" for name, version in sorted(installed.items()))
+    libraries = ", ".join(map(str, issue.system.get("libraries", ())))
+    return ReportSection(
+        title=f"{finding.series} {bad_version}: {what}{size}{good}",
+        blocks=(
+            f"{finding_words.line(finding)}.",
+            *issue.causes,
+            *(each for each in sections if each.blocks not in ((), (Items(lines=()),))),
+            ReportSection(title="System", blocks=(_system(issue),)),
+            ReportSection(
+                title=f"Packages and libraries in {bad_version}",
+                fold="shut",
+                blocks=(packages or "packages not known", libraries or "libraries not known"),
+            ),
+            f"Measured with harness {harness_version}: every launch used a fresh container or process, and versions "
+            "took turns.",
+        ),
+    )
+
+
+def _reproduction(issue: Issue, code: str) -> Iterator[Block]:
+    good = "" if issue.good is None else f" With {issue.good.cell.image.version}: {_measured(issue.good)}."
+    expect = f"With {issue.bad.cell.image.version}: {_measured(issue.bad)}.{good}"
+    if not code:
+        yield issue.problem
+    elif len(code) <= MOST_CODE:
+        yield Code(text=code.removesuffix("\n"), language="python")
+        yield f"Save it as repro.py. {expect}"
+    else:
+        yield f"The script is attached as repro.py, which contains the files that it needs. {expect}"
+    if issue.dockerfile:
+        yield Code(text=scrubbed(issue.dockerfile).rstrip(), language="dockerfile")
     recipe = issue.recipe
+    if recipe is not None:
+        yield Code(text=scrubbed(commands(recipe)), language="sh")
     for narrowing in issue.narrowed:
-        specifiers = narrowed_text.installs(narrowing)
-        if specifiers is None:
-            continue
-        if recipe is not None and isinstance(recipe.run, Machine) and narrowed_text.heals(narrowing):
-            old, new = specifiers
-            lines = swapping(recipe, recipe.run, old=old, new=new)
-            yield {"into": "in this environment", "commands": scrubbed(lines)}
-        else:
-            into = f"in {line(narrowing.good)}"
-            yield {"into": into, "commands": scrubbed("\n".join(narrowed_text.install_lines(narrowing)))}
-
-
-def _fence(code: str) -> str:
-    """Return a fence that is longer than any run of backticks in `code`."""
-    fence = "```"
-    while fence in code:
-        fence += "`"
-    return fence
+        if specifiers := narrowed_text.installs(narrowing):
+            if recipe is not None and isinstance(recipe.run, Machine) and narrowed_text.heals(narrowing):
+                old, new = specifiers
+                into, lines = "this environment", swapping(recipe, recipe.run, old=old, new=new)
+            else:
+                into, lines = narrowing.good, "\n".join(narrowed_text.install_lines(narrowing))
+            yield f"These commands, run in {into}, differ only in the component:"
+            yield Code(text=scrubbed(lines), language="sh")
+    yield from _notes(issue)
 
 
 def _warnings(issue: Issue, code: str) -> Iterator[str]:
@@ -133,17 +148,6 @@ def _warnings(issue: Issue, code: str) -> Iterator[str]:
         yield "the script names a home folder or something that looks like a credential: check it before you send it"
 
 
-# ---------------------------------------------------------------- the top
-
-
-def _title(issue: Issue) -> str:
-    finding = issue.finding
-    effect = "" if finding.effect is None else f", {amounts.effect(replace(finding.effect, ci=None))}"
-    good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
-    what = finding_words.symptom(finding.metric, finding.verdict)
-    return line(f"{finding.series} {issue.bad.cell.image.version}: {what}{effect}{good}")
-
-
 # ---------------------------------------------------------------- what to expect, and with what confidence
 
 
@@ -158,13 +162,14 @@ def _notes(issue: Issue) -> Iterator[str]:
     source = issue.bad.cell.image.source
     if isinstance(source, Build):
         what = "the Dockerfile above" if issue.dockerfile else "a Dockerfile that is not part of this report"
-        yield line(f"The image is built from the folder {source.context.name}, with {what} and the files it copies.")
-    yield from map(line, (*leak_to_see(issue.recipe), *_images_out_of_reach(issue, issue.recipe)))
+        yield f"The image is built from the folder {source.context.name}, with {what} and the files it copies."
+    yield from leak_to_see(issue.recipe)
+    yield from _images_out_of_reach(issue, issue.recipe)
     for place in issue.recipe.missing:
-        yield line(f"The script also needs {place} in the same folder, which is too large to be part of this report.")
+        yield f"The script also needs {place} in the same folder, which is too large to be part of this report."
     if issue.recipe.run.withheld:
         names = ", ".join(issue.recipe.run.withheld)
-        yield line(f"These variables were also set; their values are not shown here: {names}.")
+        yield f"These variables were also set; their values are not shown here: {names}."
 
 
 def _images_out_of_reach(issue: Issue, recipe: Recipe) -> Iterator[str]:
@@ -234,8 +239,7 @@ def _failure(issue: Issue) -> str:
     text = scrubbed("\n".join(filter(None, lines)))
     if machine := _machine(issue):
         text = re.sub(rf"\b{re.escape(machine)}\b", "[host]", text)
-    fence = _fence(text)
-    return f"{fence}text\n{text}\n{fence}"
+    return text
 
 
 def _machine(issue: Issue) -> str:
@@ -254,12 +258,9 @@ def _changed(issue: Issue) -> Iterator[str]:
     found = [
         (section.title, change) for section in sections for change in section.changes if change.name not in OBVIOUS
     ]
-    yield from at_most(
-        [line(f"{title}: {environment_diff.change_line(change)}") for title, change in found], MOST_CHANGES
-    )
-    for section in sections:
-        if section.unknown:
-            yield line(f"{section.title}: not known")
+    told = [f"{title}: {environment_diff.change_line(change)}" for title, change in found]
+    yield from at_most(told, MOST_CHANGES)
+    yield from (f"{section.title}: not known" for section in sections if section.unknown)
 
 
 # ---------------------------------------------------------------- bug report tables
@@ -273,17 +274,10 @@ SYSTEM = {
 }  # fmt: skip
 
 
-def line(text: str) -> str:
-    """Return `text` as one line of Markdown, without private content."""
-    return escaped(scrubbed(text))
-
-
-def versions(issue: Issue) -> str:
+def _versions(issue: Issue) -> TextTable:
     """Return a table of the versions in the finding's row of the matrix, the newest MOST_VERSIONS of them."""
-    shown = issue.history[-MOST_VERSIONS:]
-    rows = [[line(cell) for cell in _row(entry)] for entry in shown]
-    header = ["version", "image", "verdict", "KiB/step (interval)", "ms/step (interval)", "peak MiB", "launches"]
-    return tabulate(rows, headers=header, tablefmt="github", disable_numparse=True)
+    columns = ("version", "image", "verdict", "KiB/step (interval)", "ms/step (interval)", "peak MiB", "launches")
+    return TextTable(columns=columns, rows=tuple(tuple(_row(entry)) for entry in issue.history[-MOST_VERSIONS:]))
 
 
 def _row(entry: CellResult) -> list[str]:
@@ -311,26 +305,17 @@ def _image(entry: CellResult) -> str:
     return f"{source.reference if isinstance(source, Pull) else 'built'}{digest}"
 
 
-def system(issue: Issue) -> str:
+def _system(issue: Issue) -> Block:
     """Return a table of facts about the machine, without private variables."""
     told = issue.system
     if not told:
         return "not known"
-    rows = [[label, line(str(told[name]))] for name, label in SYSTEM.items() if name in told]
-    for gpu in told.get("gpus", ()):
-        rows.append(["GPU", line(", ".join(f"{name} {value}" for name, value in gpu.items()))])
-    if not told.get("gpus"):
-        rows.append(["GPU", "none used"])
+    rows = [(label, str(told[name])) for name, label in SYSTEM.items() if name in told]
+    gpus = [", ".join(f"{name} {value}" for name, value in gpu.items()) for gpu in told.get("gpus", ())]
+    rows += [("GPU", text) for text in gpus or ["none used"]]
     environment = told.get("environment", {}).items()
-    rows += [[line(name), line(value)] for name, value in environment if not is_private(name, value)]
-    return tabulate(rows, headers=["", ""], tablefmt="github", disable_numparse=True)
-
-
-def packages(issue: Issue) -> str:
-    installed = issue.system.get("packages", {})
-    text = ", ".join(f"{name} {version}" for name, version in sorted(installed.items()))
-    libraries = ", ".join(map(str, issue.system.get("libraries", ())))
-    return line(text or "packages not known") + "\n\n" + line(libraries or "libraries not known")
+    rows += [(name, value) for name, value in environment if not is_private(name, value)]
+    return TextTable(columns=("", ""), rows=tuple(rows))
 
 
 # ---------------------------------------------------------------- plot
@@ -340,20 +325,16 @@ POINTS = 200
 
 
 def pictures(issue: Issue) -> dict[str, Drawing]:
-    """Return the drawings that have data, by file name without extension."""
-    drawn = {"versions": _versions(issue), "steps": _steps(issue)}
-    return {name: drawing for name, drawing in drawn.items() if drawing is not None}
-
-
-def _versions(issue: Issue) -> Drawing | None:
-    """Return a chart of the finding's figure over the versions; None if fewer than two versions have a figure."""
+    """Return the drawings that have data, by file name without extension: the finding's figure over the versions, and
+    the longest launch of both sides over its steps.
+    """
     results = {entry.cell.image.version: entry for entry in issue.history}
     verdicts, *changed = version_table.rows_of(results, list(results), [issue.finding])
     medians = {row.medians: row for row in changed if row.medians is not None}
-    place = finding_words.place(issue.finding)
-    drawing = history_charts.drawing(issue.finding.metric, verdicts, medians, name=place)
+    drawing = history_chart.drawing(issue.finding.metric, verdicts, medians, name=finding_words.place(issue.finding))
     few = drawing is None or sum(point["value"] is not None for point in drawing.rows["points"]) < 2
-    return None if few else drawing
+    drawn = {"versions": None if few else drawing, "steps": _steps(issue)}
+    return {name: drawing for name, drawing in drawn.items() if drawing is not None}
 
 
 def _steps(issue: Issue) -> Drawing | None:

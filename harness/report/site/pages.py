@@ -147,6 +147,10 @@ def _place(history: IndexedHistory) -> str:
     return shortened(finding_words.history_place(history), most=200)
 
 
+def _only(title: str, *blocks: Block) -> ReportSection:
+    return ReportSection(title=title, name=title.lower(), blocks=blocks)
+
+
 def _rest(shown: int, every: int, noun: str, where: str) -> tuple[str, ...]:
     return (f"Showing {shown} of {every} {noun}; see {where} for all.",) if every > shown else ()
 
@@ -239,7 +243,8 @@ def _findings(source: SiteSource, key: str) -> Iterator[SitePage]:
             told = tuple(_told(life, source) for life in found[start : start + MOST_FINDINGS])
             links.append((Box(text=year_title(year, part), link=year_page(year, part)),))
             content = _Content(
-                title="Closed findings", sections=[ReportSection(title="Closed", name="closed", blocks=(Items(lines=told),))]
+                title="Closed findings",
+                sections=[_only("Closed", Items(lines=told))],
             )
             own = digest([_generator(), *map(str, told)])
             yield _page(year_page(year, part), own, partial(replace, content))
@@ -267,7 +272,7 @@ def _runs_table(runs: Sequence[IndexedRun]) -> TextTable:
 def _month(month: str, runs: Sequence[IndexedRun]) -> _Content:
     rest = _rest(min(len(runs), MOST_ROWS), len(runs), "runs of this month", "harness runs")
     table = _runs_table(runs[-MOST_ROWS:])
-    return _Content(title=f"Runs of {month}", sections=[ReportSection(title="Runs", name="runs", blocks=(table, *rest))])
+    return _Content(title=f"Runs of {month}", sections=[_only("Runs", table, *rest)])
 
 
 def _run(source: SiteSource, run: IndexedRun) -> _Content:

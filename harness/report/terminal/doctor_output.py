@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from harness.model import Noise
 from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit, Wanted
 from harness.model.matrix import Gpu
 from harness.report.terminal.run_report import console_text
-from harness.report.text.harmless_text import spelled
 from harness.report.text.names import some_of
 
 MOST_NAMES = 4
@@ -54,29 +53,53 @@ def _hosts_table(hosts: Sequence[HostCheck], console: Console) -> Table:
     table.add_column("", style="dim")
     for host in hosts:
         table.add_column(console_text(host.name, console), overflow="fold", max_width=3 * HOST_WIDTH)
-    for name, value in ROWS.items():
-        texts = [value(host) for host in hosts]
+    columns = [_facts(host) for host in hosts]
+    for name in dict.fromkeys(name for facts in columns for name in facts):
+        texts = ["\n".join(filter(None, facts.get(name, ()))) for facts in columns]
         if any(texts):
             table.add_row(name, *(_lines(text, console) for text in texts))
     return table
 
 
-def _state(host: HostCheck) -> str:
-    return "can be used" if host.problem is None else "cannot be used (see below)"
+def _facts(host: HostCheck) -> dict[str, Sequence[str]]:
+    """Return what is known of a host: the lines of each row of the table."""
+    found, is_usable, no_gpus = host.condition, host.problem is None, host.host.gpus == "none"
+    side_by_side = host.host.parallel is True and len(host.lanes) > 1
+    noise = [f"{name}: {_spread(noise)}" for name, noise in host.noise.items()]
+    facts: dict[str, Sequence[str]] = {
+        "": ["can be used" if is_usable else "cannot be used (see below)"],
+        "engine": [host.host.engine],
+        "GPUs": ["none requested"] if no_gpus else [*map(_gpu, host.gpus)],
+        "lanes": [*map(str, host.lanes), "side by side (parallel)" if side_by_side else ""] if is_usable else [],
+    }
+    if found is not None:
+        api = f", API {found.api}" if found.api else ""
+        facts["engine"] = [host.host.engine, f"{found.engine}{api}"]
+        if host.gpus and found.gpu_way and not no_gpus:
+            facts["GPUs"] = [*facts["GPUs"], f"given by {found.gpu_way}"]
+        room, limit_bytes, memory = found.room, host.host.disk_bytes, found.memory_limit_bytes
+        free = (
+            "not known" if room is None else f"{amounts.size(room.free_bytes)} free of {amounts.size(room.total_bytes)}"
+        )
+        facts |= {
+            "lease": [found.holder or "free"],
+            "disk space": [
+                free or "not known",
+                f"disk: {amounts.size(limit_bytes)}" if limit_bytes else "",
+                "" if found.kept_bytes is None else f"{amounts.size(found.kept_bytes)} used by harness",
+            ],
+            "memory": ["no limit" if memory is None else f"{amounts.size(memory)} per launch"],
+        }
+    return facts | {
+        "images": [] if host.wanted is None else _images(host, host.wanted),
+        "noise": noise or ["not measured yet" if is_usable else ""],
+        "control": [_control(host)],
+        "leftovers": [] if found is None else [_leftovers(len(found.leftovers))],
+    }
 
 
-def _engine(host: HostCheck) -> str:
-    found = host.condition
-    if found is None:
-        return host.host.engine
-    return f"{host.host.engine}\n{found.engine}{f', API {found.api}' if found.api else ''}"
-
-
-def _gpus(host: HostCheck) -> str:
-    if host.host.gpus == "none":
-        return "none requested"
-    way = host.condition.gpu_way if host.condition is not None and host.gpus else None
-    return "\n".join([*map(_gpu, host.gpus), *([f"given by {way}"] if way else [])])
+def _leftovers(count: int) -> str:
+    return f"{count}: `harness clean` removes them" if count else "none"
 
 
 def _gpu(gpu: Gpu) -> str:
@@ -87,47 +110,23 @@ def _gpu(gpu: Gpu) -> str:
         "" if gpu.processes is None else f"{gpu.processes or 'no'} other processes",
     ]
     code = f" sm_{gpu.compute_capability.replace('.', '')}" if gpu.compute_capability else ""
-    return "\n".join(filter(None, [f"{gpu.short_name}{code}", gpu.uuid, _joined(driver), _joined(state)]))
+    joined = [", ".join(filter(None, parts)) for parts in (driver, state)]
+    return "\n".join(filter(None, [f"{gpu.short_name}{code}", gpu.uuid, *joined]))
 
 
-def _joined(parts: Sequence[str]) -> str:
-    return ", ".join(filter(None, parts))
-
-
-def _lanes(host: HostCheck) -> str:
-    side_by_side = "\nside by side (parallel)" if host.host.parallel is True and len(host.lanes) > 1 else ""
-    return "\n".join(map(str, host.lanes)) + side_by_side if host.problem is None else ""
-
-
-def _room(host: HostCheck) -> str:
-    if host.condition is None:
-        return ""
-    room, limit = host.condition.room, host.host.disk_bytes
-    free = "not known" if room is None else f"{amounts.size(room.free_bytes)} free of {amounts.size(room.total_bytes)}"
-    kept = host.condition.kept_bytes
-    used = [] if kept is None else [f"{amounts.size(kept)} used by harness"]
-    return "\n".join([free, *([f"disk: {amounts.size(limit)}"] if limit else []), *used])
-
-
-def _memory(host: HostCheck) -> str:
-    """Return the memory limit of a launch for which the matrix gives none."""
-    if host.condition is None:
-        return ""
-    limit_bytes = host.condition.memory_limit_bytes
-    return "no limit" if limit_bytes is None else f"{amounts.size(limit_bytes)} per launch"
-
-
-def _images(host: HostCheck) -> str:
-    wanted = host.wanted
-    if wanted is None:
-        return ""
-    lines = [f"{wanted.images - wanted.missing} of {wanted.images} present"]
-    if wanted.missing_bytes:
-        unpacked = amounts.size(wanted.unpacked_bytes)
-        lines.append(f"to pull: {amounts.size(wanted.missing_bytes)}, unpacked about {unpacked}")
-    if wanted.unknown:
-        lines.append(f"size of {len(wanted.unknown)} not known")
-    return "\n".join([*lines, *(["NOT ENOUGH SPACE"] if _is_short(host, wanted) else [])])
+def _images(host: HostCheck, wanted: Wanted) -> Sequence[str]:
+    condition, limit_bytes = host.condition, host.host.disk_bytes
+    is_short = condition is not None and (
+        (condition.room is not None and wanted.unpacked_bytes > condition.room.free_bytes)
+        or (limit_bytes is not None and wanted.unpacked_bytes + (condition.kept_bytes or 0) > limit_bytes)
+    )
+    unpacked = amounts.size(wanted.unpacked_bytes)
+    return [
+        f"{wanted.images - wanted.missing} of {wanted.images} present",
+        f"to pull: {amounts.size(wanted.missing_bytes)}, unpacked about {unpacked}" if wanted.missing_bytes else "",
+        f"size of {len(wanted.unknown)} not known" if wanted.unknown else "",
+        "NOT ENOUGH SPACE" if is_short else "",
+    ]
 
 
 def _unknown(host: HostCheck) -> Iterator[str]:
@@ -136,20 +135,6 @@ def _unknown(host: HostCheck) -> Iterator[str]:
     for reason in dict.fromkeys(unknown.values()):
         images = [image for image, why in unknown.items() if why == reason]
         yield f"{host.name}: size of {some_of(images, MOST_NAMES)} not known: {reason}"
-
-
-def _is_short(host: HostCheck, wanted: Wanted) -> bool:
-    condition, limit = host.condition, host.host.disk_bytes
-    if condition is None:
-        return False
-    is_full = condition.room is not None and wanted.unpacked_bytes > condition.room.free_bytes
-    return is_full or (limit is not None and wanted.unpacked_bytes + (condition.kept_bytes or 0) > limit)
-
-
-def _noise(host: HostCheck) -> str:
-    if not host.noise:
-        return "" if host.problem else "not measured yet"
-    return "\n".join(f"{name}: {_spread(noise)}" for name, noise in host.noise.items())
 
 
 def _spread(noise: Noise) -> str:
@@ -170,28 +155,6 @@ def _odd(host: HostCheck) -> str:
     return f"the control takes {_control(host)}, {host.odd}; check its other processes, its cooling and power settings"
 
 
-def _leftovers(host: HostCheck) -> str:
-    if host.condition is None:
-        return ""
-    count = len(host.condition.leftovers)
-    return f"{count}: `harness clean` removes them" if count else "none"
-
-
-ROWS: dict[str, Callable[[HostCheck], str]] = {
-    "": _state,
-    "engine": _engine,
-    "GPUs": _gpus,
-    "lanes": _lanes,
-    "lease": lambda host: "" if host.condition is None else host.condition.holder or "free",
-    "disk space": _room,
-    "memory": _memory,
-    "images": _images,
-    "noise": _noise,
-    "control": _control,
-    "leftovers": _leftovers,
-}
-
-
 # ---------------------------------------------------------------- images
 
 
@@ -209,26 +172,17 @@ def _fits_table(fits: Sequence[ImageFit], reasons: Sequence[str], console: Conso
         cards = len({fit.gpu for fit in fits if _place(fit) == (host, gpu)})
         name = host if gpu is None else f"{host} {gpu.short_name}{f' ×{cards}' if cards > 1 else ''}"
         table.add_column(console_text(name, console), overflow="fold", max_width=FIT_WIDTH + 8)
-    by_image: dict[tuple[str, str], dict[tuple[str, Gpu | None], ImageFit]] = {}
+    by_image: dict[tuple[str, str], dict[tuple[str, Gpu | None], Text]] = {}
     for fit in fits:
-        by_image.setdefault((fit.series, fit.version), {})[_place(fit)] = fit
+        reason = "" if fit.state == "runs" else f" [{reasons.index(fit.why) + 1}]"
+        size = "" if fit.bytes is None else f" {amounts.size(fit.bytes)}"
+        where = f"present{size}" if fit.at_hand else f"to pull{size}" if size else "not present"
+        text = f"{SIGNS[fit.state]} {fit.state}{reason}, {where}"
+        by_image.setdefault((fit.series, fit.version), {})[_place(fit)] = console_text(text, console, STYLES[fit.state])
     for (series, version), row in by_image.items():
-        cells = [_fit(row.get(place), reasons, console) for place in places]
+        cells = (row.get(place) or console_text("–", console) for place in places)
         table.add_row(console_text(f"{series} {version}", console), *cells)
     return table
-
-
-def _fit(fit: ImageFit | None, reasons: Sequence[str], console: Console) -> Text:
-    if fit is None:
-        return console_text("–", console)
-    reason = "" if fit.state == "runs" else f" [{reasons.index(fit.why) + 1}]"
-    text = f"{SIGNS[fit.state]} {fit.state}{reason}, {_where(fit)}"
-    return Text(spelled(text, encoding=console.encoding), style=STYLES[fit.state])
-
-
-def _where(fit: ImageFit) -> str:
-    size = "" if fit.bytes is None else f" {amounts.size(fit.bytes)}"
-    return f"present{size}" if fit.at_hand else f"to pull{size}" if size else "not present"
 
 
 # ---------------------------------------------------------------- text
