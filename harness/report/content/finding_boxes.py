@@ -134,7 +134,7 @@ class _Maker:
                     high=high,
                     tone="none" if value is None and not state else _TONES[state],
                     own=state is True and number in own,
-                    most=signal_words.visible_of("memory", entry.verdict) if is_memory and entry is not None else None,
+                    most=entry.verdict.of("memory").visible if is_memory and entry is not None else None,
                 )
             )
         signal = signal_of(finding.metric)

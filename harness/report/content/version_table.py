@@ -331,7 +331,7 @@ def signal_table(row: Row) -> TextTable | None:
         worst_of = min if signal_words.shown_signal(name).falls else max
         ends.append(worst_of(bad) if bad else None)
         like = amounts.middle(ends[:2])
-        visible = [value for one in verdicts if (value := signal_words.visible_of(name, one)) is not None]
+        visible = [value for one in verdicts if (value := one.of(name).visible) is not None]
         tone = signal_words.TONES[worst.seen]
         rows.append(
             (

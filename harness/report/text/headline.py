@@ -67,9 +67,10 @@ def _inconclusive(result: RunResult) -> str:
     unsure = [entry.verdict.verdict for entry in result.cells if entry.verdict.verdict in UNSURE]
     kinds = [f"{unsure.count(name)} {name}" for name in ("suspect", "inconclusive") if name in unsure]
     early = sum(entry.verdict.provisional for entry in result.cells)
-    stopped = [entry.skipped.why for entry in result.cells if entry.skipped is not None and entry.skipped.by == "stop"]
-    unsaid = sum(_is_stopped(entry) and not entry.verdict.trials for entry in result.cells)
-    why = f"{stopped[0][:1].upper()}{stopped[0][1:]}" if stopped else ""
+    stopped = [entry for entry in result.cells if entry.skipped is not None and entry.skipped.by == "stop"]
+    unsaid = sum(not entry.verdict.trials for entry in stopped)
+    why = next((entry.skipped.why for entry in stopped if entry.skipped is not None), "")
+    why = f"{why[:1].upper()}{why[1:]}"
     seen = seems_bad(result)
     told = [
         f"{_cells(result, len(unsure))} could not be decided ({', '.join(kinds)})" if unsure else "",
@@ -81,10 +82,6 @@ def _inconclusive(result: RunResult) -> str:
     if seen:
         return _unconfirmed(seen, rest, why=why)
     return f"{why}{'. ' if why else ''}Nothing bad found, but {rest}."
-
-
-def _is_stopped(entry: CellResult) -> bool:
-    return entry.skipped is not None and entry.skipped.by == "stop"
 
 
 def _unconfirmed(seen: Sequence[str], rest: str, *, why: str = "") -> str:

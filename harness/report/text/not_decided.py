@@ -46,9 +46,7 @@ def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
 
 
 def _can_step_more(entry: CellResult) -> bool:
-    """Return whether its launches can make more steps: a command alone decides on its steps, and launches that failed
-    would fail again.
-    """
+    """Return whether more steps may help: not for a command, which counts its own, nor for launches that failed."""
     return entry.verdict.steps > 0 and not (entry.verdict.failed or entry.cell.variant.scenario.command)
 
 
@@ -121,15 +119,11 @@ def _unprinted(result: RunResult) -> Iterator[str]:
         asked = program.printed if program is not None else ()
         lacking = [plain(repr(pattern)) for metric, pattern in asked if f"{METRIC_PREFIX}{metric}" not in seen]
         if lacking and any(trial.last_step for entry in cells for trial in entry.trials):
-            yield f"printed: {plain(name)}: no line matched {together(lacking)}; {_example(cells)}"
-
-
-def _example(cells: Sequence[CellResult]) -> str:
-    """Return an example of a line that a launch printed, with a number in it if any line has one."""
-    outputs = (f"{trial.output.head}\n{trial.output.tail}" for entry in cells for trial in entry.trials)
-    printed = [line.strip() for output in outputs for line in output.splitlines() if line.strip()]
-    line = next((line for line in printed if any(map(str.isdigit, line))), next(iter(printed), ""))
-    return f"it printed, e.g.: {shortened(line, most=WHY_LENGTH)}" if line else "it printed nothing"
+            outputs = (f"{trial.output.head}\n{trial.output.tail}" for entry in cells for trial in entry.trials)
+            printed = [line.strip() for output in outputs for line in output.splitlines() if line.strip()]
+            line = max(printed, key=lambda line: any(map(str.isdigit, line)), default="")  # one with a number, if any
+            example = f"it printed, e.g.: {shortened(line, most=WHY_LENGTH)}" if line else "it printed nothing"
+            yield f"printed: {plain(name)}: no line matched {together(lacking)}; {example}"
 
 
 def slow_growth(result: RunResult) -> list[str]:
@@ -159,16 +153,13 @@ def quiet(result: RunResult) -> list[str]:
     """Return lines on the limits of the report: the smallest leak that was ruled out, the signals that were not
     checked, and the cells that were not needed.
     """
-    return [line for line in (_ruled_out(result), _not_checked(result), _needless(result)) if line]
-
-
-def _ruled_out(result: RunResult) -> str:
     flat = [entry.verdict for entry in result.cells if entry.verdict.verdict == "flat"]
-    known = [(found, verdict.steps) for verdict in flat if (found := signal_words.visible_of("memory", verdict))]
-    if not known:
-        return ""
-    bound, steps = amounts.in_unit(max(bound for bound, _ in known), "KiB/step"), min(steps for _, steps in known)
-    return f"flat rules out a leak above {bound} up to step {steps:,}; a smaller leak could go unnoticed"
+    known = [(found, verdict.steps) for verdict in flat if (found := verdict.of("memory").visible)]
+    ruled_out = ""
+    if known:
+        bound, steps = amounts.in_unit(max(bound for bound, _ in known), "KiB/step"), min(steps for _, steps in known)
+        ruled_out = f"flat rules out a leak above {bound} up to step {steps:,}; a smaller leak could go unnoticed"
+    return list(filter(None, (ruled_out, _not_checked(result), _needless(result))))
 
 
 def _needless(result: RunResult) -> str:

@@ -108,17 +108,12 @@ def limit_text(name: str, limit: float | None) -> str:
         return amounts.in_unit(limit, signal.unit)
     if signal.kind != "level" and not limit:
         return "equal"
-    least = "" if not signal.least or name == "step_time" else amounts.in_unit(signal.least, signal.unit, form=_short)
+    least = (
+        ""
+        if not signal.least or name == "step_time"
+        else amounts.in_unit(signal.least, signal.unit, form="{:g}".format)
+    )
     return " and ".join(filter(None, (f"{amounts.number(100 * limit)} %", least)))
-
-
-def _short(value: float) -> str:
-    return f"{value:g}"
-
-
-def visible_of(name: str, verdict: CellVerdict) -> float | None:
-    """Return the minimum detectable effect of a signal: a relative change for levels, an amount per step for growth."""
-    return verdict.of(name).visible
 
 
 def visible_text(name: str, visible: float | None) -> str:
@@ -206,15 +201,13 @@ def reason(signal: SignalVerdict) -> str:
     return plain("; ".join(filter(None, (signal.why, signal.remedy))))
 
 
-def sentence(name: str, signal: SignalVerdict) -> str:
-    """Return a sentence on a signal that is not good: its state, the limit, the reason and the remedy."""
-    return "; ".join(filter(None, (state_text(name, signal), reason(signal))))
-
-
 def doubts(verdict: CellVerdict) -> list[str]:
-    """Return a sentence for each signal of a cell that is bad, suspect or blind, in the order of the table."""
-    names = in_order(name for name, signal in verdict.signals.items() if signal.seen in ("bad", "suspect", "blind"))
-    return [sentence(name, verdict.signals[name]) for name in names]
+    """Return a sentence for each signal of a cell that is bad, suspect or blind, in the order of the table: its state,
+    the limit, the reason and the remedy.
+    """
+    found = {name: signal for name, signal in verdict.signals.items() if signal.seen in ("bad", "suspect", "blind")}
+    told = ((state_text(name, found[name]), reason(found[name])) for name in in_order(found))
+    return ["; ".join(filter(None, parts)) for parts in told]
 
 
 # ---------------------------------------------------------------- a strip of marks, one for each group of signals

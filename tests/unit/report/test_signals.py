@@ -39,6 +39,11 @@ def one_row(verdict: CellVerdict) -> RunResult:
     return build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: verdict, verdict="ok")
 
 
+def doubt(signal: SignalVerdict) -> str:
+    (told,) = signal_words.doubts(replace(build.flat(), signals={"step_time": signal}))
+    return told
+
+
 def first_cell(verdict: CellVerdict) -> version_table.Shown:
     (cell, *_) = version_table.tables(one_row(verdict))[0].shown
     return cell
@@ -184,9 +189,9 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
     """`±? ±0.673 %` next to a name was a riddle, and a limit that could not be checked had a ✓."""
     told = "step time: only ±36 % would have shown (limit 10 %)"
     assert signal_words.state_text("step_time", build.BLIND) == told
-    assert signal_words.sentence("step_time", build.BLIND) == f"{told}; {build.BLIND.why}"
+    assert doubt(build.BLIND) == f"{told}; {build.BLIND.why}"
     judged = replace(build.BLIND, why="", remedy="more launches")
-    assert signal_words.sentence("step_time", judged) == f"{told}; more launches"
+    assert doubt(judged) == f"{told}; more launches"
     result = one_row(build.seen(build.flat(), step_time=build.BLIND))
     assert not_decided.lines(result) == [
         f"{told}: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local, orjson_deleted): {build.BLIND.why}"
@@ -204,7 +209,7 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
 def test_what_is_blind_for_want_of_launches_is_not_called_coarse() -> None:
     """`only a change of 2 % would have shown, the limit is 10 %` is nonsense."""
     few = SignalVerdict(seen="blind", value=1.43e-5, limit=0.1, visible=0.02, why="too few rounds")
-    assert signal_words.sentence("step_time", few) == "step time: cannot be judged (limit 10 %); too few rounds"
+    assert doubt(few) == "step time: cannot be judged (limit 10 %); too few rounds"
 
 
 def test_rows_that_are_blind_for_one_reason_share_a_line() -> None:
