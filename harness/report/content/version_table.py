@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness import amounts
-from harness.model import BAD, Cell, CellResult, CellVerdict, Finding, Metric, RunResult, SignalState, Trials
+from harness.model import BAD, CellResult, CellVerdict, Finding, Metric, RunResult, SignalState, Trials
 from harness.report import blocks
 from harness.report.blocks import Box, TextTable
 from harness.report.text import harmless_text, signal_words
@@ -139,43 +139,29 @@ def tables(result: RunResult) -> list[ReportTable]:
     groups: dict[tuple[str, str], list[CellResult]] = {}
     for entry in result.cells:
         groups.setdefault((entry.cell.image.series, str(entry.cell.lane)), []).append(entry)
-    return [_table(group, result) for group in groups.values()]
-
-
-def _table(group: Sequence[CellResult], result: RunResult) -> ReportTable:
-    cell = group[0].cell
-    versions = _versions(cell, group, result)
-    rows: dict[str, dict[str, CellResult]] = {}
-    for entry in group:
-        rows.setdefault(variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
-    title = f"{plain(cell.image.series)} on {lane_text(cell.lane)}"
-    shared = _shared_scenario(group)
-    return ReportTable(
-        title=title if shared is None else f"{title}, {plain(shared)}",
-        versions=tuple(map(harmless_text.version, versions)),
-        rows=tuple(
-            row
-            for by_version in rows.values()
-            for row in rows_of(
-                by_version, versions, result.findings, least=result.plan.trials.least, is_short=shared is not None
+    order = {series.name: [image.version for image in series.images] for series in result.plan.matrix.series}
+    found = []
+    for group in groups.values():
+        cell = group[0].cell
+        present = dict.fromkeys(entry.cell.image.version for entry in group)
+        known = (name for name in order.get(cell.image.series, ()) if name in present)
+        versions = list(dict.fromkeys([*known, *present]))
+        by_variant: dict[str, dict[str, CellResult]] = {}
+        for entry in group:
+            by_variant.setdefault(variant_key(entry.cell.variant), {})[entry.cell.image.version] = entry
+        scenarios = {entry.cell.variant.scenario.name for entry in group}
+        is_shared = len(scenarios) == 1 and all(entry.cell.variant.params for entry in group)
+        title = f"{plain(cell.image.series)} on {lane_text(cell.lane)}"
+        least = result.plan.trials.least
+        rows = (rows_of(one, versions, result.findings, least=least, is_short=is_shared) for one in by_variant.values())
+        found.append(
+            ReportTable(
+                title=f"{title}, {plain(scenarios.pop())}" if is_shared else title,
+                versions=tuple(map(harmless_text.version, versions)),
+                rows=tuple(row for some in rows for row in some),
             )
-        ),
-    )
-
-
-def _shared_scenario(group: Sequence[CellResult]) -> str | None:
-    """Return the scenario of all cells if they share one and all its variants have params; None otherwise."""
-    variants = [entry.cell.variant for entry in group]
-    names = {variant.scenario.name for variant in variants}
-    return names.pop() if len(names) == 1 and all(variant.params for variant in variants) else None
-
-
-def _versions(cell: Cell, group: Sequence[CellResult], result: RunResult) -> list[str]:
-    """Return the versions of the group, in the order of the series."""
-    present = dict.fromkeys(entry.cell.image.version for entry in group)
-    series = (series for series in result.plan.matrix.series if series.name == cell.image.series)
-    known = (image.version for each in series for image in each.images if image.version in present)
-    return list(dict.fromkeys([*known, *present]))
+        )
+    return found
 
 
 def rows_of(
@@ -213,50 +199,44 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     """Return the cell, marked if a change begins at its version and the cell shows that change."""
     if cell is None:
         return None
-    version = cell.result.cell.image.version
+    verdict, version = cell.result.verdict, cell.result.cell.image.version
+    own = signal_words.tone(verdict.verdict)
+
+    def is_shown(finding: Finding) -> bool:  # a level shows only if it is the worst signal
+        return not _is_level(finding) or (own != "bad" and signal_words.matter(verdict) == finding.metric)
+
     begins = [finding for finding in findings if finding.after == version and finding.kind != "drift"]
-    if any(finding.kind != "first_fixed" and _is_shown(finding, cell) for finding in begins):
+    if any(finding.kind != "first_fixed" and is_shown(finding) for finding in begins):
         return replace(cell, mark="first_bad")
     is_fixed = any(finding.kind == "first_fixed" and (cell.strip or not _is_level(finding)) for finding in begins)
     if not is_fixed or (cell.strip and cell.tone == "bad"):
         return cell
-    verdict = cell.result.verdict
-    if signal_words.tone(verdict.verdict) == "good" and not verdict.provisional:  # show the fix, not a blind signal
+    if own == "good" and not verdict.provisional:  # show the fix, not a blind signal
         cell = replace(
             cell, word=signal_words.verdict_word(verdict), figure=signal_words.cell_figure(verdict), shows="verdict"
         )
     return replace(cell, mark="first_fixed")
 
 
-def _is_shown(finding: Finding, cell: Shown) -> bool:
-    """Return whether the cell shows the finding that begins with it. A level shows only if it is the worst signal."""
-    verdict = cell.result.verdict
-    if not _is_level(finding):
-        return True
-    return signal_words.tone(verdict.verdict) != "bad" and signal_words.matter(verdict) == finding.metric
-
-
 def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
     if entry is None:
         return None
     shown = signal_words.cell_words(entry.verdict, least=least)
+    word = shown.word
+    if entry.cell.excluded is not None:
+        word = "excluded"
+    elif signal_words.is_needless(entry):
+        word = "not run"
+    elif signal_words.is_seen_once(entry) and shown.shows == "verdict":
+        word = f"{word}, 1 launch"
     return Shown(
         tone=entry.verdict.state,
-        word=_word(entry, shown),
+        word=word,
         figure=shown.figure,
         result=entry,
         strip=signal_words.strip(entry.verdict) if entry.verdict.trials else (),
         shows=shown.shows,
     )
-
-
-def _word(entry: CellResult, shown: signal_words.CellWords) -> str:
-    if entry.cell.excluded is not None:
-        return "excluded"
-    if signal_words.is_needless(entry):
-        return "not run"
-    is_once = signal_words.is_seen_once(entry) and shown.shows == "verdict"
-    return f"{shown.word}, 1 launch" if is_once else shown.word
 
 
 def _median_cells(
@@ -285,28 +265,20 @@ def _median_cells(
     digits = max((amounts.digits_apart(*both) for both in sides), default=amounts.DIGITS)
     cells: list[Shown | None] = []
     for version in versions:
-        mark = marks.get(version)
+        entry, mark, value = results.get(version), marks.get(version), known.get(version)
         bad = version in drifted or (bad if mark is None else mark == "first_bad")
-        tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
         size = sizes.get(version, "")
-        value = known.get(version)
-        text = "" if value is None else signal_words.value_text(metric, value, like=like, digits=digits)
-        cells.append(_median_cell(results.get(version), metric, tone=tone, mark=mark, size=size, text=text))
+        if entry is None or value is None:
+            cells.append(None if entry is None else Shown(tone="none", word="unknown", figure=size, result=entry))
+            continue
+        signal = entry.verdict.signals.get(metric)
+        is_open = entry.verdict.provisional or (signal is not None and signal.seen in ("suspect", "blind"))
+        tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
+        if (tone == "good" and is_open) or (signal is not None and signal.is_uncompared):
+            tone = "unsure"
+        word = signal_words.value_text(metric, value, like=like, digits=digits)
+        cells.append(Shown(tone=tone, word=word, figure=size, result=entry, mark=mark))
     return tuple(cells)
-
-
-def _median_cell(
-    entry: CellResult | None, metric: Metric, *, tone: Tone, mark: Mark | None, size: str, text: str
-) -> Shown | None:
-    if entry is None:
-        return None
-    if not text:
-        return Shown(tone="none", word="unknown", figure=size, result=entry)
-    signal = entry.verdict.signals.get(metric)
-    is_open = entry.verdict.provisional or (signal is not None and signal.seen in ("suspect", "blind"))
-    if (tone == "good" and is_open) or (signal is not None and signal.is_uncompared):
-        tone = "unsure"
-    return Shown(tone=tone, word=text, figure=size, result=entry, mark=mark)
 
 
 # ---------------------------------------------------------------- all signals of a row

@@ -78,17 +78,12 @@ def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
         ElementTree.SubElement(case, "system-out").text = signal_words.cell_sentence(entry)
     elif outcome is not None:
         message = "; ".join([*map(finding_words.text, begins), signal_words.cell_sentence(entry)])
-        kind = begins[0].metric if begins else _kind(entry)
+        verdict = entry.verdict
+        own = None if signal_words.tone(verdict.verdict) == "bad" else signal_words.matter(verdict)
+        kind = begins[0].metric if begins else own or verdict.verdict
         attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
         ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
     return case
-
-
-def _kind(entry: CellResult) -> str:
-    """Return what is bad: the verdict, or the signal if the verdict itself is good."""
-    verdict = entry.verdict
-    is_bad = signal_words.tone(verdict.verdict) == "bad"
-    return verdict.verdict if is_bad else signal_words.matter(verdict) or verdict.verdict
 
 
 def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:

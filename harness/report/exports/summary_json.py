@@ -132,6 +132,10 @@ def _figures(verdict: CellVerdict) -> dict[str, Any]:
     memory, step, peak = (verdict.of(name) for name in ("memory", "step_time", "peak_memory"))
     visible = {name: json_ready(known_effect(name, verdict.of(name).visible)) for name in ("step_time", "peak_memory")}
     is_known = step.visible is not None or peak.visible is not None
+
+    def scaled(figure: Any, factor: float) -> Any:
+        return [factor * end for end in figure] if isinstance(figure, tuple) else figure and factor * figure
+
     figures = {
         "smallest_visible": visible if is_known else None,
         "metrics": {
@@ -142,17 +146,13 @@ def _figures(verdict: CellVerdict) -> dict[str, Any]:
         "rate_kib_per_step": memory.value,
         "rate_ci": memory.ci,
         "excluded_kib_per_step": memory.visible,
-        "step_ms": _scaled(step.value, 1e3),
-        "step_ms_ci": _scaled(step.ci, 1e3),
+        "step_ms": scaled(step.value, 1e3),
+        "step_ms_ci": scaled(step.ci, 1e3),
         "step_drift": verdict.drift,
-        "peak_rss_mib": _scaled(peak.value, 1 / 1024),
-        "peak_rss_mib_ci": _scaled(peak.ci, 1 / 1024),
+        "peak_rss_mib": scaled(peak.value, 1 / 1024),
+        "peak_rss_mib_ci": scaled(peak.ci, 1 / 1024),
     }
     return {name: json_ready(value) for name, value in figures.items()}
-
-
-def _scaled(figure: Any, factor: float) -> Any:
-    return [factor * end for end in figure] if isinstance(figure, tuple) else figure and factor * figure
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -54,7 +54,16 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         {
             "schema": SCHEMA,
             "exit_code": comparison.exit_code,
-            "columns": [_column(column) for column in comparison.columns],
+            "columns": [
+                {
+                    "label": each.label,
+                    "run": each.run,
+                    "host": each.lane.host.name,
+                    "gpu": each.lane.gpu,
+                    "started": each.started or None,
+                }
+                for each in comparison.columns
+            ],
             "cells": [_pair(pair) for pair in comparison.pairs],
             "attribution": [] if together is None else list(attributions_json(together)),
             "notes": comparison.notes,
@@ -162,6 +171,8 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     in it and neither side is bad.
     """
     by_metric = {measured.metric: measured for measured in pair.measured}
+    # Growth is noise if neither cell leaks; if one leaks, its peak memory depends on the number of steps.
+    quiet = "peak_memory" if any("leak" in verdict.verdicts for verdict in pair.verdicts) else "memory"
     verdicts = [verdict_text(verdict) for verdict in pair.verdicts]
     outcome = by_metric.get("outcome")
     told = "not comparable" if outcome is None else standing_text(outcome, *labels)
@@ -171,11 +182,14 @@ def _rows(pair: Pair, labels: Labels) -> Iterator[tuple[str, ...]]:
     others = [name for name in by_metric if name not in _ALWAYS and by_metric[name].standing not in ("same", "unknown")]
     for metric in (*_ALWAYS, *others):
         both = by_metric.get(metric)
-        if both is not None and (both.one, both.other) != (None, None) and not _is_quiet(both, pair.verdicts):
-            values = (both.one, both.other)
+        if both is not None and (both.one, both.other) != (None, None) and metric != quiet:
+            values, ratio = (both.one, both.other), ""
+            if both.ratio is not None and both.ci is not None:
+                low, high = (round(end, 4) for end in both.ci)
+                ratio = amounts.effect(Effect(value=round(both.ratio, 4), unit="ratio", ci=(low, high)))
             like, digits = amounts.middle(values), amounts.digits_apart(*values)
             shown = [signal_words.value_text(metric, value, like=like, digits=digits) or "–" for value in values]
-            yield _title(metric), *shown, _ratio(both), standing_text(both, *labels)
+            yield _title(metric), *shown, ratio, standing_text(both, *labels)
 
 
 def verdict_text(verdict: CellVerdict) -> str:
@@ -192,28 +206,7 @@ def _title(metric: Metric) -> str:
     return _TITLES.get(metric) or signal_words.shown_signal(metric).title
 
 
-def _is_quiet(measured: Measured, verdicts: tuple[CellVerdict, CellVerdict]) -> bool:
-    """Return whether to leave out a metric: growth if neither cell leaks, because it is noise, and peak memory if one
-    leaks, because it then depends on the number of steps.
-    """
-    leaking = any("leak" in verdict.verdicts for verdict in verdicts)
-    return leaking if measured.metric == "peak_memory" else measured.metric == "memory" and not leaking
-
-
-def _ratio(measured: Measured) -> str:
-    if measured.ratio is None or measured.ci is None:
-        return ""
-    low, high = measured.ci
-    rounded = Effect(value=round(measured.ratio, 4), unit="ratio", ci=(round(low, 4), round(high, 4)))
-    return amounts.effect(rounded)
-
-
 # ---------------------------------------------------------------- JSON
-
-
-def _column(column: Column) -> dict[str, Any]:
-    lane = {"host": column.lane.host.name, "gpu": column.lane.gpu}
-    return {"label": column.label, "run": column.run, **lane, "started": column.started or None}
 
 
 def _pair(pair: Pair) -> dict[str, Any]:

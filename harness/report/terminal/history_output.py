@@ -24,18 +24,17 @@ def runs_lines(runs: Sequence[IndexedRun]) -> Iterator[str]:
         yield "no runs"
         return
     header = ("started (UTC)", "run", "verdict", "cells", "bad", "findings", "duration")
-    yield from _table([header, *map(_run, runs)])
+    rows = [
+        (finding_words.minute(run.started), plain(run.path), finding_words.run_verdict(run), f"{run.cells:,}",
+         f"{run.bad:,}", f"{run.findings:,}", amounts.duration(run.duration_s) if run.duration_s else "")
+        for run in runs
+    ]  # fmt: skip
+    yield from _table([header, *rows])
     for run in runs:
         if run.kind == "killed":
             yield f"{plain(run.path)}: {'; '.join(map(plain, run.warnings))}"
         if run.problem:
             yield f"cannot be read: {plain(run.path)}: {plain(run.problem)}"
-
-
-def _run(run: IndexedRun) -> tuple[str, ...]:
-    took = amounts.duration(run.duration_s) if run.duration_s else ""
-    counts = (f"{run.cells:,}", f"{run.bad:,}", f"{run.findings:,}")
-    return finding_words.minute(run.started), plain(run.path), finding_words.run_verdict(run), *counts, took
 
 
 def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days: bool) -> Iterator[str]:
@@ -45,10 +44,9 @@ def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days:
     shown = signals or SHOWN
     for view in views:
         yield f"{finding_words.history_place(view.history)} ({plain(view.history.matrix)})"
-        rows = _by_day(view, shown) if days else _by_version(view, shown)
         titles = [signal_words.shown_signal(name).title for name in shown]
         header = ("image", "verdict", *titles, *(("started (UTC)", "run") if days else ("measured",)))
-        yield from (f"  {line}" for line in _table([header, *rows]))
+        yield from (f"  {line}" for line in _table([header, *_rows(view, shown, days=days)]))
         if view.left_out:
             yield f"  {amounts.count(view.left_out, 'older version')} not shown: --all"
         yield from (
@@ -58,27 +56,14 @@ def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days:
         yield ""
 
 
-def _by_version(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _rows(view: HistoryView, signals: Sequence[str], *, days: bool) -> Iterator[tuple[str, ...]]:
     for name in view.versions:
         own = [measurement for measurement in view.measured if measurement.version == name]
-        known = known_of(own)
-        figures = (_figure(known, signal) for signal in signals)
-        yield version(name), finding_words.measured_verdict(known[-1]), *figures, _measured(known)
-
-
-def _by_day(view: HistoryView, signals: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for name in view.versions:
-        for measurement in view.measured:
-            if measurement.version == name:
-                figures = (_figure([measurement], signal) for signal in signals)
-                began = finding_words.minute(measurement.started)
-                yield (
-                    version(name),
-                    finding_words.measured_verdict(measurement),
-                    *figures,
-                    began,
-                    plain(measurement.run),
-                )
+        for some in [[each] for each in own] if days else [known_of(own)]:
+            newest = some[-1]
+            figures = (_figure(some, signal) for signal in signals)
+            when = (finding_words.minute(newest.started), plain(newest.run)) if days else (_measured(some),)
+            yield version(name), finding_words.measured_verdict(newest), *figures, *when
 
 
 def _figure(measured: Sequence[Measurement], signal: str) -> str:
@@ -150,14 +135,21 @@ def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
     side = "lower" if found.falls else "higher"
     yield f"{plain(found.history)}: {count}, {rounds}; {side} is worse; the limit is a change of {_share(found.limit)}"
     for change in found.changes:
-        yield f"  {_place(change)}: {amounts.effect(change.effect)}{_chance(change)}"
+        chance = "" if change.p is None else f", {amounts.probability(change.p)}"
+        yield f"  {_place(change)}: {amounts.effect(change.effect)}{chance}"
     if found.noise is None:
         yield f"  nothing could be judged: {why}"
     else:
         if found.verdict != "worse":
             yield "  nothing was shown to be worse"
         yield f"  {_visible(found)}"
-        yield f"  {_noise(found)}"
+        source = "from values of one version in different rounds"
+        if found.alone:
+            source = (
+                "from neighbouring versions, because each has only one value: drift of the machine looks like a change "
+                "between versions, and a single worse version cannot be judged"
+            )
+        yield f"  noise: {_share(found.noise)}, {source}"
     for name in found.odd:
         yield f"  not judged: {version(name)} has one value, far from its neighbours; measure all of these again"
     for text in found.left_out:
@@ -176,10 +168,6 @@ def _place(change: SeriesChange) -> str:
     return f"{word} {after} (after {before})"
 
 
-def _chance(change: SeriesChange) -> str:
-    return "" if change.p is None else f", {amounts.probability(change.p)}"
-
-
 def _visible(found: SeriesVerdict) -> str:
     assert found.visible is not None, "the caller checked that the noise is known"
     what = "a single version" if found.lasting == 1 else f"the newest {found.lasting} versions"
@@ -196,16 +184,6 @@ def _visible(found: SeriesVerdict) -> str:
     more = "; several values of each version, in rounds, would show smaller changes" if found.alone else ""
     shown = f"only a change of {signal_words.share_text(found.visible)} in {what} would have shown"
     return f"{shown}; one of {limit} (the limit) may exist{more}"
-
-
-def _noise(found: SeriesVerdict) -> str:
-    assert found.noise is not None, "the caller checked that the noise is known"
-    if found.alone:
-        return (
-            f"noise: {_share(found.noise)}, from neighbouring versions, because each has only one value: drift of the "
-            "machine looks like a change between versions, and a single worse version cannot be judged"
-        )
-    return f"noise: {_share(found.noise)}, from values of one version in different rounds"
 
 
 def _share(share: float) -> str:
