@@ -15,7 +15,6 @@ from typing import Any
 from harness.errors import HarnessError, Interrupted
 from harness.flows.context import RunContext
 from harness.model import Cell, Host, HostState, Image, Lane
-from harness.model.watching import Say
 from harness.plan.cells import choose_lanes
 from harness.plan.equal_machines import MachineSeen, odd_ones
 from harness.reasons import MachineReason
@@ -107,16 +106,16 @@ def first_usable(machines: Sequence[OpenHost]) -> OpenHost:
 
 def states_of(machines: Sequence[OpenHost]) -> tuple[HostState, ...]:
     """Return the hosts of the plan as they were found: a pool can be used if one of its machines can."""
-    hosts = dict.fromkeys(each.part_of for each in machines)
-    return tuple(_state(host, [each for each in machines if each.part_of == host]) for host in hosts)
-
-
-def _state(host: Host, machines: Sequence[OpenHost]) -> HostState:
-    first = first_usable(machines)
-    if not host.pool or first.usable:
-        return HostState(host=host, problem=first.problem, facts=first.facts)
-    told = "; ".join(f"{each.host.machine}: {each.problem}" for each in machines if each.problem is not None)
-    return HostState(host=host, problem=MachineReason.NONE_USABLE(problems=told))
+    states = []
+    for host in dict.fromkeys(each.part_of for each in machines):
+        own = [each for each in machines if each.part_of == host]
+        first = first_usable(own)
+        problem, facts = first.problem, first.facts
+        if host.pool and not first.usable:
+            told = "; ".join(f"{each.host.machine}: {each.problem}" for each in own if each.problem is not None)
+            problem, facts = MachineReason.NONE_USABLE(problems=told), {}
+        states.append(HostState(host=host, problem=problem, facts=facts))
+    return tuple(states)
 
 
 def troubles_of(machines: Sequence[OpenHost]) -> tuple[str, ...]:
@@ -160,12 +159,16 @@ def using_hosts(
     does not grant soon are `awaited`. `one`: open only one node of such a pool. `homes`: the machine that measured each
     row in an earlier run, by the row's place; these nodes are asked for first.
     """
-    machines = [
-        OpenHost(host=_preferring(machine, place, _nodes_of(host, homes)), part_of=host, images=wanted)
-        for host, wanted in images.items()
-        for place, machine in enumerate(host.machines[:1] if one and host.request is not None else host.machines)
-    ]
-
+    machines = []
+    for host, wanted in images.items():
+        # The nodes of a pool that measured rows before, the node with the most rows first.
+        lanes = Counter(machine for (_, lane, _), machine in homes.items() if lane.partition("/")[0] == host.name)
+        nodes = [name for name, _ in lanes.most_common()]
+        for place, machine in enumerate(host.machines[:1] if one and host.request is not None else host.machines):
+            own = machine
+            if machine.request is not None and machine.machine and place < len(nodes):
+                own = replace(machine, request=replace(machine.request, preferred=nodes[place]))
+            machines.append(OpenHost(host=own, part_of=host, images=wanted))
     try:
         in_threads(
             [functools.partial(_open_unless_late, each, machines, context) for each in machines], context.stopped
@@ -220,7 +223,12 @@ def open_machine(each: OpenHost, context: RunContext, *, over: Callable[[], bool
     try:
         engine = context.open_engine(each.host, environ=context.environ, say=say)
         if each.host.machine:
-            _name_machine(each, engine, say)
+            # In the engine's facts, the machine is in the record and the key of every trial: a row that is resumed
+            # takes over no trials of another machine. A node gets its name when the queue grants it.
+            cpu = engine.cpu(each.images, say)
+            if each.host.request is not None:
+                each.host = replace(each.host, machine=str(engine.facts["name"]))
+            engine.facts = {**engine.facts, "machine": each.host.machine, "cpu": cpu}
         if each.host.gpus != "none":
             each.lanes = choose_lanes(each.host, engine.gpus(each.images, say))
         each.engine, each.opened_s = engine, time.monotonic()
@@ -231,29 +239,6 @@ def open_machine(each: OpenHost, context: RunContext, *, over: Callable[[], bool
     finally:
         if engine is not None and each.engine is None:
             engine.close()
-
-
-def _name_machine(each: OpenHost, engine: Engine, say: Say) -> None:
-    """Add the machine to the engine's facts, and so to the record and the key of every trial: a row that is resumed
-    takes over no trials of another machine. A node gets its name when the queue grants it.
-    """
-    cpu = engine.cpu(each.images, say)
-    if each.host.request is not None:
-        each.host = replace(each.host, machine=str(engine.facts["name"]))
-    engine.facts = {**engine.facts, "machine": each.host.machine, "cpu": cpu}
-
-
-def _nodes_of(host: Host, homes: Mapping[tuple[str, str, str], str]) -> list[str]:
-    """Return the nodes of a pool that measured rows before, the node with the most rows first."""
-    lanes = [machine for (_, lane, _), machine in homes.items() if lane.partition("/")[0] == host.name]
-    return [name for name, _ in Counter(lanes).most_common()]
-
-
-def _preferring(machine: Host, place: int, nodes: Sequence[str]) -> Host:
-    """Return the machine, which asks the queue for one of the nodes that measured rows before if `place` has one."""
-    if machine.request is None or place >= len(nodes) or not machine.machine:
-        return machine
-    return replace(machine, request=replace(machine.request, preferred=nodes[place]))
 
 
 @contextmanager
