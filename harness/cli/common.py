@@ -18,8 +18,6 @@ from harness.errors import InfrastructureError, UsageError
 from harness.report.text.harmless_text import readable
 
 if TYPE_CHECKING:
-    import threading
-
     from harness.flows.context import RunContext
 
 
@@ -30,10 +28,22 @@ IN = click.option("--in", "folder", type=FILE, default=Path("reports"), show_def
 HOSTS = click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. Repeatable.")
 SERIES = click.option("--series", multiple=True, metavar="NAME", help="Only this series. Repeatable.")
 FRESH = click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier runs.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 SUMMARY = click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
 WIDE = click.option(
     "--wide", is_flag=True, help="Show every signal of every row: figures, limit, minimum detectable effect."
 )
+TRIALS = click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of the matrix's.")
+UNTIL = click.option(
+    "--until",
+    type=click.Choice(["first-bad", "end"]),
+    help="first-bad: stop after the first finding that is confirmed; end: go on to the end, whatever the matrix's "
+    "`stop` says.",
+)
+QUICK = click.option(
+    "--quick", is_flag=True, help="Stop after one round of every row, plus launches that confirm suspects."
+)
+TIME = click.option("--time", metavar="DURATION", help="Spend this time (2h, 45m) where it is most useful, then stop.")
 
 
 @contextmanager
@@ -43,16 +53,11 @@ def to_stdout() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:
-        _drop_stdout()
     except OSError as error:
-        _drop_stdout()
-        raise InfrastructureError(f"stdout: cannot be written: {error.strerror}; free some space") from error
-
-
-def _drop_stdout() -> None:
-    """Redirect stdout to /dev/null, so that Python does not try to write its buffer again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Otherwise Python would try to write its buffer again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise InfrastructureError(f"stdout: cannot be written: {error.strerror}; free some space") from error
 
 
 def say(text: str) -> None:

@@ -7,12 +7,18 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness import __version__
-from harness.cli.common import FILE, OUT, print_json, say, show, to_stdout, write_file
+from harness.cli.common import FILE, JSON, OUT, print_json, say, show, to_stdout, write_file
 from harness.errors import InfrastructureError, UsageError
+
+if TYPE_CHECKING:
+    from harness.flows.evidence import Inspect
+    from harness.model import Finding
+    from harness.store.saved_run import StoredRun
 
 ASK_ENGINE = click.option(
     "--ask-engine", is_flag=True, help="Ask the engine that RUN names for the images' settings and layers."
@@ -40,20 +46,18 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
 
     Exit status: 0; 2 if there is no such cell.
     """
-    from harness.flows import evidence as repro_flow
-    from harness.report.issue import reproduction as repro_report
-    from harness.report.issue.reproduction import python_file
+    from harness.flows.evidence import recipe
+    from harness.report.issue import reproduction
     from harness.store import lookup
 
     stored = lookup.open_run(run, out=out)
     chosen = lookup.find_cell(stored, cell)
-    recipe = repro_flow.recipe(stored, chosen)
+    made = recipe(stored, chosen)
     say(f"cell {chosen.id}: {chosen}")
     is_python = script is not None and script.suffix == ".py"
-    text = python_file(recipe) if is_python else repro_report.shell(recipe)
-    if not is_python:
-        for line in repro_report.asked_for(recipe):
-            say(line)
+    text = (reproduction.python_file if is_python else reproduction.shell)(made)
+    for line in () if is_python else reproduction.asked_for(made):
+        say(line)
     if script is not None:
         write_file(script, text)
         if script.is_file():
@@ -87,16 +91,11 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
 
     Exit status: 0; 2 if there is no such finding.
     """
-    from harness.flows import evidence as diff_flow
-    from harness.flows import evidence as issue_flow
-    from harness.report.issue import bug_report as issue_report
-    from harness.report.text import finding_words
-    from harness.store import lookup
+    from harness.flows import evidence
+    from harness.report.issue import bug_report
 
-    stored = lookup.open_run(run, out=out)
-    number, chosen = lookup.find_finding(stored, finding, tell=finding_words.line)
-    inspect = diff_flow.of_engine(chosen.lane.host, environ=os.environ) if ask_engine else None
-    report = issue_report.render(issue_flow.issue(stored, chosen, inspect=inspect), harness_version=__version__)
+    stored, number, chosen, inspect = _chosen(run, finding, out=out, ask_engine=ask_engine)
+    report = bug_report.render(evidence.issue(stored, chosen, inspect=inspect), harness_version=__version__)
     if folder is None:
         _write_into_run(stored.path, f"issue-{number}", report.files)
     else:
@@ -105,10 +104,23 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
     if not sys.stdout.isatty():
         with to_stdout():
             show(report.markdown)
-    text = (folder or stored.path / f"issue-{number}") / issue_report.TEXT
-    beside = ", ".join(name for name in report.files if name != issue_report.TEXT)
+    text = (folder or stored.path / f"issue-{number}") / bug_report.TEXT
+    beside = ", ".join(name for name in report.files if name != bug_report.TEXT)
     for line in (*stored.lacking, *report.warnings, f"wrote {text}, ready to paste; next to it: {beside}"):
         say(line)
+
+
+def _chosen(
+    run: str, words: tuple[str, ...], *, out: Path, ask_engine: bool
+) -> tuple[StoredRun, int, Finding, Inspect | None]:
+    """Return the run, the number of the finding and the finding, and how to ask the engine about its images."""
+    from harness.flows.evidence import of_engine
+    from harness.report.text import finding_words
+    from harness.store import lookup
+
+    stored = lookup.open_run(run, out=out)
+    number, finding = lookup.find_finding(stored, words, tell=finding_words.line)
+    return stored, number, finding, of_engine(finding.lane.host, environ=os.environ) if ask_engine else None
 
 
 def _write_into_run(run: Path, folder: str, files: Mapping[str, str | bytes]) -> None:
@@ -131,7 +143,7 @@ def _write_into_run(run: Path, folder: str, files: Mapping[str, str | bytes]) ->
 @click.command()
 @click.argument("run")
 @click.argument("finding", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@JSON
 @ASK_ENGINE
 @OUT
 def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool, out: Path) -> None:
@@ -147,17 +159,13 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool,
 
     Exit status: 0; 2 if there is no such finding.
     """
-    from harness.flows import evidence as diff_flow
-    from harness.report.content import environment_diff as diff_report
-    from harness.report.text import finding_words
-    from harness.store import lookup
+    from harness.flows import evidence
+    from harness.report.content import environment_diff
 
-    stored = lookup.open_run(run, out=out)
-    _, chosen = lookup.find_finding(stored, finding, tell=finding_words.line)
-    inspect = diff_flow.of_engine(chosen.lane.host, environ=os.environ) if ask_engine else None
-    difference = diff_flow.difference(stored, chosen, inspect=inspect)
+    stored, _, chosen, inspect = _chosen(run, finding, out=out, ask_engine=ask_engine)
+    difference = evidence.difference(stored, chosen, inspect=inspect)
     with to_stdout():
         if as_json:
-            print_json(diff_report.to_json(difference))
+            print_json(environment_diff.to_json(difference))
         else:
-            show(f"{diff_report.render(difference)}\n")
+            show(f"{environment_diff.render(difference)}\n")

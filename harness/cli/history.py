@@ -11,12 +11,11 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, IN, option, print_json, say, to_stdout
+from harness.cli.common import FILE, IN, JSON, option, print_json, say, to_stdout
 from harness.errors import UsageError
 
 SINCE = click.option("--since", metavar="AGE", help="Only runs that began within this time: 12h, 30d, 8w.")
 CSV = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per measurement.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 REBUILD = click.option("--rebuild", is_flag=True, help="Rebuild the index from the runs.")
 VERDICTS = ("ok", "regression", "inconclusive", "infrastructure", "interrupted")
 NEWEST = 12

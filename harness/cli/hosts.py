@@ -12,6 +12,7 @@ import click
 from harness.cli.common import (
     FILE,
     HOSTS,
+    JSON,
     OUT,
     STOPPING,
     option,
@@ -29,7 +30,7 @@ from harness.errors import EngineUnreachable
 @click.argument("matrix", type=FILE)
 @HOSTS
 @OUT
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the tables.")
+@JSON
 def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) -> None:
     """Check all hosts of MATRIX in parallel, and which image can run where, before a sweep.
 
@@ -44,19 +45,18 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
     Exit status: 0; 3 if a host cannot be used.
     """
     from harness.cli.results import Terminal
-    from harness.flows import doctor as doctor_flow
+    from harness.flows import doctor as flow
     from harness.flows.context import open_registries
     from harness.report.terminal import doctor_output
-    from harness.report.terminal import doctor_output as doctor_report
 
     with stop_on_signals() as stopped, shown_progress(stopped) as context:
         registry = open_registries(os.environ, stopped)
-        checkup = doctor_flow.check(matrix, hosts=hosts, out=out, context=context, registry=registry)
+        checkup = flow.check(matrix, hosts=hosts, out=out, context=context, registry=registry)
     with to_stdout():
         if as_json:
             print_json(doctor_output.to_json(checkup))
         else:
-            doctor_report.render(checkup, Terminal(highlight=False))
+            doctor_output.render(checkup, Terminal(highlight=False))
     sys.exit(doctor_output.exit_code(checkup))
 
 
@@ -83,22 +83,21 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
 
     Exit status: 0; 3 if a host of MATRIX cannot be reached.
     """
-    from harness.flows import clean
-    from harness.flows import clean as clean_flow
+    from harness.flows import clean as flow
 
-    older_than = None if runs is None else option("--runs", clean.age, runs)
+    older_than = None if runs is None else option("--runs", flow.age, runs)
     if older_than is not None:
-        clean.check_folder(out)  # before anything is removed
+        flow.check_folder(out)  # before anything is removed
     for number in STOPPING:
         signal.signal(number, signal.default_int_handler)  # like Ctrl-C: a request to a queue is withdrawn
-    name, hosts = clean_flow.hosts_of(matrix, os.environ)
+    name, hosts = flow.hosts_of(matrix, os.environ)
     problems = []
-    for host in clean_flow.clean(hosts, images=images, dry_run=dry_run, environ=os.environ, say=say):
+    for host in flow.clean(hosts, images=images, dry_run=dry_run, environ=os.environ, say=say):
         with to_stdout():
             show(f"{host}\n")
         problems += [host.problem] if host.problem else []
     if older_than is not None:
-        for line in clean.clean_runs(out, matrix=name, older_than=older_than, dry_run=dry_run):
+        for line in flow.clean_runs(out, matrix=name, older_than=older_than, dry_run=dry_run):
             with to_stdout():
                 show(f"{line}\n")
     if matrix is not None and problems:

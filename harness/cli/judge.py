@@ -46,7 +46,10 @@ def judge(
 
     Exit status: 0 for readable input, whatever the verdicts; 2 if a trace cannot be read (the others are still judged).
     """
-    _check_options(context, history=history)
+    for name in ("leak", "slowdown", "metric") if history else ("limit", "falls"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:  # it would have no effect
+            without = "is for traces: leave it out with --history" if history else "is for histories: give --history"
+            raise UsageError(f"--{name}: {without}")
     if history:
         _judge_histories(traces, limit=limit or "10%", falls=falls, as_json=as_json)
         return
@@ -58,7 +61,15 @@ def judge(
         signals={"memory": option("--leak", values.leak_kib, leak)},
         slowdown=option("--slowdown", values.fraction, slowdown),
     )
-    metrics = dict(_metric(text) for text in metric)
+    metrics: dict[str, float] = {}
+    for text in metric:
+        name, _, least = text.partition("=")
+        try:
+            metrics[name] = float(least or 0)
+        except ValueError:
+            metrics[name] = math.nan
+        if not math.isfinite(metrics[name]):  # with such a limit, no growth would count
+            raise UsageError(f"--metric: {text!r} is not COLUMN or COLUMN=LIMIT with a number as limit")
 
     def judged(path: Path) -> str:
         found = judge_file(path, limits=limits, metrics=metrics, note=lambda text: say(f"note: {text}"))
@@ -80,15 +91,6 @@ def _print_each(paths: tuple[Path, ...], judged: Callable[[Path], str]) -> None:
         raise UsageError("\nharness: ".join(refused))
 
 
-def _check_options(context: click.Context, *, history: bool) -> None:
-    """Raise UsageError for an option that has no effect; otherwise the user would believe that it was applied."""
-    others = ("leak", "slowdown", "metric") if history else ("limit", "falls")
-    for name in others:
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            without = "is for traces: leave it out with --history" if history else "is for histories: give --history"
-            raise UsageError(f"--{name}: {without}")
-
-
 def _judge_histories(paths: tuple[Path, ...], *, limit: str, falls: bool, as_json: bool) -> None:
     from harness.flows.judge import describe_history, judge_history, too_few
     from harness.matrix import values
@@ -105,14 +107,3 @@ def _judge_histories(paths: tuple[Path, ...], *, limit: str, falls: bool, as_jso
         return "\n".join(series_lines(found, why=too_few(found)))
 
     _print_each(paths, judged)
-
-
-def _metric(text: str) -> tuple[str, float]:
-    name, _, limit = text.partition("=")
-    try:
-        least = float(limit or 0)
-    except ValueError:
-        least = math.nan
-    if not math.isfinite(least):  # with such a limit, no growth would count
-        raise UsageError(f"--metric: {text!r} is not COLUMN or COLUMN=LIMIT with a number as limit")
-    return name, least

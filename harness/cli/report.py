@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, IN, OUT, WIDE, print_json, to_stdout, write_file
+from harness.cli.common import FILE, IN, JSON, OUT, WIDE, print_json, to_stdout, write_file
 from harness.errors import UsageError
 
 FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
@@ -62,7 +62,7 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN]...")
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON instead of the table.")
+@JSON
 @OUT
 def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
     """Compare separate runs, from several hosts or days. For one RUN, compare its hosts.
@@ -79,15 +79,15 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
     """
     from harness.cli.results import Terminal
     from harness.flows.compare import compare_runs
-    from harness.report.terminal import compare_output as compare_report
+    from harness.report.terminal import compare_output
     from harness.store.lookup import find_run
 
     comparison = compare_runs([find_run(run, out=out) for run in runs])
     with to_stdout():
         if as_json:
-            print_json(compare_report.to_json(comparison))
+            print_json(compare_output.to_json(comparison))
         else:
-            compare_report.render(comparison, Terminal(highlight=False))
+            compare_output.render(comparison, Terminal(highlight=False))
     sys.exit(comparison.exit_code)
 
 
@@ -105,15 +105,15 @@ def frontier(*, run: str, out: Path) -> None:
 
     Exit status: 0; 2 if there is no such run.
     """
-    from harness.flows import compare as frontier_flow
-    from harness.report.terminal import probes_output as frontier_report
+    from harness.flows.compare import settings_of
+    from harness.report.terminal import probes_output
     from harness.store import RunDirectory, lookup
 
     path = lookup.find_run(run, out=out)
-    settings = frontier_flow.settings_of(path)
-    RunDirectory(path).write("frontier.svg", frontier_report.svg(settings))
+    settings = settings_of(path)
+    RunDirectory(path).write("frontier.svg", probes_output.svg(settings))
     with to_stdout():
-        click.echo(frontier_report.table(settings))
+        click.echo(probes_output.table(settings))
 
 
 # ---------------------------------------------------------------- authoring

@@ -35,24 +35,18 @@ class Terminal(Console):
         raise BrokenPipeError
 
 
-def write_reports(result: RunResult, directory: RunDirectory) -> None:
-    write_result(result, directory)
-    write_exports(result, directory)
-
-
 def write_exports(result: RunResult, directory: RunDirectory) -> None:
     """Write the exports of a result, but not the result itself."""
     directory.write("summary.json", FORMATS["json"](result))
-    directory.write("junit.xml", junit.render(result))
-    directory.write("cells.csv", summary_json.cells_csv(result))
+    directory.write("junit.xml", FORMATS["junit"](result))
+    directory.write("cells.csv", FORMATS["csv"](result))
     write_readable(result, directory)
 
 
 def write_result(result: RunResult, directory: RunDirectory) -> None:
     """Write the result, from which all reports can be made again. Its findings are in the order of the reports."""
-    in_order = numbered(result)
     causes = [(one["findings"], one["sentence"]) for one in summary_json.attributions_json(result)]
-    directory.write(result_file.FILE, result_file.encoded_result(in_order, causes=causes))
+    directory.write(result_file.FILE, result_file.encoded_result(numbered(result), causes=causes))
 
 
 def numbered(result: RunResult) -> RunResult:
@@ -61,7 +55,7 @@ def numbered(result: RunResult) -> RunResult:
 
 def write_readable(result: RunResult, directory: RunDirectory) -> None:
     """Write the reports for people, which also contain the results of later probes."""
-    directory.write("report.md", markdown.render(result))
+    directory.write("report.md", FORMATS["md"](result))
     write_page(result, directory)
 
 
@@ -69,13 +63,8 @@ def write_page(result: RunResult, directory: RunDirectory) -> None:
     directory.write("report.html", FORMATS["html"](result))
 
 
-def _page(result: RunResult) -> bytes:
-    library = library_or_none(os.environ, say)
-    return html_page.encoded(result, library=library)
-
-
 FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
-    "html": _page,
+    "html": lambda result: html_page.encoded(result, library=library_or_none(os.environ, say)),
     "md": markdown.render,
     "json": summary_json.encoded,
     "junit": junit.render,
@@ -101,7 +90,8 @@ def swept(selection: Selection, options: SweepOptions, stopped: threading.Event)
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, so_far=so_far)
         result, directory = sweep(selection, options, context)
         result = numbered(result)
-        write_reports(result, directory)
+        write_result(result, directory)
+        write_exports(result, directory)
         remember(options.out, say=say)
     return result
 

@@ -11,11 +11,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FILE, FRESH, HOSTS, OUT, SERIES, SUMMARY, WIDE, option, stop_on_signals, to_stdout
+from harness.cli.common import (
+    FILE,
+    FRESH,
+    HOSTS,
+    OUT,
+    QUICK,
+    SERIES,
+    SUMMARY,
+    TIME,
+    TRIALS,
+    UNTIL,
+    WIDE,
+    option,
+    stop_on_signals,
+    to_stdout,
+)
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.model import Explanation, RunResult, SearchMode, Stop, Trials
+    from harness.model import RunResult, SearchMode, Stop, Trials
 
 
 @click.command()
@@ -29,7 +44,7 @@ if TYPE_CHECKING:
 )
 @HOSTS
 @SERIES
-@click.option("--trials", metavar="LEAST[:MOST]", help="Launches per cell, instead of the matrix's `trials`.")
+@TRIALS
 @click.option(
     "--search",
     type=click.Choice(["full", "bisect", "auto"]),
@@ -42,16 +57,9 @@ if TYPE_CHECKING:
     "--seed", type=int, help="Random seed for the launch order. Every run prints its seed, so that it can be repeated."
 )
 @click.option("--decide", is_flag=True, help="Run only the cells that can settle an undecided cause.")
-@click.option(
-    "--until",
-    type=click.Choice(["first-bad", "end"]),
-    help="first-bad: stop after the first finding that is confirmed; end: go on to the end, whatever the matrix's "
-    "`stop` says.",
-)
-@click.option("--quick", is_flag=True, help="Stop after one round of every row, plus launches that confirm suspects.")
-@click.option(
-    "--time", "time", metavar="DURATION", help="Spend this time (2h, 45m) where it is most useful, then stop."
-)
+@UNTIL
+@QUICK
+@TIME
 @FRESH
 @OUT
 @WIDE
@@ -77,6 +85,7 @@ def sweep(
     from harness.cli.results import print_result, swept
     from harness.flows import deciding
     from harness.flows.sweep import SweepOptions, explained, selected
+    from harness.report.terminal import plan_output
 
     options = SweepOptions(
         only=only, hosts=hosts, series=series, trials=trials_of(trials),
@@ -85,7 +94,9 @@ def sweep(
     with stop_on_signals() as stopped:
         selection = selected(matrix, options, os.environ)
         if dry_run:
-            _print_plan(explained(selection, options), as_json=as_json)
+            plan = explained(selection, options)
+            with to_stdout():
+                click.echo(json.dumps(asdict(plan), indent=1, default=str) if as_json else plan_output.dry_run(plan))
             return
         if decide and (known := deciding.settled(selection, out)) is not None:
             _print_settled(known, as_json=as_json)
@@ -134,10 +145,3 @@ def _print_settled(result: RunResult, *, as_json: bool) -> None:
         click.echo(f"nothing to decide: {result.directory} {state} (verdict: {result.verdict})", err=as_json)
     if as_json:
         print_result(result, as_json=True)
-
-
-def _print_plan(plan: Explanation, *, as_json: bool) -> None:
-    from harness.report.terminal.plan_output import dry_run
-
-    with to_stdout():
-        click.echo(json.dumps(asdict(plan), indent=1, default=str) if as_json else dry_run(plan))

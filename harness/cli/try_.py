@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, FRESH, OUT, SUMMARY, option, say, stop_on_signals
+from harness.cli.common import FILE, FRESH, OUT, QUICK, SUMMARY, TIME, TRIALS, UNTIL, option, say, stop_on_signals
 from harness.errors import UsageError
 
 
@@ -89,10 +89,10 @@ def demo(*, folder: Path, out: Path) -> None:
 )
 @click.option("--exit-code", is_flag=True, help="Judge by the exit code alone: 0 good, 125 untested, else bad.")
 @click.option("--step-time", default="1m", show_default=True, help="The longest time that a launch spends in steps.")
-@click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of 3:6.")
-@click.option("--until", type=click.Choice(["first-bad", "end"]), help="As for sweep.")
-@click.option("--quick", is_flag=True, help="As for sweep: one launch of each version, and more to confirm suspects.")
-@click.option("--time", "time", metavar="DURATION", help="Spend this time (2h, 45m), then stop.")
+@TRIALS
+@UNTIL
+@QUICK
+@TIME
 @click.option("--write", type=FILE, metavar="FILE", help="Write the matrix to this file, and launch nothing.")
 @FRESH
 @OUT

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import cli
-from harness.cli.results import write_reports
+from harness.cli.results import write_result
 from harness.errors import UsageError
 from harness.flows import deciding
 from harness.flows.sweep import SweepOptions, selected
@@ -48,7 +48,7 @@ def last_run(folder: Path) -> Path:
 
 def swept(folder: Path, *, decide: bool = False, matrix: str = SQUARE) -> RunResult:
     result = run(folder, nothing, LEAKS % (2, 9), matrix=matrix, decide=decide)
-    write_reports(result, RunDirectory(result.directory))
+    write_result(result, RunDirectory(result.directory))
     return result
 
 
