@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -87,7 +87,7 @@ def _check_folder(out: Path) -> None:
 def _check_matrix(index: OpenIndex, query: HistoryQuery) -> None:
     if query.matrix is None:
         return
-    names = sorted({run.matrix for run in index.runs()})
+    names = {run.matrix for run in index.runs()}
     if query.matrix not in names:
         raise UsageError(f"--matrix: no runs of {query.matrix!r}; known: {_named(names)}")
 
@@ -96,16 +96,16 @@ def _nothing(index: OpenIndex, query: HistoryQuery) -> str:
     every = index.histories(matrix=query.matrix)
     if not every:
         return "no run has measured anything yet; name another folder of runs with --in"
-    names = sorted({history.series for history in every})
+    names = {history.series for history in every}
     if query.series is not None and query.series not in names:
         return f"no series {query.series!r}; known: {_named(names)}"
-    hosts = sorted({history.host for history in every})
-    return f"no history matches; hosts: {_named(hosts)}; variants: {_named(sorted({one.variant for one in every}))}"
+    hosts, variants = _named({history.host for history in every}), _named({one.variant for one in every})
+    return f"no history matches; hosts: {hosts}; variants: {variants}"
 
 
-def _named(names: Sequence[str]) -> str:
+def _named(names: Collection[str]) -> str:
     more = f", and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{', '.join(names[:MOST_NAMED]) or 'none'}{more}"
+    return f"{', '.join(sorted(names)[:MOST_NAMED]) or 'none'}{more}"
 
 
 def _chosen(histories: Sequence[IndexedHistory], query: HistoryQuery) -> list[IndexedHistory]:
@@ -114,12 +114,11 @@ def _chosen(histories: Sequence[IndexedHistory], query: HistoryQuery) -> list[In
         return on_host
     from harness.plan.cells import matches  # noqa: PLC0415 - slow, and rarely needed
 
-    return [one for one in on_host if any(matches(_variant(one), pattern) for pattern in query.only)]
-
-
-def _variant(history: IndexedHistory) -> Variant:
     where = Where(file="", line=1, key="")
-    return Variant(scenario=Scenario(name=history.scenario, where=where), params=history.params)
+    variants = {
+        one.id: Variant(scenario=Scenario(name=one.scenario, where=where), params=one.params) for one in on_host
+    }
+    return [one for one in on_host if any(matches(variants[one.id], pattern) for pattern in query.only)]
 
 
 def list_drifts(out: Path, *, matrix: str, say: Say) -> list[tuple[IndexedHistory, Drift]]:

@@ -104,47 +104,39 @@ def complete_part(file: HistoryFile) -> tuple[list[str], list[str]]:
 
 
 def _left_out(file: HistoryFile, versions: Sequence[str], rounds: Sequence[str]) -> Iterator[str]:
-    lost = [version for version in file.cells if version not in set(versions)]
-    if lost:
-        yield f"{_names('version', lost)}: not measured in every round that is compared"
-    dropped = [turn for turn in file.rounds if turn not in set(rounds)]
-    if dropped:
-        yield f"{_names('round', dropped)}: without some of the versions that are compared"
-
-
-def _names(what: str, names: Sequence[str]) -> str:
-    more = f" and {len(names) - TOLD} more" if len(names) > TOLD else ""
-    return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names[:TOLD])}{more}"
+    for what, every, kept, why in (
+        ("version", file.cells, versions, "not measured in every round that is compared"),
+        ("round", file.rounds, rounds, "without some of the versions that are compared"),
+    ):
+        if lost := [name for name in every if name not in set(kept)]:
+            more = f" and {len(lost) - TOLD} more" if len(lost) > TOLD else ""
+            yield f"{what}{'s' if len(lost) > 1 else ''} {', '.join(lost[:TOLD])}{more}: {why}"
 
 
 def _changes(series: SeriesFound, versions: Sequence[str], *, falls: bool) -> tuple[SeriesChange, ...]:
     found: list[tuple[SeriesKind, Change | Changepoint, Effect | None]] = [
         *((change.kind, change, change.effect) for change in series.changes),
-        *(("better", shift, _size(shift)) for shift in series.better),
+        *(("better", shift, _effect(shift)) for shift in series.better),
     ]
     changes = []
-    for kind, at, effect in sorted(found, key=lambda one: one[1].after):
-        assert effect is not None, "levels have sizes"
+    for kind, at, size in sorted(found, key=lambda one: one[1].after):
+        assert size is not None, "levels have sizes"
+        ci = None if size.ci is None else (1 / size.ci[1], 1 / size.ci[0])
         change = SeriesChange(
             kind=kind,
             before=None if at.before is None else versions[at.before],
             after=versions[at.after],
             between=() if at.before is None else tuple(versions[at.before + 1 : at.after]),
-            effect=_inverse(effect) if falls else effect,
+            effect=Effect(value=1 / size.value, unit=size.unit, ci=ci) if falls else size,
             p=at.p,
         )
         changes.append(change)
     return tuple(changes)
 
 
-def _size(shift: Changepoint) -> Effect:
+def _effect(shift: Changepoint) -> Effect:
     low, high = map(intervals.ratio_of, shift.interval)
     return Effect(value=intervals.ratio_of(shift.size), unit="ratio", ci=(low, high))
-
-
-def _inverse(effect: Effect) -> Effect:
-    ci = None if effect.ci is None else (1 / effect.ci[1], 1 / effect.ci[0])
-    return Effect(value=1 / effect.value, unit=effect.unit, ci=ci)
 
 
 def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
