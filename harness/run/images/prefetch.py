@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
-from harness.errors import EngineUnreachable, HarnessError, ImageUnavailable, InfrastructureError, Interrupted
-from harness.model import Cell, Image, ProgressListener, Pull
+from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
+from harness.model import Cell, ProgressListener, Pull
 from harness.model.watching import unheard
 from harness.run.engine import Engine, ImageStore, Prepared
 from harness.run.images.disk_budget import Disk, ImageName, name_of
@@ -37,12 +36,10 @@ class HostImages:
     stopped: Callable[[], bool]
     disk: Disk = field(default_factory=Disk)
     _known: dict[ImageName, Prepared | str] = field(default_factory=dict)
-    _queue: deque[Cell] = field(default_factory=deque)
-    _queued: set[ImageName] = field(default_factory=set)
-    _order: list[ImageName] = field(default_factory=list)
-    """The order in which images are pulled ahead."""
+    _ahead: dict[ImageName, Cell] = field(default_factory=dict)
+    """The images to pull in the background, in this order."""
     _late: set[ImageName] = field(default_factory=set)
-    """Images that do not fit on the disk before it is their turn to be launched."""
+    """Those of them that do not fit on the disk before it is their turn to be launched."""
     _noted: set[str] = field(default_factory=set)
     _engine_lock: threading.RLock = field(default_factory=threading.RLock)
     _thread: threading.Thread | None = None
@@ -55,11 +52,12 @@ class HostImages:
 
     def pull_ahead(self, cells: Iterable[Cell]) -> None:
         """Start pulling the missing images of `cells` in this order, in the background. Call it only once."""
-        new = [cell for cell in cells if self._must_be_pulled(cell)]
-        self._queued |= {name_of(cell.image) for cell in new}
-        self._queue.extend({name_of(cell.image): cell for cell in new}.values())
-        self._order.extend(name_of(cell.image) for cell in self._queue)
-        if self._queue:
+        for cell in cells:
+            name = name_of(cell.image)
+            can_be_pulled = isinstance(cell.image.source, Pull) and not cell.excluded and name not in self._known
+            if can_be_pulled and name not in self._ahead and self.engine.look(cell.image, unheard) is None:
+                self._ahead[name] = cell
+        if self._ahead:
             self._thread = threading.Thread(target=self._pull_all, daemon=True)
             self._thread.start()
 
@@ -67,8 +65,7 @@ class HostImages:
         """Wait for the cell's image, or prepare it; return it, or the reason why it is unavailable. Raises
         EngineUnreachable, Interrupted."""
         name = name_of(cell.image)
-        if name in self._queued:
-            self._wait_for(name)
+        self._wait_for(name)
         with self._engine_lock:
             if name not in self._known:
                 self._known[name] = self._get(self.engine, cell)
@@ -77,12 +74,11 @@ class HostImages:
     def is_coming(self, cell: Cell) -> bool:
         """Return whether the image is being pulled or will be, so that `get` would wait."""
         name = name_of(cell.image)
-        return name in self._queued | self._late and name not in self._known
+        return name in self._ahead and name not in self._known
 
     def turn(self, cell: Cell) -> int:
         """Return the image's position in the order of the pulls; the image with the lowest position arrives first."""
-        name = name_of(cell.image)
-        return self._order.index(name) if name in self._order else len(self._order)
+        return [*self._ahead, name_of(cell.image)].index(name_of(cell.image))
 
     @contextmanager
     def in_use(self, cell: Cell, prepared: Prepared) -> Iterator[Prepared]:
@@ -105,7 +101,7 @@ class HostImages:
 
     def wait_for_pulls(self) -> None:
         """Wait until no image is pulled in the background any more. Raises EngineUnreachable, Interrupted."""
-        for name in self._order:
+        for name in self._ahead:
             self._wait_for(name)
 
     def close(self) -> None:
@@ -116,12 +112,6 @@ class HostImages:
         self.expect([])
 
     # ------------------------------------------------------------ one image
-
-    def _must_be_pulled(self, cell: Cell) -> bool:
-        name = name_of(cell.image)
-        if name in self._known or name in self._queued or cell.excluded or not isinstance(cell.image.source, Pull):
-            return False
-        return self.engine.look(cell.image, unheard) is None
 
     def _get(self, engine: ImageStore, cell: Cell) -> Prepared | str:
         def say(text: str) -> None:
@@ -140,12 +130,17 @@ class HostImages:
         except EngineUnreachable:
             raise
         except InfrastructureError as error:
-            self._note_once(error)
+            if error.text not in self._noted:  # all images of a series may share it (the base, the network)
+                self._noted.add(error.text)
+                self.progress.note(str(error))
             return error.text_at(cell.image.where)
 
     def _again(self, cell: Cell, before: Prepared) -> Prepared:
         """Get a removed image again, by its digest, because its tag may point to another image now."""
-        image = _by_digest(cell.image, before.digest)
+        image, source = cell.image, cell.image.source
+        if isinstance(source, Pull) and "@" not in source.reference:
+            folder, slash, last = source.reference.rpartition("/")
+            image = replace(image, source=Pull(reference=f"{folder}{slash}{last.partition(':')[0]}@{before.digest}"))
         again = self._get(self.engine, replace(cell, image=image))
         if isinstance(again, str):
             raise ImageUnavailable(again, place=image.where)
@@ -155,35 +150,24 @@ class HostImages:
         self._known[name_of(image)] = again
         return again
 
-    def _note_once(self, error: HarnessError) -> None:
-        """Report a problem that all images of a series share (the base, the network) only once."""
-        if error.text not in self._noted:
-            self._noted.add(error.text)
-            self.progress.note(str(error))
-
     # ------------------------------------------------------------ pulls in the background
 
     def _pull_all(self) -> None:
         try:
-            engine = self.open_another()
-            try:
-                while self._queue:
-                    cell = self._queue.popleft()
-                    name = name_of(cell.image)
+            with closing(self.open_another()) as engine:
+                for name, cell in self._ahead.items():
                     if self.disk.admits(engine, cell.image):
                         self._known[name] = self._get(engine, cell)
                     else:
                         self._late.add(name)
-                        self._queued.remove(name)
                     self._news.set()
-            finally:
-                engine.close()
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for an image
             self._lost = error
             self._news.set()
 
     def _wait_for(self, name: ImageName) -> None:
-        while name not in self._known and name in self._queued:
+        """Wait for an image if it is pulled ahead."""
+        while name in self._ahead and name not in self._known and name not in self._late:
             self._check_stopped()
             if self._lost is not None:
                 raise self._lost
@@ -193,11 +177,3 @@ class HostImages:
     def _check_stopped(self) -> None:
         if self._closed or self.stopped():
             raise Interrupted("interrupted")
-
-
-def _by_digest(image: Image, digest: str) -> Image:
-    """Return the same image with the digest in its reference instead of the tag."""
-    if not isinstance(image.source, Pull) or "@" in image.source.reference:
-        return image
-    folder, slash, last = image.source.reference.rpartition("/")
-    return replace(image, source=Pull(reference=f"{folder}{slash}{last.partition(':')[0]}@{digest}"))
