@@ -71,34 +71,38 @@ class ProcessEngine(EnvironmentStore):
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         name, python = owners.new_name(), Path(launch.prepared.reference)
+        root = owners.temporary_folder() / name
         limit = cgroups.memory_limit(launch.scenario.memory_bytes, name=name, root=self._cgroup_root)
-        with environments.in_use(python), self._root_folder(name, launch.payload) as root, limit as (cgroup, prefix):
+        with contextlib.ExitStack() as ends:
+            ends.enter_context(environments.in_use(python))
+            ends.callback(owners.remove_folder, root)
+            self._fill(root, launch.payload)
+            cgroup, prefix = ends.enter_context(limit)
             command = [*prefix, str(python), "-B", str(root / "start.py")]
             environment = {"HOME": str(root), "TMPDIR": str(root), **environment_of(launch)}
-            with _started(command, root=root, environment=environment, cgroup=cgroup) as process:
-                yield ProcessSession(process, cgroup)
-
-    @contextlib.contextmanager
-    def _root_folder(self, name: str, payload: Payload) -> Iterator[Path]:
-        """Make a temporary folder with the payload in it, yield it, and remove it after the block. Raises
-        InfrastructureError."""
-        root = owners.temporary_folder() / name
-        try:
             try:
-                root.mkdir(mode=0o700)
-                self._agent.link_into(root, payload.agent)
-                for path, content in payload.own.items():
-                    target = Path(os.path.normpath(root / path))
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(content)
-                    if path in payload.executable:
-                        target.chmod(0o755)
-            except OSError as error:
-                what = f"{error.filename or root}: {error.strerror}"
-                raise InfrastructureError(f"{what}; {owners.REMEDY}") from error
-            yield root
-        finally:
-            owners.remove_folder(root)
+                process = piped(command, environment=environment, folder=root)
+            except (OSError, ValueError) as error:  # ValueError: a NUL or "=" that the system rejects
+                why = error.strerror if isinstance(error, OSError) else error
+                text = f"the agent cannot be started: {why}; see `environment:`, and this machine's limits (ulimit -a)"
+                raise InfrastructureError(text) from error
+            ends.callback(_end, process, cgroup)
+            yield ProcessSession(process, cgroup)
+
+    def _fill(self, root: Path, payload: Payload) -> None:
+        """Make a trial's folder with the payload in it. Raises InfrastructureError."""
+        try:
+            root.mkdir(mode=0o700)
+            self._agent.link_into(root, payload.agent)
+            for path, content in payload.own.items():
+                target = Path(os.path.normpath(root / path))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+                if path in payload.executable:
+                    target.chmod(0o755)
+        except OSError as error:
+            what = f"{error.filename or root}: {error.strerror}"
+            raise InfrastructureError(f"{what}; {owners.REMEDY}") from error
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
         return leases.held(owners.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
@@ -218,49 +222,30 @@ def environment_of(launch: LaunchRequest) -> dict[str, str]:
     }
 
 
-@contextlib.contextmanager
-def _started(
-    command: list[str], *, root: Path, environment: dict[str, str], cgroup: TrialCgroup | None
-) -> Iterator[subprocess.Popen[bytes]]:
-    try:
-        process = piped(command, environment=environment, folder=root)
-    except (OSError, ValueError) as error:  # ValueError: a NUL or "=" that the system rejects
-        why = error.strerror if isinstance(error, OSError) else error
-        text = f"the agent cannot be started: {why}; see `environment:`, and this machine's limits (ulimit -a)"
-        raise InfrastructureError(text) from error
-    try:
-        yield process
-    finally:
-        _kill_tree(process, cgroup)
-        for pipe in _pipes(process):
-            with contextlib.suppress(BrokenPipeError):  # closing stdin flushes to a process that is gone
-                pipe.close()
-
-
-def _kill_tree(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
-    """Kill the process and everything that it started: its descendants, its process group and its cgroup.
+def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
+    """Kill the process and everything that it started: its descendants, its process group and its cgroup. Then close
+    its pipes.
 
     Raises InfrastructureError if the process does not end, because it hangs in a driver or a network file system.
     """
-    descendants = _descendants(process.pid)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for pid in descendants:
-        cgroups.kill(pid)
-    if cgroup is not None:
-        cgroup.kill()
+    descendants = []
+    with contextlib.suppress(psutil.Error):  # gone, or not accessible
+        descendants = psutil.Process(process.pid).children(recursive=True)
     try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for child in descendants:
+            cgroups.kill(child.pid)
+        if cgroup is not None:
+            cgroup.kill()
         process.wait(KILLED_S)
     except subprocess.TimeoutExpired as error:
         text = f"process {process.pid} cannot be killed: it hangs in the kernel (a driver?); restart this machine"
         raise InfrastructureError(text) from error
-
-
-def _descendants(pid: int) -> list[int]:
-    try:
-        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    except psutil.Error:  # gone, or not accessible
-        return []
+    finally:
+        for pipe in _pipes(process):
+            with contextlib.suppress(BrokenPipeError):  # closing stdin flushes to a process that is gone
+                pipe.close()
 
 
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
