@@ -86,42 +86,35 @@ class Hold:
                 self._allocate(say, node=old.node)
 
     def _allocate(self, say: Say, *, node: str | None = None) -> Allocation:
-        allocation = self.allocation = self._preferred(say) if node is None else self._asked(say, node=node)
-        facts = self._facts_of(allocation, say)
+        """Get `node`; without it, the node that measured rows in earlier runs if it becomes free within PREFERRED_S,
+        else any node."""
+        if node is None and self.request.preferred is not None:
+            with contextlib.suppress(InfrastructureError):  # it is in use, down, or no longer part of this cluster
+                soon = replace(self.request, wait_s=min(PREFERRED_S, self.request.wait_s))
+                self._ask(soon, say, node=self.request.preferred)
+        allocation = self.allocation or self._ask(self.request, say, node=node)
+        facts, different = self._facts_of(allocation, say), ""
         if self.facts and facts != self.facts:
-            different = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
+            names = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
+            different = f"node {allocation.node} has changed ({names})"
+        elif self.gpus not in (None, allocation.gpus):
+            different = f"Slurm gave other GPUs of node {allocation.node} than before"
+        if different:
             raise InfrastructureError(
-                f"node {allocation.node} has changed ({different}); sweep again: its trials are not mixed with"
-                " earlier ones",
-                place=self.place,
-            )
-        if self.gpus not in (None, allocation.gpus):
-            raise InfrastructureError(
-                f"Slurm gave other GPUs of node {allocation.node} than before; sweep again: trials on"
-                " them are not mixed with earlier ones",
-                place=self.place,
+                f"{different}; sweep again: its trials are not mixed with earlier ones", place=self.place
             )
         self.facts, self.gpus = facts, allocation.gpus
         config = run_slurm(["scontrol", "show", "config"], environ=self.environ, place=self.place)
         self.limits_memory = LIMITS_MEMORY.search(config) is not None
         return allocation
 
-    def _preferred(self, say: Say) -> Allocation:
-        """Return the node that measured rows in earlier runs if it becomes free within PREFERRED_S, else any node."""
-        if self.request.preferred is not None:
-            with contextlib.suppress(InfrastructureError):  # it is in use, down, or no longer part of this cluster
-                soon = replace(self.request, wait_s=min(PREFERRED_S, self.request.wait_s))
-                return self._asked(say, node=self.request.preferred, request=soon)
-        return self._asked(say)
-
-    def _asked(self, say: Say, *, node: str | None = None, request: NodeRequest | None = None) -> Allocation:
-        """Request a node from the queue and return it. A node that is not exclusive may already belong to another place
+    def _ask(self, request: NodeRequest, say: Say, *, node: str | None) -> Allocation:
+        """Request a node from the queue and hold it. A node that is not exclusive may already belong to another place
         of this pool: it is released, and another one is requested.
         """
         taken: tuple[str, ...] = ()
         while True:
-            allocation = allocate(request or self.request, place=self.place, environ=self.environ, say=say, node=node,
-                                  without=taken)  # fmt: skip
+            allocation = allocate(request, place=self.place, environ=self.environ, say=say, node=node, without=taken)
             with _LOCK:
                 pool = [hold for hold in _HOLDS.values() if hold.place == self.place and hold is not self]
                 taken = tuple(sorted({hold.allocation.node for hold in pool if hold.allocation is not None}))

@@ -89,7 +89,7 @@ class ImageFiles:
         except ImageUnavailable:
             raise
         except (InfrastructureError, RegistryTrouble, OSError) as error:
-            text = f"{reference}: cannot be imported: {_reason(error)}"
+            text = f"{reference}: cannot be imported: {reason_of(error) if isinstance(error, OSError) else error}"
             if isinstance(error, RegistrySilent):
                 raise NetworkTrouble(text, place=image.where) from error
             cause = "" if isinstance(error, RegistryTrouble) else str(error)
@@ -97,7 +97,7 @@ class ImageFiles:
 
     def _prepare(self, image: Image, reference: str, say: Say) -> Prepared:
         name, there = parse(reference), self._named(reference)
-        digest = self._digest(name, reference, there, say)
+        digest = name.reference if DIGEST.fullmatch(name.reference) else self._digest(name, reference, there, say)
         if there is not None and there.digest == digest:
             return self._prepared(image, there)
         file = self._file(digest)
@@ -121,10 +121,8 @@ class ImageFiles:
         return self._prepared(image, record)
 
     def _digest(self, name: RegistryName, reference: str, there: Record | None, say: Say) -> str:
-        """Return the digest that the reference points to now; if the registry does not answer, the digest of the image
+        """Return the digest that the tag points to now; if the registry does not answer, the digest of the image
         `there`. Raises RegistryTrouble if there is none, and InfrastructureError if the tag does not exist."""
-        if DIGEST.fullmatch(name.reference):
-            return name.reference
         say(f"asking the registry for {reference}")
         try:
             digest = self._registry.digest(reference)
@@ -175,7 +173,7 @@ class ImageFiles:
         try:
             return Path(prepared.reference).stat().st_size
         except OSError as error:
-            text = f"{_reason(error)}; is another run removing it?"
+            text = f"{reason_of(error)}; is another run removing it?"
             raise InfrastructureError(text, place=prepared.image.where) from error
 
     def room(self) -> Room:
@@ -270,10 +268,6 @@ def _read(file: Path) -> Record | None:
             return RECORD.validate_json(record.read(MOST_RECORD_BYTES))
     except (OSError, ValueError):
         return None
-
-
-def _reason(error: Exception) -> str:
-    return reason_of(error) if isinstance(error, OSError) else str(error)
 
 
 # ---------------------------------------------------------------- images in a node's engine
