@@ -114,7 +114,11 @@ def with_python(client: docker.DockerClient, images: Sequence[Image], get_one: G
     """Yield (image id, name of its Python) of up to IMAGES_TRIED images: first those of this run, then the engine's
     smallest. `get_one` is called only if none has a Python.
     """
-    image_ids = dict.fromkeys(itertools.chain(_present(client, images), smallest(client)))
+    named = [each.source for each in images]
+    references = [each.reference if isinstance(each, Pull) else each.base for each in named
+                  if isinstance(each, (Pull, Install))]  # fmt: skip
+    present = (record["Id"] for reference in references if (record := local_image(client, reference)))
+    image_ids = dict.fromkeys(itertools.chain(present, smallest(client)))
     usable = ((image_id, python) for image_id in image_ids if (python := find_python(client, image_id)))
     first = next(usable, None)
     if first is None:
@@ -122,14 +126,6 @@ def with_python(client: docker.DockerClient, images: Sequence[Image], get_one: G
         first = image_id, find_python(client, image_id) or "python3"
     yield first
     yield from itertools.islice(usable, IMAGES_TRIED - 1)
-
-
-def _present(client: docker.DockerClient, images: Sequence[Image]) -> Iterator[str]:
-    for image in images:
-        match image.source:
-            case Pull(reference=reference) | Install(base=reference):
-                if there := local_image(client, reference):
-                    yield there["Id"]
 
 
 def smallest(client: docker.DockerClient) -> Iterator[str]:

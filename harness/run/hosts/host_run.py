@@ -44,7 +44,7 @@ class HostRun:
         another harness has taken over the host.
         """
         try:
-            while (turn := queue.take(self.worker, lambda run: not self._is_awaited(run))) is not None:
+            while (turn := queue.take(self.worker, self._is_ready)) is not None:
                 self.launcher.images.expect([[run.cell for run in row.cells] for row in queue.ahead(self.worker)])
                 self._run_turn(turn, queue)
         except BaseException:
@@ -111,7 +111,9 @@ class HostRun:
             for run in batch.runs:
                 self.launcher.prepare(run)
             return
-        if compares_times(batch.runs[0].cell.variant.scenario) and not self._is_spare(batch):
+        trials, is_first = self.launcher.trials, not any(run.measured for run in batch.runs)
+        is_spare = is_first and (trials.most == 1 or trials.most > trials.least)  # one launch is compared with nothing
+        if compares_times(batch.runs[0].cell.variant.scenario) and not is_spare:
             self.launcher.images.wait_for_pulls()
         begun = [run.launched for run in batch.runs]
         for run in self._in_turn(batch.runs, turn, queue):
@@ -129,24 +131,25 @@ class HostRun:
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
-        before = _known(runs)
+
+        def known() -> int:
+            """Return the number of results that the scheduler has. A launch that counts as infrastructure adds none
+            until its cell counts as unable to run."""
+            return sum(len(run.measured) + (not run.runnable) for run in runs)
+
+        before = known()
         while waiting and not queue.stopped():
             if len(waiting) < len(runs) and queue.gives_way(turn.row):
                 return
-            ready = [run for run in waiting if not self._is_awaited(run)]
-            if not ready and _known(runs) > before:
+            ready = [run for run in waiting if self._is_ready(run)]
+            if not ready and known() > before:
                 return
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.launcher.images.turn(run.cell))
             waiting.remove(chosen)
             yield chosen
 
-    def _is_spare(self, batch: Batch) -> bool:
-        """Return whether the comparison of times can do without these launches. One launch is compared with nothing."""
-        trials = self.launcher.trials
-        return (trials.most == 1 or trials.most > trials.least) and not any(run.measured for run in batch.runs)
-
-    def _is_awaited(self, run: CellRun) -> bool:
-        return run.prepared is None and self.launcher.images.is_coming(run.cell)
+    def _is_ready(self, run: CellRun) -> bool:
+        return run.prepared is not None or not self.launcher.images.is_coming(run.cell)
 
     def _log(
         self, row: RowRun, batch: Batch, launched: Sequence[CellRun], *, turn: Mapping[str, str] | None = None
@@ -160,9 +163,3 @@ class HostRun:
         self.launcher.journal.write_decision(
             {**place, "launch": launch, "round": batch.round, **batch.record, **(turn or {})}
         )
-
-
-def _known(runs: Sequence[CellRun]) -> int:
-    """Return the number of results that the scheduler has. A launch that counts as infrastructure adds none until
-    its cell counts as unable to run."""
-    return sum(len(run.measured) + (not run.runnable) for run in runs)

@@ -142,7 +142,12 @@ class StepSession(ProcessSession):
         with contextlib.suppress(OSError):
             self._stdin.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if self._drained(seconds=ENDS_S):
+            # Its output is read in the meantime, so that a full pipe cannot block it.
+            until_s = time.monotonic() + ENDS_S
+            while self._process.poll() is None and time.monotonic() < until_s:
+                if self.receive(BEAT_S / 10) is None:  # its output has ended; the process may take a moment longer
+                    time.sleep(BEAT_S / 10)
+            if self._process.poll() is not None:
                 break
             self._ended_by_us = True
             with contextlib.suppress(ProcessLookupError):
@@ -152,14 +157,6 @@ class StepSession(ProcessSession):
         self._drain_stderr()
         for pipe in (self._stdout, self._stderr):
             pipe.close()
-
-    def _drained(self, *, seconds: float) -> bool:
-        """Return whether srun ends in time. Its output is read in the meantime, so that a full pipe cannot block it."""
-        until_s = time.monotonic() + seconds
-        while self._process.poll() is None and time.monotonic() < until_s:
-            if self.receive(BEAT_S / 10) is None:  # its output has ended; the process may take a moment longer
-                time.sleep(BEAT_S / 10)
-        return self._process.poll() is not None
 
 
 @contextlib.contextmanager
@@ -180,9 +177,9 @@ def started(
     place = allocation.place
     try:
         process = piped(command, environment={**slurm_environment(allocation.environ), **(variables or {})})
+    except FileNotFoundError as error:
+        raise no_command("srun", place=place) from error
     except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            raise no_command("srun", place=place) from error
         raise InfrastructureError(f"srun cannot be started: {error.strerror}", place=place) from error
     session = StepSession(process, allocation)
     try:
