@@ -44,10 +44,10 @@ def inspect(client: docker.DockerClient, reference: str) -> EngineImage:
 def digest_of(reference: str, record: EngineImage) -> str:
     """Return the digest that identifies the image which the engine has under the name `reference`: of an image that the
     harness made, its label or id; of any other, the registry's digest or, if it has none, the id."""
-    labels = record["Config"].get("Labels") or {}
+    labels = (record.get("Config") or {}).get("Labels") or {}
     if labels.get(IMAGE_LABEL) == reference:
         return str(labels[DIGEST_LABEL] if reference.startswith(f"{our_images.OVERLAYS}:") else record["Id"])
-    digests = dict(our_images.familiar(digest).split("@") for digest in record["RepoDigests"] or ())
+    digests = dict(our_images.familiar(digest).split("@") for digest in record.get("RepoDigests") or ())
     return digests.get(parse_repository_tag(reference)[0]) or next(iter(digests.values()), str(record["Id"]))
 
 
@@ -57,13 +57,13 @@ def prepared(image: Image, reference: str, record: EngineImage) -> Prepared:
         image=image,
         reference=record["Id"],
         digest=digest_of(reference, record),
-        labels=record["Config"].get("Labels") or {},
+        labels=(record.get("Config") or {}).get("Labels") or {},
         environment=variables_of(record),
     )
 
 
 def variables_of(record: EngineImage) -> dict[str, str]:
-    return dict(item.partition("=")[::2] for item in record["Config"].get("Env") or ())
+    return dict(item.partition("=")[::2] for item in (record.get("Config") or {}).get("Env") or ())
 
 
 def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say, help: str = "") -> EngineImage:  # noqa: A002

@@ -28,6 +28,7 @@ from harness.run import owners
 from harness.run.engine import Kept, Prepared, remove_all
 from harness.run.images import our_images
 from harness.run.images.disk_budget import architecture_of
+from harness.run.images.find_images import prepared as prepared_of
 from harness.run.images.our_images import EngineImage, familiar
 from harness.run.interruptible import Beat, NetworkTrouble, silent, unavailable
 from harness.run.leases import locked, protected, reason_of, removable
@@ -301,16 +302,17 @@ class NodeImages:
             raise unavailable(f"{reference}: cannot be pulled: {error}", place=image.where, cause=str(error)) from error
         if entry is None:
             raise ImageUnavailable(f"{reference}: was pulled, but has been removed again", place=image.where)
-        return _prepared(image, entry)
+        return prepared_of(image, reference, entry)
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         if self._hold.allocation is None:  # a look is not worth requesting a node
             return None
         try:
-            entry = self._inspected(pull_reference(image, container=self._program), say)
+            reference = pull_reference(image, container=self._program)
+            entry = self._inspected(reference, say)
         except ImageUnavailable:  # `prepare` reports it
             return None
-        return None if entry is None else _prepared(image, entry)
+        return None if entry is None else prepared_of(image, reference, entry)
 
     def holds(self, prepared: Prepared) -> bool:
         return self._inspected(prepared.reference, unheard) is not None
@@ -360,19 +362,6 @@ def pull_reference(image: Image, *, container: str) -> str:
         f"on a Slurm host with container: {container}, images must come from a registry: build it elsewhere and push"
         " it, or use container: none for `install`",
         place=image.place,
-    )
-
-
-def _prepared(image: Image, entry: dict[str, Any]) -> Prepared:
-    config = entry.get("Config") or {}
-    digests = [name.partition("@")[2] for name in entry.get("RepoDigests") or ()]
-    pulled = isinstance(image.source, Pull) and digests
-    return Prepared(
-        image=image,
-        reference=str(entry["Id"]),
-        digest=digests[0] if pulled else f"sha256:{str(entry['Id']).removeprefix('sha256:')}",
-        labels=config.get("Labels") or {},
-        environment=dict(item.partition("=")[::2] for item in config.get("Env") or ()),
     )
 
 

@@ -53,28 +53,16 @@ def command_of(allocation: Allocation, *, name: str, memory_bytes: int | None = 
     ]  # fmt: skip
 
 
-def order(
-    payload: Payload,
-    *,
-    root: str | None,
-    environment: Mapping[str, str],
-    only: bool,
-    data_limit_bytes: int | None = None,
-    arguments: Sequence[str] = (),
-    without: Mapping[str, object] | None = None,
-    alone: bool = False,
-) -> bytes:
-    """Return the input of `inside.py`: the header and the contents of the files. Raises InfrastructureError."""
+def order(payload: Payload, *, root: str | None, environment: Mapping[str, str], only: bool, **others: object) -> bytes:
+    """Return the input of `inside.py`, which describes the fields: the header and the contents of the files. Raises
+    InfrastructureError."""
     files = payload.contents
     header = {
         "root": root,
         "files": [[path, len(content), path in payload.executable] for path, content in files.items()],
         "environment": dict(environment),
         "only": only,
-        "data_limit_bytes": data_limit_bytes,
-        "arguments": list(arguments),
-        "without": without,
-        "alone": alone,
+        **{"data_limit_bytes": None, "arguments": [], "without": None, "alone": False, **others},
     }
     return b"".join([json.dumps(header).encode(), b"\n", *files.values()])
 

@@ -103,7 +103,7 @@ def inside(given: bytes, *, then: bytes = b"") -> subprocess.CompletedProcess[by
 
 def ordered(start: str, root: Path | None, **fields: object) -> bytes:
     payload = Payload(job={"a": 1}, files={"start.py": start.encode(), "deep/er.txt": b"\0\n"}, executable=frozenset())
-    return steps.order(payload, root=root and str(root), environment={"TOLD": "ü"}, only=True, **fields)  # type: ignore[arg-type]
+    return steps.order(payload, root=root and str(root), environment={"TOLD": "ü"}, only=True, **fields)
 
 
 def test_the_agent_gets_its_files_its_environment_and_the_rest_of_the_input(tmp_path: Path) -> None:
