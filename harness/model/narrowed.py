@@ -93,8 +93,8 @@ class HybridOutcome:
 class HybridResult:
     """The result of all launches of one hybrid. `reason`: why it is unresolved, or how it fails.
 
-    `bad`, `good`, `unsure`: numbers of launches with that outcome; `measured`: number of launches with a figure, where
-    a level decides. `share`: the hybrid's share of the effect from A (0) to B (1), with its 95 % confidence interval;
+    `bad`, `good`: numbers of launches with that outcome; the other `launches` gave no result, or a figure, where a
+    level decides. `share`: the hybrid's share of the effect from A (0) to B (1), with its 95 % confidence interval;
     None unless a level decides. `short`: the share is significantly less than 1.
     """
 
@@ -103,15 +103,10 @@ class HybridResult:
     reason: str = ""
     bad: int = 0
     good: int = 0
-    unsure: int = 0
-    measured: int = 0
+    launches: int = 0
     share: float | None = None
     share_ci: Interval | None = None
     short: bool = False
-
-    @property
-    def launches(self) -> int:
-        return self.bad + self.good + self.unsure + self.measured
 
 
 ProofRole = Literal["A + c", "B - c", "sham A", "sham B"]

@@ -220,7 +220,7 @@ def test_a_level_that_is_gone_accuses_nobody_and_costs_few_rounds(effect: float)
     )
     found = made.narrowed()
     assert found.b is not None
-    less = f"less than half of the effect is left, if any, in {found.b.measured} launches"
+    less = f"less than half of the effect is left, if any, in {found.b.launches} launches"
     assert (found.verdict, found.reason) == ("not reproduced", less)
     assert len(made.outcomes) <= 12
 
