@@ -18,15 +18,8 @@ _BINARY = {"b": 1, "byte": 1, "bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib":
 _DECIMAL = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SECONDS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _MEMORY = {
-    known: re.compile(rf"(?:{names})_(?P<unit>[a-z]+)")
-    for known, names in (
-        ("rss_kib", "rss"),
-        ("heap_kib", "heap"),
-        ("gpu_kib", "gpu"),
-        ("gpu_process_kib", "gpu_process"),
-        ("gpu_pool_kib", "gpu_pool"),
-        ("gpu_reserved_kib", "gpu_reserved"),
-    )
+    f"{name}_kib": re.compile(rf"{name}_(?P<unit>[a-z]+)")
+    for name in ("rss", "heap", "gpu", "gpu_process", "gpu_pool", "gpu_reserved")
 }
 _TIME = re.compile(r"step(?:_time)?_([a-zµ]+)")
 _LIKE_MEMORY = re.compile(r"rss|mem|heap|(?:^|_)(?:bytes|[kmgt]i?b)$")
@@ -65,7 +58,7 @@ def overlooked(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
     names = [name for name in names if name not in apart]
     if any(column.known in JUDGED - {"step_s"} for column in recognised(names)):
         return []
-    return [name for name in names if _seems_memory(name)]
+    return [name for name in names if _recognise(name) is None and _LIKE_MEMORY.search(_normal(name))]
 
 
 def unjudged(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
@@ -76,10 +69,6 @@ def unjudged(names: Iterable[str], *, apart: Sequence[str] = ()) -> list[str]:
     judged = {column.known for column in recognised(names)}
     like = [pattern for known, pattern in ((GPU, _LIKE_GPU), ({"rss_kib"}, _LIKE_RSS)) if not known & judged]
     return [name for name in names if _recognise(name) is None and any(each.fullmatch(_normal(name)) for each in like)]
-
-
-def _seems_memory(name: str) -> bool:
-    return _recognise(name) is None and bool(_LIKE_MEMORY.search(_normal(name)))
 
 
 def _recognise(name: str) -> ColumnName | None:
