@@ -23,7 +23,7 @@ from harness.narrow.evidence import NarrowRules
 from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.inventory import FILE, Inventory, changed_copy, read_inventory
 from harness.narrow.launches import NarrowScheduler, fault_counts, is_level, level_size
-from harness.narrow.question import NarrowQuestion, check_swappable, coupled, refuse_bad, refuse_equal
+from harness.narrow.question import NarrowQuestion, coupled, refuse_equal
 from harness.narrow.search import ComponentSearch, SearchCost, expected_cost
 from harness.probes import Looked
 from harness.run.engine import Engine, Kept, Lease, Prepared
@@ -39,7 +39,7 @@ from harness.store import RunDirectory
 def narrowing(question: NarrowQuestion, context: RunContext, *, known: Contents | None = None) -> Iterator[Narrowing]:
     """Open and lease the host, make A and B, and list their contents, unless the contents are `known`.
 
-    Raises UsageError if A and B do not differ, InfrastructureError, Interrupted.
+    Raises UsageError if A and B do not differ or cannot be swapped, InfrastructureError, Interrupted.
     """
     with both_sides(question.plan, context, digests=question.digests) as both:
         looked = known or looked_into(both)
@@ -62,10 +62,7 @@ def dry_run(plan: Plan, context: RunContext, *, digests: Digests) -> tuple[Compo
     scenario. Raises UsageError if no such component differs or can be swapped, InfrastructureError, Interrupted.
     """
     with both_sides(plan, context, digests=digests) as both:
-        looked = installed(both)
-        coupling = coupled(both.cells, looked, ran=False)
-        check_swappable(coupling, both.cells, looked, ran=False)
-        return coupling.groups
+        return coupled(both.cells, installed(both), ran=False).groups
 
 
 def cost(groups: Sequence[ComponentGroup], finding: Finding | None) -> SearchCost:
@@ -77,11 +74,9 @@ def cost(groups: Sequence[ComponentGroup], finding: Finding | None) -> SearchCos
 def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     """Make, launch and judge hybrids until the search has its answer, or until Ctrl-C.
 
-    Launches of an earlier call are taken over unless `fresh`. Raises EngineUnreachable, InfrastructureError, and
-    UsageError if nothing can be swapped.
+    Launches of an earlier call are taken over unless `fresh`. Raises EngineUnreachable, InfrastructureError.
     """
     question, both, coupling = narrowing.question, narrowing.both, narrowing.coupling
-    check_swappable(coupling, both.cells, narrowing.sides.inventories)
     journal = RunDirectory.create(out=out, matrix=question.journal, now=both.context.now())
     in_environments = both.lane.host.in_environments
     scheduler = NarrowScheduler(
@@ -211,7 +206,7 @@ def installed(sides: BothSides) -> Contents:
 def checked(plan: Plan, context: RunContext) -> Contents:
     """Return the contents of both versions of a plan, by one launch of each, before either is measured.
 
-    Raises UsageError if the versions do not differ, or if the first one, which should be good, fails twice;
+    Raises UsageError if nothing that differs can be swapped, or if the first one, which should be good, fails twice;
     InfrastructureError if one cannot be made, Interrupted.
     """
     with both_sides(plan, context, digests={}) as sides:
@@ -219,7 +214,11 @@ def checked(plan: Plan, context: RunContext) -> Contents:
         looked = {side: one for side, (one, _) in looks.items()}
         coupled(sides.cells, looked)
         if looks["A"][1] and (problem := sides.look(sides.cells["A"], sides.made["A"])[1]):
-            refuse_bad(sides.cells, problem, b_fails=bool(looks["B"][1]))
+            a, b = (cell.image.version for cell in sides.cells.values())
+            rest = f"and {b} does not: are they swapped?"
+            if looks["B"][1]:
+                rest = "so does the bad one: is the scenario at fault?"
+            raise UsageError(f"{a}: should be good, but fails ({problem}); {rest}")
     return looked
 
 

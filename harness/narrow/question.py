@@ -143,8 +143,8 @@ def finding_between(findings: Sequence[Finding], good: str, bad: str) -> tuple[i
 
 
 def coupled(cells: Mapping[Side, Cell], contents: Mapping[Side, Inventory], *, ran: bool = True) -> Coupling:
-    """Return the groups in which two versions differ. Raises UsageError if they do not. `ran`: the scenario ran, so the
-    libraries that it maps are known.
+    """Return the groups in which two versions differ. Raises UsageError if they do not differ, or if no group can be
+    swapped. `ran`: the scenario ran, so the libraries that it maps are known.
     """
     a, b = (cells[side].image for side in ("A", "B"))
     differing = components(contents["A"], contents["B"])
@@ -155,7 +155,15 @@ def coupled(cells: Mapping[Side, Cell], contents: Mapping[Side, Inventory], *, r
         )
     if not differing:
         refuse_equal(cells)
-    return couple(differing, a=contents["A"], b=contents["B"], extras=asked_extras(a.source, b.source))
+    coupling = couple(differing, a=contents["A"], b=contents["B"], extras=asked_extras(a.source, b.source))
+    if not any(group.swaps for group in coupling.groups):
+        names = (f"{cell.image.version} ({' '.join(contents[side].installs_for)})" for side, cell in cells.items())
+        raise UsageError(
+            f"{' and '.join(names)}: everything that differs belongs to the operating system, Python or the C library, "
+            "which cannot be swapped; narrow versions with the same minor version of Python"
+            f"{'' if ran else '; without --dry-run, narrow compares mapped libraries'}"
+        )
+    return coupling
 
 
 def refuse_equal(cells: Mapping[Side, Cell]) -> NoReturn:
@@ -164,28 +172,6 @@ def refuse_equal(cells: Mapping[Side, Cell]) -> NoReturn:
         f"{a} and {b}: no distribution, mapped library or variable differs between them, so there is nothing to swap; "
         "other files are not compared"
     )
-
-
-def check_swappable(
-    coupling: Coupling, cells: Mapping[Side, Cell], contents: Mapping[Side, Inventory], *, ran: bool = True
-) -> None:
-    """Raise UsageError if no group can be swapped. `ran`: as for `coupled`."""
-    if any(group.swaps for group in coupling.groups):
-        return
-    names = (f"{cell.image.version} ({' '.join(contents[side].installs_for)})" for side, cell in cells.items())
-    raise UsageError(
-        f"{' and '.join(names)}: everything that differs belongs to the operating system, Python or the C library, "
-        "which cannot be swapped; narrow versions with the same minor version of Python"
-        f"{'' if ran else '; without --dry-run, narrow compares mapped libraries'}"
-    )
-
-
-def refuse_bad(cells: Mapping[Side, Cell], problem: str, *, b_fails: bool) -> NoReturn:
-    """Raise the error that A, which should be good, fails."""
-    a, b = (cells[side].image.version for side in ("A", "B"))
-    if b_fails:
-        raise UsageError(f"{a}: should be good, but fails ({problem}); so does the bad one: is the scenario at fault?")
-    raise UsageError(f"{a}: should be good, but fails ({problem}); and {b} does not: are they swapped?")
 
 
 # ---------------------------------------------------------------- two files
