@@ -19,11 +19,11 @@ import numpy as np
 
 from benchmarks.accuracy_failures import launch
 from benchmarks.generators import Generator
-from harness.assess import findings
-from harness.assess.row_verdicts import JudgedRow
 from harness.judge.cell import judge_cell
 from harness.judge.history.flaky import Evidence
 from harness.judge.history.transitions import outcome_changes
+from harness.judge.row import JudgedRow, finding_of
+from harness.judge.run import find
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
 from harness.schedule.bisect.bisect_records import Rules, VersionEvidence
 from harness.schedule.bisect.decide import conclude, decide
@@ -164,12 +164,11 @@ def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Nam
         changes = ()
     told = with_boundaries(changes, conclude(spots, rules=rules), cells=cells, rules=rules)
     images = build.series("made", [str(place) for place in range(len(spots))]).images
-    results = (
+    results = tuple(
         CellResult(cell=Cell(image=image, lane=build.HERE, variant=build.POP), cell_id=image.version, verdict=cell)
         for image, cell in zip(images, cells, strict=True)
     )
-    row = JudgedRow(cells=tuple(results), changes=told, warnings=())
-    found = findings.find([row]).findings
+    found = find([JudgedRow(cells=results, findings=tuple(finding_of(one, results) for one in told))]).findings
     return [(None if one.before is None else int(one.before), int(one.after)) for one in found]
 
 

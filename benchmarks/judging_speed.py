@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks import generators, nasty, step_times
-from harness.assess.row_verdicts import judge_row
+from harness.judge.row import judge_row
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Cell, Limits, Steps, Trace, Trial, Variant, VersionRow
 from harness.run.run_interfaces import CellRun
@@ -42,7 +42,7 @@ def judge_versions(first: int) -> float:
     runs = [CellRun(cell=cell, trials=_launches(rng, QUIET[(first + n) % len(QUIET)])) for n, cell in enumerate(cells)]
     row = VersionRow(series=series, lane=build.HERE, variant=VARIANT, cells=cells)
     begun = time.process_time()
-    judge_row(row, runs, least=LAUNCHES)
+    judge_row(row, [run.result for run in runs], least=LAUNCHES)
     return time.process_time() - begun
 
 

@@ -16,8 +16,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
-from harness.assess.row_verdicts import shown_rows
 from harness.model import RunResult, Trace
+from harness.model.measured import shown_rows
 from harness.report.charts.library import chart_library
 from harness.report.exports import junit, markdown, summary_json
 from harness.report.page import html_page

@@ -23,10 +23,11 @@ from typing import Any
 from benchmarks.no_engine import Silent
 from benchmarks.replayed.engine import Clock, Ended, ReplayingEngine
 from benchmarks.replayed.histories import History, read
-from harness.assess import findings
-from harness.assess.row_verdicts import baseline_of, judge_row
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
+from harness.judge.history.flaky import MISS
+from harness.judge.row import baseline_of, judge_row
+from harness.judge.run import find
 from harness.model import Plan, RunResult, SearchMode, Trial, VersionRow
 from harness.run.engine import Prepared
 from harness.run.hosts import cell_launcher
@@ -130,8 +131,15 @@ def _known(
         if others:
             scheduler.replicate.run = CellRun(cell=replace(run.cell, replicate=True), trials=others)
     searched = BisectScheduler(runs=runs, asked=asked, baseline=baseline_of(row)) if search == "bisect" else None
-    judged = judge_row(row, runs, least=1 if searched else asked.least, noise=scheduler.noise(), searched=searched)
-    found = findings.find([judged])
+    judged = judge_row(
+        row,
+        [run.result for run in runs],
+        least=1 if searched else asked.least,
+        noise=scheduler.noise(),
+        miss=searched.rules.alpha if searched else MISS,
+        bounded=searched.bounded if searched else None,
+    )
+    found = find([judged])
     signals = [(cell.cell.image.version, cell.verdict.signals.get(history.signal)) for cell in found.rows[0].cells]
     bad = [version for version, signal in signals if signal is not None and signal.seen in LOOKS_BAD]
     begins = [one for one in found.findings if one.kind in ("first_bad", "bad_from_start")]

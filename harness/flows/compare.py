@@ -1,25 +1,51 @@
-"""Compares the cells of separate runs, or of the hosts of one run, for `harness compare`."""
+"""Compares the cells of separate runs, or of the hosts of one run, for `harness compare`. The runs of several machines
+are merged into one result, so that a fault can be attributed by all of them together.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from harness.assess.compare import (
-    ColumnKey,
-    columns_of,
-    exit_code,
-    machines_apart,
-    pairs_of,
-    partners,
-    put_together,
-    row_name,
-    same_questions,
-)
+from harness import amounts, exit_codes
 from harness.errors import UsageError
-from harness.model import Column, Comparison, Lane, Pair, RunResult, Setting
+from harness.facts import installed_otherwise
+from harness.judge.attribution.cause import attribute
+from harness.judge.comparable import Difference, conditions, differences
+from harness.judge.comparison.noise import noise_of, pooled
+from harness.judge.unpaired import ComparedCell, compare_cell
+from harness.model import (
+    BAD,
+    Build,
+    Cell,
+    CellResult,
+    Column,
+    Comparison,
+    Finding,
+    HostState,
+    Lane,
+    Matrix,
+    Measured,
+    Noise,
+    Pair,
+    Plan,
+    RunResult,
+    Scenario,
+    Series,
+    Setting,
+    Steps,
+    Trial,
+    Variant,
+    VersionRow,
+    signal_of,
+)
+from harness.model.indexed import merged
 from harness.probes import frontier_settings
+from harness.reasons import CompareReason
 from harness.store.saved_run import StoredRun, read_run
 
 NOT_TWICE = "no variant of an image was measured on two of these hosts or cards"
@@ -125,6 +151,303 @@ def _nothing(pairs: Sequence[Pair]) -> str:
         + "\n  ".join(reasons[:5])
         + more
     )
+
+
+# ---------------------------------------------------------------- one result of all runs
+
+
+Lanes = Mapping[tuple[int, Lane], Lane]
+"""(position of a run, its lane) -> the lane under its name in the merged result."""
+
+
+def put_together(runs: Sequence[StoredRun], lanes: Lanes) -> RunResult:
+    """Merge all runs into one result with their cells and findings; a series has the images of all runs, in order of
+    age.
+    """
+    series = _series(runs)
+    scenarios = {one.name: one for run in reversed(runs) for one in run.plan.matrix.scenarios}
+    joined = _Joined(runs=runs, lanes=lanes, series=series, scenarios=scenarios)
+    plan, cells, findings = joined.plan(), joined.cells(), joined.findings()
+    return RunResult(
+        matrix=" and ".join(dict.fromkeys(run.plan.matrix.name for run in runs)),
+        verdict="regression" if findings or any(cell.verdict.verdict in BAD for cell in cells) else "ok",
+        started="",
+        duration_s=0.0,
+        hosts=tuple(HostState(host=host) for host in plan.matrix.hosts),
+        plan=plan,
+        cells=cells,
+        findings=findings,
+        directory=runs[0].path,
+        attribution=attribute(plan, cells, findings),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Joined:
+    runs: Sequence[StoredRun]
+    lanes: Lanes
+    series: Mapping[str, Series]
+    scenarios: Mapping[str, Scenario]
+
+    def plan(self) -> Plan:
+        rows = tuple(self._row(number, row) for number, run in enumerate(self.runs) for row in run.plan.rows)
+        first = self.runs[0].plan
+        matrix = Matrix(
+            name=first.matrix.name,
+            path=first.matrix.path,
+            series=tuple(self.series.values()),
+            hosts=tuple(dict.fromkeys(row.lane.host for row in rows)),
+            scenarios=tuple(self.scenarios.values()),
+        )
+        return replace(first, matrix=matrix, rows=rows)
+
+    def cells(self) -> tuple[CellResult, ...]:
+        entries = []
+        for number, run in enumerate(self.runs):
+            for row in run.plan.rows:
+                here = {cell.image.version: cell for cell in self._row(number, row).cells}
+                for cell in row.cells:
+                    entry, now = run.cells[cell.id], here[cell.image.version]
+                    entries.append(replace(entry, cell=now, cell_id=now.id))
+        return tuple(entries)
+
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(
+            replace(one, lane=self.lanes[number, one.lane], variant=self._variant(one.variant))
+            for number, run in enumerate(self.runs)
+            for one in run.findings
+        )
+
+    def _row(self, number: int, row: VersionRow) -> VersionRow:
+        """Return the row with a cell for each image of the whole series."""
+        series, lane = self.series[row.series.name], self.lanes[number, row.lane]
+        variant = self._variant(row.variant)
+        own = {cell.image.version: cell for cell in row.cells}
+        cells = tuple(
+            replace(own.get(image.version, row.cells[0]), image=image, lane=lane, variant=variant, excluded=excluded)
+            for image in series.images
+            for excluded in [own[image.version].excluded if image.version in own else None]
+        )
+        return VersionRow(series=series, lane=lane, variant=variant, cells=cells)
+
+    def _variant(self, variant: Variant) -> Variant:
+        return replace(variant, scenario=self.scenarios[variant.scenario.name])
+
+
+# ---------------------------------------------------------------- the order of images
+
+
+def _series(runs: Sequence[StoredRun]) -> dict[str, Series]:
+    combined: dict[str, Series] = {}
+    for series in itertools.chain.from_iterable(run.plan.matrix.series for run in runs):
+        earlier = combined.setdefault(series.name, series)
+        images = {image.version: image for image in (*series.images, *earlier.images)}
+        order = merged([image.version for image in earlier.images], [image.version for image in series.images])
+        combined[series.name] = replace(
+            earlier, images=tuple(replace(images[version], where=earlier.where) for version in order)
+        )
+    return combined
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def pairs_of(one: StoredRun, left: Column, other: StoredRun, right: Column) -> Iterator[Pair]:
+    """Yield the cells that were measured in both columns."""
+    theirs = {row_name(row): row for row in other.plan.rows if row.lane == right.lane}
+    for row in one.plan.rows:
+        counterpart = theirs.get(row_name(row))
+        if row.lane != left.lane or counterpart is None:
+            continue
+        versions = {cell.image.version: cell for cell in counterpart.cells}
+        for cell in row.cells:
+            if cell.image.version in versions:
+                pair = _pair(
+                    (one, row, cell), (other, counterpart, versions[cell.image.version]), columns=(left, right)
+                )
+                if pair is not None:
+                    yield pair
+
+
+def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -> Pair | None:
+    cells = [run.cells[cell.id] for run, _, cell in (one, other)]
+    first, second = ([trial for trial in cell.trials if trial.measured] for cell in cells)
+    measured_before = {(trial.run, trial.started) for trial in first}
+    # A later run takes over trials of an earlier one: they were measured once, and do not compare two days.
+    trials = [first, [trial for trial in second if (trial.run, trial.started) not in measured_before]]
+    if not first or not second:
+        return None
+    refused = (
+        tuple(refused_fields(one, other, first=first[0], second=trials[1][0]))
+        if trials[1]
+        else (CompareReason.TAKEN_OVER(),)
+    )
+    steps = one[1].variant.scenario.steps
+    sides = [
+        ComparedCell(verdict=cell.verdict, trials=own, noise=_noise(run, row, steps=steps))
+        for cell, own, (run, row, _) in zip(cells, trials, (one, other), strict=True)
+    ]
+    return Pair(
+        series=one[1].series.name,
+        image=one[2].image.version,
+        variant=one[1].variant,
+        one=columns[0],
+        other=columns[1],
+        verdicts=(cells[0].verdict, cells[1].verdict),
+        measured=()
+        if refused
+        else compare_cell(sides[0], sides[1], steps=steps, limits=one[1].variant.scenario.limits),
+        refused=refused,
+    )
+
+
+def _noise(run: StoredRun, row: VersionRow, *, steps: Steps) -> Noise | None:
+    """Return the A/A noise of the row's lane and scenario, pooled over all variants that had an A/A replicate."""
+    noises = []
+    for cell in run.plan.cells:
+        if cell.lane == row.lane and cell.variant.scenario.name == row.variant.scenario.name:
+            own = {(trial.run, trial.round): trial for trial in run.cells[cell.id].trials}
+            replicates = run.replicates.get(cell.id, ())
+            both = [(own[key], one) for one in replicates if (key := (one.run, one.round)) in own]
+            noises.append(noise_of(both, steps=steps))
+    return pooled(noises)
+
+
+def exit_code(pairs: Sequence[Pair], together: RunResult | None) -> int:
+    """Return BAD if a cell is bad, or is worse than before on the same machine; else UNDECIDED or OK."""
+    results = together.cells if together is not None else ()
+    states = {verdict.state for pair in pairs for verdict in pair.verdicts} | {one.verdict.state for one in results}
+    again = [one for pair in pairs if pair.one.machine == pair.other.machine for one in pair.measured]
+    if "bad" in states or any(map(_is_worse, again)):
+        return exit_codes.BAD
+    return exit_codes.UNDECIDED if "unsure" in states else exit_codes.OK
+
+
+def _is_worse(measured: Measured) -> bool:
+    return measured.standing == ("less" if signal_of(measured.metric).falls else "more")
+
+
+# ---------------------------------------------------------------- columns
+
+
+MACHINE = ("name", "machine", "cpu", "cpus", "architecture")
+NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")
+"""Differences of two machines that are not reported: what is compared elsewhere, and mere names."""
+
+ColumnKey = tuple[int, Lane]
+
+
+def columns_of(runs: Sequence[StoredRun]) -> dict[ColumnKey, Column]:
+    keys = [(number, lane) for number, run in enumerate(runs) for lane in _lanes(run)]
+    names = [str(lane) for _, lane in keys]
+    return {
+        (number, lane): Column(
+            label=str(lane) if names.count(str(lane)) == 1 else f"{lane} ({runs[number].path.resolve().name})",
+            run=str(runs[number].path),
+            lane=lane,
+            machine=_machine(runs[number], lane),
+            started=min((trial.started for trial in _trials(runs[number], lane)), default=""),
+        )
+        for number, lane in keys
+    }
+
+
+def _lanes(run: StoredRun) -> list[Lane]:
+    return list(dict.fromkeys(row.lane for row in run.plan.rows))
+
+
+def _trials(run: StoredRun, lane: Lane) -> list[Trial]:
+    cells = [cell for row in run.plan.rows if row.lane == lane for cell in row.cells]
+    return [trial for cell in cells for trial in run.cells[cell.id].trials if trial.measured]
+
+
+def _machine(run: StoredRun, lane: Lane) -> str:
+    """Return the identity of the host and GPU, as the lane's trials report it. Lanes without trials all differ."""
+    for trial in _trials(run, lane):
+        gpus = [card.get("uuid") for card in trial.cards]
+        return json.dumps([*(trial.fingerprint.get(name) for name in MACHINE), *gpus], default=str)
+    return f"{run.path}: {lane}"
+
+
+def machines_apart(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[str]:
+    """Yield a line for each pair of lanes whose machines differ, according to the first launch on each."""
+    for one, other in partners(runs, columns):
+        seen = [conditions(trial) for number, lane in (one, other) for trial in _trials(runs[number], lane)[:1]]
+        differing = differences(*seen, axis=NOT_TOLD) if len(seen) == 2 else ()
+        if told := dict.fromkeys(
+            f"{each.name} {_value(each, each.one)} / {_value(each, each.other)}" for each in differing
+        ):
+            yield f"{columns[one].label} and {columns[other].label} differ in: {'; '.join(told)}"
+
+
+def _value(found: Difference, value: Any) -> str:
+    return amounts.size(value) if found.field == "host.memory_bytes" and isinstance(value, int) else str(value)
+
+
+def partners(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[tuple[ColumnKey, ColumnKey]]:
+    """Yield the pairs of lanes to compare: each lane of a later run with the first run's lane of the same name, or with
+    all its lanes if none has that name. In a single run, pair the first lane with each other lane.
+    """
+    first = [key for key in columns if key[0] == 0]
+    if len(runs) == 1:
+        yield from ((first[0], other) for other in first[1:])
+        return
+    for other in (key for key in columns if key[0] > 0):
+        same = [key for key in first if str(key[1]) == str(other[1])]
+        yield from ((one, other) for one in same or first)
+
+
+# ---------------------------------------------------------------- refused
+
+
+SETTINGS = (
+    "cap_add", "environment", "limits", "memory_bytes", "network", "shm_bytes", "steps", "timeout_s",
+    "ulimits",
+)  # fmt: skip
+"""Fields of a scenario that decide how a trial runs and is judged."""
+CellOfRun = tuple[StoredRun, VersionRow, Cell]
+"""A run, a row of its plan, and a cell of that row."""
+
+
+def row_name(row: VersionRow) -> tuple[str, str, str]:
+    """Return the series, scenario and params of a row as text, which identify it in every run of a matrix."""
+    return row.series.name, row.variant.scenario.name, json.dumps(dict(row.variant.params))
+
+
+def refused_fields(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Trial) -> Iterator[str]:
+    """Yield the differences that forbid a comparison: all except host, GPU and day. Images that each host built itself
+    are compared by their content.
+    """
+    axis = ["host", "gpu"]
+    if isinstance(one[2].image.source, Build):
+        axis.append("image.digest")
+    yield from map(str, differences(conditions(first), conditions(second), axis=axis))
+    for each in installed_otherwise(first, second):
+        yield CompareReason.WHEELS(name=each.name, before=each.before, after=each.after)
+    yield from _asked_otherwise(one[0], one[1], other[0], other[1])
+
+
+def _asked_otherwise(one: StoredRun, row: VersionRow, other: StoredRun, counterpart: VersionRow) -> Iterator[str]:
+    """Yield how the settings and files of two runs of a variant differ."""
+    for name in SETTINGS:
+        sides = [getattr(at.variant.scenario, name) for at in (row, counterpart)]
+        if sides[0] != sides[1]:
+            yield f"{name} {' and '.join(json.dumps(side, sort_keys=True, default=asdict) for side in sides)}"
+    payloads = [
+        run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, row), (other, counterpart))
+    ]
+    if None not in payloads and payloads[0] != payloads[1]:
+        yield CompareReason.SCRIPTS(one=str(payloads[0])[:12], other=str(payloads[1])[:12])
+
+
+def same_questions(runs: Sequence[StoredRun]) -> bool:
+    """Return whether every run shares a row with the first run, and all shared rows have equal settings and files."""
+    first = {row_name(row): row for row in runs[0].plan.rows}
+    for run in runs[1:]:
+        shared = [(first[row_name(row)], row) for row in run.plan.rows if row_name(row) in first]
+        if not shared or any(any(_asked_otherwise(runs[0], one, run, other)) for one, other in shared):
+            return False
+    return True
 
 
 # ---------------------------------------------------------------- frontier

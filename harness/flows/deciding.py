@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.assess.findings import find
-from harness.assess.row_verdicts import JudgedRow
 from harness.errors import HarnessError, ImageUnavailable, Interrupted, UsageError
 from harness.flows import reread
 from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, leased
 from harness.flows.running import Run
-from harness.judge.attribution.cause import attribute, deciding_cells
+from harness.judge.attribution.cause import deciding_cells
+from harness.judge.row import JudgedRow
+from harness.judge.run import judge_run
 from harness.model import Lane, Plan, RunResult
 from harness.model.watching import unheard
 from harness.plan.cells import Selection, including, make_plan
@@ -90,7 +90,7 @@ def cells_to_run(
                 "--decide: no earlier measurement still fits this plan (script, settings, images or hosts have changed "
                 "since); sweep it without --decide first"
             )
-        wanted = {cell.id for cell in deciding_cells(attribute(known, cells, find(rows).findings))}
+        wanted = {cell.id for cell in deciding_cells(judge_run(known, rows, directory=journal.path).attribution)}
         included = including(known, wanted)
     names = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
     context.progress.note(f"to be measured: {names}" if names else "nothing to decide: no cause is undecided")

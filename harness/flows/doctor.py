@@ -6,16 +6,16 @@ import functools
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.assess.estimate import measured_noise
-from harness.assess.image_fits import ImageFits, PresentImages
+from harness import compat
 from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.context import RunContext
+from harness.flows.estimate import measured_noise
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions, selected
-from harness.model import Host, HostState, Install, Plan, Pull, Scenario, Steps, Variant
+from harness.model import Host, HostState, Image, Install, Plan, Pull, Scenario, Steps, Variant
 from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.matrix import Gpu
 from harness.plan.cells import make_plan
@@ -23,16 +23,34 @@ from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
 from harness.run import owners
 from harness.run.engine import LaunchRequest, Prepared
-from harness.run.images.disk_budget import RegistryAnswers, architecture_of, bases_of, name_of, wanted
+from harness.run.images.disk_budget import (
+    ImageName,
+    RegistryAnswers,
+    architecture_of,
+    bases_of,
+    name_of,
+    reference_of,
+    wanted,
+)
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 
 
 @dataclass(kw_only=True)
-class _Seen(PresentImages):
-    """The answers of an engine about itself and about the images that it has."""
+class _Seen:
+    """The answers of an engine about itself and about the images that it has, each with its size in bytes. `bases` are
+    the local bases of images that are not installed yet, by reference: a registry need not have them.
+    """
 
     condition: HostCondition | None = None
+    images: dict[ImageName, tuple[Prepared, int]] = field(default_factory=dict)
+    bases: dict[str, Prepared] = field(default_factory=dict)
+
+    def of(self, image: Image) -> Prepared | None:
+        """Return the image, or the base that it will be installed over; None if the engine has neither."""
+        if name_of(image) in self.images:
+            return self.images[name_of(image)][0]
+        return self.bases.get(image.source.base) if isinstance(image.source, Install) else None
 
 
 def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContext, registry: Registry) -> Checkup:
@@ -129,10 +147,44 @@ def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
 
 
 def _fits(each: OpenHost, seen: _Seen, told: RegistryAnswers) -> list[ImageFit]:
+    """Return how each image fits each GPU; on a host without GPUs, how it fits the host."""
     # Environments need no image, so a base does not matter there.
     asked = told if each.problem is None and not each.host.in_environments else None
+    return [_fit(image, gpu, each, seen, asked) for gpu in _gpus(each) or (None,) for image in each.images]
+
+
+def _fit(image: Image, gpu: Gpu | None, each: OpenHost, seen: _Seen, told: RegistryAnswers | None) -> ImageFit:
+    """Return how an image fits a GPU, by its facts from the engine if it has the image, else from the registry
+    (`told`; None: do not ask it), else from its name.
+    """
+    reference, architecture, there = reference_of(image), architecture_of(each.facts), seen.images.get(name_of(image))
+    known = seen.of(image) or (told.facts(reference, architecture) if told and reference is not None else None)
+    described = compat.DescribedImage(
+        reference=image.source.reference if isinstance(image.source, Pull) else "",
+        version=image.version,
+        environment=known.environment if known else {},
+        labels=known.labels if known else {},
+    )
     state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)
-    return ImageFits(state=state, present=seen, told=asked).all(each.images, _gpus(each))
+    found = compat.compatibility_on(state, gpu, described)
+    fit = ImageFit(
+        host=state.host.name,
+        gpu=gpu,
+        series=image.series,
+        version=image.version,
+        state=found.state,
+        why=found.why,
+        at_hand=there is not None,
+        bytes=there[1] if there else None,
+    )
+    if told is None or reference is None:
+        return fit
+    if not there and isinstance(image.source, Pull):
+        layers = told.layers(image.source.reference, architecture)
+        fit = replace(fit, bytes=None if isinstance(layers, str) else sum(layers.values()))
+    if seen.of(image) is None and told.is_denied(reference, architecture):
+        return replace(fit, state="unknown", why=str(told.layers(reference, architecture)))
+    return fit
 
 
 # ---------------------------------------------------------------- control

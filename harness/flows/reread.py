@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from harness.assess.row_verdicts import shown_rows, thinned_trial
 from harness.model import HostState, Lane, RunResult, VersionRow
 from harness.model.matrix import Gpu
+from harness.model.measured import shown_rows
 from harness.store import result_file
 from harness.store.saved_narrowed import read_narrowed
 from harness.store.saved_probes import read_probed
@@ -22,7 +21,7 @@ GpusOfLanes = Mapping[tuple[str, str | None], tuple[Gpu, ...]]
 def read_result(path: Path) -> RunResult:
     """Return the result of the run in a directory, with its traces thinned as after a sweep. Raises UsageError."""
     trace_rows = shown_rows(len(trial_files(path)))
-    stored = read_run(path, keep=functools.partial(thinned_trial, rows=trace_rows))
+    stored = read_run(path, keep=lambda trial: trial.thinned(trace_rows))
     file = stored.told
     lanes = {(one.host, one.gpu): one.gpus for one in file.lanes}
     plan = replace(stored.plan, rows=tuple(_with_gpus(row, lanes) for row in stored.plan.rows))

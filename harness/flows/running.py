@@ -11,26 +11,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from harness.assess.findings import Findings, find, observations
-from harness.assess.row_verdicts import LEAST_SHOWN_ROWS, JudgedRow, thinned_trial, to_be_continued
-from harness.assess.running_row import RunningRow, running_rows, standing_of
 from harness.flows.context import RunContext, open_registries
 from harness.flows.hosts import OpenHost, in_threads, leased, states_of, troubles_of
-from harness.judge.api import run_verdict
-from harness.judge.attribution.cause import attribute
+from harness.flows.running_row import RunningRow, running_rows, standing_of
+from harness.judge.row import JudgedRow
+from harness.judge.run import find, judge_run
 from harness.model import (
     Host,
     Noise,
     Plan,
     ProgressListener,
     RunResult,
-    RunVerdict,
     Skip,
     Stop,
     Trial,
     Trials,
     VersionRow,
 )
+from harness.model.measured import LEAST_SHOWN_ROWS
 from harness.model.watching import unheard
 from harness.reasons import Remedy, SkipReason
 from harness.run.engine import Engine, Lease
@@ -136,10 +134,10 @@ class Run:
         self.open_rows.put_down(row)
         with self._lock:
             rows = [each.judged for each in self._rows.values()]
-            found = functools.cache(lambda: find(rows))
-            if standing.confirmed and any(one.confirmed and one.kind != "first_fixed" for one in found().findings):
+            ends = self.plan.stop.first_bad and standing.confirmed
+            if ends and any(one.confirmed and one.kind != "first_fixed" for one in find(rows).findings):
                 self.ending.found()
-            self.context.so_far(lambda: self._result(found()), self.journal)
+            self.context.so_far(lambda: self._result(rows, is_over=False), self.journal)
         return standing
 
     def finish(self, row: RowRun) -> None:
@@ -172,33 +170,23 @@ class Run:
                 self.open_rows.recall(each.row)
                 each.judge(self._noises)
                 self.open_rows.put_down(each.row)
-            rows.append(each.judged if each.finished else to_be_continued(each.judged, self._to_go_on))
+            rows.append(each.judged if each.finished else each.judged.to_be_continued(self._to_go_on))
         return rows
 
     def result(self) -> RunResult:
         """Return the result at the end, also of a run that was interrupted or that lost a host."""
-        return self._result(find(self.judged()), is_over=True)
+        return self._result(self.judged(), is_over=True)
 
-    def _result(self, found: Findings, *, is_over: bool = False) -> RunResult:
-        cells = tuple(cell for row in found.rows for cell in row.cells)
-        hosts = states_of(self.hosts)
-        verdict: RunVerdict = "running"
-        if is_over:
-            verdict = run_verdict(cells, found.findings, hosts, interrupted=self.context.stopped.is_set())
-        return RunResult(
-            matrix=self.plan.matrix.name,
-            verdict=verdict,
+    def _result(self, rows: Sequence[JudgedRow], *, is_over: bool) -> RunResult:
+        return judge_run(
+            self.plan,
+            rows,
+            states_of(self.hosts),
+            directory=self.journal.path,
             started=self.began.isoformat(timespec="seconds"),
             duration_s=round(time.monotonic() - self.began_s, 1),
-            hosts=hosts,
-            plan=self.plan,
-            cells=cells,
-            findings=found.findings,
-            attribution=attribute(self.plan, cells, found.findings),
-            directory=self.journal.path,
-            warnings=(*troubles_of(self.hosts), *(warning for row in found.rows for warning in row.warnings)),
-            observations=observations(found.rows),
-            replicates=sum(row.replicates for row in found.rows),
+            warnings=troubles_of(self.hosts),
+            interrupted=self.context.stopped.is_set() if is_over else None,
         )
 
     # ------------------------------------------------------------ machines
@@ -370,7 +358,7 @@ class OpenRows:
         del self._rows[row]
         self._away.add(row)
         for run in self.runs_of(row):
-            run.trials[:] = [thinned_trial(trial, rows=LEAST_SHOWN_ROWS) for trial in run.trials]
+            run.trials[:] = [trial.thinned(LEAST_SHOWN_ROWS) for trial in run.trials]
 
 
 def _bytes(trial: Trial) -> int:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.assess.estimate import estimate
 from harness.errors import HarnessError, Interrupted
 from harness.flows import deciding
 from harness.flows.context import RunContext
+from harness.flows.estimate import estimate
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.pool import PoolRun
 from harness.flows.running import Run

@@ -1,5 +1,5 @@
-"""What those who run launches ask the judge: whether a launch goes on, what a trial shows, what a cell and a run come
-to. Each trace is judged once, whoever asks.
+"""What those who run launches ask the judge: whether a launch goes on, what a trial shows, what a cell comes to.
+Each trace is judged once, whoever asks.
 """
 
 from __future__ import annotations
@@ -17,13 +17,8 @@ from harness.model import (
     BAD,
     GOOD,
     SIGNALS,
-    UNSURE,
     Cell,
-    CellResult,
     CellVerdict,
-    Finding,
-    HostState,
-    RunVerdict,
     Trace,
     Trial,
 )
@@ -94,26 +89,3 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
     steps = judged_steps_of(trial, scenario.steps)
     slows = "slowdown" in judge_trace(trial.trace, limits=scenario.limits, steps=steps).verdicts
     return slows or (scenario.limits.of("shm") is not None and mixes_shm(trial))
-
-
-def run_verdict(
-    cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Sequence[HostState], *, interrupted: bool
-) -> RunVerdict:
-    """Return the most severe result of the run, which its exit status reports."""
-    stopped = [cell for cell in cells if cell.skipped is not None and cell.skipped.by == "stop"]
-    asked = [cell.verdict for cell in cells if not (cell.cell.excluded or cell.skipped)]
-    asked += [cell.verdict for cell in stopped if cell.verdict.trials]
-    verdicts = {verdict.verdict for verdict in asked}
-    if interrupted:
-        return "interrupted"
-    if verdicts & BAD or any(finding.kind != "first_fixed" for finding in findings):
-        return "regression"
-    problems = [cell.problem for cell in cells] + [host.problem for host in hosts]
-    if "untested" in verdicts or any(problems):
-        return "infrastructure"
-    return "inconclusive" if stopped or verdicts & UNSURE or any(map(_is_open, asked)) else "ok"
-
-
-def _is_open(verdict: CellVerdict) -> bool:
-    """Return whether the verdict is provisional, a signal is blind, or something bad was seen but not confirmed."""
-    return verdict.provisional or any(signal.seen in ("blind", "suspect", "bad") for signal in verdict.signals.values())

@@ -21,7 +21,7 @@ from harness.model import (
     METRIC_PREFIX,
     SIGNALS,
     CellVerdict,
-    Change,
+    Finding,
     Limits,
     SignalState,
     SignalVerdict,
@@ -275,28 +275,29 @@ def _figures(name: str, level: LevelEstimate) -> LevelEstimate:
     return 1 / value, None if ci is None else (1 / ci[1], 1 / ci[0])
 
 
-# ---------------------------------------------------------------- signals that a row's changes make bad or suspect
+# ---------------------------------------------------------------- signals that findings make bad or suspect
 
 
-def with_changes(
-    cells: Sequence[CellVerdict], kept: Sequence[Change], dropped: Sequence[Change]
+def with_findings(
+    cells: Mapping[str, CellVerdict], kept: Sequence[Finding], dropped: Sequence[Finding]
 ) -> tuple[CellVerdict, ...]:
-    """Return the cells of a row with the signals of `kept` changes marked `bad`, from each first bad version to the
-    version before the first fixed one. The signals of `dropped` changes, which Holm's correction rejected or which had
-    too few rounds, are marked `suspect` up to the first fixed version of a kept change.
+    """Return the cells of a row, which are given by version, oldest first. The signals of the findings that are `kept`
+    are marked `bad`, from each first bad version to the version before the first fixed one. The signals of those that
+    are `dropped`, which Holm's correction rejected or which had too few rounds, are marked `suspect` up to the first
+    fixed version of a kept one.
     """
-    marked = [dict(cell.signals) for cell in cells]
+    order, marked = list(cells), {version: dict(cell.signals) for version, cell in cells.items()}
     doubtful = sorted(
-        [*dropped, *(change for change in kept if change.kind == "first_fixed")], key=lambda each: each.after
+        [*dropped, *(one for one in kept if one.kind == "first_fixed")], key=lambda one: order.index(one.after)
     )
-    groups: tuple[tuple[Sequence[Change], SignalState], ...] = ((doubtful, "suspect"), (kept, "bad"))
-    for changes, seen in groups:
-        for name, place in _places(changes, versions=len(cells), whole=seen == "bad"):
-            signal = marked[place].get(name)
+    groups: tuple[tuple[Sequence[Finding], SignalState], ...] = ((doubtful, "suspect"), (kept, "bad"))
+    for findings, seen in groups:
+        for name, version in _bad_signals(findings, order, whole=seen == "bad"):
+            signal = marked[version].get(name)
             if signal is not None and _is_covered(name, signal):
-                why = signal.why if seen == "bad" else _unconfirmed(name, cells[place])
-                marked[place][name] = replace(signal, seen=seen, why=why, remedy="")
-    return tuple(replace(cell, signals=signals) for cell, signals in zip(cells, marked, strict=True))
+                why = signal.why if seen == "bad" else _unconfirmed(name, cells[version])
+                marked[version][name] = replace(signal, seen=seen, why=why, remedy="")
+    return tuple(replace(cell, signals=marked[version]) for version, cell in cells.items())
 
 
 def _is_covered(name: str, signal: SignalVerdict) -> bool:
@@ -315,30 +316,22 @@ def _unconfirmed(name: str, cell: CellVerdict) -> str:
     return SignalReason.MAY_BE_CHANCE()
 
 
-def _places(changes: Sequence[Change], *, versions: int, whole: bool) -> list[tuple[str, int]]:
-    """Return (signal, position) wherever these changes make a level or a value bad. A signal may be bad in several
-    ways, each with its own changes. Unless the changes are `whole` (none is missing), a way that begins with a
-    `first_fixed` is ignored.
+def _bad_signals(findings: Sequence[Finding], order: Sequence[str], *, whole: bool) -> list[tuple[str, str]]:
+    """Return (signal, version) wherever these findings make a level or a value bad. A signal may be bad in several
+    ways, each with its own findings. Unless they are `whole` (none is missing), a way that begins with a `first_fixed`
+    is ignored.
     """
-    ways: dict[tuple[str, bool | str], list[Change]] = {}
-    for change in changes:
-        if change.metric not in ("outcome", "memory", *GROWTHS):
-            way = change.verdict if change.metric.startswith(METRIC_PREFIX) else change.p is None
-            ways.setdefault((change.metric, way), []).append(change)
-    places = []
+    ways: dict[tuple[str, bool | str], list[Finding]] = {}
+    for one in findings:
+        if one.metric not in ("outcome", "memory", *GROWTHS):
+            way = one.verdict if one.metric.startswith(METRIC_PREFIX) else one.p is None
+            ways.setdefault((one.metric, way), []).append(one)
+    found = []
     for (name, _), same in ways.items():
         if whole or same[0].kind != "first_fixed":
-            places += [(name, place) for place in _bad_places(same, versions=versions)]
-    return places
-
-
-def _bad_places(changes: Sequence[Change], *, versions: int) -> list[int]:
-    """Return the positions of the versions that are bad according to these changes of one signal."""
-    begins = {change.after: change.kind != "first_fixed" for change in changes}
-    bad = begins[min(begins)] is False  # the first change is a repair, so the series begins bad
-    places = []
-    for place in range(versions):
-        bad = begins.get(place, bad)
-        if bad:
-            places.append(place)
-    return places
+            begins = {one.after: one.kind != "first_fixed" for one in same}
+            bad = not begins[min(begins, key=order.index)]  # if the first one is a repair, the series begins bad
+            for version in order:
+                bad = begins.get(version, bad)
+                found += [(name, version)] if bad else []
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -139,6 +139,19 @@ class Trace:
         return {name: values for name, values in self.columns.items() if name not in AGENT_COLUMNS}
 
 
+SHOWN_ROWS = 240
+"""Most rows of a trace that reports show; the journal keeps all rows."""
+LEAST_SHOWN_ROWS = 16
+"""Fewest rows of a trace that reports show."""
+HELD_ROWS = 480_000
+"""Most rows that all traces of a run hold in memory together: about 30 MB."""
+
+
+def shown_rows(trials: int) -> int:
+    """Return how many rows of each trace are kept for the reports of a run with `trials` trials."""
+    return max(LEAST_SHOWN_ROWS, min(SHOWN_ROWS, HELD_ROWS // max(1, trials)))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Printed:
     """What a scenario printed: the beginning, the end, and the size in bytes after its first step (None: no step).
@@ -230,6 +243,21 @@ class Trial:
     image: LaunchedImage = LaunchedImage()
     facts: Mapping[str, Any] = field(default_factory=dict)
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
+
+    def thinned(self, rows: int = SHOWN_ROWS) -> Trial:
+        """Return the trial with at most `rows` evenly spaced rows in its trace, and as many of its counts, the first
+        and the last among them, so that ten thousand cells fit in memory.
+        """
+
+        def few(values: Floats) -> Floats:
+            last = len(values) - 1
+            return values[[place * last // (rows - 1) for place in range(rows)]] if last >= rows else values
+
+        trace = self.trace
+        if trace is None or len(trace.step) <= rows:
+            return self
+        columns, counts = ({name: few(own) for name, own in each.items()} for each in (trace.columns, trace.counts))
+        return replace(self, trace=replace(trace, step=few(trace.step), columns=columns, counts=counts))
 
     @property
     def told(self) -> str:

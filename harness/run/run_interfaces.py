@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.model import Cell, Depth, Skip, Trace, Trial
+from harness.model import Cell, CellResult, CellVerdict, Depth, Skip, Trace, Trial
 from harness.run.engine import Prepared
 
 SETUP_TRIES = 2
@@ -106,6 +106,23 @@ class CellRun:
     def measured(self) -> list[Trial]:
         """Return the trials that are evidence about the image."""
         return [trial for trial in self.trials if trial.measured]
+
+    @property
+    def result(self) -> CellResult:
+        """Return the cell with its launches, which the judge has not judged: `untested`, or `incompatible`."""
+        verdict = CellVerdict(verdicts=("incompatible",), why=self.incompatible)
+        if not self.incompatible:
+            why = "" if self.measured else self.problem or (self.skipped.why if self.skipped else "")
+            verdict = CellVerdict(verdicts=("untested",), why=why, trials=len(self.trials))
+        return CellResult(
+            cell=self.cell,
+            cell_id=self.cell.id,
+            verdict=verdict,
+            digest=self.prepared.digest if self.prepared else None,
+            trials=tuple(self.trials),
+            problem="" if self.cell.excluded else self.problem,
+            skipped=self.skipped,
+        )
 
     @property
     def runnable(self) -> bool:

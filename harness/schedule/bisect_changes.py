@@ -8,12 +8,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from harness.judge.api import describe_trial
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint, Levels
 from harness.judge.history.changes import LevelRule, level_changes
-from harness.model import BAD, CellResult, CellVerdict, Change
-from harness.reasons import SkipReason
+from harness.model import CellVerdict, Change
 from harness.schedule.bisect.bisect_records import LEVEL, Boundary, Rules
 
 
@@ -87,33 +85,3 @@ def _levels(
     table = RoundTable(values=np.zeros((1, len(ran))), positions=ran)
     found = level_changes(LEVEL, table, levels, rule=LevelRule(least=limit, baseline=baseline))
     return [change if change.before is None else replace(change, untestable=()) for _, change in found]
-
-
-def with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -> tuple[CellResult, ...]:
-    """Return the cells, with an explanation for each that was bad once and needed no second launch."""
-    bad_at = {
-        place: change.after
-        for change in changes
-        if change.kind != "first_fixed"
-        for place in range(change.after + 1, _end_of(change, changes, len(cells)))
-    }
-    return tuple(
-        cell if place not in bad_at else _confirmed(cell, cells[bad_at[place]]) for place, cell in enumerate(cells)
-    )
-
-
-def _end_of(change: Change, changes: Sequence[Change], count: int) -> int:
-    """Return the position of the version that fixes what a change made bad; `count` if none does."""
-    fixes = [each.after for each in changes if each.metric == change.metric and each.kind == "first_fixed"]
-    return min((place for place in fixes if place > change.after), default=count)
-
-
-def _confirmed(cell: CellResult, named: CellResult) -> CellResult:
-    measured = [trial for trial in cell.trials if trial.measured]
-    if cell.verdict.verdict != "suspect" or len(measured) != 1 or not BAD & set(named.verdict.verdicts):
-        return cell
-    seen, is_bad = describe_trial(cell.cell, measured[0])
-    if not is_bad:
-        return cell
-    why = SkipReason.BAD_SINCE(seen=seen, version=named.cell.image.version)
-    return replace(cell, verdict=replace(cell.verdict, why=why))

@@ -12,7 +12,7 @@ from harness.judge.history.flaky import Evidence
 from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import Usual, usual_of
 from harness.judge.launches import JudgedTrial, judge_launches
-from harness.model import BAD, GOOD, Skip, Trials
+from harness.model import BAD, GOOD, CellVerdict, Change, Skip, Trials
 from harness.reasons import BisectReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
 from harness.schedule.bisect.bisect_records import (
@@ -24,6 +24,7 @@ from harness.schedule.bisect.bisect_records import (
     VersionEvidence,
 )
 from harness.schedule.bisect.decide import conclude, decide, not_needed
+from harness.schedule.bisect_changes import with_boundaries
 from harness.schedule.oracle import row_fails_late
 
 
@@ -78,6 +79,10 @@ class BisectScheduler:
     def boundaries(self) -> tuple[Boundary, ...]:
         """Return the changes found so far."""
         return conclude(self._versions(), rules=self.rules)
+
+    def bounded(self, changes: Sequence[Change], cells: Sequence[CellVerdict]) -> tuple[Change, ...]:
+        """Return the changes of the row, from those that all launches show and the verdicts on its versions."""
+        return with_boundaries(changes, self.boundaries(), cells=cells, rules=self.rules)
 
     def noise(self) -> None:
         """Return None: a bisection measures no A/A noise."""

@@ -29,11 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.assess.findings import find
-from harness.assess.row_verdicts import to_be_continued
-from harness.assess.running_row import RunningRow, running_rows
-from harness.judge.api import run_verdict
-from harness.judge.attribution.cause import attribute
+from harness.flows.running_row import RunningRow, running_rows
+from harness.judge.run import judge_run
 from harness.matrix import load_matrix
 from harness.model import Asked, Cell, Conditions, Failure, LaunchedImage, Look, Printed, RunResult, Trace, Trial
 from harness.plan.cells import make_plan, select
@@ -135,14 +132,8 @@ def judged(golden: Mapping[str, Any], folder: Path) -> tuple[RunResult, dict[str
         row.judge(noises)
     verdicts = [row.judge(noises) for row in rows]
     if golden["interrupted"]:
-        verdicts = [to_be_continued(each, "") for each in verdicts]
-    found = find(verdicts)
-    cells = tuple(cell for row in found.rows for cell in row.cells)
-    verdict = run_verdict(cells, found.findings, (), interrupted=golden["interrupted"])
-    result = RunResult(
-        matrix=matrix.name, verdict=verdict, started="", duration_s=0.0, hosts=(), plan=plan, cells=cells,
-        findings=found.findings, attribution=attribute(plan, cells, found.findings), directory=folder,
-    )  # fmt: skip
+        verdicts = [each.to_be_continued("") for each in verdicts]
+    result = judge_run(plan, verdicts, directory=folder, interrupted=golden["interrupted"])
     return result, launched
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.assess.estimate import estimate
+from harness.flows.estimate import estimate
 from harness.flows.sweep import SweepOptions, explained, selected
 from harness.model import Plan, Stop
 from harness.plan.cells import make_plan

@@ -38,15 +38,14 @@ ALLOWED = {
     "masking": set(),
     "facts": BASE | {"reasons"},
     "traces": BASE | {"columns", "safe_files", "store"},
-    "judge": BASE | {"reasons"},
+    "judge": BASE | {"facts", "reasons"},
     "probes": BASE,
     "narrow": BASE | {"flows", "judge", "masking", "matrix", "probes", "reasons", "run", "schedule", "store"},
     "schedule": BASE | {"amounts", "judge", "run", "compat", "reasons"},
-    "assess": BASE | {"amounts", "judge", "run", "schedule", "store", "compat", "facts", "reasons"},
     "report": BASE | {"amounts", "facts", "masking", "reasons", "safe_files"},
     "compat": BASE,
     "flows": BASE
-    | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "assess", "compat", "probes"}
+    | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "compat", "probes"}
     | {"amounts", "atomic_files", "facts", "index", "package_index", "masking", "reasons", "safe_files"},
     "cli": BASE | {"flows", "narrow", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
@@ -63,6 +62,8 @@ ROOMS = {
         ("history",),
         ("attribution",),
         ("signal_verdicts", "unpaired", "api"),
+        ("row",),
+        ("run",),
     ),
     "report": (
         ("text",),
@@ -87,7 +88,7 @@ ROOMS = {
     ),
     "flows": (
         ("context",),
-        ("hosts",),
+        ("hosts", "estimate", "running_row"),
         ("reread", "running", "index"),
         ("pool",),
         ("deciding",),

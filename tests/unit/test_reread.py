@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.assess.row_verdicts import thinned_cell, thinned_trial
 from harness.cli.results import FORMATS, write_result
 from harness.errors import UsageError
 from harness.flows import reread
@@ -60,8 +59,8 @@ def with_ids(result: RunResult) -> RunResult:
     """Return the result with the cells' own ids and thin traces, as a sweep gives them."""
 
     def named(entry: CellResult) -> CellResult:
-        trials = tuple(replace(trial, cell_id=entry.cell.id, facts={"python": "3.11"}) for trial in entry.trials)
-        return thinned_cell(replace(entry, cell_id=entry.cell.id, trials=trials))
+        trials = (replace(trial, cell_id=entry.cell.id, facts={"python": "3.11"}) for trial in entry.trials)
+        return replace(entry, cell_id=entry.cell.id, trials=tuple(trial.thinned() for trial in trials))
 
     return replace(result, cells=tuple(map(named, result.cells)))
 
@@ -118,7 +117,7 @@ def test_a_thinned_trace_keeps_its_counts() -> None:
     """They were dropped without a word."""
     step = np.arange(1.0, 2001.0)
     trace = Trace(step=step, columns={"rss_kib": step}, counts={"step": step[::4], "threads": step[::4]})
-    thinned = thinned_trial(replace(build.trial("x", 1, build.flat()), trace=trace), rows=100).trace
+    thinned = replace(build.trial("x", 1, build.flat()), trace=trace).thinned(100).trace
     assert thinned is not None
     assert {len(values) for values in (thinned.step, *thinned.columns.values(), *thinned.counts.values())} == {100}
     assert thinned.counts["threads"][-1] == 1997

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.assess.row_verdicts import JudgedRow, judge_row, thinned_trial
-from harness.model import LEVELS, Cell, Skip, Trace, Trial, Trials, VersionRow
+from harness.judge.row import JudgedRow, judge_row
+from harness.model import LEVELS, Cell, Skip, Trials, VersionRow
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import details
 from harness.run.run_interfaces import CellRun
@@ -35,10 +35,9 @@ def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: b
         told = {} if tag is None else {"wheels": {"msgpack": tag}}
         trials = [replace(build.trial(cell.id, number, verdict), round=number, facts=told) for number in (1, 2, 3)]
         runs.append(CellRun(cell=cell, trials=trials))
-    runs += [
-        CellRun(cell=cell, skipped=Skip(by="search", why="not needed: between others, both bad")) for cell in cells[2:]
-    ]
-    return judge_row(row, runs, least=3)
+    skip = Skip(by="search", why="not needed: between others, both bad")
+    runs += [CellRun(cell=cell, skipped=skip) for cell in cells[2:]]
+    return judge_row(row, [run.result for run in runs], least=3)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +67,7 @@ def test_the_same_kind_or_one_that_is_not_known_needs_no_word(old: str | None, n
 
 def test_no_change_no_word() -> None:
     found = judged(PURE, PUBLIC, crashes=False)
-    assert (found.changes, found.warnings) == ((), ())
+    assert (found.findings, found.warnings) == ((), ())
 
 
 def test_versions_that_a_search_left_out_may_hide_another_change() -> None:
@@ -83,8 +82,10 @@ def test_versions_that_a_search_left_out_may_hide_another_change() -> None:
 def test_the_report_names_the_version_that_the_search_came_to(versions: int, first_bad: int) -> None:
     """The search ended with "1.2 is the first bad"; the finding said "between 1.0 and 1.2"."""
     found = searched(versions, first_bad=first_bad % versions)
-    (change,) = found.changes
-    assert (change.before, change.after, change.untestable) == (first_bad % versions - 1, first_bad % versions, ())
+    (one,) = found.findings
+    assert (one.before, one.after, one.untestable) == (
+        f"1.{first_bad % versions - 1}", f"1.{first_bad % versions}", ()
+    )  # fmt: skip
 
 
 def test_a_version_seen_bad_once_beyond_the_first_bad_one_is_said_to_need_no_more() -> None:
@@ -110,15 +111,16 @@ def searched(versions: int, *, first_bad: int) -> JudgedRow:
             verdict = build.crash() if runs.index(run) >= first_bad else build.flat()
             run.trials.append(replace(build.trial(run.cell.id, len(run.trials) + 1, verdict), round=batch.round))
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    return judge_row(row, runs, least=1, searched=search)
+    cells = [run.result for run in runs]
+    return judge_row(row, cells, least=1, miss=search.rules.alpha, bounded=search.bounded)
 
 
 @pytest.mark.parametrize(
     ("sizes", "expected"),
-    [((0, 856, 8560), [(0, 1, True), (1, 2, False)]), ((5, 155, 155), [(0, 1, True)]), ((5, 95, 95), [])],
+    [((0, 856, 8560), [("1.0.5", True), ("1.0.6", False)]), ((5, 155, 155), [("1.0.5", True)]), ((5, 95, 95), [])],
 )
 def test_what_prints_more_than_a_version_that_hardly_prints(
-    sizes: tuple[int, ...], expected: list[tuple[int, int, bool]]
+    sizes: tuple[int, ...], expected: list[tuple[str, bool]]
 ) -> None:
     """A ratio to output that hardly exists is no size: 856 B/step was "8.56 times" that of a silent version, the ratio
     to the smallest amount that is compared. And 155 B/step after 5 B/step was called good, though the limit is 100 B.
@@ -133,12 +135,12 @@ def test_what_prints_more_than_a_version_that_hardly_prints(
                 replace(one, round=place, output=replace(one.output, bytes=size * (one.last_step or 0)))
                 for place, one in enumerate(own)
             ],
-        )
+        ).result
         for cell, own, size in zip(cells, trials, sizes, strict=True)
     ]
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    found = [change for change in judge_row(row, runs, least=3).changes if change.metric == "output"]
-    assert [(one.before, one.after, one.effect is None) for one in found] == expected
+    found = [one for one in judge_row(row, runs, least=3).findings if one.metric == "output"]
+    assert [(one.after, one.effect is None) for one in found] == expected
 
 
 def returning(nan: set[int], ms: list[float]) -> JudgedRow:
@@ -158,7 +160,7 @@ def returning(nan: set[int], ms: list[float]) -> JudgedRow:
             trials[number] = replace(
                 one, cell_id=cell.id, trace=trace, not_finite=told, output=replace(one.output, bytes=1000)
             )
-        runs.append(CellRun(cell=cell, trials=trials))
+        runs.append(CellRun(cell=cell, trials=trials).result)
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     return judge_row(row, runs, least=3)
 
@@ -168,9 +170,7 @@ def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() 
     steps 219 times slower.
     """
     row = returning({2}, [0.77, 0.77, 0.0035, 0.77])
-    assert [(one.metric, one.before, one.after) for one in row.changes] == [
-        ("metrics.loss", 1, 2), ("metrics.loss", 2, 3),
-    ]  # fmt: skip
+    assert [(one.metric, one.after) for one in row.findings] == [("metrics.loss", "1.2"), ("metrics.loss", "1.3")]
     bad, after = (row.cells[place].verdict.signals for place in (2, 3))
     told = {name: bad[name] for name in ("step_time", "tail", "peak_memory", "output")}
     assert {(one.seen, one.why) for one in told.values()} == {("none", "this version is bad: NaN or infinity in loss")}
@@ -181,14 +181,14 @@ def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() 
 
 def test_a_change_across_a_version_that_returns_nan_is_still_found() -> None:
     row = returning({2}, [0.77, 0.77, 0.0035, 1.54])
-    found = [(one.before, one.after, one.untestable) for one in row.changes if one.metric == "step_time"]
-    assert found == [(1, 3, (2,))]
+    found = [(one.before, one.after, one.untestable) for one in row.findings if one.metric == "step_time"]
+    assert found == [("1.1", "1.3", ("1.2",))]
 
 
 def test_versions_that_all_return_nan_are_compared_as_ever() -> None:
     """NaN in every version is not bad: a slower version among them must still be found."""
     row = returning({0, 1, 2, 3}, [0.77, 0.77, 1.54, 1.54])
-    assert [(one.before, one.after) for one in row.changes if one.metric == "step_time"] == [(1, 2)]
+    assert [one.after for one in row.findings if one.metric == "step_time"] == ["1.2"]
 
 
 def test_the_median_of_finite_steps_is_not_told_as_the_loss_of_a_version_that_returns_nan() -> None:
@@ -196,13 +196,3 @@ def test_the_median_of_finite_steps_is_not_told_as_the_loss_of_a_version_that_re
     row = returning({2}, [0.77] * 4)
     assert [cell_json(cell)["metrics"].get("loss", "absent") for cell in row.cells] == [0.0156, 0.0156, None, 0.0156]
     assert "loss not finite" in dict(details._facts(row.cells[2]))["own metrics"]
-
-
-def test_a_thinned_trial_keeps_its_counts() -> None:
-    step = np.arange(1.0, 1001.0)
-    trace = Trace(step=step, columns={"rss_kib": step}, counts={"step": step[::100], "threads": step[::100]})
-    trial = Trial(cell_id="c", number=1, key="k", end="completed", trace=trace)
-    thinned = thinned_trial(trial, rows=5).trace
-    assert thinned is not None
-    assert {len(values) for values in (thinned.step, *thinned.columns.values(), *thinned.counts.values())} == {5}
-    assert (thinned.counts["step"][0], thinned.counts["step"][-1]) == (1.0, 901.0)

@@ -170,19 +170,13 @@ REASON = 2.0
 """Maximum size of a consequence relative to its cause: in logs for ratios, in rates for growth of the same unit."""
 
 
-def with_consequences(findings: Sequence[Finding], versions: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
-    """Return the same findings, in the same order, with `consequence_of` filled in. `versions` holds the versions of
-    each series, oldest first.
+def with_consequences(findings: Sequence[Finding], versions: Sequence[str]) -> tuple[Finding, ...]:
+    """Return the findings of a row, in the same order, with `consequence_of` filled in. `versions` are those of the
+    row, oldest first.
 
     A consequence begins with its cause, and both end together or not at all. In a chain, the first cause counts.
     """
-    places: dict[object, list[Finding]] = {}
-    for finding in findings:
-        places.setdefault((finding.series, finding.lane, finding.variant), []).append(finding)
-    causes: dict[Finding, str] = {}
-    for of_row in places.values():
-        order = {version: place for place, version in enumerate(versions[of_row[0].series])}
-        causes |= _consequences(of_row, order)
+    causes = _consequences(findings, {version: place for place, version in enumerate(versions)})
     return tuple(replace(finding, consequence_of=causes.get(finding, "")) for finding in findings)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from harness.assess import findings
-from harness.assess.row_verdicts import judge_row
 from harness.cli import cli
 from harness.cli.results import write_result
+from harness.judge.row import judge_row
+from harness.judge.run import judge_run
 from harness.model import Asked, Finding, Look, Trace, Trial
 from harness.run.run_interfaces import CellRun
 from harness.store import RunDirectory
@@ -62,11 +62,10 @@ def watch_once(out: Path, day: int, per_version: float, rng: np.random.Generator
             launch(cell.id, number, level * np.exp(rng.normal(0, SIGMA)), rng, key=f"{day:064}")
             for number in range(1, LAUNCHES + 1)
         ]
-        runs.append(CellRun(cell=cell, trials=each))
-    judged = findings.find([judge_row(row, runs, least=LAUNCHES)])
-    cells = tuple(cell for one in judged.rows for cell in one.cells)
+        runs.append(CellRun(cell=cell, trials=each).result)
+    judged = judge_run(result.plan, [judge_row(row, runs, least=LAUNCHES)], directory=out)
     began = f"2026-03-{day:02}T04:00:00+00:00"
-    result = replace(result, started=began, verdict="ok", cells=cells, findings=judged.findings, attribution=())
+    result = replace(result, started=began, verdict="ok", cells=judged.cells, findings=judged.findings, attribution=())
     path = out / "nightly" / f"202603{day:02}T040000Z-00{day:02}"
     (path / "trials").mkdir(parents=True)
     (path / "plan.json").write_text(json.dumps(plan_to_json(result.plan)))

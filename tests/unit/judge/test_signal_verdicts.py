@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +16,10 @@ from harness.judge.comparison.level_rules import HARDLY
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import differs_late, visible
 from harness.judge.remedies import more_launches, with_remedy
-from harness.judge.signal_verdicts import Resolution, with_changes, with_signals
-from harness.model import LEVELS, CellVerdict, Change, Limits, Look, SignalVerdict, Trial
+from harness.judge.signal_verdicts import Resolution, with_findings, with_signals
+from harness.model import LEVELS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, times, trace_of, trial_of
+from tests.unit.report import build
 
 
 def told(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
@@ -186,8 +188,16 @@ def test_a_version_that_begins_to_use_the_processor_is_not_overlooked() -> None:
     assert told(idle)[0].signals["cpu_time"].value is None
 
 
-def change(kind: Any, before: int | None, after: int, metric: str = "tail") -> Change:
-    return Change(metric=metric, kind=kind, before=before, after=after)
+def marked(cells: Sequence[CellVerdict], kept: list[Any], dropped: list[Any]) -> Sequence[CellVerdict]:
+    """Return the cells, given as (kind, before, after, metric), with these findings entered."""
+    of = build.series("app", [str(place) for place in range(len(cells))])
+
+    def found(kind: Any, before: int, after: int, metric: str = "tail") -> Finding:
+        versions = {"before": str(before), "after": str(after)}
+        return build.finding(of, build.HERE, build.POP, metric=metric, kind=kind, effect=None, verdict="", **versions)
+
+    by_version = {str(place): cell for place, cell in enumerate(cells)}
+    return with_findings(by_version, [found(*one) for one in kept], [found(*one) for one in dropped])
 
 
 @pytest.mark.parametrize(
@@ -198,9 +208,8 @@ def change(kind: Any, before: int | None, after: int, metric: str = "tail") -> C
 def test_cells_are_bad_where_the_findings_have_them_bad(kept: list[Any], bad: list[int]) -> None:
     signal = SignalVerdict(seen="good", value=1.0)
     cells = [CellVerdict(verdicts=("flat",), why="", signals={"tail": signal}) for _ in range(4)]
-    marked = with_changes(cells, [change(*one) for one in kept], [])
-    assert [place for place, cell in enumerate(marked) if cell.signals["tail"].seen == "bad"] == bad
-    dropped = with_changes(cells, [], [change(*one) for one in kept])
+    assert [place for place, cell in enumerate(marked(cells, kept, [])) if cell.signals["tail"].seen == "bad"] == bad
+    dropped = marked(cells, [], kept)
     unsure = [] if kept[:1] and kept[0][0] == "first_fixed" else bad  # an end without a start says nothing
     assert [place for place, cell in enumerate(dropped) if cell.signals["tail"].seen == "suspect"] == unsure
 
@@ -371,8 +380,8 @@ def test_a_version_of_a_quicker_day_makes_the_next_one_no_suspect() -> None:
 def test_a_version_that_was_not_compared_is_not_bad_because_of_a_change_before_it() -> None:
     """A fast version that was added after a slow one was called slow, although nothing was compared with it."""
     cells = told([*row(versions=3), another_day(3, ms=1)])
-    marked = with_changes(cells, [change("first_bad", 1, 2, "step_time")], [])
-    assert [cell.signals["step_time"].seen for cell in marked] == ["good", "good", "bad", "blind"]
+    after = marked(cells, [("first_bad", 1, 2, "step_time")], [])
+    assert [cell.signals["step_time"].seen for cell in after] == ["good", "good", "bad", "blind"]
 
 
 def test_versions_that_are_all_bad_are_not_said_to_have_no_figures() -> None:

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import InitVar, dataclass, field, replace
 from itertools import pairwise
 
-from harness.assess.row_verdicts import JudgedRow, baseline_of, judge_row, noise_place_of, shown_rows
 from harness.judge.comparison.level_rules import RULES
-from harness.model import BAD, GOOD, UNSURE, CellVerdict, Change, Noise, Plan, Trials, VersionRow, signal_of
+from harness.judge.history.flaky import MISS
+from harness.judge.row import JudgedRow, baseline_of, judge_row
+from harness.model import BAD, FAILURES, GOOD, UNSURE, CellVerdict, Noise, Plan, Trials, VersionRow, signal_of
+from harness.model.measured import shown_rows
 from harness.reasons import RowWarning
 from harness.run.run_interfaces import CellRun, RowRun
 from harness.schedule.bisect_scheduler import BisectScheduler
@@ -18,8 +20,6 @@ from harness.schedule.full_scheduler import FullScheduler, to_confirm
 from harness.schedule.oracle import cannot_run
 from harness.schedule.priority import RowStanding
 from harness.store.journal import ASIDE
-
-FAILED = ("crash", "oom", "hang")
 
 
 @dataclass(kw_only=True)
@@ -69,13 +69,13 @@ class RunningRow:
     @functools.cached_property
     def _blank(self) -> JudgedRow:
         """The verdict before the first launch; made when it is needed, because a plan may have thousands of rows."""
-        fresh = [CellRun(cell=cell) for cell in self.planned.cells]
+        fresh = [CellRun(cell=cell).result for cell in self.planned.cells]
         return judge_row(self.planned, fresh, least=self.plan.trials.least)
 
     @property
-    def noise_place(self) -> tuple[str, ...]:
+    def noise_place(self) -> tuple[str, str, str]:
         """Return the key of the row's A/A noise: the lane, the scenario and, in a pool, the machine."""
-        return (*noise_place_of(self.planned), self.row.cells[0].cell.lane.host.machine)
+        return _noise_place(self.planned, self.row.cells[0].cell.lane.host.machine)
 
     @property
     def measures_noise(self) -> bool:
@@ -99,35 +99,42 @@ class RunningRow:
         return tuple((len(run.trials), run.problem, run.incompatible, run.skipped) for run in self.row.cells)
 
     def judge(self, noises: dict[tuple[str, ...], Noise | None]) -> JudgedRow:
-        """Judge the row by its launches so far. `noises`: the newest A/A noise by place, which this updates."""
+        """Judge the row by its launches so far, and thin the traces of its cells for the reports. `noises`: the newest
+        A/A noise by place, which this updates.
+        """
         plan, planned, runs = self.plan, self.planned, self.row.cells
         noise = noises[self.noise_place] = self.scheduler.noise() or noises.get(self.noise_place)
+        search = self._bisection(runs) if plan.searched(planned) else None
         judged = judge_row(
             planned,
-            runs,
+            [run.result for run in runs],
             least=plan.least(planned),
             noise=noise,
-            searched=self._bisection(runs) if plan.searched(planned) else None,
-            trace_rows=shown_rows(len(plan.cells) * plan.trials.least),
+            miss=search.rules.alpha if search else MISS,
+            bounded=search.bounded if search else None,
             rows=self.rows,
         )
-        unfound = () if judged.changes else self._conclusion()
-        cells = tuple(replace(each, cell=cell) for each, cell in zip(judged.cells, planned.cells, strict=True))
-        warnings = (*judged.warnings, *unfound, *self.again)
-        replicates = sum(run.launched for run in self.replicates)
-        self._judged = replace(judged, cells=cells, warnings=warnings, replicates=replicates)
+        warnings = [*judged.warnings, *self.again]
+        if not judged.findings and isinstance(self.scheduler, BisectScheduler) and self.scheduler.conclusion:
+            # No reader must take "not launched" for "good".
+            warnings.insert(len(judged.warnings), RowWarning.SEARCHED(row=self, found=self.scheduler.conclusion))
+        trace_rows = shown_rows(len(plan.cells) * plan.trials.least)
+        self._judged = replace(
+            judged,
+            cells=tuple(
+                replace(each, cell=cell, trials=tuple(trial.thinned(trace_rows) for trial in each.trials))
+                for each, cell in zip(judged.cells, planned.cells, strict=True)
+            ),
+            warnings=tuple(warnings),
+            replicates=sum(run.launched for run in self.replicates),
+        )
         self.seen = self.evidence
         return self._judged
-
-    def _conclusion(self) -> tuple[str, ...]:
-        """Return the conclusion of a bisection as a warning, so that no reader takes "not launched" for "good"."""
-        found = self.scheduler.conclusion if isinstance(self.scheduler, BisectScheduler) else ""
-        return (RowWarning.SEARCHED(row=self, found=found),) if found else ()
 
     def anew(self, why: str) -> RunningRow:
         """Return the row without launches, and with a warning why it starts again and what had failed until then."""
         runs = (*self.row.cells, *self.replicates)
-        failed = [run.cell.image.version for run in runs for trial in run.trials if trial.end in FAILED]
+        failed = [run.cell.image.version for run in runs for trial in run.trials if trial.end in FAILURES]
         warning = RowWarning.STARTED_AGAIN(row=self, why=why, folder=ASIDE)
         if failed:
             versions = ", ".join(dict.fromkeys(failed))
@@ -139,6 +146,10 @@ class RunningRow:
         return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(self.planned))
 
 
+def _noise_place(row: VersionRow, machine: str) -> tuple[str, str, str]:
+    return str(row.lane), row.variant.scenario.name, machine
+
+
 def running_rows(plan: Plan, *, only: frozenset[str] | None) -> Iterator[RunningRow]:
     """Yield the rows of a plan with their schedulers. `only`: the ids of the cells that may be launched; None: all.
 
@@ -146,9 +157,9 @@ def running_rows(plan: Plan, *, only: frozenset[str] | None) -> Iterator[Running
     the machine begins it.
     """
     counts = Counter(planned.variant.scenario.name for planned in plan.rows)
-    measured: set[tuple[str, str]] = set()
+    measured: set[tuple[str, ...]] = set()
     for planned in plan.rows:
-        place, rows = noise_place_of(planned), counts[planned.variant.scenario.name]
+        place, rows = _noise_place(planned, ""), counts[planned.variant.scenario.name]
         measures = not planned.lane.host.pool and place not in measured
         row = RunningRow(plan=plan, planned=planned, only=only, rows=rows, measures=measures)
         if row.measures_noise:
@@ -159,67 +170,41 @@ def running_rows(plan: Plan, *, only: frozenset[str] | None) -> Iterator[Running
 # ---------------------------------------------------------------- standing
 
 
-ENOUGH = 2
-"""Fewest launches on each side of a confirmed change; with fewer, a side has no verdict."""
-
-
-def launches_beside(change: Change, judged: JudgedRow) -> int:
-    """Return the number of launches on the side of a change that has fewer."""
-    sides = [place for place in (change.before, change.after) if place is not None]
-    return min(judged.cells[place].verdict.trials for place in sides)
-
-
 def standing_of(judged: JudgedRow, *, asked: Trials) -> RowStanding:
-    """Return how near a row is to a limit, whether anything has to be confirmed, and whether a change is confirmed."""
-    cells = [cell.verdict for cell in judged.cells]
-    worse = [change for change in judged.changes if change.kind != "first_fixed"]
-    confirmed = [launches_beside(change, judged) >= ENOUGH for change in worse]
-    named = {(change.after, change.metric) for change, is_sure in zip(worse, confirmed, strict=True) if is_sure}
-    suspect = [name for place, cell in enumerate(cells) for name in _suspects(cell) if (place, name) not in named]
+    """Return how near a row is to a limit, whether anything has to be confirmed, and whether a finding is confirmed."""
+    cells = {cell.cell.image.version: cell.verdict for cell in judged.cells}
+    worse = [finding for finding in judged.findings if finding.kind != "first_fixed"]
+    named = {(finding.after, finding.metric) for finding in worse if finding.confirmed}
+    is_suspect = any(
+        signal.seen == "suspect" and (version, name) not in named
+        for version, cell in cells.items()
+        if cell.verdict in GOOD
+        for name, signal in cell.signals.items()
+    )
+    verdicts = list(cells.values())
     return RowStanding(
-        suspect=bool(suspect) or not all(confirmed) or bool(to_confirm(cells, asked=asked)),
-        confirmed=any(confirmed),
-        nearness=max(_shares(cells, {name for _, name in named}), default=0.0),
+        suspect=is_suspect or not all(one.confirmed for one in worse) or bool(to_confirm(verdicts, asked=asked)),
+        confirmed=bool(named),
+        nearness=max(_shares(verdicts, {name for _, name in named}), default=0.0),
     )
 
 
-def _suspects(cell: CellVerdict) -> list[str]:
-    """Return the suspect signals of a version that is otherwise good."""
-    return [name for name, signal in cell.signals.items() if signal.seen == "suspect"] if cell.verdict in GOOD else []
-
-
 def _shares(cells: Sequence[CellVerdict], named: Set[str]) -> Iterator[float]:
-    """Yield the share of its limit that each signal of each version reaches, leaving out the signals in `named`. An
-    undecided version counts as being at its limit.
+    """Yield the share of its limit that each signal of each version reaches, leaving out the signals in `named`. A
+    level reaches the share by which it is worse than in the version before. An undecided version counts as being at
+    its limit.
     """
     if any(cell.verdict in UNSURE for cell in cells):
         yield 1.0
     quiet = [cell for cell in cells if not BAD & set(cell.verdicts)]
     for name in dict.fromkeys(name for cell in quiet for name in cell.signals if name not in named):
-        if signal_of(name).kind == "level":
-            yield from _of_level(name, quiet)
-        else:
-            yield from _of_growth(name, quiet)
-
-
-def _of_growth(name: str, cells: Sequence[CellVerdict]) -> Iterator[float]:
-    for cell in cells:
-        signal = cell.signals.get(name)
-        if signal is not None and signal.seen != "none" and signal.value is not None and signal.limit:
-            yield max(0.0, signal.value) / signal.limit
-
-
-def _of_level(name: str, cells: Sequence[CellVerdict]) -> Iterator[float]:
-    """Yield by how much a level is worse than in the version before, as a share of the limit."""
-    signals = [cell.signals[name] for cell in cells if name in cell.signals]
-    least = RULES[name].least(())
-    figures = [
-        (max(signal.value, least), signal.limit)
-        for signal in signals
-        if signal.seen != "none" and signal.value is not None and signal.limit
-    ]
-    for (old, _), (new, limit) in pairwise(figures):
-        if not old or not new or max(old, new) < signal_of(name).least:
+        signals = [cell.of(name) for cell in quiet]
+        figures = [(one.value, one.limit) for one in signals if one.seen != "none" and one.value is not None]
+        if signal_of(name).kind != "level":
+            yield from (max(0.0, value) / limit for value, limit in figures if limit)
             continue
-        ratio = old / new if signal_of(name).falls else new / old
-        yield max(0.0, ratio - 1) / limit
+        least = RULES[name].least(())
+        levels = [(max(value, least), limit) for value, limit in figures if limit]
+        for (old, _), (new, limit) in pairwise(levels):
+            if old and new and max(old, new) >= signal_of(name).least:
+                yield max(0.0, (old / new if signal_of(name).falls else new / old) - 1) / limit

@@ -1,0 +1,274 @@
+"""Judges a row by its launches so far: its cells, its changes and what a reader must know before blaming a version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from packaging.utils import canonicalize_name
+
+from harness import facts
+from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
+from harness.judge.comparable import set_apart
+from harness.judge.comparison.compared_levels import Compared, new_lines
+from harness.judge.comparison.level_rules import EXACT
+from harness.judge.comparison.round_tables import never_side_by_side
+from harness.judge.history.changes import find_changes
+from harness.judge.history.flaky import MISS
+from harness.judge.history.precision import visible
+from harness.judge.history.returned_values import Values, judge_values, nan_versions
+from harness.judge.remedies import with_remedy
+from harness.judge.signal_verdicts import Resolution, with_signals
+from harness.model import (
+    BAD,
+    GOOD,
+    LEVELS,
+    CellResult,
+    CellVerdict,
+    Change,
+    Finding,
+    Install,
+    Noise,
+    Observation,
+    VersionRow,
+)
+from harness.reasons import RowWarning, SkipReason, TrialReason
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+Bounded = Callable[[Sequence[Change], Sequence[CellVerdict]], tuple[Change, ...]]
+"""Returns the changes of a row that was bisected, from those that all launches show and the verdicts on its cells."""
+
+
+ENOUGH = 2
+"""Fewest launches on each side of a confirmed finding; with fewer, a side has no verdict."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedRow:
+    """The judged cells of one row, oldest image first, and its findings, before those of all rows are corrected
+    together (`judge/run.py`).
+
+    `tested` are the signals whose levels were compared, whether they changed or not. `replicates` is the number of
+    launches of A/A replicates, which belong to no cell.
+    """
+
+    cells: tuple[CellResult, ...]
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+    tested: tuple[str, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    replicates: int = 0
+
+    @property
+    def scenario(self) -> str:
+        return self.cells[0].cell.variant.scenario.name
+
+    def to_be_continued(self, remedy: str) -> JudgedRow:
+        """Return the unfinished row with `remedy` for each signal that its launches so far do not settle."""
+        cells = tuple(replace(cell, verdict=with_remedy(cell.verdict, remedy)) for cell in self.cells)
+        return replace(self, cells=cells)
+
+
+def judge_row(
+    row: VersionRow,
+    cells: Sequence[CellResult],
+    *,
+    least: int,
+    noise: Noise | None = None,
+    miss: float = MISS,
+    bounded: Bounded | None = None,
+    rows: int = 1,
+) -> JudgedRow:
+    """Judge the launches of a row, whose `cells` have no verdict on them yet.
+
+    `least` is the number of trials that a good cell needs, `noise` the A/A noise of its lane and scenario, and `rows`
+    the number of rows of its scenario. `bounded` is given if a bisection chose the launches. It stops at its own error
+    probability, `miss`, with too few launches for the stricter one of a full sweep.
+    """
+    cells = [_judged_cell(cell, least=least) for cell in cells]
+    trials, scenario = [cell.trials for cell in cells], row.variant.scenario
+    limits, steps = scenario.limits, scenario.steps
+    compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=steps)
+    values: Mapping[str, Values] = {}
+    tested: tuple[str, ...] = ()
+    if not limits.exit_only:
+        values = judge_values(compared.alike, limits=limits, steps=steps)
+        nan = nan_versions(compared.alike, limits)
+        compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
+    changes = find_changes(compared, limits=limits, baseline=baseline_of(row), noise=noise, miss=miss)
+    if bounded is not None:
+        changes = bounded(changes, compared.cells)
+    if not limits.exit_only:
+        seen = visible(compared, limits=limits, noise=noise, rows=rows)
+        asked = Resolution(limits=limits, visible=seen or {}, searched=bounded is not None)
+        verdicts = with_signals(compared, values, asked)
+        cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
+        own = (change for metric in values.values() for change in metric.changes)
+        changes = (*(_sized(change, compared) for change in changes), *own)
+        levels = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
+        tested = (*levels, *(name for name, metric in values.items() if metric.is_tested))
+    if bounded is not None:
+        cells = _with_confirmation(cells, changes)
+    versions = [cell.cell.image.version for cell in cells]
+    observed = (*(each for metric in values.values() for each in metric.observed), *new_lines(trials))
+    return JudgedRow(
+        cells=tuple(cells),
+        findings=tuple(finding_of(change, cells) for change in changes),
+        tested=tested,
+        observations=tuple(
+            Observation(
+                series=row.series.name, lane=row.lane, variant=row.variant, signal=each.signal, text=each.text,
+                before=versions[each.before], after=versions[each.after],
+            )
+            for each in observed
+        ),
+        warnings=tuple(_warnings(row, cells, changes, searched=bounded is not None)),
+    )  # fmt: skip
+
+
+def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
+    """Return a change of a row as a finding. All versions between its two sides are untestable: they could not run or
+    resemble both sides. In a drift, every version has a part in the change.
+    """
+    versions, first = [cell.cell.image.version for cell in cells], cells[0].cell
+    is_step = change.before is not None and change.kind != "drift"
+    between = range((change.before or 0) + 1, change.after) if is_step else change.untestable
+    sides = [place for place in (change.before, change.after) if place is not None]
+    return Finding(
+        series=first.image.series,
+        lane=first.lane,
+        variant=first.variant,
+        metric=change.metric,
+        kind=change.kind,
+        before=None if change.before is None else versions[change.before],
+        after=versions[change.after],
+        untestable=tuple(versions[place] for place in between),
+        effect=change.effect,
+        p=change.p,
+        verdict=change.verdict,
+        confirmed=min(cells[place].verdict.trials for place in sides) >= ENOUGH,
+    )
+
+
+def _judged_cell(cell: CellResult, *, least: int) -> CellResult:
+    """Return the verdict on a cell. With fewer than `least` trials, a good one is provisional or inconclusive."""
+    measured = sum(trial.measured for trial in cell.trials)
+    if cell.verdict.verdict == "incompatible" or (not measured and cell.verdict.why):
+        return cell
+    too_few = measured < least
+    judged = judge_so_far if measured and too_few and not cell.problem else judge_cell_of
+    verdict = judged(cell.cell, cell.trials)
+    stopped = cell.skipped.why if cell.skipped is not None and cell.skipped.by == "stop" else ""
+    if verdict.verdict in GOOD and too_few and cell.problem:
+        why = TrialReason.TOO_FEW_RAN(count=measured, least=least, why=verdict.why)
+        verdict = replace(verdict, verdicts=("inconclusive",), why=why)
+    elif verdict.verdict in GOOD and too_few and (stopped or not cell.skipped):
+        why = TrialReason.SO_FAR(count=measured, least=least, why=verdict.why)
+        if stopped:
+            why = TrialReason.SO_FAR_STOPPED(count=measured, least=least, stopped=stopped, why=verdict.why)
+        verdict = replace(verdict, provisional=True, why=why)
+    return replace(cell, verdict=verdict)
+
+
+def baseline_of(row: VersionRow) -> int | None:
+    """Return the position of the baseline image; None if the matrix names none."""
+    versions = [image.version for image in row.series.images]
+    return versions.index(row.series.baseline) if row.series.baseline in versions else None
+
+
+def _sized(change: Change, compared: Compared) -> Change:
+    """Return a change, without its effect if a level is too small for its ratio to mean anything."""
+    little = compared.little(change.metric) if change.metric in LEVELS else {}
+    return replace(change, effect=None) if little.keys() & {change.before, change.after} else change
+
+
+def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:
+    """Return the cells of a bisected row, with an explanation for each that was bad once and needed no second launch:
+    it is beyond a change, and not yet fixed.
+    """
+    told = list(cells)
+    for change in changes:
+        if change.kind == "first_fixed" or not BAD & set(cells[change.after].verdict.verdicts):
+            continue
+        fixes = [each.after for each in changes if each.metric == change.metric and each.kind == "first_fixed"]
+        end = min((place for place in fixes if place > change.after), default=len(cells))
+        for place in range(change.after + 1, end):
+            cell, measured = cells[place], [trial for trial in cells[place].trials if trial.measured]
+            if cell.verdict.verdict == "suspect" and len(measured) == 1:
+                seen, is_bad = describe_trial(cell.cell, measured[0])
+                if is_bad:
+                    why = SkipReason.BAD_SINCE(seen=seen, version=cells[change.after].cell.image.version)
+                    told[place] = replace(cell, verdict=replace(cell.verdict, why=why))
+    return told
+
+
+# ---------------------------------------------------------------- warnings
+
+
+def _warnings(
+    row: VersionRow, cells: Sequence[CellResult], changes: Sequence[Change], *, searched: bool
+) -> Iterator[str]:
+    """Yield what a reader must know before blaming a version."""
+    series, lane, variant = row.series.name, row.lane, row.variant
+    yield from _left_out(row, cells, searched=searched)
+    if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
+        # A bisection ends at the change that it finds: versions that it skipped may differ from their neighbours.
+        yield RowWarning.NOT_LAUNCHED(series=series, lane=lane)
+    if lane.host.parallel is True and any(change.metric == "step_time" for change in changes):
+        yield RowWarning.BUSY_HOST(series=series, lane=lane, variant=variant, host=lane.host.name)
+    # Versions that look good may have too few launches for a finding to rely on.
+    between = {place for change in changes if change.metric == "outcome" for place in change.untestable}
+    doubted = [place for place in sorted(between) if cells[place].verdict.verdict in GOOD]
+    if doubted:
+        versions = ", ".join(row.cells[place].image.version for place in doubted)
+        yield RowWarning.MAY_BE_LUCKY(series=series, versions=versions, lane=lane, variant=variant)
+    for before, after in dict.fromkeys((change.before, change.after) for change in changes):
+        if before is not None:
+            yield from _of_another_kind(series, cells[before], cells[after])
+
+
+def _of_another_kind(series: str, before: CellResult, after: CellResult) -> Iterator[str]:
+    """Warn of a package of `install:` that was pure Python on one side of a change and compiled on the other.
+
+    pip builds a version that has no wheel for this Python from source, and some packages then leave out what cannot be
+    compiled.
+    """
+    source = after.cell.image.source
+    packages = [_NAME.match(package) for package in source.packages] if isinstance(source, Install) else []
+    with_wheels = (
+        next((trial for trial in cell.trials if trial.facts.get("wheels")), None) for cell in (before, after)
+    )
+    found = {change.name: change for change in facts.installed_otherwise(*with_wheels)}
+    for package in filter(None, packages):
+        if change := found.get(canonicalize_name(package[0])):
+            yield RowWarning.INSTALLED_OTHERWISE(
+                series=series,
+                lane=after.cell.lane,
+                package=package[0],
+                before=before.cell.image.version,
+                old=change.before,
+                after=after.cell.image.version,
+                new=change.after,
+            )
+
+
+def _left_out(row: VersionRow, cells: Sequence[CellResult], *, searched: bool) -> Iterator[str]:
+    """Warn, with the remedy, of trials that the findings leave out: measured under other conditions, not side by side,
+    or against a baseline that was not measured.
+    """
+    series, lane, variant, scenario = row.series, row.lane, row.variant, row.variant.scenario
+    trials, usual = [cell.trials for cell in cells], baseline_of(row)
+    compared = not searched and scenario.limits.of("step_time") is not None
+    apart = never_side_by_side(trials, steps=scenario.steps) if compared else ()
+    versions = ", ".join(row.cells[number].image.version for number in apart)
+    if usual is not None and any(trials) and not any(trial.measured for trial in trials[usual]):
+        yield RowWarning.NO_BASELINE(series=series.name, lane=lane, variant=variant, baseline=series.baseline)
+    if apart and any(version and place not in apart for place, version in enumerate(trials)):
+        yield RowWarning.IN_OTHER_ROUNDS(series=series.name, versions=versions, lane=lane, variant=variant)
+    elif apart:
+        yield RowWarning.NO_COMMON_ROUNDS(series=series.name, versions=versions, lane=lane, variant=variant)
+    left_out = "; ".join(map(str, set_apart(trials)[1]))
+    if left_out:
+        yield RowWarning.OTHER_CONDITIONS(series=series.name, lane=lane, variant=variant, differences=left_out)
