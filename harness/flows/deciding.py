@@ -63,7 +63,7 @@ def _is_of(selection: Selection, run: Path) -> bool:
 def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan without the parts that may differ between two runs of it, such as the seed and the search."""
     rows = [{**row, "cells": [cell["id"] for cell in row["cells"]]} for row in plan["rows"]]
-    free = dict.fromkeys(("file", "seed", "search", "stop", "include", "exclude", "files", "dockerfiles"))
+    free = dict.fromkeys(("file", "seed", "search", "stop", "include", "exclude", "lanes", "files", "dockerfiles"))
     return {**plan, **free, "rows": rows}
 
 

@@ -184,10 +184,11 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
     start time. Raises UsageError.
     """
     plan = plan_from_file(read_plan_file(folder), folder)
-    told = result_file.read_result(folder)
-    findings = result_file.findings_of(told, plan, path=folder / result_file.FILE)
+    told = result_file.read_result(folder, plan)
     cells = tuple(_cells(plan, told))
-    shown = len(told.causes) or sum(not finding.consequence_of for finding in findings)  # the faults that reports show
+    shown = len(told.causes) or sum(
+        not finding.consequence_of for finding in told.findings
+    )  # the faults that reports show
     return RunRows(
         run=_run(
             "sweep",
@@ -202,7 +203,7 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
         histories=tuple(_histories(plan)),
         images=tuple(_images(plan)),
         cells=cells,
-        findings=tuple(_findings(told)),
+        findings=tuple(_findings(plan, told)),
         causes=tuple((json.dumps(cause.findings), _text(cause.sentence)) for cause in told.causes if cause.sentence),
     )
 
@@ -236,7 +237,7 @@ def _cells(plan: Plan, told: ResultFile) -> Iterator[CellRows]:
 
 
 def _cell(version: str, entry: CellEntry, *, history: int) -> CellRows:
-    verdict = result_file.verdict_of(entry)
+    verdict = entry.verdict
     why = "; ".join(dict.fromkeys(filter(None, (entry.problem, verdict.why))))
     digest = None if entry.digest is None else _text(entry.digest)
     row = (
@@ -258,12 +259,14 @@ def _figures(verdict: CellVerdict) -> Iterator[SqlRow]:
             yield _text(name), signal.seen, _number(signal.value), _number(low), _number(high), *limits
 
 
-def _findings(told: ResultFile) -> Iterator[SqlRow]:
+def _findings(plan: Plan, told: ResultFile) -> Iterator[SqlRow]:
+    histories = {(row.series.name, row.lane, row.variant): number for number, row in enumerate(plan.rows)}
     for finding in told.findings:
         effect = finding.effect
         low, high = (None, None) if effect is None or effect.ci is None else effect.ci
+        history = histories[finding.series, finding.lane, finding.variant]
         yield (
-            finding.row, _text(finding.metric), finding.kind, finding.before and _text(finding.before),
+            history, _text(finding.metric), finding.kind, finding.before and _text(finding.before),
             _text(finding.after), _text(finding.verdict), None if effect is None else _number(effect.value),
             effect and _text(effect.unit), _number(low), _number(high), _number(finding.p), finding.confirmed,
             _text(finding.consequence_of),

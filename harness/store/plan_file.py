@@ -35,9 +35,10 @@ from harness.model import (
     Variant,
     VersionRow,
 )
+from harness.model.matrix import Gpu
 from harness.store.json_files import ABSENT, WRONG, read_json
 
-SCHEMA = 2
+SCHEMA = 3
 NAME = "plan.json"
 
 
@@ -64,6 +65,15 @@ class PlannedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedLane:
+    """A lane: the name of its host, its GPU selection, and its GPUs."""
+
+    host: str
+    gpu: str | None
+    gpus: tuple[Gpu, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanFile:
     """The content of plan.json. `files`: the sha256 of each file of a scenario, by the scenario's name and the file's
     path; `dockerfiles`: that of each Dockerfile, by the folder of its build. Places in the matrix file are not written.
@@ -80,6 +90,7 @@ class PlanFile:
     hosts: tuple[Host, ...]
     series: tuple[Series, ...]
     scenarios: tuple[Scenario, ...]
+    lanes: tuple[PlannedLane, ...]
     rows: tuple[PlannedRow, ...]
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     dockerfiles: Mapping[str, str] = field(default_factory=dict)
@@ -127,6 +138,10 @@ def plan_to_json(
         hosts=tuple(_public_host(host) for host in dict.fromkeys(row.lane.host for row in plan.rows)),
         series=tuple(replace(one, images=tuple(map(_public_image, one.images))) for one in series),
         scenarios=tuple(map(_public_scenario, scenarios)),
+        lanes=tuple(
+            PlannedLane(host=lane.host.name, gpu=lane.gpu, gpus=lane.gpus)
+            for lane in dict.fromkeys(row.lane for row in plan.rows)
+        ),
         rows=tuple(_planned_row(row, None if payload is None else payload(row.variant)) for row in plan.rows),
         files={} if inputs is None else {scenario.name: dict(inputs(scenario)) for scenario in scenarios},
         dockerfiles={place: name for place, name in dockerfiles.items() if name is not None},
@@ -208,7 +223,10 @@ def plan_from_file(file: PlanFile, folder: Path) -> Plan:
     series = {one.name: one for one in file.series}
     scenarios = {one.name: one for one in file.scenarios}
     try:
-        rows = tuple(_row(row, series[row.series], hosts[row.host], scenarios[row.scenario]) for row in file.rows)
+        lanes = {(one.host, one.gpu): Lane(host=hosts[one.host], gpu=one.gpu, gpus=one.gpus) for one in file.lanes}
+        rows = tuple(
+            _row(row, series[row.series], lanes[row.host, row.gpu], scenarios[row.scenario]) for row in file.rows
+        )
     except KeyError as error:
         raise UsageError(f"{folder / NAME}: a row names {error}, which the plan does not have") from error
     matrix = Matrix(
@@ -223,8 +241,8 @@ def plan_from_file(file: PlanFile, folder: Path) -> Plan:
     return Plan(matrix=matrix, rows=rows, trials=file.trials, seed=file.seed, search=file.search, stop=file.stop)
 
 
-def _row(entry: PlannedRow, series: Series, host: Host, scenario: Scenario) -> VersionRow:
-    lane, variant = Lane(host=host, gpu=entry.gpu), Variant(scenario=scenario, params=tuple(entry.params.items()))
+def _row(entry: PlannedRow, series: Series, lane: Lane, scenario: Scenario) -> VersionRow:
+    variant = Variant(scenario=scenario, params=tuple(entry.params.items()))
     images = {image.version: image for image in series.images}
     cells = tuple(
         Cell(image=images[cell.image], lane=lane, variant=variant, excluded=cell.excluded or None)

@@ -28,11 +28,14 @@ class StoredRun:
     plan: Plan
     cells: Mapping[str, CellResult]
     replicates: Mapping[str, tuple[Trial, ...]]
-    findings: tuple[Finding, ...]
     payloads: Mapping[tuple[str, Lane, Variant], str | None]
     told: ResultFile
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     dockerfiles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.told.findings
 
     @property
     def lacking(self) -> tuple[str, ...]:
@@ -58,7 +61,7 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
     folder = newest(path)
     plan_file = read_plan_file(folder)
     plan = plan_from_file(plan_file, folder)
-    result = result_file.read_result(folder)
+    result = result_file.read_result(folder, plan)
     trials = _trials(folder, keep)
     return StoredRun(
         path=folder,
@@ -67,7 +70,6 @@ def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial
         replicates={
             cell_id.removesuffix(REPLICATE): some for cell_id, some in trials.items() if cell_id.endswith(REPLICATE)
         },
-        findings=result_file.findings_of(result, plan, path=folder / result_file.FILE),
         payloads={
             (row.series.name, row.lane, row.variant): entry.payload
             for row, entry in zip(plan.rows, plan_file.rows, strict=True)
@@ -94,7 +96,7 @@ def _result(cell: Cell, entry: CellEntry | None, trials: tuple[Trial, ...]) -> C
     return CellResult(
         cell=cell,
         cell_id=cell.id,
-        verdict=result_file.verdict_of(entry),
+        verdict=entry.verdict,
         digest=entry.digest,
         trials=trials,
         problem=entry.problem,

@@ -293,10 +293,10 @@ def _edited(path: Path, name: str, text: str) -> Path:
         ),
         (
             lambda path: _edited(path, "result.json", "[]"),
-            r"result\.json: Input should be a valid dictionary; the file is",
+            r"result\.json: not an object; the file is",
         ),
-        (lambda path: _edited(path, "plan.json", '{"schema": 2}'), "matrix: Field required"),
-        (lambda path: _edited(path, "result.json", '{"schema": 3, "cells": 1}'), "verdict: "),
+        (lambda path: _edited(path, "plan.json", '{"schema": 3}'), "matrix: Field required"),
+        (lambda path: _edited(path, "result.json", '{"schema": 4, "cells": 1}'), "verdict: "),
     ],
 )
 def test_what_is_no_run_is_said_with_its_file(runs: Runs, spoil: Callable[[Path], Path], text: str) -> None:

@@ -222,13 +222,15 @@ def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert [cell.id for cell in again.cells] == [cell.id for cell in plan.cells]
 
 
-@pytest.mark.parametrize(("old", "new"), [('"row":0', '"row":9'), ('"after":"6.3.0"', '"after":"9.9"')])
+@pytest.mark.parametrize(
+    ("old", "new"), [('"lane":{"lane":"local"}', '"lane":{"lane":"other"}'), ('"after":"6.3.0"', '"after":"9.9"')]
+)
 def test_a_finding_of_another_plan_is_reported(tmp_path: Path, old: str, new: str) -> None:
     written(with_ids(build.quickstart()), tmp_path)
     text = (tmp_path / "result.json").read_text()
     assert old in text
     (tmp_path / "result.json").write_text(text.replace(old, new))
-    with pytest.raises(UsageError, match=r"result\.json: finding \d+ names .* which the plan does not have|finding"):
+    with pytest.raises(UsageError, match=r"result\.json: a finding that the plan and the findings do not allow"):
         reread.read_result(tmp_path)
 
 
