@@ -221,8 +221,11 @@ def _chosen_gpus(host: Host, entries: Sequence[str], listed: Sequence[Gpu]) -> d
             raise InfrastructureError(f"no GPU matches {entry!r} on host {host.name}; it has: {there}", place=place)
         gpu, *others = matching
         if others:
-            several = f"{len(matching)} GPUs on host {host.name}: {'; '.join(map(str, matching))}"
-            raise InfrastructureError(f"{entry!r} matches {several}; name one by its UUID", place=place)
+            there = "; ".join(map(str, matching))
+            raise InfrastructureError(
+                f"{entry!r} matches {len(matching)} GPUs on host {host.name}: {there}; name one by its UUID",
+                place=place,
+            )
         if gpu.uuid in chosen:
             first = entries[list(chosen).index(gpu.uuid)]
             raise InfrastructureError(f"{first!r} and {entry!r} are the same GPU, {gpu}; keep one", place=place)
