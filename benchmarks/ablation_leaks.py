@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks import generators
 from benchmarks.accuracy_traces import LEAKS, LIMITS, QUIET, RATES, STEP, STEPS
-from harness.judge.trace.leak_patterns import LeakRate, SampledSeries
+from harness.judge.trace.growth import Growth, SampledSeries
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Floats, Trace
 from harness.reasons import GrowthReason
@@ -53,7 +53,7 @@ def without(method: str) -> Iterator[None]:
         return
     whole = SampledSeries.leak
 
-    def leak(series: SampledSeries) -> LeakRate | None:
+    def leak(series: SampledSeries) -> Growth | None:
         if series.unmet is None:
             series.__dict__["unmet"] = GrowthReason.NO_STEADY_GROWTH
         return whole(series)

@@ -19,7 +19,7 @@ from benchmarks import generators, held_out, nasty, step_times
 from benchmarks.generators import Floats, Generator, Leak, Quiet
 from benchmarks.simple_rules import RULES
 from harness.judge.trace.stopping import decide_at_look
-from harness.judge.trace.trace_verdict import judge_memory, judge_trace, prefix
+from harness.judge.trace.trace_verdict import judge_column, judge_trace, prefix
 from harness.model import GOOD, UNSURE, Limits, Steps, Trace, TraceVerdict
 
 LIMITS = Limits()
@@ -127,8 +127,8 @@ def _verdict(rss_kib: Floats) -> TraceVerdict:
 def _detectable(rss_kib: Floats) -> float:
     """Return the minimum detectable leak of the trace, in KiB a step."""
     trace = Trace(step=STEP, columns={"rss_kib": rss_kib})
-    growth = judge_memory(trace, limit=LIMITS.leak_kib_per_step, steps=STEPS)
-    return np.inf if growth is None or growth.detectable is None else growth.detectable
+    growth = judge_column(trace, "rss_kib", limit=LIMITS.leak_kib_per_step, steps=STEPS)
+    return np.inf if growth.detectable is None else growth.detectable
 
 
 def _shares(traces: Sequence[Floats], found: Sequence[TraceVerdict]) -> Mapping[str, float]:

@@ -15,8 +15,7 @@ from harness.judge import intervals
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint
 from harness.judge.history.figure_history import FEWEST_ALONE, SeriesFound, judge_series
-from harness.judge.trace.gpu_memory import is_shared, with_gpu
-from harness.judge.trace.trace_verdict import judge_trace
+from harness.judge.trace.trace_verdict import is_shared, judge_trace
 from harness.model import Change, Effect, Limits, SeriesChange, SeriesVerdict, TraceVerdict, log_of_change
 from harness.model.answers import SeriesKind
 from harness.model.watching import Say, unheard
@@ -36,8 +35,7 @@ def judge_file(path: Path, *, limits: Limits, metrics: Mapping[str, float], note
     each part of the file that was skipped or read with an assumption.
     """
     read = read_trace(path, metrics=tuple(metrics), note=note)
-    verdict = judge_trace(read.trace, limits=limits, metrics=metrics)
-    return with_gpu(verdict, read.trace, limits=limits, shared=is_shared(read.facts))
+    return judge_trace(read.trace, limits=limits, metrics=metrics, shared=is_shared(read.facts))
 
 
 def describe(path: Path, found: TraceVerdict) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from harness.judge.cell import judge_cell, quiet
 from harness.judge.comparison import slow_versions
 from harness.judge.launches import growths_of, judged_steps_of, mixes_shm
 from harness.judge.trace import stopping
-from harness.judge.trace.gpu_memory import is_shared, with_gpu
-from harness.judge.trace.trace_verdict import judge_trace
+from harness.judge.trace.counts import count_pace
+from harness.judge.trace.trace_verdict import is_shared, judge_trace, only_beside
 from harness.model import (
     BAD,
     GOOD,
@@ -62,14 +62,17 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     if scenario.limits.exit_only:
         return "exit 0", False
     steps = judged_steps_of(trial, scenario.steps)
-    alone = judge_trace(trial.trace, limits=scenario.limits, steps=steps)
-    whole = with_gpu(alone, trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
+    whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
     rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
     shown = f"{whole.verdict}{rate}"
-    if whole.verdict == "leak" and "leak" not in alone.verdicts:
+    if whole.verdict == "leak" and only_beside(whole):
         shown = TrialReason.ON_GPU(shown=shown)
-    growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps).values()
-    grown = [f"{SIGNALS[each.signal].title} {each.pace}" for each in growths if each.state == "bad"]
+    growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps)
+    grown = [
+        f"{SIGNALS[name].title} {count_pace(name, growth)}"
+        for name, growth in growths.items()
+        if growth.verdict == "leak"
+    ]
     told = [f"growth: {', '.join(grown)}"] if grown else []
     if not (grown and whole.verdict in GOOD):
         told.append(shown)

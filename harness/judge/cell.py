@@ -20,7 +20,8 @@ from harness.judge.launches import (
     judge_launches,
     trace_verdicts,
 )
-from harness.judge.trace.gpu_memory import undecided
+from harness.judge.trace.growth import Growth
+from harness.judge.trace.trace_verdict import undecided
 from harness.model import (
     BAD,
     FAILURES,
@@ -41,7 +42,7 @@ from harness.model import (
 )
 from harness.reasons import CellReason, Remedy, RepeatReason, SignalReason
 
-GOOD_NAMES: tuple[VerdictName, ...] = ("plateau", "flat")
+Launches = Sequence[JudgedTrial]
 
 
 def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> CellVerdict:
@@ -53,22 +54,46 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> Cell
         why = gist(with_message[-1].told) if with_message else CellReason.NO_TRIAL_FINISHED()
         return CellVerdict(verdicts=("untested",), why=why, trials=len(setups))
     names, support = _judged(telling(launches), steps=steps)
-    return summarized(names, launches=launches, support=support, limits=limits, steps=steps)
+    return _summarized(names, launches=launches, support=support, limits=limits, steps=steps)
 
 
-def telling(launches: Sequence[JudgedTrial]) -> Sequence[JudgedTrial]:
+def telling(launches: Launches) -> Launches:
     """Return the launches without the silent ones; all of them if every launch is silent."""
     return [launch for launch in launches if not launch.silent] or launches
 
 
-def _judged(launches: Sequence[JudgedTrial], *, steps: Steps) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
+def _judged(launches: Launches, *, steps: Steps) -> tuple[tuple[VerdictName, ...], Launches]:
     """Return all verdicts on a cell, the strongest first, and the launches on which they rest."""
     agreed = tuple(name for name in BAD_NAMES if agreeing_launches(launches, name))
-    if not agreed:
-        return _without_bad(launches, steps=steps)
-    support = agreeing_launches(launches, agreed[0])
-    quiet = [name for name in GOOD_NAMES if all(name in launch.verdicts for launch in support)]
-    return (*agreed, *quiet[:1]), support
+    if agreed:
+        support = agreeing_launches(launches, agreed[0])
+        names: tuple[VerdictName, ...] = ("plateau", "flat")
+        quiet = [name for name in names if all(name in launch.verdicts for launch in support)]
+        return (*agreed, *quiet[:1]), support
+    bad = [launch for launch in launches if launch.is_bad]
+    if bad:
+        # One launch may be right alone if no other is as long and good.
+        denied = len(bad) > 1 or any(
+            GOOD & set(launch.verdicts) and (launch.steps >= bad[0].steps or launch.whole(steps))
+            for launch in launches
+            if launch is not bad[0]
+        )
+        return ("inconclusive" if denied else "suspect",), bad
+    if _outnumbered(launches, steps=steps):
+        whole = [launch for launch in launches if launch.whole(steps) and launch.is_good]
+        return ("plateau" if any(launch.verdicts[0] == "plateau" for launch in whole) else "flat",), whole
+    unsure = [launch for launch in launches if not launch.is_good] or list(launches)
+    suspect = [launch for launch in unsure if launch.verdicts[0] == "suspect"]
+    return (("suspect",), suspect) if suspect else (("inconclusive",), unsure)
+
+
+def _outnumbered(launches: Launches, *, steps: Steps) -> bool:
+    """Return whether launches that are good over the whole budget outnumber all launches that are not good."""
+    whole = sum(launch.whole(steps) and launch.is_good for launch in launches)
+    return whole > sum(not launch.is_good for launch in launches)
+
+
+# ---------------------------------------------------------------- which launch is next
 
 
 def wants_more(trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits, steps: Steps) -> str | None:
@@ -84,21 +109,22 @@ def wants_more(trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits,
     return _unsettled(telling(launches), steps=steps)
 
 
-def _unsettled(launches: Sequence[JudgedTrial], *, steps: Steps) -> str | None:
+def _unsettled(launches: Launches, *, steps: Steps) -> str | None:
     """Return what another trial could settle, or None."""
-    if any(agreeing_launches(launches, name) for name in BAD_NAMES):
-        return None
     bad = [name for name in BAD_NAMES if any(name in launch.verdicts for launch in launches)]
     if bad:
-        return RepeatReason.NO_TWO_AGREE(verdicts=" and ".join(bad))
+        agree = any(agreeing_launches(launches, name) for name in BAD_NAMES)
+        return None if agree else RepeatReason.NO_TWO_AGREE(verdicts=" and ".join(bad))
     if _outnumbered(launches, steps=steps):
         return RepeatReason.SHM_SHARED() if _all_mixed(launches, steps=steps) else None
     if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
         return RepeatReason.NOT_FINITE_ONCE()
-    good = [launch for launch in launches if launch.verdicts[0] in GOOD]
-    if 0 < len(good) < len(launches):
+    good = sum(launch.is_good for launch in launches)
+    if 0 < good < len(launches):
         return RepeatReason.DISAGREE()
-    return RepeatReason.NO_WHOLE_TRIAL() if good and not _out_of_time(launches) else None
+    # Another trial would also end before its budget, by itself or by its timeout.
+    out_of_time = any(launch.trial.ended_early or launch.trial.out_of_time for launch in launches)
+    return RepeatReason.NO_WHOLE_TRIAL() if good and not out_of_time else None
 
 
 def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps, depth: Depth = "usual") -> bool:
@@ -113,7 +139,7 @@ def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps,
         return True
     launches = [launch for launch in judge_launches(trials, limits=limits, steps=steps) if not launch.silent]
     whole = [launch for launch in launches if launch.whole(steps)]
-    odd = [launch for launch in launches if launch.verdicts[0] not in GOOD]
+    odd = [launch for launch in launches if not launch.is_good]
     if not odd:
         return (not whole and depth != "brief") or _all_mixed(launches, steps=steps)
     if depth == "thorough":
@@ -122,7 +148,7 @@ def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps,
     return not agree and not (len(launches) == 1 and whole and odd[0].clear)
 
 
-def _all_mixed(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
+def _all_mixed(launches: Launches, *, steps: Steps) -> bool:
     """Return whether there are whole launches, and growth in /dev/shm cannot be judged in any of them."""
     whole = [launch for launch in launches if launch.whole(steps)]
     return bool(whole) and all(launch.mixed for launch in whole)
@@ -131,7 +157,7 @@ def _all_mixed(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
 def quiet(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> bool:
     """Return whether every launch is good as far as it ran."""
     launches = judge_launches(trials, limits=limits, steps=steps)
-    return bool(launches) and all(launch.verdicts[0] in GOOD for launch in telling(launches))
+    return bool(launches) and all(launch.is_good for launch in telling(launches))
 
 
 def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
@@ -142,81 +168,43 @@ def fails_late(trials: Sequence[Trial], *, steps: Steps) -> bool:
     )
 
 
-def _without_bad(
-    launches: Sequence[JudgedTrial], *, steps: Steps
-) -> tuple[tuple[VerdictName, ...], Sequence[JudgedTrial]]:
-    """Return the verdict on a cell without an agreed bad verdict, and the launches on which it rests."""
-    bad = [launch for launch in launches if BAD & set(launch.verdicts)]
-    if bad:
-        single = len(bad) == 1 and not any(
-            GOOD & set(launch.verdicts) and (launch.steps >= bad[0].steps or launch.whole(steps))
-            for launch in launches
-            if launch is not bad[0]
-        )
-        return ("suspect",) if single else ("inconclusive",), bad
-    if _outnumbered(launches, steps=steps):
-        whole = [launch for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD]
-        risen = any(launch.verdicts[0] == "plateau" for launch in whole)
-        return ("plateau",) if risen else ("flat",), whole
-    unsure = [launch for launch in launches if launch.verdicts[0] not in GOOD] or list(launches)
-    suspect = [launch for launch in unsure if launch.verdicts[0] == "suspect"]
-    return (("suspect",), suspect) if suspect else (("inconclusive",), unsure)
-
-
-def _outnumbered(launches: Sequence[JudgedTrial], *, steps: Steps) -> bool:
-    """Return whether launches that are good over the whole budget outnumber all launches that are not good."""
-    whole = sum(1 for launch in launches if launch.whole(steps) and launch.verdicts[0] in GOOD)
-    return whole > sum(1 for launch in launches if launch.verdicts[0] not in GOOD)
-
-
-def _out_of_time(launches: Sequence[JudgedTrial]) -> bool:
-    """Return whether a trial ended before its budget, by itself or by its timeout: another trial would do the same."""
-    return any(launch.trial.ended_early or launch.trial.out_of_time for launch in launches)
-
-
 # ---------------------------------------------------------------- figures, and the sentence that explains the verdict
 
 
 Number = TypeVar("Number", int, float)
 
 
-def summarized(
-    names: tuple[VerdictName, ...],
-    *,
-    launches: Sequence[JudgedTrial],
-    support: Sequence[JudgedTrial],
-    limits: Limits,
-    steps: Steps,
+def _summarized(
+    names: tuple[VerdictName, ...], *, launches: Launches, support: Launches, limits: Limits, steps: Steps
 ) -> CellVerdict:
     """Return the verdict `names` on a cell, with the verdicts on its own signals: outcome, memory and counts, and the
     levels of its own launches, before they are compared. `support` are the launches on which the verdict rests.
     """
-    quoted = _telling(names[0], support)
+    quoted = _quoted(names[0], support)
     why = _why(names[0], quoted, launches=launches, support=support, steps=steps)
-    signals = {"outcome": outcome_of(names, why, launches, steps)}
-    if not all(launch.exit_only for launch in launches):
-        rated = trace_verdicts(_rated(launches, support=support, steps=steps))
-        plain = SignalVerdict(
-            seen="blind",
-            value=median(_known(verdict.rate_kib_per_step for verdict in rated)),
-            ci=_rate_interval(rated),
-            limit=limits.of("memory"),
-            visible=_excluded(quoted, rated),
-            why=why,
+    signals = {"outcome": _outcome(names, why, launches, steps)}
+    if not limits.exit_only:
+        signals["memory"] = _memory(
+            names, why, quoted, launches=launches, support=support, limit=limits.of("memory"), steps=steps
         )
-        signals["memory"] = memory_of(plain, names, launches, steps=steps)
-        signals |= {name: growth_of(name, launches, limit=limits.of(name)) for name in GROWTHS}
-        signals |= {"step_time": _own_level(_step_s(launches)), "peak_memory": _own_level(_peaks_kib(launches))}
-    failures = [launch for launch in support if launch.failure is not None]
+        signals |= {name: _growth(name, launches, limit=limits.of(name)) for name in GROWTHS}
+        step_ms = _known(verdict.step_ms for verdict in trace_verdicts(launches))
+        signals |= {
+            "step_time": _own_level([each / 1000 for each in step_ms]),
+            "peak_memory": _own_level(_known(map(_peak_kib, launches))),
+        }
+    layers = Counter(verdict.layer for verdict in trace_verdicts(support) if verdict.layer)
+    has_layer = layers and {"leak", "plateau"} & set(names)
+    died = _known(launch.trial.failure.signal for launch in support if launch.failure is not None)
     return CellVerdict(
         verdicts=names,
         why=why,
         trials=len(launches),
         agreeing=len(support),
         failed=sum(1 for launch in launches if launch.failure is not None),
-        signal=next(iter(_known(launch.trial.failure.signal for launch in failures)), None),
+        signal=next(iter(died), None),
         steps=min((launch.steps for launch in support), default=0),
-        layer=_layer(names, support),
+        layer=layers.most_common(1)[0][0] if has_layer else None,
         drift=median(_known(verdict.step_drift for verdict in trace_verdicts(launches))),
         signals=signals,
     )
@@ -227,101 +215,48 @@ def _own_level(values: Sequence[float]) -> SignalVerdict:
     return SignalVerdict(seen="none", value=median(values), ci=log_t_interval(values), apart=True)
 
 
-def _step_s(launches: Sequence[JudgedTrial]) -> list[float]:
-    return [verdict.step_ms / 1000 for verdict in trace_verdicts(launches) if verdict.step_ms is not None]
+def _peak_kib(launch: JudgedTrial) -> float | None:
+    sampled_mib = None if launch.trace_verdict is None else launch.trace_verdict.peak_rss_mib
+    return launch.trial.peak_rss_kib or (None if sampled_mib is None else sampled_mib * 1024)
 
 
 def _known(values: Iterable[Number | None]) -> list[Number]:
     return [value for value in values if value is not None]
 
 
-def _rated(launches: Sequence[JudgedTrial], *, support: Sequence[JudgedTrial], steps: Steps) -> Sequence[JudgedTrial]:
-    """Return the launches whose rates the cell reports: those that leak, else those of the whole budget, else all."""
-    leaking = [launch for launch in support if "leak" in launch.verdicts]
-    return leaking or [launch for launch in launches if launch.whole(steps)] or launches
-
-
-def _rate_interval(rated: Sequence[TraceVerdict]) -> Interval | None:
-    """Return the interval over trials or the traces' own interval of median width, whichever is wider."""
-    over_trials = t_interval(_known(verdict.rate_kib_per_step for verdict in rated))
-    own = sorted((verdict.rate_ci for verdict in rated if verdict.rate_ci is not None), key=lambda ci: ci[1] - ci[0])
-    return widest([over_trials, own[len(own) // 2] if own else None])
-
-
-def _peaks_kib(launches: Sequence[JudgedTrial]) -> list[float]:
-    sampled = [
-        None if launch.trace_verdict is None or launch.trace_verdict.peak_rss_mib is None
-        else launch.trace_verdict.peak_rss_mib * 1024
-        for launch in launches
-    ]  # fmt: skip
-    return _known(launch.trial.peak_rss_kib or peak for launch, peak in zip(launches, sampled, strict=True))
-
-
-def _layer(names: Sequence[VerdictName], support: Sequence[JudgedTrial]) -> str | None:
-    """Return the most frequent layer of the supporting launches, ignoring launches without one."""
-    if "leak" not in names and "plateau" not in names:
-        return None
-    layers = Counter(verdict.layer for verdict in trace_verdicts(support) if verdict.layer)
-    return layers.most_common(1)[0][0] if layers else None
-
-
-def _telling(name: VerdictName, support: Sequence[JudgedTrial]) -> JudgedTrial:
-    """Return the launch that the reason quotes: the longest and, among equally long ones, the one that rules out the
-    smallest leak. For an unsure verdict, it is the first bad launch or, if none is bad, the first.
-    """
-    if name in UNSURE:
-        return next((launch for launch in support if BAD & set(launch.verdicts)), support[0])
-    return max(support, key=lambda launch: (launch.steps, -(_rules_out(launch) or 0.0)))
-
-
 def _rules_out(launch: JudgedTrial) -> float | None:
     return None if launch.trace_verdict is None else launch.trace_verdict.excluded_kib_per_step
 
 
-def _excluded(quoted: JudgedTrial, rated: Sequence[TraceVerdict]) -> float | None:
-    """Return the leak rate that the quoted launch rules out, as in the reason; else the lowest of all rated ones."""
-    own = None if quoted.failure is not None else _rules_out(quoted)
-    return own if own is not None else min(_known(verdict.excluded_kib_per_step for verdict in rated), default=None)
+def _quoted(name: VerdictName, support: Launches) -> JudgedTrial:
+    """Return the launch that the reason quotes: the longest and, among equally long ones, the one that rules out the
+    smallest leak. For an unsure verdict, it is the first bad launch or, if none is bad, the first.
+    """
+    if name in UNSURE:
+        return next((launch for launch in support if launch.is_bad), support[0])
+    return max(support, key=lambda launch: (launch.steps, -(_rules_out(launch) or 0.0)))
 
 
-def _why(
-    name: VerdictName,
-    quoted: JudgedTrial,
-    *,
-    launches: Sequence[JudgedTrial],
-    support: Sequence[JudgedTrial],
-    steps: Steps,
-) -> str:
+def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support: Launches, steps: Steps) -> str:
     """Return the reason in one sentence: the number of agreeing launches and the evidence of the quoted one."""
     if name in UNSURE:
         return _unsure_words(quoted, launches=launches, support=support, steps=steps)
     if quoted.failure is not None and name == quoted.failure:
         return CellReason.FAILED(failure=name, agreeing=len(support), trials=len(launches), why=_failure_words(quoted))
-    if name in GOOD:
-        return _good_words(quoted, launches=launches)
-    why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
-    return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=why)
+    if name not in GOOD:
+        why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
+        return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=why)
+    good = [launch for launch in launches if launch.is_good]
+    if quoted.trace_verdict is None:
+        exited = all(launch.trial.failure.exit_code == 0 for launch in good)
+        words = CellReason.EXITED_0 if exited else CellReason.NOTHING_MEASURED
+        return words(good=len(good), launches=len(launches))
+    verdicts = " or ".join(sorted({launch.verdicts[0] for launch in good}))
+    return CellReason.GOOD(good=len(good), trials=len(launches), verdicts=verdicts, why=quoted.why)
 
 
-def _bad_growths(launch: JudgedTrial) -> list[str]:
-    return [str(growth) for growth in launch.growths.values() if growth.state == "bad"]
-
-
-def _good_words(longest: JudgedTrial, *, launches: Sequence[JudgedTrial]) -> str:
-    """State how many launches are good, and the reason of the longest one."""
-    good = [launch for launch in launches if launch.verdicts[0] in GOOD]
-    if longest.trace_verdict is None:
-        if all(launch.trial.failure.exit_code == 0 for launch in good):
-            return CellReason.EXITED_0(good=len(good), launches=len(launches))
-        return CellReason.NOTHING_MEASURED(good=len(good), launches=len(launches))
-    words = " or ".join(sorted({launch.verdicts[0] for launch in good}))
-    return CellReason.GOOD(good=len(good), trials=len(launches), verdicts=words, why=longest.why)
-
-
-def _unsure_words(
-    quoted: JudgedTrial, *, launches: Sequence[JudgedTrial], support: Sequence[JudgedTrial], steps: Steps
-) -> str:
-    bad = [launch for launch in support if BAD & set(launch.verdicts)]
+def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches, steps: Steps) -> str:
+    bad = [launch for launch in support if launch.is_bad]
     words = _failure_words(quoted) if quoted.failure is not None or quoted.trace_verdict is None else quoted.why
     words = "; ".join([*_bad_growths(quoted), words])
     own_end = next((launch.trial.message for launch in support if launch.trial.ended_early), "")
@@ -331,16 +266,18 @@ def _unsure_words(
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
         return CellReason.TOO_FEW_AGREE(verdicts=shown, bad=len(bad), trials=len(launches), why=words)
     if all(GOOD & set(launch.verdicts) for launch in support) and not any(launch.whole(steps) for launch in launches):
-        if any(launch.trial.out_of_time for launch in launches):
-            return CellReason.OUT_OF_TIME(steps=steps, why=words)
-        return CellReason.NO_WHOLE_TRIAL(steps=steps, why=words)
+        cut = any(launch.trial.out_of_time for launch in launches)
+        return (CellReason.OUT_OF_TIME if cut else CellReason.NO_WHOLE_TRIAL)(steps=steps, why=words)
     return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=words)
+
+
+def _bad_growths(launch: JudgedTrial) -> list[str]:
+    return [growth.how for growth in launch.growths.values() if growth.verdict == "leak"]
 
 
 def _failure_words(launch: JudgedTrial) -> str:
     signal = f"signal {launch.trial.failure.signal}" if launch.trial.failure.signal is not None else ""
-    last_line = gist(launch.trial.message)
-    return ", ".join(part for part in (signal, last_line) if part) or launch.trial.end
+    return ", ".join(part for part in (signal, gist(launch.trial.message)) if part) or launch.trial.end
 
 
 # ---------------------------------------------------------------- signals that a cell's own launches decide
@@ -350,24 +287,42 @@ MISSED = 0.05
 """Probability that a failure of rate `visible` occurs in none of the launches. A lower one makes `visible` larger."""
 
 
-def outcome_of(names: Sequence[VerdictName], why: str, launches: Sequence[JudgedTrial], steps: Steps) -> SignalVerdict:
+def _outcome(names: Sequence[VerdictName], why: str, launches: Launches, steps: Steps) -> SignalVerdict:
     """Return the verdict on the ends of a cell's launches; `names` are the cell's verdicts, `why` is their reason."""
     failed = sum(launch.failure is not None for launch in launches)
-    share, visible = failed / len(launches), 1 - MISSED ** (1 / len(launches))
+    plain = SignalVerdict(seen="good", value=failed / len(launches), visible=1 - MISSED ** (1 / len(launches)))
     if FAILURES & set(names):
-        return SignalVerdict(seen="bad", value=share, visible=visible)
-    if not failed and not any(launch.whole(steps) for launch in launches):
-        return SignalVerdict(seen="blind", value=share, visible=visible, why=why)
-    if not failed:
-        return SignalVerdict(seen="good", value=share, visible=visible)
-    why = CellReason.SOME_FAILED(failed=failed, launches=len(launches))
-    return SignalVerdict(seen="suspect", value=share, visible=visible, why=why, remedy=Remedy.SETTLED())
+        return replace(plain, seen="bad")
+    if failed:
+        why = CellReason.SOME_FAILED(failed=failed, launches=len(launches))
+        return replace(plain, seen="suspect", why=why, remedy=Remedy.SETTLED())
+    return plain if any(launch.whole(steps) for launch in launches) else replace(plain, seen="blind", why=why)
 
 
-def memory_of(
-    plain: SignalVerdict, names: Sequence[VerdictName], launches: Sequence[JudgedTrial], *, steps: Steps
+def _memory(
+    names: Sequence[VerdictName],
+    why: str,
+    quoted: JudgedTrial,
+    *,
+    launches: Launches,
+    support: Launches,
+    limit: float | None,
+    steps: Steps,
 ) -> SignalVerdict:
-    """Return the verdict on a cell's memory; `plain` has its figures and is blind, `names` are the cell's verdicts."""
+    """Return the verdict on a cell's memory. Its rate is that of the launches that leak, else of those of the whole
+    budget, else of all; `why` and `quoted` are the reason for the verdicts `names` and the launch that it quotes.
+    """
+    leaking = [launch for launch in support if "leak" in launch.verdicts]
+    rated = trace_verdicts(leaking or [launch for launch in launches if launch.whole(steps)] or launches)
+    own = None if quoted.failure is not None else _rules_out(quoted)
+    plain = SignalVerdict(
+        seen="blind",
+        value=median(_known(verdict.rate_kib_per_step for verdict in rated)),
+        ci=_rate_interval(rated),
+        limit=limit,
+        visible=min(_known(verdict.excluded_kib_per_step for verdict in rated), default=None) if own is None else own,
+        why=why,
+    )
     if "leak" in names:
         return replace(plain, seen="bad", why="")
     sampled = [
@@ -386,29 +341,35 @@ def memory_of(
     if not quiet:
         return plain
     on_gpu = [undecided(verdict) for verdict in quiet]
-    if all(on_gpu):
-        return replace(plain, why=on_gpu[0])
-    return replace(plain, seen="good", why="")
+    return replace(plain, why=on_gpu[0]) if all(on_gpu) else replace(plain, seen="good", why="")
 
 
-def growth_of(name: str, launches: Sequence[JudgedTrial], *, limit: float | None) -> SignalVerdict:
+def _rate_interval(rated: Sequence[TraceVerdict]) -> Interval | None:
+    """Return the interval over trials or the traces' own interval of median width, whichever is wider."""
+    over_trials = t_interval(_known(verdict.rate_kib_per_step for verdict in rated))
+    own = sorted((verdict.rate_ci for verdict in rated if verdict.rate_ci is not None), key=lambda ci: ci[1] - ci[0])
+    return widest([over_trials, own[len(own) // 2] if own else None])
+
+
+def _growth(name: str, launches: Launches, *, limit: float | None) -> SignalVerdict:
     """Return the verdict on the growth of a count."""
     growths = [launch.growths[name] for launch in launches if name in launch.growths]
     if not growths:
         why = SignalReason.LIMIT_IS_NONE() if limit is None else CellReason.NOT_COUNTED()
         return SignalVerdict(seen="none", limit=limit, why=why)
-    agreed = growing(launches, name)
+    agreed = [launch.growths[name] for launch in growing(launches, name)]
     if agreed:
-        rates = [launch.growths[name].rate for launch in agreed]
-        return SignalVerdict(
-            seen="bad", value=median(rates), ci=t_interval(rates), limit=limit, why=str(agreed[0].growths[name])
-        )
-    by_state = {state: [growth for growth in growths if growth.state == state] for state in ("bad", "good", "unknown")}
-    if by_state["bad"]:
-        growth = by_state["bad"][0]
-        why = CellReason.SOME_GROW(growth=growth, bad=len(by_state["bad"]), launches=len(launches))
-        return SignalVerdict(seen="suspect", value=growth.rate, limit=limit, why=why)
-    if by_state["good"]:
-        best = min(by_state["good"], key=lambda growth: growth.excluded)
-        return SignalVerdict(seen="good", value=best.rate, limit=limit, visible=best.excluded)
-    return SignalVerdict(seen="blind", limit=limit, why=str(growths[0]))
+        rates = _known(growth.rate for growth in agreed)
+        return SignalVerdict(seen="bad", value=median(rates), ci=t_interval(rates), limit=limit, why=agreed[0].how)
+    bad = [growth for growth in growths if growth.verdict == "leak"]
+    if bad:
+        why = CellReason.SOME_GROW(growth=bad[0].how, bad=len(bad), launches=len(launches))
+        return SignalVerdict(seen="suspect", value=bad[0].rate, limit=limit, why=why)
+    best = min((growth for growth in growths if growth.verdict == "flat"), key=_excluded, default=None)
+    if best is None:
+        return SignalVerdict(seen="blind", limit=limit, why=growths[0].unmet)
+    return SignalVerdict(seen="good", value=best.rate, limit=limit, visible=best.excluded)
+
+
+def _excluded(growth: Growth) -> float:
+    return growth.excluded or 0.0

@@ -8,27 +8,29 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from harness.judge.trace.counts import CountGrowth, judge_counts, unjudged
-from harness.judge.trace.gpu_memory import is_shared, with_gpu
+from harness.judge.trace.counts import judge_counts, unjudged
+from harness.judge.trace.growth import Growth
 from harness.judge.trace.stopping import clear_leak
-from harness.judge.trace.trace_verdict import judge_trace
+from harness.judge.trace.trace_verdict import is_shared, judge_trace
 from harness.model import BAD, GOOD, GROWTHS, Limits, Steps, TraceVerdict, Trial, VerdictName
 from harness.reasons import CellReason, CountReason
+
+_FAILURES: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": "hang", "setup": "crash"}
+"""The verdict on a launch by its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedTrial:
     """A judged trial: the verdict on its trace, the growth of its counts by signal, and the failure in which it ended,
-    if any. `exit_only`: only its exit code counts, and its steps are not reported. `clear`: its memory certainly grows
-    by many times the limit.
+    if any. If only its exit code counts, it has no verdict on its trace. `clear`: its memory certainly grows by many
+    times the limit.
     """
 
     trial: Trial
     trace_verdict: TraceVerdict | None
     failure: VerdictName | None
-    exit_only: bool = False
     clear: bool = False
-    growths: Mapping[str, CountGrowth] = field(default_factory=dict)
+    growths: Mapping[str, Growth] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -39,21 +41,24 @@ class JudgedTrial:
     def verdicts(self) -> tuple[VerdictName, ...]:
         """Return all verdicts on this launch. A good launch without a trace is flat, unless it ended early."""
         own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
-        if any(growth.state == "bad" for growth in self.growths.values()):
+        if any(growth.verdict == "leak" for growth in self.growths.values()):
             own = (*own, "growth")
         if self.trace_verdict is not None and (self.failure is None or BAD & set(self.trace_verdict.verdicts)):
             return (*own, *self.trace_verdict.verdicts)
         return own or (("inconclusive",) if self.trial.ended_early else ("flat",))
 
     @property
+    def is_good(self) -> bool:
+        return self.verdicts[0] in GOOD
+
+    @property
+    def is_bad(self) -> bool:
+        return bool(BAD & set(self.verdicts))
+
+    @property
     def why(self) -> str:
         """Return the reason for the verdict on the trace; without a trace, how the launch ended."""
         return self.trial.end if self.trace_verdict is None else self.trace_verdict.why
-
-    @property
-    def early(self) -> bool:
-        """Return whether the growth is only `suspect` because the launch ended early."""
-        return self.trace_verdict is not None and self.trace_verdict.early
 
     @property
     def silent(self) -> bool:
@@ -86,13 +91,14 @@ def _is_bad_setup(trial: Trial, *, limits: Limits) -> bool:
 
 
 def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:
+    failure = _FAILURES.get(trial.end)
     if limits.exit_only:
-        return JudgedTrial(trial=trial, trace_verdict=None, failure=_failure(trial), exit_only=True)
+        return JudgedTrial(trial=trial, trace_verdict=None, failure=failure)
     trace_verdict = _trace(trial, limits=limits, steps=steps)
     return JudgedTrial(
         trial=trial,
         trace_verdict=trace_verdict,
-        failure=_failure(trial),
+        failure=failure,
         clear=clear_leak(trace_verdict, limits=limits),
         growths=growths_of(trial, limits=limits, steps=steps),
     )
@@ -109,15 +115,12 @@ def judged_steps_of(trial: Trial, steps: Steps) -> Steps:
     return steps.ended_at(trial.last_step) if has_limit and trial.end == "completed" else steps
 
 
-def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, CountGrowth]:
+def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Growth]:
     """Judge the counts of a launch of the whole budget. Return none for a shorter launch, in which a filling cache
     would look like a leak.
     """
-    if (
-        trial.trace is None
-        or trial.output.buffered
-        or not (trial.end == "completed" or trial.last_step >= steps.budget)
-    ):
+    is_whole = trial.end == "completed" or trial.last_step >= steps.budget
+    if trial.trace is None or trial.output.buffered or not is_whole:
         return {}
     growths = judge_counts(trial.trace, limits=limits)
     if "shm" in growths and mixes_shm(trial):
@@ -136,51 +139,34 @@ def mixes_shm(trial: Trial) -> bool:
 
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:
+    """Return the verdict on a trace, as far as the output, the time limit and other load on the machine allow."""
     if trial.trace is None or not len(trial.trace.step):
         return None
     asked, steps = steps, judged_steps_of(trial, steps)
-    alone = judge_trace(trial.trace, limits=limits, steps=steps)
-    verdict = with_gpu(alone, trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
+    verdict = judge_trace(trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
     if steps.budget < asked.budget:
         time_s = trial.asked.time_s or asked.time_s
         verdict = replace(verdict, why=CellReason.TIME_OVER(why=verdict.why, time_s=time_s))
-    if trial.output.buffered:
-        return _without_steps(verdict, trial)
-    return _without_times(verdict, trial) if trial.unsteady else verdict
-
-
-def _without_steps(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
-    """Return the verdict on a launch with bursts of output: its rows are not steps, so only its peak memory counts."""
-    return replace(
-        verdict,
-        verdicts=("inconclusive",),
-        why=CellReason.ROWS_ARE_NOT_STEPS(burst=trial.output.buffered),
-        rate_kib_per_step=None,
-        rate_ci=None,
-        excluded_kib_per_step=None,
-        plateau_mib=None,
-        step_ms=None,
-        step_drift=None,
-        layer=None,
-    )
-
-
-def _without_times(verdict: TraceVerdict, trial: Trial) -> TraceVerdict:
-    """Return the verdict on a launch whose step times were disturbed: only the verdict on memory counts. A slowdown
-    during a pull may be due to the pull or to the version, so it is inconclusive until another launch.
-    """
+    if trial.output.buffered:  # its rows are not steps, so only its peak memory counts
+        return TraceVerdict(
+            verdicts=("inconclusive",),
+            steps=verdict.steps,
+            why=CellReason.ROWS_ARE_NOT_STEPS(burst=trial.output.buffered),
+            peak_rss_mib=verdict.peak_rss_mib,
+            early=verdict.early,
+            metrics=verdict.metrics,
+        )
+    if not trial.unsteady:
+        return verdict
+    # Only the verdict on memory counts. A slowdown during a pull may be due to the pull or to the version, so it is
+    # inconclusive until another launch.
     kept = tuple(name for name in verdict.verdicts if name != "slowdown")
-    by_pull = not trial.conditions.disturbed
-    if not kept or (by_pull and "slowdown" in verdict.verdicts and not BAD & set(kept)):
+    by_pull, slows = not trial.conditions.disturbed, "slowdown" in verdict.verdicts
+    if not kept or (by_pull and slows and not BAD & set(kept)):
         kept = ("inconclusive",)
-    silent = by_pull and "slowdown" not in verdict.verdicts
-    why = verdict.why if silent else CellReason.TIMES_DISTURBED(disturbance=trial.unsteady, why=verdict.why)
+    disturbed = CellReason.TIMES_DISTURBED(disturbance=trial.unsteady, why=verdict.why)
+    why = verdict.why if by_pull and not slows else disturbed
     return replace(verdict, verdicts=kept, why=why, step_ms=None, step_drift=None)
-
-
-def _failure(trial: Trial) -> VerdictName | None:
-    failures: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": "hang", "setup": "crash"}
-    return failures.get(trial.end)
 
 
 # ---------------------------------------------------------------- launches that agree
@@ -195,62 +181,57 @@ SAME_RATE = 2.0
 
 def agreeing_launches(launches: Sequence[JudgedTrial], name: VerdictName) -> list[JudgedTrial]:
     """Return the launches that agree on a bad verdict; none unless there are at least AGREE, and more than the launches
-    that contradict them.
+    that contradict them: launches without a failure that ran at least as long without a leak or a slowdown. A crash
+    needs no majority: two of eight launches are enough.
     """
+    if name == "growth":
+        return max((growing(launches, signal) for signal in GROWTHS), key=len)
     shown = [launch for launch in launches if name in launch.verdicts]
-    if name == "leak":
-        shown = _same_rate([*shown, *(_early(launches) if shown else [])], _rate)
-        shown = shown if any(name in launch.verdicts for launch in shown) else []
-    elif name == "growth":
-        shown = max((growing(launches, signal) for signal in GROWTHS), key=len)
-    elif name == "crash":
-        signals = Counter((launch.trial.end, launch.trial.failure.signal) for launch in shown)
-        shown = [
-            launch
-            for launch in shown
-            if (launch.trial.end, launch.trial.failure.signal) == signals.most_common(1)[0][0]
+    if name == "crash":
+        ends = Counter((launch.trial.end, launch.trial.failure.signal) for launch in shown)
+        usual = ends.most_common(1)[0][0] if ends else None
+        shown = [launch for launch in shown if (launch.trial.end, launch.trial.failure.signal) == usual]
+    if name not in ("leak", "slowdown"):
+        return shown if len(shown) >= AGREE else []
+    if name == "leak" and shown:
+        # A launch that ended early because its growth was clear agrees, too: another one showed that it goes on.
+        early = [
+            each for each in launches if each.clear and each.trace_verdict is not None and each.trace_verdict.early
         ]
-    if len(shown) < AGREE:
-        return []
-    denied = _denying(launches, name, least_steps=min(launch.steps for launch in shown))
-    return shown if len(shown) > denied else []
-
-
-def _early(launches: Sequence[JudgedTrial]) -> list[JudgedTrial]:
-    """Return the launches that ended early because their growth was clear; another launch must show that it goes on."""
-    return [launch for launch in launches if launch.clear and launch.early and launch.trial.ended_well]
+        shown = _same_rate([*shown, *(each for each in early if each.trial.ended_well)], _rate)
+        shown = shown if any(name in launch.verdicts for launch in shown) else []
+    return _majority(
+        shown,
+        [
+            launch
+            for launch in launches
+            if launch.failure is None
+            and launch.trace_verdict is not None
+            and (
+                GOOD & set(launch.trace_verdict.verdicts)
+                if name == "leak"
+                else launch.trace_verdict.step_drift is not None and name not in launch.trace_verdict.verdicts
+            )
+        ],
+    )
 
 
 def growing(launches: Sequence[JudgedTrial], signal: str) -> list[JudgedTrial]:
     """Return the launches that agree that a count grows, at rates within SAME_RATE of each other; none unless there are
     at least AGREE, and more than the launches of at least their length that contradict them.
     """
+    counted = [launch for launch in launches if signal in launch.growths]
+    shown = [launch for launch in counted if launch.growths[signal].verdict == "leak"]
+    flat = [launch for launch in counted if launch.growths[signal].verdict == "flat"]
+    return _majority(_same_rate(shown, lambda launch: launch.growths[signal].rate or 0.0), flat)
 
-    def pace(launch: JudgedTrial) -> float:
-        return launch.growths[signal].rate
 
-    shown = _same_rate([launch for launch in launches if _grows(launch, signal) == "bad"], pace)
+def _majority(shown: list[JudgedTrial], denying: Sequence[JudgedTrial]) -> list[JudgedTrial]:
+    """Return `shown` if it has at least AGREE launches, and more than the `denying` ones that are at least as long."""
     if len(shown) < AGREE:
         return []
     least_steps = min(launch.steps for launch in shown)
-    denied = sum(1 for launch in launches if launch.steps >= least_steps and _grows(launch, signal) == "good")
-    return shown if len(shown) > denied else []
-
-
-def _grows(launch: JudgedTrial, signal: str) -> str:
-    return launch.growths[signal].state if signal in launch.growths else "unknown"
-
-
-def _denying(launches: Sequence[JudgedTrial], name: VerdictName, *, least_steps: int) -> int:
-    """Return how many launches contradict a leak or a slowdown: they did not fail, and ran at least as long without it.
-    A crash needs no majority: two of eight launches are enough. `growing` counts the launches that contradict a growth.
-    """
-    if name not in ("leak", "slowdown"):
-        return 0
-    clean = trace_verdicts([launch for launch in launches if launch.failure is None and launch.steps >= least_steps])
-    if name == "leak":
-        return sum(bool(GOOD & set(verdict.verdicts)) for verdict in clean)
-    return sum(verdict.step_drift is not None and name not in verdict.verdicts for verdict in clean)
+    return shown if len(shown) > sum(launch.steps >= least_steps for launch in denying) else []
 
 
 def _same_rate(launches: Sequence[JudgedTrial], rate_of: Callable[[JudgedTrial], float]) -> list[JudgedTrial]:
@@ -264,5 +245,4 @@ def _same_rate(launches: Sequence[JudgedTrial], rate_of: Callable[[JudgedTrial],
 
 
 def _rate(launch: JudgedTrial) -> float:
-    rate = launch.trace_verdict.rate_kib_per_step if launch.trace_verdict is not None else None
-    return 0.0 if rate is None else rate
+    return 0.0 if launch.trace_verdict is None else launch.trace_verdict.rate_kib_per_step or 0.0

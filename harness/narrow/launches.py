@@ -193,9 +193,9 @@ class _Reader:
         if verdict is not None:
             return self._verdict(judged, verdict)
         growth = judged.growths.get(metric)
-        if growth is None or growth.state not in ("bad", "good"):
-            return "unresolved", NarrowReason.NOT_WHOLE() if growth is None else str(growth)
-        return ("bad", str(growth)) if growth.state == "bad" else ("good", "")
+        if growth is None or growth.verdict not in ("leak", "flat"):
+            return "unresolved", NarrowReason.NOT_WHOLE() if growth is None else growth.unmet
+        return ("bad", growth.how) if growth.verdict == "leak" else ("good", "")
 
     def _verdict(self, judged: JudgedTrial, name: str) -> Reading:
         trace = judged.trace_verdict

@@ -18,7 +18,6 @@ from harness.agent import samples
 from harness.agent.due import Pace
 from harness.agent.gpu import devices, monitor, nvml
 from harness.flows.judge import judge_file
-from harness.judge.trace.gpu_memory import with_gpu
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Limits, Steps, Trace
 from harness.model.matrix import Gpu
@@ -348,7 +347,7 @@ def test_a_planted_leak_of_gpu_memory_is_found(libraries: dict[str, Path], state
     steps = Steps(first=250, budget=500)
     kept = tmp_path / "trial.json"
     kept.write_text(json.dumps({"columns": {name: trial.column(name) for name in ("step", "rss_kib", *columns)}}))
-    in_a_sweep = with_gpu(judge_trace(trace, limits=Limits(), steps=steps), trace, limits=Limits(), steps=steps)
+    in_a_sweep = judge_trace(trace, limits=Limits(), steps=steps)
 
     for found in (in_a_sweep, judge_file(kept, limits=Limits(), metrics={})):
         assert found.verdict == "leak", found

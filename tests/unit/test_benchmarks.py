@@ -11,7 +11,7 @@ import pytest
 from benchmarks import ablation_leaks, accuracy
 from benchmarks.replayed import worker as replay_worker
 from benchmarks.replayed.histories import read as replayed
-from harness.judge.trace.leak_patterns import SampledSeries
+from harness.judge.trace.growth import SampledSeries
 from tests.nightly import NIGHTLY
 
 

@@ -1,19 +1,20 @@
 """Judges the growth of the counts in a launch: open files, threads, processes, zombies, bytes in /dev/shm and on disk.
 
-Counts are exact, and are read at looks and occasionally between them. A leak adds to a count at a constant rate; a
-cache or a pool fills more and more slowly, or stops. The launch is divided into stretches, each as long as all earlier
-ones together, and a leak keeps its rate from one stretch to the next.
+Counts are exact, and are read at looks and occasionally between them: too rarely for a trend. A leak adds to a count at
+a constant rate; a cache or a pool fills more and more slowly, or stops. The launch is divided into stretches, each as
+long as all earlier ones together, and a leak keeps its rate from one stretch to the next.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
+from harness.judge.trace.growth import Growth
 from harness.model import GROWTHS, SIGNALS, Floats, Limits, Trace, unit_after
 from harness.reasons import CountReason
 
@@ -21,60 +22,40 @@ EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Ends of the stretches, as shares of the steps; the first stretch begins at the first count."""
 NEAR = 0.2
 """Maximum distance of a count from the edge that it represents, as a share of the edge's step."""
-FEWEST_STRETCHES, MOST_STRETCHES = 2, 3
-"""Number of stretches, counted from the last, that must keep the rate: at least two, and a third if there is one."""
 KEEPS = 0.8
 """Minimum ratio of the rates of two successive stretches of a leak. A lower ratio reports filling caches as leaks."""
 FEWEST = 4
 """Minimum rise of a leak, in pieces (PIECE): a smaller rise may be chance."""
-CLIMBS = 0.5
-"""Minimum rise of the lowest counts of saw-teeth that climb, as a share of the rise at the limit. Their lowest counts
-are closer to each other than their highest."""
-LARGEST_JUMP = 0.5
-"""Maximum share of the rise in the last half that one jump may make, if there are FEWEST_ROWS counts."""
+HALF = 0.5
+"""Maximum share of the rise in the last half that one jump may make, if there are FEWEST_ROWS counts; and minimum rise
+of the lowest counts of saw-teeth that climb, as a share of the rise at the limit."""
 FEWEST_ROWS = 8
-"""Fewest counts in the last half for which LARGEST_JUMP applies."""
+"""Fewest counts in the last half that show whether it rose at once."""
 PIECE = {"shm": 4.0, "disk": 4.0}
 """Size of a piece in KiB, for signals that are amounts: a page, a disk block. For counted things, a piece is 1."""
-KINDS = ("sockets", "pipes")
-"""Kinds of open files that are counted separately."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CountGrowth:
-    """The growth of one count in a launch. `rate` is the growth per step in the last half, `excluded` the rate above
-    which growth is ruled out, `kind` the kind of open files that grows, and `unmet` the reason for an unknown state.
+def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, Growth]:
+    """Return the growth of each count by signal: "leak", "flat" or "inconclusive", at the rate of the last half of the
+    launch. Signals without counts, or without a limit, are left out.
     """
-
-    signal: str
-    state: Literal["bad", "good", "unknown"]
-    rate: float
-    excluded: float
-    kind: str = ""
-    unmet: str = ""
-
-    @property
-    def pace(self) -> str:
-        """Return the rate with its unit: `4 KiB/step`."""
-        amount = f"{self.rate:.3g}"
-        return f"{amount} {unit_after(amount, SIGNALS[self.signal].unit)}"
-
-    def __str__(self) -> str:
-        signal = SIGNALS[self.signal]
-        if self.state == "bad":
-            count = f"{signal.title} ({self.kind})" if self.kind else signal.title
-            return CountReason.GROWS(count=count, pace=self.pace.replace("/", " a "))
-        return f"{signal.title}: {self.unmet or CountReason.RULED_OUT(excluded=self.excluded)}"
-
-
-def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, CountGrowth]:
-    """Return the growth of each count by signal. Signals without counts, or without a limit, are left out."""
     growths = {}
     for name in GROWTHS:
         limit, step, values = limits.of(name), *_counted(trace, name)
         if limit is not None and len(step) > 1:
-            growths[name] = _judge(name, step, values, limit=limit, trace=trace)
+            growths[name] = _judge(name, trace, step, values, limit=limit)
     return growths
+
+
+def unjudged(name: str, why: str) -> Growth:
+    """Return the growth of a count that cannot be judged, with the reason."""
+    return Growth(verdict="inconclusive", rate=0.0, excluded=math.inf, unmet=f"{SIGNALS[name].title}: {why}")
+
+
+def count_pace(name: str, growth: Growth) -> str:
+    """Return the rate of a count with its unit: `4 KiB/step`."""
+    amount = f"{growth.rate:.3g}"
+    return f"{amount} {unit_after(amount, SIGNALS[name].unit)}"
 
 
 def _counted(trace: Trace, name: str) -> tuple[Floats, Floats]:
@@ -87,7 +68,16 @@ def _counted(trace: Trace, name: str) -> tuple[Floats, Floats]:
     return step[is_known][last], values[is_known][last]
 
 
-def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trace) -> CountGrowth:
+def _kind(trace: Trace) -> str:
+    """Return the kind of open files that accounts for most of their growth."""
+    counts = {name: _counted(trace, name)[1] for name in ("open_files", "sockets", "pipes")}
+    rises = {name: float(values[-1] - values[0]) for name, values in counts.items() if len(values)}
+    return next((kind for kind in ("sockets", "pipes") if rises.get(kind, 0.0) > 0.7 * rises["open_files"]), "files")
+
+
+def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: float) -> Growth:
+    """Judge a count; `how` or `unmet` is a whole sentence."""
+    title, piece = SIGNALS[name].title, PIECE.get(name, 1.0)
     edges = _edges(step, values)
     paces = [(b - a) / (end - begin) for (begin, a), (end, b) in pairwise(edges)]
     if not paces:
@@ -97,26 +87,26 @@ def _judge(name: str, step: Floats, values: Floats, *, limit: float, trace: Trac
     lately = (step >= edges[-3][0] if len(edges) > 2 else step >= step[0]) & (step <= begin[0])
     before, late = values[lately], values[step > begin[0]]
     highest_before = float(before.max())
-    piece = PIECE.get(name, 1.0)
     excluded = max(0.0, edges[-1][1] - max(highest_before, begin[1]) + piece) / span
-    # Saw-teeth that climb may end low: then both the highest and the lowest counts rise.
+    # Saw-teeth that climb may end low: then both the highest and the lowest counts rise, the lowest ones by less.
     peaks, floor = float(late.max()) - highest_before, float(late.min() - before.min())
-    climbs = peaks + piece >= limit * span and floor >= CLIMBS * limit * span
+    climbs = peaks + piece >= limit * span and floor >= HALF * limit * span
     if (excluded < limit or edges[-1][1] <= highest_before) and not climbs:
-        return CountGrowth(signal=name, state="good", rate=rate, excluded=excluded)
-    if len(paces) < FEWEST_STRETCHES:
+        ruled_out = CountReason.RULED_OUT(excluded=excluded)
+        return Growth(verdict="flat", rate=rate, excluded=excluded, unmet=f"{title}: {ruled_out}")
+    if len(paces) < 2:
         return unjudged(name, CountReason.COUNTED_TOO_RARELY())
-    keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-MOST_STRETCHES:])) and min(paces[-MOST_STRETCHES:]) > 0
+    # At least two stretches must keep the rate, and a third if there is one.
+    keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-3:])) and min(paces[-3:]) > 0
+    half = values[step >= step[-1] / 2]
+    at_once = len(half) >= FEWEST_ROWS and float(np.diff(half).max()) > HALF * float(half[-1] - half[0])
     # A rate computed from whole pieces is off by up to one piece.
-    if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not _at_once(step, values):
-        return CountGrowth(signal=name, state="bad", rate=rate, excluded=excluded, kind=_kind(name, trace))
+    if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not at_once:
+        found = Growth(verdict="leak", rate=rate, excluded=excluded)
+        count = f"{title} ({_kind(trace)})" if name == "open_files" else title
+        return replace(found, how=CountReason.GROWS(count=count, pace=count_pace(name, found).replace("/", " a ")))
     unmet = CountReason.NOT_AT_ONE_RATE(rise=rise, steps=span) if rise > 0 else CountReason.RISES_AND_FALLS()
-    return CountGrowth(signal=name, state="unknown", rate=rate, excluded=excluded, unmet=unmet)
-
-
-def unjudged(name: str, why: str) -> CountGrowth:
-    """Return the growth of a count that cannot be judged, with the reason."""
-    return CountGrowth(signal=name, state="unknown", rate=0.0, excluded=np.inf, unmet=why)
+    return Growth(verdict="inconclusive", rate=rate, excluded=excluded, unmet=f"{title}: {unmet}")
 
 
 def _edges(step: Floats, values: Floats) -> list[tuple[float, float]]:
@@ -129,24 +119,3 @@ def _edges(step: Floats, values: Floats) -> list[tuple[float, float]]:
         if near and step[place] > edges[-1][0]:
             edges.append((float(step[place]), float(values[place])))
     return edges
-
-
-def _at_once(step: Floats, values: Floats) -> bool:
-    """Return whether one jump accounts for most of the rise in the last half."""
-    half = values[step >= step[-1] / 2]
-    if len(half) < FEWEST_ROWS:
-        return False
-    return float(np.diff(half).max()) > LARGEST_JUMP * float(half[-1] - half[0])
-
-
-def _kind(name: str, trace: Trace) -> str:
-    """Return the kind of open files that accounts for most of the growth; "" for other signals."""
-    if name != "open_files":
-        return ""
-    rises = {kind: _rise(*_counted(trace, kind)) for kind in KINDS}
-    whole = _rise(*_counted(trace, name))
-    return next((kind for kind, rise in rises.items() if rise > 0.7 * whole), "files")
-
-
-def _rise(step: Floats, values: Floats) -> float:
-    return float(values[-1] - values[0]) if len(step) else 0.0

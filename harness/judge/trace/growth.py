@@ -1,31 +1,47 @@
 """Decides whether one series of a trace grows without limit: memory, or any other quantity that should not grow.
 
-A series that matches one of the patterns of `leak_patterns` is a leak. Any other series is flat if the upper confidence
-bound of its growth is below the limit, and otherwise undecided.
+A leak shows in one of five patterns: growth at one rate over the early and the late window; growth that began late and
+has been steady since; growth that a warm-up covered at first; a rising floor under saw-teeth; and losses that are rare,
+large and evenly spread. Random walks, buffers that fill, and growth that slows down by a law match none of them. A
+series without a leak is flat if the upper confidence bound of its growth is below the limit, and otherwise undecided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from scipy.special import stdtrit
 
-from harness.judge.trace.leak_patterns import SampledSeries
-from harness.judge.trace.trends import BLOCKS, FLOOR, observed_quantum
-from harness.model import Floats, Interval, Look, VerdictName
+from harness.judge.trace.jumps import Losses, find_losses
+from harness.judge.trace.trends import (
+    ALPHA_WALK,
+    BLOCKS,
+    FLOOR,
+    LARGEST_SHARE,
+    START,
+    TAKEN_BACK,
+    Floor,
+    Trend,
+    block_levels,
+    fit_trend,
+    highest_walk,
+    observed_quantum,
+    teeth_floor,
+    unbent,
+    wave_floor,
+    without_bursts,
+)
+from harness.model import Floats, Interval, VerdictName
 from harness.reasons import GrowthReason
 
-PAGE_KIB = 4.0
-HUGE_PAGE_KIB = 2048.0
 LEAST_ROWS = 4 * BLOCKS
 """Shortest series that is judged: four rows in each block of the whole series."""
 STILL_GROWS = 0.05
 """Maximum share of the whole rise that may be late if memory has reached a plateau."""
-GIVEN_BACK = 0.5
-"""Minimum share of the growth between two looks that gc.collect must free if reference cycles cause it."""
-ALPHA_COUNT = 0.005
-"""Significance level of the upper confidence bound of the number of losses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +50,10 @@ class Growth:
     not met.
 
     `rate` and `interval` are those of the leak, else of the late window; None if there are too few rows. `excluded` is
-    the rate above which growth is ruled out. `rise` is the rise of the floor since the first 2 % of the rows. `cycles`:
-    gc.collect frees the growth. `below` is the limit if the series still grows steadily, but more slowly than that.
-    `due` is the size of a rise if only a possible next rise keeps the series from being flat. `detectable` is the
-    minimum detectable leak rate at this noise. All rates are in units per step.
+    the rate above which growth is ruled out. `rise` is the rise of the floor since the start. `cycles`: gc.collect
+    frees the growth. `below` is the limit if the series still grows steadily, but more slowly than that. `due` is the
+    size of a rise if only a possible next rise keeps the series from being flat. `detectable` is the minimum detectable
+    leak rate at this noise. All rates are in units per step.
     """
 
     verdict: VerdictName
@@ -54,20 +70,13 @@ class Growth:
 
 
 def judge_growth(
-    values: Floats,
-    *,
-    steps_per_row: float,
-    limit: float,
-    alpha: float,
-    plateau: float,
-    quanta: Interval,
-    looks: Sequence[Look] = (),
+    values: Floats, *, steps_per_row: float, limit: float, alpha: float, plateau: float, quanta: Interval
 ) -> Growth:
     """Judge the growth of `values`, shape (n,), evenly spaced, none missing; `limit` is the least bad growth per step,
     `alpha` the significance level of a leak.
 
     `plateau` is the rise above which "flat" becomes "plateau", and `quanta` are the bounds of the quantum, all in the
-    unit of `values`. If gc.collect at the `looks` frees the growth of a leak, it is a plateau.
+    unit of `values`.
     """
     if len(values) < LEAST_ROWS:
         return Growth(verdict="inconclusive", unmet=GrowthReason.TOO_FEW_ROWS(rows=len(values), least=LEAST_ROWS))
@@ -75,30 +84,32 @@ def judge_growth(
     series = SampledSeries(
         values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, grain=quanta[0]
     )
-    rise = series.windows.later.last_level - _start(values)
-    leak = series.leak()
-    if leak is None:
-        growth = _no_leak(series, rise=rise, plateau=plateau)
-    else:
-        cycles = _given_back(looks, limit=limit)
-        verdict: VerdictName = "plateau" if cycles else "leak"
-        growth = Growth(
-            verdict=verdict, rate=leak.rate, interval=leak.interval, rise=rise, how=leak.words, cycles=cycles
-        )
-    return replace(growth, detectable=series.detectable)
+    start = block_levels(values[: max(1, len(values) // 50)], share=FLOOR, blocks=1)
+    rise = series.later.last_level - float(start[0])
+    growth = series.leak() or _no_leak(series, rise=rise, plateau=plateau)
+    return replace(growth, rise=rise, detectable=series.detectable)
 
 
 def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
     """Judge a series without a leak: flat, plateau, or undecided."""
-    later = series.windows.later
-    flat = Growth(verdict="flat", rate=later.rate, interval=(later.low, later.high), rise=rise)
-    excluded = _excluded(series)
+    later = series.later
+    flat = Growth(verdict="flat", rate=later.rate, interval=(later.low, later.high))
+    due = series.quantum / later.span  # the late rate of one more allocation, which may be due
+    most_losses = series.losses.highest / series.steps_per_row
+    highest = min(later.high, series.highest_wide, series.highest_floor)
+    if series.losses.possible:
+        highest = max(highest, most_losses)
+    excluded = max(highest, 0.0) + due
     if excluded >= series.limit:
-        verdict: VerdictName = "suspect" if later.low > 0 else "inconclusive"
-        due = series.quantum if excluded - _due(series) < series.limit else None
-        fastest = max(excluded, _fastest(series))
-        unmet = "" if series.unmet is None else series.unmet()
-        return replace(flat, verdict=verdict, excluded=fastest, unmet=unmet, due=due)
+        # The series may continue at the highest rate that any window allows.
+        fastest = max(series.first.high, series.earlier.high, later.high, series.highest_wide, most_losses)
+        return replace(
+            flat,
+            verdict="suspect" if later.low > 0 else "inconclusive",
+            excluded=max(excluded, fastest),
+            unmet="" if series.unmet is None else series.unmet(),
+            due=series.quantum if excluded - due < series.limit else None,
+        )
     if later.rate > excluded:
         # The late trend is that of a wave whose floor does not rise: this is not growth.
         flat = replace(flat, rate=0.0, interval=(0.0, excluded))
@@ -107,54 +118,307 @@ def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
     return replace(flat, verdict="plateau" if rise > plateau else "flat", excluded=excluded)
 
 
-def _excluded(series: SampledSeries) -> float:
-    """Return the rate above which growth is ruled out: the bound by trend and losses, plus one allocation that may be
-    due.
+# ---------------------------------------------------------------- the patterns of a leak
+#
+# The early window is the second quarter of the rows, the late one the second half; the first quarter is warm-up. A
+# steady rate must be distinguished from a buffer that fills up, from a logarithm (half the early rate), and from growth
+# by a power of time, which slows down indefinitely by the same law. Earlier windows show that law: once the rate of a
+# leak has fallen, it stays constant; under a power law, it keeps falling.
+
+
+KEEPS = 0.78
+"""Minimum ratio of a leak's rate in the late window, and in the last quarter, to its early rate, whatever the noise."""
+KEEPS_CLEARLY = 0.93
+"""The same for the late window, if the difference is significant. Growth by the power 0.9 of time has this ratio."""
+KEEPS_CLEARLY_AT_LAST = 0.9
+"""The same for the last quarter, in which growth by such a law is slower still."""
+KEEPS_FIRST = 0.75
+"""Ratio of the late rate to that of the first quarter below which a power law must be ruled out."""
+KEEPS_BEYOND = 0.85
+"""KEEPS for a series that grows clearly faster in the first quarter than late, so that it may follow a power law."""
+KEEPS_AT_LAST = 0.75
+"""Minimum ratio of the rate in the last quarter to the rate over all the rows, for growth by rough jumps."""
+KEEPS_SETTLED = 0.9
+"""Minimum ratio of the rates in the last two quarters, for a leak that a warm-up covered."""
+KEEPS_SETTLED_LATE = 0.95
+"""The same for the last two eighths."""
+KEEPS_LATE = 0.8
+"""Minimum ratio of the rates of a late leak in the last and in the third quarter."""
+CLEAR = 2.33
+"""Minimum difference of two rates, in standard errors: the 99 % quantile of the normal distribution."""
+CLEAR_SETTLED = 3.09
+"""Minimum excess of a rate over the power law, in standard errors: the 99.9 % quantile of the normal distribution."""
+FELL = 0.1
+"""Steady fall before the late window, as a share of its rise, above which the rise is doubtful."""
+WIDE_BLOCKS = 6
+"""Number of blocks from which `highest_wide` is computed."""
+LARGEST_SHARE_LATE = 0.20
+"""The same for growth that began late, about which less is known."""
+LARGEST_SHARE_TEETH = 0.5
+"""The same for the floor under saw-teeth."""
+FEWEST_TEETH = 5
+"""Minimum number of troughs that prove a leak."""
+CLEAR_OVER_ALL = 6.0
+"""Minimum drift over all the rows, in standard errors, if the early window alone does not grow; 1 in 60,000 random
+walks exceeds it.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledSeries:
+    """One series with the quantities that the patterns test, each computed on first use.
+
+    `values` has shape (n,), n >= 64, evenly spaced; `quantum` is the smallest amount by which it often changes,
+    `grain` the smallest amount by which it can change, and `limit` the least bad growth per step.
     """
-    later = series.windows.later
-    highest = min(later.high, series.windows.highest_wide, series.highest_floor)
-    if series.losses.possible:
-        highest = max(highest, series.losses.highest(alpha=ALPHA_COUNT) / series.steps_per_row)
-    return max(highest, 0.0) + _due(series)
+
+    values: Floats
+    steps_per_row: float
+    limit: float
+    alpha: float
+    quantum: float
+    grain: float
+
+    def leak(self) -> Growth | None:
+        """Return the leak by the first pattern that matches; None if none does."""
+        if self.unmet is None:
+            return self._leak(self.later, GrowthReason.STEADY())
+        if self._late():
+            return self._leak(self.last, GrowthReason.BEGAN_LATE())
+        if self._settled():
+            return self._leak(self.last, GrowthReason.COVERED_BY_WARM_UP())
+        if self.teeth is not None and self._rising_teeth(self.teeth):
+            return self._leak(self.teeth, GrowthReason.RISING_FLOOR(), error=self.teeth.error)
+        if self._steady_losses():
+            rate, margin = self.losses.rate / self.steps_per_row, self.losses.margin(self.alpha) / self.steps_per_row
+            how = GrowthReason.STEADY_JUMPS(jumps=len(self.losses.sizes))
+            return Growth(verdict="leak", rate=rate, interval=(max(0.0, rate - margin), rate + margin), how=how)
+        return None
+
+    def _leak(self, trend: Trend, how: str, *, error: float | None = None) -> Growth:
+        """Return a leak at a trend's rate. Its interval, unlike the trend's bounds, allows for a random walk."""
+        margin = -float(stdtrit(trend.count - 3, self.alpha)) * (self.error(trend) if error is None else error)
+        low, high = min(trend.low, max(0.0, trend.rate - margin)), max(trend.high, trend.rate + margin)
+        return Growth(verdict="leak", rate=trend.rate, interval=(low, high), how=how)
+
+    @cached_property
+    def unmet(self) -> GrowthReason | None:
+        """Return the first unmet condition of a steady leak; None if all are met."""
+        return next((reason for is_met, reason in self._conditions() if not is_met), None)
+
+    def _conditions(self) -> Iterator[tuple[bool, GrowthReason]]:
+        earlier, later = self.earlier, self.later
+        yield later.low > 0, GrowthReason.NO_STEADY_GROWTH
+        yield later.rate >= self.limit, GrowthReason.BELOW_LIMIT
+        yield not self.fell, GrowthReason.FELL_BEFORE
+        # All rows together may show a growth for whose noise the early window is too short.
+        clear_over_all = earlier.rate > 0 and self.whole.low > 0 and self.whole.drift >= CLEAR_OVER_ALL
+        yield earlier.low > 0 or clear_over_all, GrowthReason.NOT_THROUGHOUT
+        yield self.keeps_pace and not self.losses.become_rarer(since=0.25), GrowthReason.SLOWING_DOWN
+        yield later.rise > 2 * self.quantum, GrowthReason.FEW_ALLOCATIONS
+        yield later.largest_step <= LARGEST_SHARE * later.rise, GrowthReason.ONE_JUMP
+        yield _no_walk(later), GrowthReason.RANDOM_WALK
+
+    def _late(self) -> bool:
+        """Return whether a leak began after the early window: the late one grows faster, and steadily in both of its
+        halves.
+        """
+        return (
+            self._steady_in_later(LARGEST_SHARE_LATE)
+            and self.earlier.rate <= self.later.rate
+            and self.last.rate >= KEEPS_LATE * self.third.rate
+        )
+
+    def _settled(self) -> bool:
+        """Return whether the late window shows a leak that a warm-up covered in the early one: the growth slowed down
+        and then kept its rate.
+        """
+        if not self._steady_in_later(LARGEST_SHARE) or self.losses.become_rarer(since=0.5):
+            return False
+        if self.last.rate >= KEEPS_SETTLED * self.third.rate:
+            return _beyond_power_law(self.earlier, self.third, self.last, ratio=1.4, before=5 / 3)
+        seventh, eighth = self.between(0.75, 0.875), self.between(0.875, 1.0)
+        return eighth.rate >= KEEPS_SETTLED_LATE * seventh.rate and _beyond_power_law(
+            self.third, seventh, eighth, ratio=15 / 13, before=1.3
+        )
+
+    def _steady_in_later(self, largest_share: float) -> bool:
+        later = self.later
+        return (
+            later.low > 0
+            and _no_walk(later)
+            and later.rise > 2 * self.quantum
+            and min(self.third.low, self.last.low) > 0
+            and self.last.rate >= self.limit
+            and later.largest_step <= largest_share * later.rise
+            and all(half.largest_step <= LARGEST_SHARE * half.rise for half in (self.third, self.last))
+            and not self.fell
+        )
+
+    def _rising_teeth(self, floor: Trend) -> bool:
+        """Return whether the floor under saw-teeth rises steadily and keeps its rate in the second half."""
+        return (
+            floor.low > 0
+            and floor.rate >= self.limit
+            and floor.rise > 2 * self.quantum
+            and _no_walk(floor)
+            and floor.largest_step <= LARGEST_SHARE_TEETH * floor.rise
+            and floor.rise - floor.first_rise >= KEEPS * floor.first_rise
+        )
+
+    def _steady_losses(self) -> bool:
+        """Return whether losses that are rare, large and evenly spread make the series grow."""
+        return self.losses.steady and self.losses.rate / self.steps_per_row >= self.limit
+
+    @property
+    def detectable(self) -> float:
+        """Return the minimum detectable leak rate at a power of 50 %: every second trace with this noise would show it,
+        and nearly all would show twice the rate. If memory rises by distinct jumps, their number decides instead.
+        """
+        later, earlier = self.later, self.earlier
+        walk = _walk_quantile(later) * later.walk_error
+        line = max(2 * self.quantum / later.span, walk, later.rate - later.low, earlier.rate - earlier.low)
+        return max(self.limit, min(line, self.losses.detectable / self.steps_per_row))
+
+    # ------------------------------------------------------------ windows
+
+    def between(self, begin: float, end: float) -> Trend:
+        """Return the trend between two fractions of the rows, over at least BLOCKS rows."""
+        until = int(end * len(self.values))
+        piece = self.values[min(int(begin * len(self.values)), until - BLOCKS) : until]
+        floors = without_bursts(block_levels(piece, share=FLOOR))
+        return fit_trend(
+            floors, steps_per_block=len(piece) // BLOCKS * self.steps_per_row, alpha=self.alpha, grain=self.quantum
+        )
+
+    @cached_property
+    def whole(self) -> Trend:
+        return self.between(START, 1.0)
+
+    @cached_property
+    def first(self) -> Trend:
+        return self.between(START, 0.25)
+
+    @cached_property
+    def earlier(self) -> Trend:
+        """Return the trend of the early window."""
+        return self.between(0.25, 0.5)
+
+    @cached_property
+    def later(self) -> Trend:
+        """Return the trend of the late window."""
+        return self.between(0.5, 1.0)
+
+    @cached_property
+    def third(self) -> Trend:
+        return self.between(0.5, 0.75)
+
+    @cached_property
+    def last(self) -> Trend:
+        return self.between(0.75, 1.0)
+
+    @cached_property
+    def highest_wide(self) -> float:
+        """Return the upper bound of the rate over both windows from WIDE_BLOCKS blocks, robust to bursts and waves."""
+        piece = self.values[len(self.values) // 4 :]
+        floors = block_levels(piece, share=FLOOR, blocks=WIDE_BLOCKS)
+        return highest_walk(floors, steps_per_block=len(piece) // WIDE_BLOCKS * self.steps_per_row, alpha=self.alpha)
+
+    @cached_property
+    def floor(self) -> Floor | None:
+        """Return the floor under saw-teeth; None if there are none."""
+        return teeth_floor(self.values[int(START * len(self.values)) :])
+
+    @cached_property
+    def teeth(self) -> Trend | None:
+        """Return the trend of the floor under saw-teeth; None if there are too few of them."""
+        if self.floor is None or self.floor.troughs < FEWEST_TEETH:
+            return None
+        return fit_trend(self.floor.levels, steps_per_block=self.floor.rows * self.steps_per_row, alpha=self.alpha)
+
+    @property
+    def highest_floor(self) -> float:
+        """Return the upper bound of the rate of the floor to which memory returns; infinite if there is none."""
+        floor = self.floor or wave_floor(self.values[int(START * len(self.values)) :])
+        if floor is None:
+            return math.inf
+        walk = highest_walk(floor.levels, steps_per_block=floor.rows * self.steps_per_row, alpha=self.alpha)
+        return walk if self.teeth is None else min(walk, self.teeth.high)
+
+    @cached_property
+    def losses(self) -> Losses:
+        return find_losses(self.values, grain=self.grain)
+
+    @property
+    def fell(self) -> bool:
+        """Return whether memory fell steadily in a quarter of the first half, by more than FELL of the late rise."""
+        before = (self.between(0.0, 0.25), self.earlier)
+        return any(quarter.high < 0 and -quarter.rise > FELL * self.later.rise for quarter in before)
+
+    # ------------------------------------------------------------ whether growth keeps its rate
+
+    @property
+    def keeps_pace(self) -> bool:
+        """Return whether growth keeps its early rate in the late window and in the last quarter, and is not explained
+        by a power law that slows down.
+        """
+        earlier, later, last = self.earlier, self.later, self.last
+        if later.rate < KEEPS_FIRST * self.first.rate and self._slower(self.first, later):
+            kept = min(later.rate, last.rate) >= KEEPS_BEYOND * earlier.rate
+            return kept and _beyond_power_law(self.first, earlier, later, ratio=2.0, before=3.0)
+        slows = [self._slower(earlier, window) for window in (later, last)]
+        kept_clearly = all(
+            window.rate >= KEEPS * earlier.rate and not (window.rate < clearly * earlier.rate and is_slower)
+            for window, clearly, is_slower in zip(
+                (later, last), (KEEPS_CLEARLY, KEEPS_CLEARLY_AT_LAST), slows, strict=True
+            )
+        )
+        # Growth by rough jumps, of which the early window has too few, keeps the rate over all the rows.
+        overall = self.whole.rate
+        kept_roughly = later.rate >= KEEPS * overall and last.rate >= KEEPS_AT_LAST * overall and not any(slows)
+        return kept_clearly or kept_roughly
+
+    def _slower(self, earlier: Trend, later: Trend) -> bool:
+        """Return whether `later` is slower than `earlier` by CLEAR standard errors."""
+        return earlier.rate - later.rate > CLEAR * math.hypot(self.error(earlier), self.error(later))
+
+    def error(self, window: Trend) -> float:
+        """Return the standard error of a window's rate: at least that of the random walk in both windows together."""
+        return max(window.error, math.sqrt(self._walk / window.span))
+
+    @cached_property
+    def _walk(self) -> float:
+        """Return the variance per step of the random walk in the floors of both windows together, because one window
+        has too few floors; 0 if the differences of floors are as negatively correlated as those of noise.
+        """
+        piece = self.values[len(self.values) // 4 :]
+        blocks = 3 * BLOCKS
+        # Without their trend: a smooth curve almost vanishes.
+        steps = unbent(np.diff(without_bursts(block_levels(piece, share=FLOOR, blocks=blocks))))
+        if float(steps[1:] @ steps[:-1]) <= TAKEN_BACK * float(steps @ steps):
+            return 0.0
+        return float(steps.var(ddof=2)) / (len(piece) // blocks * self.steps_per_row)
 
 
-def _due(series: SampledSeries) -> float:
-    """Return the late rate of one more allocation, which may be due."""
-    return series.quantum / series.windows.later.span
+def _no_walk(trend: Trend) -> bool:
+    """Return whether a random walk with steps of this size rarely rises as much."""
+    return trend.drift >= _walk_quantile(trend)
 
 
-def _fastest(series: SampledSeries) -> float:
-    """Return the highest rate that any window of an undecided series allows: the series may continue at that rate."""
-    seen = series.windows
-    trends = max(window.high for window in (seen.first, seen.earlier, seen.later))
-    return max(trends, seen.highest_wide, series.losses.highest(alpha=ALPHA_COUNT) / series.steps_per_row)
+def _walk_quantile(trend: Trend) -> float:
+    return -float(stdtrit(trend.count - 2, ALPHA_WALK))
 
 
-def _start(values: Floats) -> float:
-    """Return the floor of the first 2 % of the rows."""
-    first = values[: max(1, len(values) // 50)]
-    index = int(FLOOR * (len(first) - 1))
-    return float(np.partition(first, index)[index])
+def _beyond_power_law(earlier: Trend, middle: Trend, later: Trend, *, ratio: float, before: float) -> bool:
+    """Return whether `later` is clearly faster than the power law through `earlier` and `middle` predicts.
 
-
-def _given_back(looks: Sequence[Look], *, limit: float) -> bool:
-    """Return whether gc.collect at the looks freed the growth, which is then uncollected cyclic garbage, not a leak.
-
-    The last collection must free the share GIVEN_BACK of the growth since the look before, and the memory left after
-    collections must grow by less than the limit in one of the last two intervals.
+    Under a power law, the rate is proportional to a power of time. `before` is the ratio of the centre times of
+    `middle` and `earlier`, `ratio` that of `later` and `middle`.
     """
-    measured = [look for look in looks if look.of("rss_kib") is not None and look.of("rss_before_kib") is not None]
-    if len(measured) < 2:
+    if earlier.rate <= 0 or middle.rate <= 0:
         return False
-    last, before = measured[-1], measured[-2]
-    grown = _number(last.of("rss_before_kib")) - _number(before.of("rss_kib"))
-    returned = _number(last.of("rss_before_kib")) - _number(last.of("rss_kib"))
-    if grown <= 0 or returned < GIVEN_BACK * grown:
-        return False
-    stretches = list(zip(measured[-3:], measured[-3:][1:], strict=False))
-    rates = [(_number(b.of("rss_kib")) - _number(a.of("rss_kib"))) / max(1, b.step - a.step) for a, b in stretches]
-    return min(rates) < limit
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+    power = math.log(ratio) / math.log(before)
+    expected = middle.rate * math.pow(middle.rate / earlier.rate, power)
+    slope = (1 + power) * expected / middle.rate
+    clear = CLEAR_SETTLED * math.hypot(later.error, slope * middle.error)
+    return later.rate - expected > max(clear, (middle.rate - expected) / 2)

@@ -17,43 +17,30 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import bdtr, chdtri, kolmogorov, ndtri
 
-from harness.judge.trace.trends import FLOOR, block_levels
+from harness.judge.trace.trends import ALPHA_WALK, FLOOR, LARGEST_SHARE, STANDS_OUT, START, block_levels
 from harness.model import Floats
 
-START = 0.02
-"""Share of the rows left out at the beginning, in which the program takes the memory that it starts with."""
 PIECES = (512, 128, 64)
 """Numbers of blocks to try, whose floors are compared. Jumps within a block count as one; small jumps need wide blocks.
 """
 FEWEST_ROWS = 4
 """Minimum number of rows in a block."""
-CLEAR = 5.0
-"""Minimum size of a jump, in median differences of neighbouring floors. A lower value counts noise as jumps."""
 FEWEST = 9
 """Minimum number of jumps of a leak: the sign test cannot distinguish fewer from a random walk."""
+FEWEST_ALIKE = 6
+"""Minimum effective number of jumps (Kish). Four large jumps among many small ones are not enough."""
 FEW = 3
 """Largest number of jumps that is too small for a coefficient of variation of the intervals between them."""
-ALPHA_WALK = 0.0025
-"""Significance level of the sign test against a random walk."""
 ALPHA_UNEVEN = 0.005
 """Share of steady leaks that each of the five tests of times and sizes rejects."""
-NORMAL_ALPHA_UNEVEN = -2.58
-"""The ALPHA_UNEVEN quantile of the normal distribution."""
-LONGEST_REST = 5.3
-"""Longest time without a jump at the end, in mean intervals: 1 in 200 intervals of a Poisson process is longer."""
 LEAST_SPREAD = 0.1
 """Lower bound of the coefficient of variation of intervals, because times are known only to within a block."""
 DECAY = 0.3
 """Time constant of the rival model, a warm-up by jumps that decays exponentially, as a share of the rows."""
 MOST_BACK = 0.1
 """Maximum sum of falls, as a share of the sum of jumps."""
-LARGEST_SHARE = 0.34
-"""Maximum share of the sum of jumps that one jump may make."""
-FEWEST_ALIKE = 6
-"""Minimum effective number of jumps (Kish). Four large jumps among many small ones are not enough."""
 LARGE = 0.9
 """Share of the sum of jumps that is made by the largest ones, which must also be steady by themselves: small jumps may
 be noise whose maximum persists, and may hide that the large ones become rarer.
@@ -85,10 +72,11 @@ class Losses:
         """
         return -float(ndtri(alpha)) * float(np.sqrt(self.sizes @ self.sizes)) / self.rows
 
-    def highest(self, *, alpha: float) -> float:
+    @property
+    def highest(self) -> float:
         """Return the upper confidence bound of the rate per row: Garwood's Poisson limit (1936) times the mean size."""
         count = len(self.sizes)
-        return float(self.sizes.mean()) * float(chdtri(2 * count + 2, alpha)) / 2 / self.rows if count else 0.0
+        return float(self.sizes.mean()) * float(chdtri(2 * count + 2, ALPHA_UNEVEN)) / 2 / self.rows if count else 0.0
 
     @property
     def detectable(self) -> float:
@@ -102,41 +90,19 @@ class Losses:
     @property
     def steady(self) -> bool:
         """Return whether the jumps are those of a leak: many, upwards, and even in time and in size."""
-        many = len(self.times) >= FEWEST and self._alike >= FEWEST_ALIKE
-        return many and self._no_walk and self.most_of_rise and self._even and self._large._even
-
-    @property
-    def _even(self) -> bool:
-        """Return whether times and sizes agree with a constant rate."""
-        return self._even_in_time and self._even_in_size and self._likelier_than_decay
-
-    @property
-    def _alike(self) -> float:
-        """Return the effective number of jumps (Kish, 1965): as many equal jumps have an equally variable sum."""
-        return float(self.sizes.sum()) ** 2 / float(self.sizes @ self.sizes)
-
-    @property
-    def _large(self) -> Losses:
-        """Return the largest jumps, which together make the share LARGE of the sum."""
+        if len(self.times) < FEWEST or self._alike < FEWEST_ALIKE:
+            return False
+        upwards = self._rarely_down and self.sizes.max() <= LARGEST_SHARE * self.sizes.sum() and self.most_of_rise
         falling = np.argsort(self.sizes)[::-1]
         reached = np.cumsum(self.sizes[falling])
         kept = np.sort(falling[: int(np.searchsorted(reached, LARGE * reached[-1])) + 1])
-        return replace(self, times=self.times[kept], sizes=self.sizes[kept])
+        large = replace(self, times=self.times[kept], sizes=self.sizes[kept])
+        return upwards and all(one._even and one._likelier_than_decay for one in (self, large))
 
     @property
     def possible(self) -> bool:
         """Return whether the jumps, even if they are few, may be those of a leak."""
-        return len(self.times) > 1 and self.most_of_rise and self._even_in_time and self._even_in_size
-
-    @property
-    def _no_walk(self) -> bool:
-        share = float(self.sizes.max(initial=0.0) / self.sizes.sum())
-        return self._rarely_down and share <= LARGEST_SHARE
-
-    @property
-    def _rarely_down(self) -> bool:
-        ups, downs = len(self.sizes), len(self.falls)
-        return float(bdtr(downs, ups + downs, 0.5)) <= ALPHA_WALK
+        return len(self.times) > 1 and self.most_of_rise and self._even
 
     @property
     def most_of_rise(self) -> bool:
@@ -145,8 +111,26 @@ class Losses:
         kept = gained - fallen
         return gained > 0 and fallen <= MOST_BACK * gained and kept >= EXPLAINED * self.rise >= EXPLAINED**2 * kept
 
+    def become_rarer(self, *, since: float) -> bool:
+        """Return whether jumps make up the rise, and become rarer after the fraction `since` of the rows."""
+        later = self.times[self.times > since]
+        return self.most_of_rise and len(later) > FEW and _become_rarer(later)
+
     @property
-    def _even_in_time(self) -> bool:
+    def _alike(self) -> float:
+        """Return the effective number of jumps (Kish, 1965): as many equal jumps have an equally variable sum."""
+        return float(self.sizes.sum()) ** 2 / float(self.sizes @ self.sizes)
+
+    @property
+    def _rarely_down(self) -> bool:
+        ups, downs = len(self.sizes), len(self.falls)
+        return float(bdtr(downs, ups + downs, 0.5)) <= ALPHA_WALK
+
+    @property
+    def _even(self) -> bool:
+        """Return whether times are even, and sizes do not shrink as in a warm-up, by Laplace's test with times weighted
+        by jump sizes.
+        """
         count = len(self.times)
         ranks = np.arange(count + 1) / count
         distance = max(float((ranks[1:] - self.times).max()), float((self.times - ranks[:-1]).max()))
@@ -155,14 +139,14 @@ class Losses:
             return False
         gaps = np.diff(self.times)
         spread = _spread(gaps) if count > FEW else 1.0
-        if 1 - float(self.times[-1]) > (1 + (LONGEST_REST - 1) * spread) * float(gaps.mean()):
+        # The share ALPHA_UNEVEN of the intervals of a Poisson process is longer than this many mean intervals.
+        longest_rest = 1 + (-math.log(ALPHA_UNEVEN) - 1) * spread
+        if 1 - float(self.times[-1]) > longest_rest * float(gaps.mean()):
             return False
-        return count <= FEW or _laplace(self.times) >= NORMAL_ALPHA_UNEVEN
-
-    def become_rarer(self, *, since: float) -> bool:
-        """Return whether jumps make up the rise, and become rarer after the fraction `since` of the rows."""
-        later = self.times[self.times > since]
-        return self.most_of_rise and len(later) > FEW and _laplace(later) < NORMAL_ALPHA_UNEVEN
+        if count > FEW and _become_rarer(self.times):
+            return False
+        weight = float(np.sqrt(self.sizes @ self.sizes / 12))
+        return bool(self.sizes @ (self.times - 0.5) >= float(ndtri(ALPHA_UNEVEN)) * weight)
 
     @property
     def _likelier_than_decay(self) -> bool:
@@ -172,28 +156,14 @@ class Losses:
         by_decay = np.log(DECAY * -np.expm1(-1 / DECAY)) + float(self.times.mean()) / DECAY
         return bool(min(by_logarithm, by_decay) >= 0)
 
-    @property
-    def _even_in_size(self) -> bool:
-        """Return whether sizes do not shrink as in a warm-up, by Laplace's test with times weighted by jump sizes."""
-        weight = float(np.sqrt(self.sizes @ self.sizes / 12))
-        return bool(self.sizes @ (self.times - 0.5) >= NORMAL_ALPHA_UNEVEN * weight)
 
-
-def _is_second(places: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the sorted places that are the second of an isolated pair of neighbours. A pair is one jump that
-    shows in two floors; more neighbours in a row are a ramp.
-    """
-    follows = np.diff(places, prepend=-9, append=1 << 60) == 1
-    before = np.concatenate(([False], follows[:-2]))
-    return np.asarray(follows[:-1] & ~follows[1:] & ~before, dtype=np.bool_)
-
-
-def _laplace(times: Floats) -> float:
-    """Return the Lewis-Robinson statistic: how far the mean of the times between the first and the last is from their
-    middle. It is nearly standard normal for a renewal process, and negative if jumps become rarer.
+def _become_rarer(times: Floats) -> bool:
+    """Return whether jumps become rarer, by the Lewis-Robinson test: how far the mean of the times between the first
+    and the last is from their middle. The statistic is nearly standard normal for a renewal process.
     """
     inner = (times[1:-1] - times[0]) / (times[-1] - times[0])
-    return (float(inner.mean()) - 0.5) * math.sqrt(12 * len(inner)) / _spread(np.diff(times))
+    statistic = (float(inner.mean()) - 0.5) * math.sqrt(12 * len(inner)) / _spread(np.diff(times))
+    return statistic < float(ndtri(ALPHA_UNEVEN))
 
 
 def _spread(gaps: Floats) -> float:
@@ -216,15 +186,17 @@ def find_losses(values: Floats, *, grain: float) -> Losses:
 
 
 def _between_floors(values: Floats, *, pieces: int, grain: float) -> Losses:
-    """Return the jumps between block floors: differences of at least CLEAR times the sum of the median difference and
-    `grain`.
+    """Return the jumps between block floors: differences of at least STANDS_OUT times the sum of the median difference
+    and `grain`.
     """
     pieces = len(values) // (len(values) // pieces)  # the number of blocks that leaves the fewest rows out
     floors = block_levels(values, share=FLOOR, blocks=pieces)
     changes = np.diff(floors)
-    least = max(CLEAR * (float(np.median(np.abs(changes))) + grain), float(np.nextafter(0, 1)))
+    least = max(STANDS_OUT * (float(np.median(np.abs(changes))) + grain), float(np.nextafter(0, 1)))
     ups = np.flatnonzero(changes >= least)
-    firsts = np.flatnonzero(~_is_second(ups))
+    # An isolated pair of neighbours is one jump that shows in two floors; more neighbours in a row are a ramp.
+    follows = np.diff(ups, prepend=-9, append=1 << 60) == 1
+    firsts = np.flatnonzero(~(follows[:-1] & ~follows[1:] & ~np.concatenate(([False], follows[:-2]))))
     return Losses(
         times=(ups[firsts] + 1.0) / pieces,
         sizes=np.add.reduceat(changes[ups], firsts) if len(ups) else np.empty(0),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.judge.trace import gpu_memory
 from harness.judge.trace.samples import sampled
-from harness.judge.trace.trace_verdict import judge_memory, judge_trace, prefix
-from harness.model import Limits, Steps, Trace, TraceVerdict
+from harness.judge.trace.trace_verdict import judge_column, judge_trace, prefix, undecided
+from harness.model import GOOD, Limits, Steps, Trace, TraceVerdict
 
 STOP_LEAK_KIB = 1024 * 1024.0
 """Growth from which a leak may end its trial, in KiB. Caches of up to this size fill up and then stop growing."""
@@ -28,18 +27,15 @@ def decide_at_look(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: 
     or must run the whole budget: another launch that runs it will show whether the growth continues.
     """
     verdict = judge_trace(trace, limits=limits, steps=steps)
-    if verdict.verdict in ("flat", "plateau"):
-        if whole_budget or is_brief(trace):
-            return "go"
-        beside = gpu_memory.with_gpu(verdict, trace, limits=limits, steps=steps)
-        return "stop" if beside.verdict == verdict.verdict and not gpu_memory.undecided(beside) else "go"
+    if verdict.verdict in GOOD:
+        return "go" if whole_budget or is_brief(trace) or undecided(verdict) else "stop"
     if verdict.early and not (whole_budget or is_brief(trace)) and clear_leak(verdict, limits=limits):
         return "stop"
     if "leak" in verdict.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
         before = [look for look in steps.looks() if look < verdict.steps]
         past = prefix(trace, before[-1]) if before else trace
-        memory = judge_memory(past, limit=limits.leak_kib_per_step, steps=steps)
-        if before and memory is not None and memory.verdict == "leak":
+        memory = judge_column(past, "rss_kib", limit=limits.leak_kib_per_step, steps=steps)
+        if before and memory.verdict == "leak":
             return "stop"
     return "go"
 

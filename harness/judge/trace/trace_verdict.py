@@ -1,113 +1,208 @@
-"""Judges one trace: growth of memory and of further metrics, and drift of the step time.
+"""Judges one trace: growth of memory and of further columns, and drift of the step time.
 
-Growth is judged by `growth.judge_growth`. A slowdown is a trend of log block medians, fitted by AR(1) feasible least
-squares.
+Growth is judged by one rule, `growth.judge_growth`; COLUMNS says what it needs to know about a column. If resident
+memory was measured, only a leak of another column changes its verdict, because allocators and libraries take working
+memory for some time in every program. If not, the GPU memory decides the verdict. A slowdown is a trend of log block
+medians, fitted by AR(1) feasible least squares.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from harness.judge import intervals
-from harness.judge.trace.growth import HUGE_PAGE_KIB, LEAST_ROWS, PAGE_KIB, Growth, judge_growth
-from harness.judge.trace.memory_layer import WRAP_KIB, heap_layer_of, layer_of
-from harness.judge.trace.samples import even_rows, keep_on, paces_at, sampled, thinned_rows, without_refills
-from harness.judge.trace.trends import BLOCKS, KEEPS, block_levels, fit_trend
+from harness.judge.trace.growth import KEEPS, LEAST_ROWS, Growth, judge_growth
+from harness.judge.trace.memory_layer import WRAP_KIB, gpu_layer_of, heap_layer_of, layer_of
+from harness.judge.trace.samples import even_rows, keep_on, last_pace, paces_at, sampled, thinned_rows, without_refills
+from harness.judge.trace.trends import BLOCKS, block_levels, fit_trend
 from harness.model import GOOD, Floats, Limits, Look, Steps, Trace, TraceVerdict, VerdictName
 from harness.reasons import GrowthReason, LayerName, MemoryName, TraceReason
 
 ALPHA = 0.01
 """Significance level of a leak in one trace, divided equally among its looks (Bonferroni)."""
-ALPHA_SLOWDOWN = 0.005
-"""Significance level of a slowdown."""
-CLEAR_SLOWDOWN = 5.0
-"""Minimum slope of a slowdown, in standard errors, which allow for a clock frequency that is a random walk."""
 EARLY_STEPS = 1000
 """Step up to which growth is only `suspect`: until then, a buffer that fills looks like a leak."""
 ORDER: tuple[VerdictName, ...] = ("leak", "slowdown", "suspect", "inconclusive", "plateau", "flat")
+REPLACED: tuple[VerdictName, ...] = ("suspect", "inconclusive", "plateau", "flat")
+"""Verdicts that a leak of another column replaces, the strongest first."""
+
+
+# ---------------------------------------------------------------- columns that may grow
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Drift:
-    """Drift of the step time over the last three quarters of a trace: the `relative` rise, as a fraction, and whether
-    it is a `slowdown`. `unmet` is the reason if it was not judged.
+class Column:
+    """What the rule of growth needs to know about a column, whose unit is KiB unless it is a scenario's own number.
+
+    `words` is its name in reasons. `quanta` are the smallest and the largest amount by which it may usually change, and
+    a rise of `plateau` makes flat memory a plateau. `before` is the column that a look reads before it calls
+    gc.collect. `layer` names what holds the leaked memory.
     """
 
-    relative: float | None = None
-    slowdown: bool = False
-    unmet: str = ""
+    words: MemoryName
+    quanta: tuple[float, float] = (4.0, 2048.0)  # a page, and a huge page
+    plateau: float = 1024.0
+    before: str = ""
+    layer: Callable[[Trace], str | None] = gpu_layer_of
 
 
-_VERDICTS: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps | None], TraceVerdict]] = WeakKeyDictionary()
+COLUMNS: Mapping[str, Column] = {
+    "rss_kib": Column(words=MemoryName.RSS, before="rss_before_kib", layer=layer_of),
+    # A heap changes by at least the alignment of malloc.
+    "heap_kib": Column(
+        words=MemoryName.HEAP, quanta=(16 / 1024, 2048.0), before="heap_before_kib", layer=heap_layer_of
+    ),
+    "gpu_pool_kib": Column(words=MemoryName.GPU_POOL),
+    "gpu_process_kib": Column(words=MemoryName.GPU_PROCESS),
+    "gpu_kib": Column(words=MemoryName.GPU),
+    "gpu_reserved_kib": Column(words=MemoryName.GPU_RESERVED),
+}
+OWN_NUMBER = Column(words=MemoryName.RSS, quanta=(0.0, math.inf), plateau=math.inf)
+BESIDE = (("gpu_pool_kib",), ("gpu_process_kib", "gpu_kib", "gpu_reserved_kib"))
+"""Columns judged in addition to resident memory: of each group, the first that a trace has. The framework's pool is
+exact to the byte and shows objects that are kept. The memory of the process, or of the device if the driver does not
+report processes, also includes what the pool has reserved and what the driver holds (plans, contexts, modules).
+"""
+GIVEN_BACK = 0.5
+"""Minimum share of the growth between two looks that gc.collect must free if reference cycles cause it."""
+
+
+def judge_column(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Growth:
+    """Judge the growth of a column over all the rows of a trace; `limit` is in its unit per step. A leak that
+    gc.collect frees at the looks is a plateau.
+    """
+    column = COLUMNS.get(name, OWN_NUMBER)
+    rows = without_refills(trace) if name == "rss_kib" else trace.column(name)
+    values, steps_per_row = thinned_rows(*even_rows(trace.step, rows))
+    growth = judge_growth(
+        np.unwrap(values, period=WRAP_KIB) if name == "heap_kib" else values,
+        steps_per_row=steps_per_row,
+        limit=limit,
+        alpha=ALPHA / (1 if steps is None else len(steps.looks())),
+        plateau=column.plateau,
+        quanta=column.quanta,
+    )
+    if growth.verdict != "leak" or growth.rate is None or name not in COLUMNS:
+        return growth
+    if column.before:
+        is_freed = _given_back(trace, name, column.before, limit=limit)
+    else:
+        kept = last_pace(trace.looks, name)
+        is_freed = kept is not None and kept <= (1 - GIVEN_BACK) * growth.rate
+    return replace(growth, verdict="plateau", cycles=True) if is_freed else growth
+
+
+def _given_back(trace: Trace, name: str, before: str, *, limit: float) -> bool:
+    """Return whether gc.collect at the looks freed the growth, which is then uncollected cyclic garbage, not a leak.
+
+    The last collection must free the share GIVEN_BACK of the growth since the look before, and the memory left after
+    collections must grow by less than the limit in one of the last two intervals.
+    """
+    both = [(look.step, look.of(before), look.of(name)) for look in trace.looks]
+    measured = [(step, full, left) for step, full, left in both if full is not None and left is not None]
+    if len(measured) < 2:
+        return False
+    (_, _, left_before), (_, full, left) = measured[-2:]
+    grown = full - left_before
+    if grown <= 0 or full - left < GIVEN_BACK * grown:
+        return False
+    return min((b - a) / max(1, end - begin) for (begin, _, a), (end, _, b) in pairwise(measured[-3:])) < limit
+
+
+def is_told(trace: Trace, column: str) -> bool:
+    """Return whether a column was measured."""
+    return len(sampled(trace.column(column))) > 0
+
+
+# ---------------------------------------------------------------- the verdict
+
+
+_VERDICTS: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps | None, bool], TraceVerdict]] = WeakKeyDictionary()
 """The verdicts on traces that are in use: a sweep needs all of them whenever it decides what to launch next."""
 
 
 def judge_trace(
-    trace: Trace, *, limits: Limits, steps: Steps | None = None, metrics: Mapping[str, float] | None = None
+    trace: Trace,
+    *,
+    limits: Limits,
+    steps: Steps | None = None,
+    metrics: Mapping[str, float] | None = None,
+    shared: bool = False,
 ) -> TraceVerdict:
     """Return the verdict on all the rows of a trace. `steps` are the settings of its trial, whose looks share ALPHA;
     None means that the trace is complete and judged once. `metrics` maps further columns to their limits, in their own
-    units per step. A trace is judged once for each combination of limits and steps.
+    units per step. `shared` is the result of `is_shared`. A trace is judged once for each combination of limits, steps
+    and `shared`.
     """
     known = _VERDICTS.setdefault(trace, {})
-    if (limits, steps) not in known:
-        known[limits, steps] = _judged(trace, limits=limits, steps=steps)
-    further = {name: judge_metric(trace, name, limit=limit, steps=steps) for name, limit in (metrics or {}).items()}
-    return replace(known[limits, steps], metrics=further) if further else known[limits, steps]
+    if (limits, steps, shared) not in known:
+        known[limits, steps, shared] = _judged(trace, limits=limits, steps=steps, shared=shared)
+    verdict = known[limits, steps, shared]
+    further = {
+        name: _report(judge_column(trace, name, limit=limit, steps=steps), trace.column(name))
+        for name, limit in (metrics or {}).items()
+    }
+    return replace(verdict, metrics={**verdict.metrics, **further}) if further else verdict
 
 
-def _judged(trace: Trace, *, limits: Limits, steps: Steps | None) -> TraceVerdict:
-    last = int(sampled(trace.step).max(initial=0))
-    memory = judge_memory(trace, limit=limits.leak_kib_per_step, steps=steps)
-    memory, in_heap = _with_heap(memory, trace, limit=limits.leak_kib_per_step, steps=steps)
+def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool) -> TraceVerdict:
+    last, limit = int(sampled(trace.step).max(initial=0)), limits.leak_kib_per_step
+    memory, column = _memory(trace, limit=limit, steps=steps) if is_told(trace, "rss_kib") else (None, "rss_kib")
     early = steps is not None and last < steps.budget and last <= EARLY_STEPS
     early = early and memory is not None and memory.verdict in ("leak", "suspect")
     if memory is not None and early:
         memory = replace(memory, verdict="suspect")
     durations = trace.column("step_s")
-    drift = _drift(even_rows(trace.step, durations)[0], limit=limits.slowdown)
+    drift, slower, unmet = _drift(even_rows(trace.step, durations)[0], limit=limits.slowdown)
     settled_s = settled_median(durations)
     rss = sampled(trace.column("rss_kib"))
-    names: set[VerdictName] = set()
-    if drift.slowdown:
-        names.add("slowdown")
+    names: set[VerdictName] = {"slowdown"} if slower else set()
+    found = []
     if memory is not None:
         names.add(memory.verdict)
-    elif not drift.slowdown:
-        names.add("flat" if (drift.relative is not None) else "inconclusive")
+        found.append(memory_words(memory, what=COLUMNS[column].words, early=early))
+    elif not slower:
+        names.add("inconclusive" if drift is None else "flat")
+        found.append(unmet or TraceReason.STEP_TIME_FLAT())
+    if column != "rss_kib":
+        found.append(TraceReason.HEAP_ALONE())
+    if slower:
+        found.append(TraceReason.SLOWDOWN(rise=drift))
     verdict = TraceVerdict(
         verdicts=tuple(name for name in ORDER if name in names),
         steps=last,
-        why=_why(memory, drift=drift, last=last, early=early, in_heap=in_heap),
-        rate_kib_per_step=None if memory is None else memory.rate,
-        rate_ci=None if memory is None else memory.interval,
-        excluded_kib_per_step=None if memory is None else memory.excluded,
-        plateau_mib=memory.rise / 1024 if memory is not None and memory.verdict == "plateau" else None,
+        why=TraceReason.UP_TO_STEP(found="; ".join(found), last=last),
         step_ms=None if settled_s is None else settled_s * 1000,
-        step_drift=drift.relative,
+        step_drift=drift,
         peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
-        layer=_layer(memory, trace, in_heap=in_heap),
         early=early,
     )
-    return with_children(verdict, trace, limit=limits.leak_kib_per_step)
+    if memory is not None:
+        layer = COLUMNS[column].layer(trace) if memory.verdict == "leak" else None
+        verdict = replace(
+            verdict, **_figures(memory), layer=LayerName.CYCLES() if memory.cycles else layer,
+        )  # fmt: skip
+    return _with_beside(_with_children(verdict, trace, limit=limit), trace, limit=limit, steps=steps, shared=shared)
 
 
-def judge_metric(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Mapping[str, Any]:
-    """Judge another column by the same rule, in its own unit; the result has the form of `growth_report`'s."""
-    values, steps_per_row = thinned_rows(*even_rows(trace.step, trace.column(name)))
-    growth = judge_growth(
-        values, steps_per_row=steps_per_row, limit=limit, alpha=_alpha(steps), plateau=math.inf, quanta=(0.0, math.inf)
-    )
-    return growth_report(growth, trace.column(name))
+def _figures(growth: Growth) -> dict[str, Any]:
+    """Return the figures of a growth of memory under the names that they have in a TraceVerdict."""
+    return {
+        "rate_kib_per_step": growth.rate,
+        "rate_ci": growth.interval,
+        "excluded_kib_per_step": growth.excluded,
+        "plateau_mib": growth.rise / 1024 if growth.verdict == "plateau" else None,
+    }
 
 
-def growth_report(growth: Growth, values: Floats | None) -> Mapping[str, Any]:
+def _report(growth: Growth, values: Floats | None) -> dict[str, Any]:
     """Return the report on the growth of a column other than RSS, whose rows are `values`."""
     return {
         "verdict": growth.verdict,
@@ -131,92 +226,166 @@ def settled_median(values: Floats | None) -> float | None:
     return float(np.median(measured[len(measured) // 4 :])) if len(measured) else None
 
 
-def judge_memory(trace: Trace, *, limit: float, steps: Steps | None, column: str = "rss_kib") -> Growth | None:
-    """Judge the growth of resident memory, or of another column in KiB, over all the rows of a trace; `limit` is in KiB
-    per step. Return None if the column was not sampled.
+# ---------------------------------------------------------------- step times that drift
+
+ALPHA_SLOWDOWN = 0.005
+"""Significance level of a slowdown."""
+CLEAR_SLOWDOWN = 5.0
+"""Minimum slope of a slowdown, in standard errors, which allow for a clock frequency that is a random walk."""
+
+
+def _drift(durations: Floats, *, limit: float) -> tuple[float | None, bool, str]:
+    """Return by how much step times rise over the last three quarters, as a share, whether that is a slowdown, and why
+    it was not judged. In a slowdown, block medians rise steadily, by more than the limit, and not in one jump.
     """
-    rows = without_refills(trace) if column == "rss_kib" else trace.column(column)
-    values, steps_per_row = thinned_rows(*even_rows(trace.step, rows))
-    if not len(values):
-        return None
-    growth = judge_growth(
-        values,
-        steps_per_row=steps_per_row,
-        limit=limit,
-        alpha=_alpha(steps),
-        plateau=1024.0,
-        quanta=(PAGE_KIB, HUGE_PAGE_KIB),
-        looks=trace.looks if column == "rss_kib" else (),
-    )
-    return _with_own_rate(growth)
-
-
-def _with_own_rate(growth: Growth) -> Growth:
-    """Return the growth; if it continues below the limit, the excluded rate is at least the rate of this growth."""
-    if growth.below is None or growth.rate is None or growth.excluded is None:
-        return growth
-    return replace(growth, excluded=max(growth.excluded, growth.rate))
-
-
-def _with_heap(memory: Growth | None, trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth | None, bool]:
-    """Combine the growth of resident memory with that of the C heap in use; return it, and whether the heap alone shows
-    or suggests a leak. Slow growth of the heap raises the excluded rate, because resident memory may hide it.
-    """
-    if memory is None or memory.verdict == "leak" or memory.cycles:
-        return memory, False
-    heap = judge_heap(trace, limit=limit, alpha=_alpha(steps))
-    if heap is not None and heap.verdict == "leak":
-        return heap, True
-    if heap is None or heap.verdict not in GOOD:
-        kept = kept_at_looks(trace, limit=limit)
-        return (memory, False) if kept is None else (kept, True)
-    if heap.below is not None and heap.excluded is not None and memory.excluded is not None:
-        return replace(memory, excluded=max(memory.excluded, heap.excluded)), False
-    return memory, False
-
-
-def _alpha(steps: Steps | None) -> float:
-    return ALPHA / (1 if steps is None else len(steps.looks()))
-
-
-def _drift(durations: Floats, *, limit: float) -> _Drift:
-    """Judge the step time: in a slowdown, block medians rise steadily, by more than the limit, and not in one jump."""
-    settled = durations[len(durations) // 4 :]
     if not len(durations):
-        return _Drift(unmet=GrowthReason.NO_ROWS())
+        return None, False, GrowthReason.NO_ROWS()
     if len(durations) < LEAST_ROWS:
-        return _Drift(unmet=GrowthReason.TOO_FEW_ROWS(rows=len(durations), least=LEAST_ROWS))
-    medians = block_levels(settled, share=0.5)
+        return None, False, GrowthReason.TOO_FEW_ROWS(rows=len(durations), least=LEAST_ROWS)
+    medians = block_levels(durations[len(durations) // 4 :], share=0.5)
     if medians.min() <= 0:
-        return _Drift(unmet=TraceReason.STEPS_TOO_SHORT())
+        return None, False, TraceReason.STEPS_TOO_SHORT()
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
-    total = trend.rate * (BLOCKS - 1)
+    relative = intervals.share_of(trend.rate * (BLOCKS - 1))
     steady = trend.low > 0 and trend.rate >= CLEAR_SLOWDOWN * trend.error
-    rising = steady and intervals.share_of(total) > limit and intervals.share_of(trend.rise) > limit
-    return _Drift(relative=intervals.share_of(total), slowdown=rising and trend.largest_step <= 0.5 * trend.rise)
+    rising = steady and relative > limit and intervals.share_of(trend.rise) > limit
+    return relative, rising and trend.largest_step <= 0.5 * trend.rise, ""
 
 
-def _layer(memory: Growth | None, trace: Trace, *, in_heap: bool) -> str | None:
-    if memory is None:
-        return None
-    if memory.cycles:
-        return LayerName.CYCLES()
-    if memory.verdict != "leak":
-        return None
-    return heap_layer_of(trace) if in_heap else layer_of(trace)
+# ---------------------------------------------------------------- resident memory and the C heap in use
+#
+# A leak first fills memory that is free inside the heap: after a warm-up that freed much, resident memory stays
+# constant for thousands of steps. A heap that is sometimes full of garbage also stays resident at its largest size,
+# which hides a leak below that size. The heap in use shows both.
+#
+# Memory that is read only at the looks is read too rarely for the verdict `leak`, because a table that doubles in size
+# also shows one rate, but often enough to make a trace `suspect`: the heap that is left after the collections, and the
+# children of a script, whose samples cover only its own process.
 
 
-def _why(memory: Growth | None, *, drift: _Drift, last: int, early: bool, in_heap: bool) -> str:
-    parts = []
-    if memory is not None:
-        parts.append(memory_words(memory, what=MemoryName.HEAP if in_heap else MemoryName.RSS, early=early))
-    if in_heap:
-        parts.append(TraceReason.HEAP_ALONE())
-    if drift.slowdown and drift.relative is not None:
-        parts.append(TraceReason.SLOWDOWN(rise=drift.relative))
-    elif memory is None:
-        parts.append(drift.unmet or TraceReason.STEP_TIME_FLAT())
-    return TraceReason.UP_TO_STEP(found="; ".join(parts), last=last)
+KEEPS_AT_LOOKS = 0.95
+"""Minimum ratio of a leak's rates in successive intervals. Memory after a collection has little noise; growth by the
+power 0.9 of time has a ratio of 0.93.
+"""
+LOOKS = 4
+"""Looks that can make a trace suspect: three intervals, which double in length, with one growth rate."""
+FEWEST_OF_CHILDREN = 3
+"""Fewest looks at the memory of children. Fewer give false alarms."""
+
+
+def _memory(trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth, str]:
+    """Return the growth of resident memory, or of the C heap in use if that alone shows or suggests a leak, and the
+    name of the column. Slow growth of the heap raises the excluded rate, because resident memory may hide it.
+    """
+    memory = judge_column(trace, "rss_kib", limit=limit, steps=steps)
+    if memory.verdict == "leak" or memory.cycles:
+        return memory, "rss_kib"
+    rows, resident_kib = sampled(trace.column("heap_kib")), float(sampled(trace.column("rss_kib"))[-1])
+    # More memory may be in use than resident, because part of it was never touched.
+    if len(rows) >= LEAST_ROWS and np.unwrap(rows, period=WRAP_KIB)[-1] <= resident_kib:
+        heap = judge_column(trace, "heap_kib", limit=limit, steps=steps)
+        if heap.verdict == "leak":
+            return heap, "heap_kib"
+        if heap.verdict in GOOD:
+            hidden = heap.excluded if heap.below is not None and memory.excluded is not None else None
+            return memory if hidden is None else replace(
+                memory, excluded=max(memory.excluded or 0.0, hidden)
+            ), "rss_kib"
+    paces = paces_at(trace.looks, "heap_kib", fewest=LOOKS, most=LOOKS)
+    if not keep_on(paces, limit=limit, keeps=KEEPS_AT_LOOKS) or _last_of(trace.looks, "heap_kib") > resident_kib:
+        return memory, "rss_kib"
+    how = GrowthReason.STEADY_AT_LOOKS()
+    return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how), "heap_kib"
+
+
+def _last_of(looks: tuple[Look, ...], name: str) -> float:
+    return max((look.step, value) for look in looks if (value := look.of(name)) is not None)[1]
+
+
+def _with_children(verdict: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
+    """Return the verdict, or `suspect` if it is good and the children grow by `limit` KiB per step or more."""
+    paces = paces_at(trace.looks, "children_kib", fewest=FEWEST_OF_CHILDREN, most=LOOKS)
+    if not GOOD & set(verdict.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
+        return verdict
+    low, high = min(paces), max(paces)
+    return replace(
+        verdict,
+        verdicts=(*(name for name in verdict.verdicts if name not in GOOD), "suspect"),
+        why=TraceReason.CHILDREN_GROW(rate=paces[-1], low=low, high=high, why=verdict.why),
+        rate_kib_per_step=paces[-1],
+        rate_ci=(low, high),
+        excluded_kib_per_step=max(high, verdict.excluded_kib_per_step or 0.0),
+        plateau_mib=None,
+    )
+
+
+# ---------------------------------------------------------------- columns beside resident memory
+
+
+def _with_beside(
+    verdict: TraceVerdict, trace: Trace, *, limit: float, steps: Steps | None, shared: bool
+) -> TraceVerdict:
+    """Return the verdict on a trace, updated by its GPU memory; `metrics` has each column that was judged."""
+    measured = [[column for column in group if is_told(trace, column)] for group in BESIDE]
+    grown = {group[0]: judge_column(trace, group[0], limit=limit, steps=steps) for group in measured if group}
+    words = {column: memory_words(growth, what=COLUMNS[column].words) for column, growth in grown.items()}
+    verdict = replace(
+        verdict,
+        metrics={
+            column: {
+                **_report(growth, trace.column(column)),
+                "why": words[column] if growth.rate is not None else f"{COLUMNS[column].words()}: {words[column]}",
+            }
+            for column, growth in grown.items()
+        },
+    )
+    leaking = next((column for column, growth in grown.items() if growth.verdict == "leak"), None)
+    if leaking is None:
+        if not grown or is_told(trace, "rss_kib"):
+            return verdict
+        column = min(grown, key=lambda column: REPLACED.index(grown[column].verdict))
+        own = (*(name for name in verdict.verdicts if name not in REPLACED), grown[column].verdict)
+        return replace(verdict, verdicts=own, why=_beside(words[column], verdict, trace), **_figures(grown[column]))
+    is_sure = leaking != "gpu_kib" or not shared  # no other process on the GPU can be the cause
+    layer = COLUMNS[leaking].layer(trace) if is_sure else None
+    found = words[leaking] if is_sure else TraceReason.GPU_SHARED(found=words[leaking])
+    why = _beside(f"{found}: {layer}" if layer else found, verdict, trace)
+    if "leak" in verdict.verdicts:
+        return replace(verdict, why=why)
+    kept = tuple(own for own in verdict.verdicts if own not in REPLACED)
+    figures = {**_figures(grown[leaking]), "excluded_kib_per_step": None}
+    return replace(
+        verdict, verdicts=("leak", *kept) if is_sure else (*kept, "suspect"), why=why, layer=layer, **figures
+    )
+
+
+def _beside(words: str, verdict: TraceVerdict, trace: Trace) -> str:
+    """Return `words`, followed by the reason for RSS and step times if these were measured."""
+    if is_told(trace, "rss_kib") or is_told(trace, "step_s"):
+        return f"{words}; {verdict.why}"
+    return TraceReason.UP_TO_STEP(found=words, last=verdict.steps)
+
+
+def undecided(verdict: TraceVerdict) -> str:
+    """Return why growth of GPU memory is not ruled out; "" if it is, or if no GPU memory was measured."""
+    columns = [verdict.metrics[column] for group in BESIDE for column in group if column in verdict.metrics]
+    return next((str(metric["why"]) for metric in columns if metric["verdict"] not in GOOD), "")
+
+
+def only_beside(verdict: TraceVerdict) -> bool:
+    """Return whether a leak shows only in a column beside resident memory: the rate of the verdict is then its rate."""
+    columns = [verdict.metrics[column] for group in BESIDE for column in group if column in verdict.metrics]
+    return any(each["verdict"] == "leak" and each["rate"] == verdict.rate_kib_per_step for each in columns)
+
+
+def is_shared(facts: Mapping[str, Any]) -> bool:
+    """Return whether other processes used one of the GPUs when the trial began, according to its facts."""
+    gpus = facts.get("gpus")
+    counts = [gpu.get("processes") for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
+    return any(isinstance(count, int) and count > 0 for count in counts)
+
+
+# ---------------------------------------------------------------- words
 
 
 def memory_words(memory: Growth, *, what: MemoryName = MemoryName.RSS, early: bool = False) -> str:
@@ -252,90 +421,3 @@ def memory_words(memory: Growth, *, what: MemoryName = MemoryName.RSS, early: bo
 def _figure(value: float) -> str:
     """Return a value with two significant digits, without an exponent for large values."""
     return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
-
-
-# ---------------------------------------------------------------- the C heap in use
-#
-# A leak first fills memory that is free inside the heap: after a warm-up that freed much, resident memory stays
-# constant for thousands of steps. A heap that is sometimes full of garbage also stays resident at its largest size,
-# which hides a leak below that size. The heap in use shows both.
-
-
-GRAIN_KIB = 16 / 1024
-"""Alignment of malloc, in KiB: the smallest change of the heap in use."""
-LOOKS = 4
-"""Looks that can make a trace suspect: three intervals, which double in length, with one growth rate."""
-KEEPS_AT_LOOKS = 0.95
-"""Minimum ratio of a leak's rates in successive intervals. Memory after a collection has little noise; growth by the
-power 0.9 of time has a ratio of 0.93.
-"""
-
-
-def judge_heap(trace: Trace, *, limit: float, alpha: float) -> Growth | None:
-    """Judge the samples of the C heap in use; `limit` is in KiB per step. Return None if the samples are too few, or if
-    more memory is in use than resident, because part of it was never touched.
-    """
-    values, steps_per_row = thinned_rows(*even_rows(trace.step, trace.column("heap_kib")))
-    resident = sampled(trace.column("rss_kib"))
-    if len(values) < LEAST_ROWS or not len(resident):
-        return None
-    values = np.unwrap(values, period=WRAP_KIB)
-    if values[-1] > resident[-1]:
-        return None
-    return judge_growth(
-        values,
-        steps_per_row=steps_per_row,
-        limit=limit,
-        alpha=alpha,
-        plateau=1024.0,
-        quanta=(GRAIN_KIB, HUGE_PAGE_KIB),
-        looks=[replace(look, values=_as_resident(look)) for look in trace.looks],
-    )
-
-
-def _as_resident(look: Look) -> dict[str, float]:
-    """Return the heap's figures of a look under the names of those of resident memory."""
-    figures = {"rss_before_kib": look.of("heap_before_kib"), "rss_kib": look.of("heap_kib")}
-    return {name: value for name, value in figures.items() if value is not None}
-
-
-def kept_at_looks(trace: Trace, *, limit: float) -> Growth | None:
-    """Judge the heap that is left after the collections at the looks: return a suspect growth, or None. Four points do
-    not prove a leak, because a table that doubles in size also shows one rate.
-    """
-    paces = paces_at(trace.looks, "heap_kib", fewest=LOOKS, most=LOOKS)
-    if not keep_on(paces, limit=limit, keeps=KEEPS_AT_LOOKS):
-        return None
-    resident = sampled(trace.column("rss_kib"))
-    _, left = max((look.step, look.of("heap_kib")) for look in trace.looks if look.of("heap_kib") is not None)
-    if not len(resident) or left > resident[-1]:
-        return None
-    how = GrowthReason.STEADY_AT_LOOKS()
-    return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how)
-
-
-# ---------------------------------------------------------------- child processes
-#
-# The samples of a script cover only its own process. The memory of its children is read only at the looks: too rarely
-# for the verdict `leak`, but often enough to make a trace `suspect` if the children keep growing.
-
-
-FEWEST, MOST = 3, 4
-"""Fewest and most looks that are compared: two or three intervals, which double in length. Fewer give false alarms."""
-
-
-def with_children(verdict: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
-    """Return the verdict, or `suspect` if it is good and the children grow by `limit` KiB per step or more."""
-    paces = paces_at(trace.looks, "children_kib", fewest=FEWEST, most=MOST)
-    if not GOOD & set(verdict.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
-        return verdict
-    low, high = min(paces), max(paces)
-    return replace(
-        verdict,
-        verdicts=(*(name for name in verdict.verdicts if name not in GOOD), "suspect"),
-        why=TraceReason.CHILDREN_GROW(rate=paces[-1], low=low, high=high, why=verdict.why),
-        rate_kib_per_step=paces[-1],
-        rate_ci=(low, high),
-        excluded_kib_per_step=max(high, verdict.excluded_kib_per_step or 0.0),
-        plateau_mib=None,
-    )

@@ -474,13 +474,13 @@ def test_the_reason_of_a_cell_and_of_its_signal_count_the_same_launches():
 def test_a_trace_is_judged_once_for_each_limit(monkeypatch: pytest.MonkeyPatch):
     """A sweep asks for the verdict at each decision, and judging takes processor time from running launches."""
     judged: list[Trace] = []
-    judge_memory = trace_verdict.judge_memory
+    judge_column = trace_verdict.judge_column
 
-    def counted(trace: Trace, **settings: Any) -> Growth | None:
+    def counted(trace: Trace, name: str, **settings: Any) -> Growth:
         judged.append(trace)
-        return judge_memory(trace, **settings)
+        return judge_column(trace, name, **settings)
 
-    monkeypatch.setattr(trace_verdict, "judge_memory", counted)
+    monkeypatch.setattr(trace_verdict, "judge_column", counted)
     trials = three(rate=12.0)
     assert cell_of(trials) == cell_of(
         [replace(trial, conditions=replace(trial.conditions, cold=True)) for trial in trials]

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.level_rules import RULES
-from harness.judge.trace.gpu_memory import is_shared, with_gpu
 from harness.judge.trace.stopping import decide_at_look
-from harness.judge.trace.trace_verdict import judge_trace
+from harness.judge.trace.trace_verdict import is_shared, judge_trace
 from harness.model import Floats, Look, TraceVerdict, Trial
 from tests.unit.judge.making import BUDGET, LIMITS, STEPS, cell_of, memory, times, trace_of, trial_of
 
@@ -60,8 +59,7 @@ def trial(*, seed: int = 0, rss_rate: float = 0.0, looks: tuple[Look, ...] = (),
 
 def judged(one: Trial) -> TraceVerdict:
     assert one.trace is not None
-    found = judge_trace(one.trace, limits=LIMITS, steps=STEPS)
-    return with_gpu(found, one.trace, limits=LIMITS, steps=STEPS, shared=is_shared(one.facts))
+    return judge_trace(one.trace, limits=LIMITS, steps=STEPS, shared=is_shared(one.facts))
 
 
 RATE = 24.0
@@ -103,7 +101,8 @@ def test_what_is_no_leak_changes_nothing(columns: dict[str, Floats]) -> None:
     one = trial(**columns)
     assert one.trace is not None
     found = judged(one)
-    assert replace(found, metrics={}) == judge_trace(one.trace, limits=LIMITS, steps=STEPS)
+    alone = replace(one.trace, columns={name: one.trace.columns[name] for name in ("rss_kib", "step_s")})
+    assert replace(found, metrics={}) == judge_trace(alone, limits=LIMITS, steps=STEPS)
     assert not {told["verdict"] for told in found.metrics.values()} & {"leak", "suspect"}
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.generators import ar1
-from harness.judge.trace.growth import HUGE_PAGE_KIB, PAGE_KIB, Growth, judge_growth
+from harness.judge.trace.growth import Growth, judge_growth
 from tests.nightly import many
 from tests.unit.judge.making import memory
 
@@ -19,7 +19,7 @@ steps_up_and_down = st.lists(st.integers(-500, 500), min_size=64, max_size=300)
 def growth(values: np.ndarray, *, limit: float = 0.5) -> Growth:
     return judge_growth(
         np.asarray(values, dtype=np.float64),
-        steps_per_row=1.0, limit=limit, alpha=0.0025, plateau=1024.0, quanta=(PAGE_KIB, HUGE_PAGE_KIB),
+        steps_per_row=1.0, limit=limit, alpha=0.0025, plateau=1024.0, quanta=(4.0, 2048.0),
     )  # fmt: skip
 
 

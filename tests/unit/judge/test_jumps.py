@@ -102,11 +102,11 @@ def test_what_goes_down_as_often_says_nothing_of_leaks():
 def test_short_series_have_no_jumps_to_tell(rows):
     found = find_losses(np.arange(rows) * 1000.0, grain=4.0)
     assert not found.steady
-    assert found.highest(alpha=0.005) == 0.0
+    assert found.highest == 0.0
 
 
 def test_the_upper_limit_holds():
     """Garwood's limit for a Poisson count: it may be too low in one case of two hundred."""
     rng = np.random.default_rng(2)
     found = [losses(np.sort(rng.uniform(0, 1, rng.poisson(14)))) for _ in range(300)]
-    assert sum(one.highest(alpha=0.005) < 14 * 5000 / 4000 for one in found) <= 4
+    assert sum(one.highest < 14 * 5000 / 4000 for one in found) <= 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.judge.trace.leak_patterns import teeth_floor, wave_floor
+from harness.judge.trace.trends import teeth_floor, wave_floor
 
 TIME = np.arange(4000.0)
 

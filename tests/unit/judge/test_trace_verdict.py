@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks import generators, nasty, step_times
 from harness.judge.trace.stopping import decide_at_look
-from harness.judge.trace.trace_verdict import judge_metric, judge_trace, prefix
+from harness.judge.trace.trace_verdict import judge_trace, prefix
 from harness.model import Limits, Look, Steps, Trace, TraceVerdict
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, memory, times, trace_of
@@ -250,11 +250,10 @@ def test_a_trace_of_own_metrics_alone_is_not_said_to_be_short():
 
 def test_own_metrics_follow_the_same_rule():
     grows = replace(trace_of(memory()), columns={"handles": np.arange(4000.0) // 2})
-    found = judge_metric(grows, "handles", limit=0.1)
+    found = judge_trace(grows, limits=LIMITS, metrics={"handles": 0.1}).metrics["handles"]
     assert found["verdict"] == "leak"
     assert found["rate"] == pytest.approx(0.5, rel=0.02)
-    assert judge_metric(grows, "handles", limit=1.0)["verdict"] != "leak"
-    assert judge_trace(grows, limits=LIMITS, metrics={"handles": 0.1}).metrics["handles"] == found
+    assert judge_trace(grows, limits=LIMITS, metrics={"handles": 1.0}).metrics["handles"]["verdict"] != "leak"
 
 
 # ---------------------------------------------------------------- looks
