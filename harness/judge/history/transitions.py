@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 
@@ -33,6 +33,33 @@ MUCH_WORSE = 2.0
 """
 
 
+def transitions(states: Sequence[State]) -> list[tuple[FindingKind, int | None, int]]:
+    """Return (kind, last position of the old side, first of the new side) wherever known states differ. If the first
+    one is bad, it begins with an entry that has None for the old side.
+    """
+    pairs: list[tuple[FindingKind, int | None, int]] = []
+    last: int | None = None
+    for place, bad in enumerate(states):
+        if bad is None:
+            continue
+        if last is None and bad:
+            pairs.append(("bad_from_start", None, place))
+        elif last is not None and bad != states[last]:
+            pairs.append(("first_bad" if bad else "first_fixed", last, place))
+        last = place
+    return pairs
+
+
+def _changes(metric: Metric, states: Sequence[State]) -> list[Change]:
+    """Return the changes of states, without figures."""
+    changes = []
+    for kind, before, after in transitions(states):
+        between = range(0 if before is None else before + 1, after)
+        untestable = tuple(place for place in between if states[place] is None)
+        changes.append(Change(metric=metric, kind=kind, before=before, after=after, untestable=untestable))
+    return changes
+
+
 @dataclass(frozen=True, kw_only=True)
 class Usual:
     """The faults that the baseline has, which make no other version bad: failures, leaks up to a rate, a slowdown."""
@@ -51,8 +78,15 @@ def usual_of(baseline: CellVerdict) -> Usual:
     return Usual(failures=frozenset(shown & FAILURES), leak_kib_per_step=rate, slowdown="slowdown" in shown)
 
 
-def _usual(cells: Sequence[CellVerdict], baseline: int | None) -> Usual:
-    return Usual() if baseline is None else usual_of(cells[baseline])
+def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
+    """Return, for each cell, True if it has the verdict `name`, False if it ran without it, None if that is unknown."""
+    return [
+        True if name in cell.verdicts else None if cell.verdict in UNTOLD or FAILURES & set(cell.verdicts) else False
+        for cell in cells
+    ]
+
+
+# ---------------------------------------------------------------- failures
 
 
 def outcome_changes(
@@ -61,97 +95,42 @@ def outcome_changes(
     """Return where crashes, hangs and out-of-memory failures begin or end. If the baseline fails, only other failures
     count. `miss` is as for `find_changes`.
     """
-    usual = _usual(cells, baseline).failures
+    usual = frozenset() if baseline is None else usual_of(cells[baseline]).failures
     states = outcome_states(cells)
     if usual:
-        states = [bad and not usual & _failures(cell) for bad, cell in zip(states, cells, strict=True)]
+        # A cell that has no such verdict, but died by the signal of a crash, crashed.
+        failures = [FAILURES & set(cell.verdicts) or {"crash"} for cell in cells]
+        states = [bad and not usual & own for bad, own in zip(states, failures, strict=True)]
     telling = outliving(states, cells, trials)
-    return _changes("outcome", proven(states, telling, miss=miss), telling)
+    states = proven(states, telling, miss=miss)
+    changes = []
+    for change in _changes("outcome", states):
+        bad = telling[change.bad_side]
+        ci = exact_interval(bad.failed, bad.trials)
+        p = None if change.before is None else _fisher_p(states, telling, before=change.before, after=change.after)
+        effect = Effect(value=bad.failed / bad.trials, unit="failures", ci=ci) if bad.trials else None
+        symptom = next((name for name in bad.verdicts if name in FAILURES), "crash")
+        changes.append(replace(change, effect=effect, p=p, verdict=symptom))
+    return tuple(changes)
 
 
-def _failures(cell: CellVerdict) -> frozenset[str]:
-    """Return the failures of a failing cell; "crash" if it has no such verdict, but died by the signal of a crash."""
-    return FAILURES & set(cell.verdicts) or frozenset({"crash"})
-
-
-def memory_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> tuple[Change, ...]:
-    """Return where leaks begin, end, or become much worse, oldest first; `limit` is in KiB/step. If the baseline
-    leaks, only worse leaks count.
+def outcome_states(cells: Sequence[CellVerdict]) -> list[State]:
+    """Return whether each cell fails. A launch that died by the signal of a known crash counts as the same failure. If
+    all launches of a cell ended well, it is good even if its memory verdict is unsure, unless they ended before the
+    earliest failure of the series.
     """
-    least = _usual(cells, baseline).leak_kib_per_step
-    states = [
-        bad and (cell.of("memory").value or 0.0) > least
-        for bad, cell in zip(_states(cells, "leak"), cells, strict=True)
-    ]
-    worse = worsenings("memory", states, [_effect("memory", cell) for cell in cells], limit=limit)
-    return tuple(sorted([*_changes("memory", states, cells), *worse], key=lambda change: change.after))
-
-
-def growth_changes(
-    name: str, cells: Sequence[CellVerdict], *, baseline: int | None, limit: float
-) -> tuple[Change, ...]:
-    """Return where a count begins or ceases to grow, or grows much faster, oldest first; `limit` is an amount per step.
-    If the count grows in the baseline, too, only faster growth counts.
-    """
-    shown = [cell.signals.get(name) for cell in cells]
-    usual = None if baseline is None else shown[baseline]
-    least = SAME_RATE * (usual.value or 0.0) if usual is not None and usual.seen == "bad" else -1.0
-    states: list[State] = [
-        None
-        if signal is None or signal.seen not in ("good", "bad")
-        else signal.seen == "bad" and (signal.value or 0.0) > least
-        for signal in shown
-    ]
-    rates = [
-        None
-        if signal is None or signal.value is None
-        else Effect(value=signal.value, unit=SIGNALS[name].unit, ci=signal.ci)
-        for signal in shown
-    ]
-    changes = [
-        replace(change, effect=rates[change.bad_side], verdict="growth") for change in _changes(name, states, cells)
-    ]
-    return tuple(sorted([*changes, *worsenings(name, states, rates, limit=limit)], key=lambda change: change.after))
-
-
-def worsenings(
-    metric: Metric, states: Sequence[State], rates: Sequence[Effect | None], *, limit: float
-) -> Iterator[Change]:
-    """Yield where growth that was already bad becomes much worse: by more than the factor MUCH_WORSE and by at least
-    `limit`, with confidence intervals that do not overlap.
-    """
-    known = [place for place, state in enumerate(states) if state is not None]
-    for old, new in itertools.pairwise(known):
-        if states[old] and states[new] and _is_much_worse(rates[old], rates[new], limit=limit):
-            yield Change(
-                metric=metric,
-                kind="worse",
-                before=old,
-                after=new,
-                untestable=tuple(range(old + 1, new)),
-                effect=rates[new],
-                verdict="leak" if metric == "memory" else "growth",
-            )
-
-
-def _is_much_worse(before: Effect | None, after: Effect | None, *, limit: float) -> bool:
-    if before is None or after is None or before.ci is None or after.ci is None or before.ci[1] >= after.ci[0]:
-        return False
-    return after.value > MUCH_WORSE * before.value and after.value - before.value >= limit
-
-
-def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> tuple[Change, ...]:
-    """Return where step times begin or cease to drift within a trial; nothing if those of the baseline drift, too.
-
-    A version that is bad for another reason and drifts by more than `limit` (a share), but not in two launches that
-    agree, is unknown: launches of a plain leak end early, before a slowdown shows.
-    """
-    doubtful = [bool(BAD & set(cell.verdicts)) and (cell.drift or 0.0) > limit for cell in cells]
-    shown = zip(_states(cells, "slowdown"), doubtful, strict=True)
-    states = [None if bad is False and doubts else bad for bad, doubts in shown]
-    if _usual(cells, baseline).slowdown:
-        states = [None if bad is None else False for bad in states]
-    return _changes("step_time", states, cells)
+    failing = [cell for cell in cells if FAILURES & set(cell.verdicts)]
+    signals = {cell.signal for cell in failing} - {None}
+    least_steps = min((cell.steps for cell in failing), default=0)
+    states: list[State] = []
+    for cell in cells:
+        if FAILURES & set(cell.verdicts) or (cell.failed and cell.signal in signals):
+            states.append(True)
+        elif cell.verdict in UNSURE:
+            states.append(False if cell.trials and not cell.failed and cell.steps >= least_steps else None)
+        else:
+            states.append(None if cell.verdict in UNTOLD else False)
+    return states
 
 
 def wants_launches(
@@ -167,106 +146,11 @@ def wants_launches(
     return wanted_launches(states, outliving(states, cells, trials), trials, asked=trials_asked)
 
 
-def transitions(states: Sequence[State]) -> list[tuple[FindingKind, int | None, int]]:
-    """Return (kind, last position of the old side, first of the new side) wherever known states differ. If the first
-    one is bad, it begins with an entry that has None for the old side.
-    """
-    pairs: list[tuple[FindingKind, int | None, int]] = []
-    last: int | None = None
-    for place, bad in enumerate(states):
-        if bad is None:
-            continue
-        if last is None and bad:
-            pairs.append(("bad_from_start", None, place))
-        elif last is not None and bad != states[last]:
-            pairs.append(("first_bad" if bad else "first_fixed", last, place))
-        last = place
-    return pairs
-
-
-def _changes(metric: Metric, states: Sequence[State], cells: Sequence[CellVerdict]) -> tuple[Change, ...]:
-    return tuple(
-        _change(metric, kind, before=before, after=after, states=states, cells=cells)
-        for kind, before, after in transitions(states)
-    )
-
-
-def _change(
-    metric: Metric,
-    kind: FindingKind,
-    *,
-    before: int | None,
-    after: int,
-    states: Sequence[State],
-    cells: Sequence[CellVerdict],
-) -> Change:
-    bad = cells[before] if kind == "first_fixed" and before is not None else cells[after]
-    between = range(0 if before is None else before + 1, after)
-    p = None if metric != "outcome" or before is None else _fisher_p(states, cells, before=before, after=after)
-    return Change(
-        metric=metric,
-        kind=kind,
-        before=before,
-        after=after,
-        untestable=tuple(place for place in between if states[place] is None),
-        effect=_effect(metric, bad),
-        p=p,
-        verdict=_symptom(metric, bad),
-    )
-
-
-def _symptom(metric: Metric, bad: CellVerdict) -> str:
-    if metric == "memory":
-        return "leak"
-    return "slowdown" if metric == "step_time" else next((name for name in bad.verdicts if name in FAILURES), "crash")
-
-
-def _effect(metric: Metric, bad: CellVerdict) -> Effect | None:
-    memory = bad.of("memory")
-    if metric == "memory" and memory.value is not None:
-        return Effect(value=memory.value, unit="KiB/step", ci=memory.ci)
-    if metric == "step_time" and bad.drift is not None:
-        return Effect(value=1 + bad.drift, unit="ratio")
-    if metric == "outcome" and bad.trials:
-        return Effect(value=bad.failed / bad.trials, unit="failures", ci=exact_interval(bad.failed, bad.trials))
-    return None
-
-
 def exact_interval(failed: int, trials: int) -> Interval:
     """Return the 95 % confidence interval of the failure rate (Clopper and Pearson, 1934)."""
     fine = trials - failed
     low = float(betaincinv(failed, fine + 1, 0.025)) if failed else 0.0
     return low, float(betaincinv(failed + 1, fine, 0.975)) if fine else 1.0
-
-
-def outcome_states(cells: Sequence[CellVerdict]) -> list[State]:
-    """Return whether each cell fails. A launch that died by the signal of a known crash counts as the same failure."""
-    failing = [cell for cell in cells if FAILURES & set(cell.verdicts)]
-    signals = {cell.signal for cell in failing} - {None}
-    least_steps = min((cell.steps for cell in failing), default=0)
-    return [
-        True if cell.failed and cell.signal in signals else _outcome(cell, least_steps=least_steps) for cell in cells
-    ]
-
-
-def _outcome(cell: CellVerdict, *, least_steps: int) -> State:
-    """Return whether a cell fails. If all its launches ended well, it is good even if its memory verdict is unsure,
-    unless they ended before `least_steps`, the earliest failure of the series.
-    """
-    if FAILURES & set(cell.verdicts):
-        return True
-    if cell.verdict in UNSURE:
-        return False if cell.trials and not cell.failed and cell.steps >= least_steps else None
-    return None if cell.verdict in UNTOLD else False
-
-
-def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
-    """Return, for each cell, True if it has the verdict `name`, False if it ran without it, None if that is unknown."""
-    states: list[State] = []
-    for cell in cells:
-        failed = bool(FAILURES & set(cell.verdicts))
-        states.append(True if name in cell.verdicts else None if failed or cell.verdict in UNTOLD else False)
-    return states
 
 
 def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: int, after: int) -> float:
@@ -275,9 +159,13 @@ def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: 
     the same failures chose the place.
     """
     places = sum(state is not None for state in states) - 1
-    old = _run_counts(states, cells, start=before, direction=-1)
-    new = _run_counts(states, cells, start=after, direction=1)
-    return min(1.0, places * exact_p(old, new))
+    sides = []
+    for side in (range(before, -1, -1), range(after, len(states))):
+        end = next((number for number, place in enumerate(side) if states[place] != states[side[0]]), len(side))
+        same = [cells[place] for place in side[:end]]
+        failed = sum(cell.failed for cell in same)
+        sides.append((failed, sum(cell.trials for cell in same) - failed))
+    return min(1.0, places * exact_p(*sides))
 
 
 def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
@@ -290,14 +178,63 @@ def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
     return sum(way for way in ways if way <= ways[old[0]]) / sum(ways)
 
 
-def _run_counts(
-    states: Sequence[State], cells: Sequence[CellVerdict], *, start: int, direction: int
-) -> tuple[int, int]:
-    """Count failed and other launches from `start` on, until the state changes."""
-    failed = fine = 0
-    place = start
-    while 0 <= place < len(states) and states[place] == states[start]:
-        failed += cells[place].failed
-        fine += cells[place].trials - cells[place].failed
-        place += direction
-    return failed, fine
+# ---------------------------------------------------------------- growth, and step times that drift
+
+
+def growth_changes(name: str, cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> list[Change]:
+    """Return where memory or a count begins or ceases to grow, or grows much faster, oldest first; `limit` is an amount
+    per step. If it grows in the baseline, too, only faster growth counts.
+    """
+    shown = [cell.of(name) for cell in cells]
+    if name == "memory":
+        bad, verdict = _states(cells, "leak"), "leak"
+    else:
+        bad, verdict = [{"good": False, "bad": True}.get(signal.seen) for signal in shown], "growth"
+    usual = -1.0 if baseline is None or not bad[baseline] else SAME_RATE * (shown[baseline].value or 0.0)
+    states = [is_bad and (signal.value or 0.0) > usual for is_bad, signal in zip(bad, shown, strict=True)]
+    rates = [
+        None if signal.value is None else Effect(value=signal.value, unit=SIGNALS[name].unit, ci=signal.ci)
+        for signal in shown
+    ]
+    changes = [replace(change, effect=rates[change.bad_side], verdict=verdict) for change in _changes(name, states)]
+    known = [place for place, state in enumerate(states) if state is not None]
+    changes += [
+        Change(
+            metric=name,
+            kind="worse",
+            before=old,
+            after=new,
+            untestable=tuple(range(old + 1, new)),
+            effect=rates[new],
+            verdict=verdict,
+        )
+        for old, new in itertools.pairwise(known)
+        if states[old] and states[new] and _is_much_worse(rates[old], rates[new], limit=limit)
+    ]
+    return sorted(changes, key=lambda change: change.after)
+
+
+def _is_much_worse(before: Effect | None, after: Effect | None, *, limit: float) -> bool:
+    """Return whether growth becomes worse by more than the factor MUCH_WORSE and by at least `limit`, with confidence
+    intervals that do not overlap.
+    """
+    if before is None or after is None or before.ci is None or after.ci is None or before.ci[1] >= after.ci[0]:
+        return False
+    return after.value > MUCH_WORSE * before.value and after.value - before.value >= limit
+
+
+def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limit: float) -> list[Change]:
+    """Return where step times begin or cease to drift within a trial; nothing if those of the baseline drift, too.
+
+    A version that is bad for another reason and drifts by more than `limit` (a share), but not in two launches that
+    agree, is unknown: launches of a plain leak end early, before a slowdown shows.
+    """
+    if baseline is not None and usual_of(cells[baseline]).slowdown:
+        return []
+    doubtful = [bool(BAD & set(cell.verdicts)) and (cell.drift or 0.0) > limit for cell in cells]
+    shown = zip(_states(cells, "slowdown"), doubtful, strict=True)
+    states = [None if bad is False and doubts else bad for bad, doubts in shown]
+    drifts = [None if cell.drift is None else Effect(value=1 + cell.drift, unit="ratio") for cell in cells]
+    return [
+        replace(change, effect=drifts[change.bad_side], verdict="slowdown") for change in _changes("step_time", states)
+    ]

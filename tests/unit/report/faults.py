@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.judge.attribution.cause import attribute
-from harness.judge.history.transitions import memory_changes
+from harness.judge.history.transitions import growth_changes
 from harness.model import (
     Attribution,
     Cell,
@@ -109,7 +109,7 @@ def leaks(plan: Plan, verdicts: Mapping[str, CellVerdict]) -> tuple[Finding, ...
     found = []
     for row in plan.rows:
         versions = [cell.image.version for cell in row.cells]
-        for change in memory_changes([verdicts[cell.id] for cell in row.cells], baseline=None, limit=0.5):
+        for change in growth_changes("memory", [verdicts[cell.id] for cell in row.cells], baseline=None, limit=0.5):
             found.append(
                 Finding(
                     series=row.series.name,
