@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import pair_differences
 from harness.judge.intervals import CONFIDENCE, SEPARATED
-from harness.model import LEVELS, Floats, Noise, Steps, Trial
+from harness.model import LEVELS, Floats, Interval, Noise, Steps, Trial
 
 TAIL = 4.0
 """Degrees of freedom of the Student errors in the robust fit; with more, outliers would pull the fit further."""
@@ -46,6 +46,11 @@ class Spread:
         probability of 1 - `share`.
         """
         return float(stdtrit(self.freedom, share)) * self.deviation * math.sqrt(2 / rounds)
+
+    def interval(self, size: float, error: float) -> Interval:
+        """Return the 95 % confidence interval of a size with this standard error."""
+        margin = float(stdtrit(self.freedom, 0.5 + CONFIDENCE / 2)) * error
+        return size - margin, size + margin
 
     def cautious(self, rounds: int) -> Spread:
         """Return the spread with no more degrees of freedom than the rounds support, as some launches are outliers.

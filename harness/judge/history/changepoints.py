@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,7 +32,6 @@ from harness.judge.comparison.noise import (
     without_rounds,
 )
 from harness.judge.history.posterior import place_change
-from harness.judge.intervals import CONFIDENCE
 from harness.model import Floats, Interval
 
 FEW_VERSIONS = 4
@@ -93,9 +92,10 @@ class Laid:
     def versions(self) -> int:
         return int(self.values.shape[1])
 
-    def less(self, shape: Floats) -> Laid:
-        """Return the table minus a shape over the versions."""
-        return Laid(values=self.values - shape, raw=self.raw - shape, spread=self.spread)
+    def likeliest_bounds(self, least: float) -> list[int]:
+        """Return the first version of each likely level but the first."""
+        penalty = usual_penalty(self.versions)
+        return likeliest_bounds(self.values.mean(axis=0), variance=self.variance(least), penalty=penalty)
 
     def variance(self, least: float) -> float:
         """Return the variance of a version's mean: at least that of differences far below `least` (WOBBLE)."""
@@ -136,36 +136,43 @@ def noise_within(table: Floats, noise: Spread | None = None) -> Spread | None:
 def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
     """Return the levels of a table whose layout and noise are known."""
     ramps = _ramps_of(table, least=least, alpha=alpha / 2)
-    laid = table.less(sum((ramp.shape for ramp in ramps), np.zeros(table.versions)))
+    shape = sum((shape for _, shape in ramps), np.zeros(table.versions))
+    laid = replace(table, values=table.values - shape, raw=table.raw - shape)
+    shifts = [ramp for ramp, _ in ramps]
+    stretches = [ramp.stretch for ramp in shifts]
     distinct = {
         bound: p
         for bound, p in _distinct(laid, least=least, alpha=alpha).items()
-        if not any(ramp.begin < bound < ramp.end for ramp in ramps)
+        if not any(begin < bound < end for begin, end in stretches)
     }
     means = laid.values.mean(axis=0)
     counted, heights = _counted(means, list(distinct), least=least)
-    shifts = [ramp.changepoint for ramp in ramps]
+    edges = (0, *counted, laid.versions)
     for number, first in enumerate(counted):
-        begin, end = (0, *counted)[number], (*counted, laid.versions)[number + 1]
         low = max(place for place in (0, *distinct) if place < first)
         high = min(place for place in (*distinct, laid.versions) if place > first)
-        nearest = max([low + 1, *(ramp.end for ramp in ramps if ramp.end <= first)])
-        farthest = min([high - 1, *(ramp.begin for ramp in ramps if ramp.begin >= first)])
+        nearest = max([low + 1, first - NEAR, *(end for _, end in stretches if end <= first)])
+        farthest = min([high - 1, first + NEAR, *(begin for begin, _ in stretches if begin >= first)])
         place = place_change(
             means[low:high],
-            range(max(nearest, first - NEAR) - low, min(farthest, first + NEAR) - low + 1),
+            range(nearest - low, farthest - low + 1),
             rounds=laid.rounds,
             spread=laid.spread.cautious(laid.rounds) if laid.rounds > 1 else laid.spread,
         )
+        begin, end = edges[number], edges[number + 2]
         size = heights[number + 1] - heights[number]
         error = laid.spread.deviation * math.sqrt((1 / (first - begin) + 1 / (end - first)) / laid.rounds)
-        margin = float(stdtrit(laid.spread.freedom, 0.5 + CONFIDENCE / 2)) * error
         shifts.append(
             Changepoint(
-                first=low + place.first, stretch=(begin, end), before=low + place.low - 1, after=low + place.high,
-                size=size, interval=(size - margin, size + margin), p=distinct[first],
+                first=low + place.first,
+                stretch=(begin, end),
+                before=low + place.low - 1,
+                after=low + place.high,
+                size=size,
+                interval=laid.spread.interval(size, error),
+                p=distinct[first],
             )
-        )  # fmt: skip
+        )
     return _in_turn(shifts, height=heights[0], versions=laid.versions)
 
 
@@ -175,13 +182,13 @@ def exact_levels(row: Floats, *, least: float) -> Levels:
     """
     counted, heights = _counted(row, list(range(1, len(row))), least=least)
     edges = (0, *counted, len(row))
+    sizes = [new - old for old, new in itertools.pairwise(heights)]
     shifts = [
         Changepoint(
-            first=first, stretch=(edges[number], edges[number + 2]), before=first - 1, after=first,
-            size=(size := heights[number + 1] - heights[number]), interval=(size, size), p=0.0,
+            first=first, stretch=(begin, end), before=first - 1, after=first, size=size, interval=(size, size), p=0.0
         )
-        for number, first in enumerate(counted)
-    ]  # fmt: skip
+        for begin, first, end, size in zip(edges, counted, edges[2:], sizes, strict=False)
+    ]
     return _in_turn(shifts, height=heights[0], versions=len(row))
 
 
@@ -211,11 +218,10 @@ def _counted(means: Floats, bounds: Sequence[int], *, least: float) -> tuple[lis
         heights = [float(np.median(group)) for group in groups]
         change = level - heights[-1] if heights else 0.0
         undone = len(heights) > 1 and change / (heights[-2] - heights[-1]) > BACK
-        if not groups:
-            groups.append([])
-        elif abs(change) >= least or undone:
-            groups.append([])
+        if groups and (abs(change) >= least or undone):
             counted.append(begin)
+        if len(groups) <= len(counted):
+            groups.append([])
         groups[-1] += [level] * (end - begin)
     return counted, [float(np.median(group)) for group in groups]
 
@@ -257,12 +263,9 @@ def _distinct(laid: Laid, *, least: float, alpha: float) -> dict[int, float]:
     Levels may differ by less than `least` (a log): they are kept apart here, so that they do not blur larger changes
     next to them.
     """
-    bounds = likeliest_bounds(
-        laid.values.mean(axis=0), variance=laid.variance(least), penalty=usual_penalty(laid.versions)
-    )
-    tests = _Tests(laid=laid, alpha=alpha)
+    bounds = laid.likeliest_bounds(least)
     while bounds:
-        found = [tests.at(bounds, number) for number in range(len(bounds))]
+        found = [_tested(laid, bounds, number, alpha=alpha) for number in range(len(bounds))]
         worst = max(range(len(bounds)), key=found.__getitem__)
         if found[worst][0] < alpha:
             return {bound: p for bound, (p, _) in zip(bounds, found, strict=True)}
@@ -270,50 +273,42 @@ def _distinct(laid: Laid, *, least: float, alpha: float) -> dict[int, float]:
     return {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Tests:
-    laid: Laid
-    alpha: float
+def _tested(laid: Laid, bounds: Sequence[int], number: int, *, alpha: float) -> tuple[float, float]:
+    """Test the two levels on both sides of a bound, and the shorter level, if it is above or below both of its
+    neighbours, also against both together, which shows more. The longer level is not tested in that way: it may differ
+    only from its other neighbour. Return the p-value and the size times -1; the largest pair is the least distinct.
+    """
+    edges = (0, *bounds, laid.versions)
+    levels = [float(laid.values[:, begin:end].mean()) for begin, end in itertools.pairwise(edges)]
+    begin, first, end = edges[number : number + 3]
+    p = _p(laid, [(begin, first)], (first, end), alone=len(bounds) == 1, alpha=alpha)
+    shorter = [number] * (first - begin <= end - first) + [number + 1] * (end - first <= first - begin)
+    for place in shorter:
+        if 0 < place < len(levels) - 1:
+            before, own, after = levels[place - 1 : place + 2]
+            if (own - before) * (after - own) < 0:
+                others = [(edges[place - 1], edges[place]), (edges[place + 1], edges[place + 2])]
+                p = min(p, _p(laid, others, (edges[place], edges[place + 1]), alpha=alpha))
+    return p, -abs(levels[number + 1] - levels[number])
 
-    def at(self, bounds: Sequence[int], number: int) -> tuple[float, float]:
-        """Test the two levels on both sides of a bound, and the shorter level also against both of its neighbours
-        together, which shows more. The longer level is not tested in that way: it may differ only from its other
-        neighbour. Return the p-value and the size times -1; the largest pair is the least distinct.
-        """
-        edges = (0, *bounds, self.laid.versions)
-        begin, first, end = edges[number : number + 3]
-        p = self._p([(begin, first)], (first, end), alone=len(bounds) == 1)
-        if number > 0 and first - begin <= end - first:
-            p = min(p, self._p_between(edges[number - 1], begin, first, end))
-        if number + 3 < len(edges) and end - first <= first - begin:
-            p = min(p, self._p_between(begin, first, end, edges[number + 3]))
-        return p, -abs(self._size(begin, first, end))
 
-    def _p_between(self, begin: int, first: int, end: int, after: int) -> float:
-        """Return the p-value of the level [first, end) if it is above or below both of its neighbours; else 1."""
-        if self._size(begin, first, end) * self._size(first, end, after) >= 0:
-            return 1.0
-        return self._p([(begin, first), (end, after)], (first, end))
-
-    def _size(self, begin: int, first: int, end: int) -> float:
-        values = self.laid.values
-        return float(values[:, first:end].mean() - values[:, begin:first].mean())
-
-    def _p(self, others: Sequence[tuple[int, int]], inside: tuple[int, int], *, alone: bool = False) -> float:
-        laid = self.laid
-        rest, level = np.concatenate([np.arange(*other) for other in others]), np.arange(*inside)
-        smaller = min(len(rest), len(level))
-        tried = places_tried(laid.versions, smaller, alone=alone)
-        test = Test(spread=laid.spread, rounds=laid.rounds, smaller=smaller, tried=tried, alpha=self.alpha)
-        # Winsorizing moves outliers towards other launches of their version; for few versions, raw values are tested.
-        old = (laid.raw if test.by_worst and len(rest) == smaller else laid.values)[:, rest]
-        new = (laid.raw if test.by_worst and len(level) == smaller else laid.values)[:, level]
-        if laid.rounds > 1:
-            error = laid.spread.deviation * math.sqrt(1 / len(rest) + 1 / len(level))
-            return test.p_value((new.mean(axis=1) - old.mean(axis=1)) / error)
-        few, many = (old, new) if len(rest) == smaller else (new, old)
-        error = laid.spread.deviation * math.sqrt(1 + smaller / many.size)
-        return test.p_value((few - many.mean()).ravel() / error)
+def _p(
+    laid: Laid, others: Sequence[tuple[int, int]], inside: tuple[int, int], *, alpha: float, alone: bool = False
+) -> float:
+    """Return the p-value of the versions `inside` against the versions of `others`."""
+    rest, level = np.concatenate([np.arange(*other) for other in others]), np.arange(*inside)
+    smaller = min(len(rest), len(level))
+    tried = places_tried(laid.versions, smaller, alone=alone)
+    test = Test(spread=laid.spread, rounds=laid.rounds, smaller=smaller, tried=tried, alpha=alpha)
+    # Winsorizing moves outliers towards other launches of their version; for few versions, raw values are tested.
+    old = (laid.raw if test.by_worst and len(rest) == smaller else laid.values)[:, rest]
+    new = (laid.raw if test.by_worst and len(level) == smaller else laid.values)[:, level]
+    if laid.rounds > 1:
+        error = laid.spread.deviation * math.sqrt(1 / len(rest) + 1 / len(level))
+        return test.p_value((new.mean(axis=1) - old.mean(axis=1)) / error)
+    few, many = (old, new) if len(rest) == smaller else (new, old)
+    error = laid.spread.deviation * math.sqrt(1 + smaller / many.size)
+    return test.p_value((few - many.mean()).ravel() / error)
 
 
 def places_tried(versions: int, smaller: int, *, alone: bool = False) -> float:
@@ -352,18 +347,6 @@ class Test:
     alpha: float
 
     @property
-    def _share(self) -> float:
-        return min(0.5, self.alpha / (2 * self.tried))
-
-    @property
-    def _freedom(self) -> int:
-        """Return the degrees of freedom, limited by the number of launches (found by simulation with Student errors of
-        three degrees of freedom).
-        """
-        launches = self.rounds * self.smaller
-        return max(self.spread.cautious(self.rounds).freedom, min(self.spread.freedom, (launches - 1) ** 2))
-
-    @property
     def seen(self) -> int:
         """Return the number of times that the difference was measured."""
         return self.rounds if self.rounds > 1 else self.smaller
@@ -377,6 +360,29 @@ class Test:
     def by_worst(self) -> bool:
         """Return whether the round with the smallest difference decides."""
         return self._least_by_worst < self._least_by_mean
+
+    def p_value(self, differences: Floats) -> float:
+        """Return the p-value of the differences, shape (seen,), in standard deviations of one of them."""
+        if self.by_worst:
+            sign = 1 if differences.mean() > 0 else -1
+            p = float(stdtr(TAIL, -self._scale * float((sign * differences).min()))) ** self.seen
+        elif self._freedom < 1:
+            return 1.0
+        else:
+            p = float(stdtr(self._freedom, -abs(float(differences.mean())) * math.sqrt(self.seen)))
+        return min(1.0, 2 * self.tried * p)
+
+    @property
+    def _share(self) -> float:
+        return min(0.5, self.alpha / (2 * self.tried))
+
+    @property
+    def _freedom(self) -> int:
+        """Return the degrees of freedom, limited by the number of launches (found by simulation with Student errors of
+        three degrees of freedom).
+        """
+        launches = self.rounds * self.smaller
+        return max(self.spread.cautious(self.rounds).freedom, min(self.spread.freedom, (launches - 1) ** 2))
 
     @property
     def _scale(self) -> float:
@@ -394,17 +400,6 @@ class Test:
             return math.inf
         every = self._share ** (1 / self.seen)
         return -float(stdtrit(TAIL, every)) / self._scale + float(ndtri(0.5 ** (1 / self.seen)))
-
-    def p_value(self, differences: Floats) -> float:
-        """Return the p-value of the differences, shape (seen,), in standard deviations of one of them."""
-        if self.by_worst:
-            sign = 1 if differences.mean() > 0 else -1
-            p = float(stdtr(TAIL, -self._scale * float((sign * differences).min()))) ** self.seen
-        elif self._freedom < 1:
-            return 1.0
-        else:
-            p = float(stdtr(self._freedom, -abs(float(differences.mean())) * math.sqrt(self.seen)))
-        return min(1.0, 2 * self.tried * p)
 
 
 def least_found(spread: Spread, *, rounds: int, versions: int, alpha: float, lasting: int = 1) -> float:
@@ -432,55 +427,31 @@ MARGIN = 6.0
 """Penalty of a ramp beyond that of two levels, in twice the log likelihood; a smaller one turns steps into ramps."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Ramp:
-    """The versions [begin, end), between which the level changes by `size`. `shape`: 0 before, `size` after."""
-
-    begin: int
-    end: int
-    size: float
-    shape: Floats
-    margin: float
-    p: float
-
-    @property
-    def changepoint(self) -> Changepoint:
-        return Changepoint(
-            first=(self.begin + self.end) // 2, stretch=(self.begin, self.end), before=self.begin, after=self.end - 1,
-            size=self.size, interval=(self.size - self.margin, self.size + self.margin), p=self.p, drift=True,
-        )  # fmt: skip
-
-
-def _ramps_of(laid: Laid, *, least: float, alpha: float) -> list[_Ramp]:
-    """Return the ramps that change by at least `least` (a log), oldest first; `alpha` is the chance of a false one.
+def _ramps_of(laid: Laid, *, least: float, alpha: float) -> list[tuple[Changepoint, Floats]]:
+    """Return the ramps that change by at least `least` (a log), oldest first, each with its shape over the versions: 0
+    before it and its size after it. `alpha` is the chance of a false one.
 
     A ramp is a stretch of levels, of which each is above (or each below) the one before, that fits better.
     """
+    edges = [0, *laid.likeliest_bounds(least), laid.versions]
     means, variance = laid.values.mean(axis=0), laid.variance(least)
-    bounds = likeliest_bounds(means, variance=variance, penalty=usual_penalty(laid.versions))
-    edges = [0, *bounds, laid.versions]
     levels = [float(means[begin:end].mean()) for begin, end in itertools.pairwise(edges)]
-    ramps: list[_Ramp] = []
-    for begin, end in _runs(levels):
-        if ramps and edges[begin] < ramps[-1].end:
-            continue
-        steps = np.repeat(levels[begin:end], np.diff(edges[begin : end + 1]))
-        ramp = _ramp(laid, edges[begin], edges[end], steps=steps, count=end - begin, variance=variance)
-        if ramp is not None and abs(ramp.size) >= least and ramp.p < alpha:
-            ramps.append(ramp)
-    return ramps
-
-
-def _runs(levels: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """Yield the stretches [begin, end) of at least three levels that only rise or only fall, the longest first."""
+    ramps: list[tuple[Changepoint, Floats]] = []
     for begin in range(len(levels) - 2):
         for end in range(len(levels), begin + 2, -1):
             signs = np.sign(np.diff(levels[begin:end]))
-            if abs(signs.sum()) == len(signs):
-                yield begin, end
+            if abs(signs.sum()) < len(signs) or (ramps and edges[begin] < ramps[-1][0].stretch[1]):
+                continue
+            steps = np.repeat(levels[begin:end], np.diff(edges[begin : end + 1]))
+            ramp = _ramp(laid, edges[begin], edges[end], steps=steps, count=end - begin, variance=variance)
+            if ramp is not None and abs(ramp[0].size) >= least and ramp[0].p < alpha:
+                ramps.append(ramp)
+    return ramps
 
 
-def _ramp(laid: Laid, start: int, stop: int, *, steps: Floats, count: int, variance: float) -> _Ramp | None:
+def _ramp(
+    laid: Laid, start: int, stop: int, *, steps: Floats, count: int, variance: float
+) -> tuple[Changepoint, Floats] | None:
     """Return the ramp, between two levels or none, that fits the versions [start, stop) best; None if the `count`
     levels with the heights `steps` fit as well.
     """
@@ -498,17 +469,22 @@ def _ramp(laid: Laid, start: int, stop: int, *, steps: Floats, count: int, varia
     rest = ((means - means.mean()) ** 2).sum() - products**2 / squares
     costs = rest / variance + penalty * (2 + (pairs[:, 0] > 0) + (pairs[:, 1] < last)) + MARGIN
     best = int(costs.argmin())
-    if costs[best] >= float(((means - steps) ** 2).sum()) / variance + penalty * count:
-        return None
-    if rest[best] > MISFIT * variance * len(means):
+    of_steps = float(((means - steps) ** 2).sum()) / variance + penalty * count
+    if costs[best] >= of_steps or rest[best] > MISFIT * variance * len(means):
         return None
     size, error = float(products[best] / squares[best]), max(laid.spread.deviation, NEGLIGIBLE)
     error /= math.sqrt(float(squares[best]) * laid.rounds)
     shape = np.zeros(laid.versions)
     shape[start:stop], shape[stop:] = size * shapes[best], size
     begin, until = (start + int(place) for place in pairs[best])
-    return _Ramp(
-        begin=begin, end=until + 1, size=size, shape=shape,
-        margin=float(stdtrit(laid.spread.freedom, 0.5 + CONFIDENCE / 2)) * error,
+    ramp = Changepoint(
+        first=(begin + until + 1) // 2,
+        stretch=(begin, until + 1),
+        before=begin,
+        after=until,
+        size=size,
+        interval=laid.spread.interval(size, error),
         p=float(min(1.0, laid.versions**2 * float(stdtr(laid.spread.freedom, -abs(size) / error)))),
-    )  # fmt: skip
+        drift=True,
+    )
+    return ramp, shape

@@ -8,7 +8,6 @@ it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,6 @@ from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import (
     Changepoint,
     Laid,
-    Levels,
     find_levels,
     least_found,
     levels_of,
@@ -64,21 +62,25 @@ class SeriesFound:
 def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
     """Judge a table of logs (more is worse); a change counts if it is at least `least`, also a log."""
     rounds, versions = table.values.shape
-    if versions < 2 or (rounds == 1 and versions < FEWEST_ALONE):
-        return SeriesFound(changes=(), alone=rounds == 1)
-    if rounds == 1:
+    alone, odd = rounds == 1, []
+    if versions < 2 or (alone and versions < FEWEST_ALONE):
+        return SeriesFound(changes=(), alone=alone)
+    if alone:
         laid = _laid_by_neighbours(table.values)
-        levels = levels_of(laid, least=least, alpha=ALPHA)
-        spread = laid.spread
-        is_even = np.abs(np.diff(laid.raw[0])).max() <= FAR_FROM_NEIGHBOURS * spread.deviation
+        levels, spread = levels_of(laid, least=least, alpha=ALPHA), laid.spread
+        far = FAR_FROM_NEIGHBOURS * spread.deviation
+        is_even = np.abs(np.diff(laid.raw[0])).max() <= far
         changed = _spread(laid.raw[0], with_change=True) if is_even else spread  # the noise of a series with a change
         visible = least_found(changed, rounds=1, versions=versions, alpha=ALPHA, lasting=LASTING)
-        odd = _outside(_far_out(laid, least=least), levels)
+        # Versions whose figure differs from its neighbours, at which no level changes.
+        inside = {place for shift in levels.shifts for place in range(shift.before, shift.after + 1)}
+        far_out = np.flatnonzero(np.abs(laid.raw - laid.values)[0] > max(least, far))
+        odd = [int(place) for place in far_out if place not in inside]
     else:
         levels = find_levels(table.values, least=least, alpha=ALPHA)
         residual = noise_within(table.values)
         assert residual is not None, "two rounds of two versions show noise"
-        spread, odd = residual, []
+        spread = residual
         visible = least_found(spread, rounds=rounds, versions=versions, alpha=ALPHA)
     changes = level_changes("value", table, levels, rule=LevelRule(least=least))
     reported = {shift for shift, _ in changes}
@@ -87,15 +89,10 @@ def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
         better=tuple(shift for shift in levels.shifts if shift not in reported and shift.size < 0),
         noise=spread.deviation,
         visible=visible,
-        lasting=LASTING if rounds == 1 else 1,
-        alone=rounds == 1,
+        lasting=LASTING if alone else 1,
+        alone=alone,
         odd=tuple(odd),
     )
-
-
-def _outside(places: Sequence[int], levels: Levels) -> list[int]:
-    """Return the given positions at which no level changes."""
-    return [place for place in places if not any(shift.before <= place <= shift.after for shift in levels.shifts)]
 
 
 # ---------------------------------------------------------------- one figure of each version
@@ -121,12 +118,6 @@ def _running_median(figures: Floats, reach: int) -> Floats:
     """
     inside = np.median(np.lib.stride_tricks.sliding_window_view(figures, 2 * reach + 1), axis=1)
     return np.asarray(np.pad(inside, reach, mode="edge"))
-
-
-def _far_out(laid: Laid, *, least: float) -> list[int]:
-    """Return the versions whose figure differs from its neighbours by more than the noise and `least` (a log)."""
-    apart = np.abs(laid.raw - laid.values)[0]
-    return [int(place) for place in np.flatnonzero(apart > max(least, FAR_FROM_NEIGHBOURS * laid.spread.deviation))]
 
 
 def _spread(figures: Floats, *, with_change: bool = False) -> Spread:

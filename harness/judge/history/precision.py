@@ -46,23 +46,22 @@ def visible(
     variation within single launches.
     """
     seen: dict[str, float] = {}
-    for metric in compared_limits(limits):
+    for metric in _limited(limits):
         table = compared.tables.get(metric)
-        least = None if table is None else least_detectable(metric, table, noise=noise, rows=rows)
+        least = None if table is None else _least_detectable(metric, table, noise=noise, rows=rows)
         if table is not None and least is not None:
             seen[metric] = signal_share_of(metric, max(least, floor(noise, metric, rounds=len(table.values))))
-    is_late_compared = "late_step_time" in compared_limits(limits)
-    if is_late_compared and "late_step_time" not in seen and compared.late_spread is not None:
-        seen["late_step_time"] = intervals.share_of(OF_TWO_LAUNCHES * compared.late_spread)
+        elif metric == "late_step_time" and compared.late_spread is not None:
+            seen[metric] = intervals.share_of(OF_TWO_LAUNCHES * compared.late_spread)
     return seen or None
 
 
-def compared_limits(limits: Limits) -> Mapping[str, float]:
+def _limited(limits: Limits) -> Mapping[str, float]:
     """Return the limits of all level signals that are compared between versions."""
     return {name: limit for name in LEVELS if (limit := limits.of(name)) is not None}
 
 
-def least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows: int) -> float | None:
+def _least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows: int) -> float | None:
     """Return the minimum detectable effect of a table, a log; None if the table shows no noise. If the table has few
     versions, its noise is pooled with the lane's A/A noise.
     """
@@ -94,38 +93,28 @@ def wants_round(
     not run, have no trace or are bad because of NaN do not count. If a compared version has had all its launches, no
     round is wanted: a round without it would add nothing.
     """
-    alike = without_nan(set_apart(trials)[0], limits)
-    unsure = _to_confirm(alike, limits=limits, steps=steps, most=trials_asked.most)
-    if unsure is not None:
-        return unsure
-    for metric, limit in _asking(limits).items():
-        lacking = _too_few(metric, alike, steps=steps, asked=trials_asked) if metric in ALWAYS_ASKING else None
-        if lacking is not None:
-            return lacking
-        table = level_table(metric, alike, steps=steps)
-        if table is None or any(len(trials[place]) >= trials_asked.most for place in table.positions):
-            continue
-        reason = too_wide(metric, table, limit=limit, most=trials_asked.most, noise=noise, rows=rows)
-        if reason is not None:
-            return reason
-    return None
-
-
-def _to_confirm(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps, most: int) -> str | None:
-    """Return why an apparent change needs another round, in signals that take more than FEWEST_ROUNDS rounds; or None.
-
-    A signal that changes by the same ratio as the step time only reflects the step time, and needs no further round.
-    """
-    for metric, limit in compared_limits(limits).items():
-        if SIGNALS[metric].rounds <= FEWEST_ROUNDS:
-            continue
-        table, step_times = (level_table(name, trials, steps=steps) for name in (metric, "step_time"))
-        if table is None or step_times is None or table.values.shape != step_times.values.shape:
-            continue
-        if len(table.values) >= SIGNALS[metric].rounds or any(len(trials[place]) >= most for place in table.positions):
-            continue
-        if np.ptp((table.values - step_times.values).mean(axis=0)) > log_of(metric, limit):
-            return RoundReason.SEEMS_TO_DIFFER(signal=SIGNALS[metric].title, rounds=SIGNALS[metric].rounds)
+    most, alike = trials_asked.most, without_nan(set_apart(trials)[0], limits)
+    tables = {name: level_table(name, alike, steps=steps) for name in _limited(limits)}
+    full = {place for place, version in enumerate(trials) if len(version) >= most}
+    open_ = {name: table for name, table in tables.items() if table is not None and full.isdisjoint(table.positions)}
+    for metric, table in open_.items():
+        if len(table.values) < SIGNALS[metric].rounds and SIGNALS[metric].rounds > FEWEST_ROUNDS:
+            # A signal that changes by the same ratio as the step time only reflects the step time.
+            step_times = tables.get("step_time") or level_table("step_time", alike, steps=steps)
+            if step_times is None or table.values.shape != step_times.values.shape:
+                continue
+            if np.ptp((table.values - step_times.values).mean(axis=0)) > log_of(metric, _limited(limits)[metric]):
+                return RoundReason.SEEMS_TO_DIFFER(signal=SIGNALS[metric].title, rounds=SIGNALS[metric].rounds)
+    for metric in tables:
+        if metric in ALWAYS_ASKING:
+            lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
+            if lacking is not None:
+                return lacking
+        if metric in open_ and metric in ALWAYS_ASKING | limits.changed:
+            limit = _limited(limits)[metric]
+            reason = too_wide(metric, open_[metric], limit=limit, most=most, noise=noise, rows=rows)
+            if reason is not None:
+                return reason
     return None
 
 
@@ -160,17 +149,10 @@ def too_wide(
     metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, rows: int = 1
 ) -> str | None:
     """Return why a comparison needs another round, of at most `most`, or None. Its scenario has `rows` rows."""
-    width = least_detectable(metric, table, noise=noise, rows=rows)
+    width = _least_detectable(metric, table, noise=noise, rows=rows)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
     if intervals.ratio_of(float(table.values.mean())) * intervals.share_of(width) <= SIGNALS[metric].least:
         return None
     shown = signal_share_of(metric, width)
     return RoundReason.TOO_IMPRECISE(signal=SIGNALS[metric].title, visible=shown, limit=limit)
-
-
-def _asking(limits: Limits) -> Mapping[str, float]:
-    """Return the limits of signals for which rounds are added: those whose limit the matrix changes, and
-    ALWAYS_ASKING."""
-    asking = ALWAYS_ASKING | limits.changed
-    return {name: limit for name, limit in compared_limits(limits).items() if name in asking}
