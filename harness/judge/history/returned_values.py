@@ -8,18 +8,18 @@ launch is compared as a level: by the medians of the launches, in rounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from harness.judge.comparison.round_tables import Columns, RoundTable, often, table_of
+from harness.judge.comparison.round_tables import Columns, often, table_of
 from harness.judge.comparison.slow_versions import WARM_UP
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
-from harness.judge.history.changepoints import Levels, find_levels, least_found, noise_within
-from harness.judge.history.changes import ALPHA, strictest, uncompared_between
+from harness.judge.history.changepoints import find_levels, least_found, noise_within
+from harness.judge.history.changes import ALPHA, strictest
 from harness.judge.history.transitions import transitions
 from harness.judge.launches import AGREE
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
@@ -30,7 +30,6 @@ from harness.model import (
     FindingKind,
     Floats,
     Limits,
-    Metric,
     MetricLimit,
     Observed,
     SignalVerdict,
@@ -71,28 +70,17 @@ class ReturnedNan:
     def states(self) -> tuple[bool | None, ...]:
         """Return, for each version, whether it returns NaN; None if that is unknown. Launches that ended before the
         first NaN of any version do not count."""
-        return tuple(map(self._state, self.launches))
+        states: list[bool | None] = []
+        for version in self.launches:
+            asked = [trial for trial in version if trial.measured and is_returned(self.name, trial)]
+            is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_step]
+            states.append(None if not is_nan or 0 < sum(is_nan) < AGREE else any(is_nan))
+        return tuple(states)
 
     @property
     def bad(self) -> tuple[int, ...]:
         """Return the positions of the versions that are bad because of NaN: none unless another version is without."""
         return tuple(place for place, is_nan in enumerate(self.states) if is_nan and False in self.states)
-
-    def _state(self, version: Sequence[Trial]) -> bool | None:
-        asked = [trial for trial in version if trial.measured and is_returned(self.name, trial)]
-        is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_step]
-        if not is_nan or (any(is_nan) and sum(is_nan) < AGREE):
-            return None
-        return any(is_nan)
-
-    def changes(self, metric: Metric) -> tuple[Change, ...]:
-        """Return the changes at which NaN or an infinity began or ended; NaN from the start is not a change."""
-        return tuple(
-            Change(metric=metric, kind=kind, before=before, after=after, verdict="nan",
-                   untestable=tuple(place for place in range(before + 1, after) if self.states[place] is None))
-            for kind, before, after in transitions(self.states)
-            if before is not None
-        )  # fmt: skip
 
 
 def nan_versions(launches: Launches, limits: Limits) -> Mapping[int, Sequence[str]]:
@@ -118,7 +106,6 @@ TOLD_CHANGE = 0.05
 """Least change of level, as a share, that is reported for a value that varies between launches and has no limit."""
 HARDLY_DIFFERENT = 5e-9
 """Share below which a change of a returned value has no size: as a percentage it would read 0."""
-NO_LIMIT = MetricLimit(metric="", rule="change", limit=math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +125,11 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps) -> Mapping
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
     returned = {name for version in launches for trial in version for name in returned_names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
-    judged = {}
-    for name in sorted(returned | set(given)):
-        limit = given.get(name)
-        if limit is None or limit.rule != "none":
-            metric = _Metric(name=name, limit=limit, launches=launches, clean=clean)
-            judged[metric.signal] = metric.judged()
-    return judged
+    return {
+        f"{METRIC_PREFIX}{name}": _Metric(name=name, limit=limit, launches=launches, clean=clean).judged()
+        for name in sorted(returned | set(given))
+        if (limit := given.get(name)) is None or limit.rule != "none"
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,33 +150,33 @@ class _Metric:
         return ReturnedNan(name=self.name, launches=self.launches)
 
     @cached_property
-    def common(self) -> int:
-        """Return the number of steps that all launches have."""
-        return common_steps(self.clean)
-
-    @cached_property
     def returned(self) -> Sequence[bool | None]:
         """Return, for each version, whether a step returned the number; None if no launch can be compared."""
         return [any(is_returned(self.name, trial) for trial in own) if own else None for own in self.clean]
 
     def judged(self) -> Values:
-        rows = [[self._rows(trial) for trial in version] for version in self.clean]
+        common = common_steps(self.clean)
+        rows = [[_rows(trial, self.name, last=common) for trial in version] for version in self.clean]
         returned = [[values for values in version if np.isfinite(values).any()] for version in rows]
-        exact = [_exact(version) for version in returned]
+        # A value is exact if all launches of a version that returned any, at least AGREE, returned the same.
+        exact = [
+            own[0] if len(own) >= AGREE and all(same_values(own[0], other) for other in own[1:]) else None
+            for own in returned
+        ]
         is_noisy = any(len(own) >= AGREE and values is None for own, values in zip(returned, exact, strict=True))
+        visible: float | None = 0.0
         if is_noisy:
             changes, observed, visible = self._of_noisy(rows)
         else:
-            changes, observed = self._of_exact(
-                {place: values for place, values in enumerate(exact) if values is not None}
-            )
-            visible = 0.0
+            changes, observed = self._of_exact({at: values for at, values in enumerate(exact) if values is not None})
         seen = [
             self._seen(place, own, visible=visible if is_noisy or agreed is not None else None, is_noisy=is_noisy)
             for place, (own, agreed) in enumerate(zip(rows, exact, strict=True))
         ]
+        # NaN or an infinity from the start is not a change.
+        nan = [self._change(*each, self.nan.states, verdict="nan") for each in transitions(self.nan.states)]
         return Values(
-            changes=(*self.nan.changes(self.signal), *changes),
+            changes=(*(change for change in nan if change.before is not None), *changes),
             seen=tuple(seen),
             observed=(*self._came_and_went(), *(() if self.nan.first_step else observed)),
             is_tested=is_noisy and visible is not None,
@@ -202,162 +187,130 @@ class _Metric:
         known = [] if self.limit else [(place, state) for place, state in enumerate(self.returned) if state is not None]
         for (before, old), (after, new) in pairwise(known):
             if old != new:
-                text = (
-                    ObservedDifference.RETURNED(name=self.name)
-                    if new
-                    else ObservedDifference.NO_LONGER_RETURNED(name=self.name)
-                )
-                yield Observed(signal=self.signal, before=before, after=after, text=text)
-
-    # ------------------------------------------------------------ exact values
-
-    def _of_exact(self, rows: Mapping[int, Floats | None]) -> tuple[tuple[Change, ...], tuple[Observed, ...]]:
-        """Return the changes beyond the limit, and all other differences between neighbouring versions."""
-        known = {place: values for place, values in rows.items() if values is not None}
-        if not known:
-            return (), ()
-        good = next(iter(known.values()))
-        states: list[bool | None] = [None] * len(self.launches)
-        for place, values in known.items():
-            states[place] = self._is_worse(good, values)
-            if not states[place]:
-                good = values
-        changes = tuple(
-            self._change(
-                kind, before, after, known, effect=ratio(usual_value(known[before]), usual_value(known[after]))
-            )
-            for kind, before, after in transitions(states)
-            if before is not None
-        )
-        named = {change.after for change in changes}
-        differ = [(a, b) for a, b in pairwise(known) if not same_values(known[a], known[b]) and b not in named]
-        return changes, tuple(self._observed(a, b, usual_value(known[a]), usual_value(known[b])) for a, b in differ)
-
-    def _is_worse(self, first: Floats, values: Floats) -> bool:
-        if self.limit is None:
-            return False
-        if self.limit.rule == "equal":
-            return not same_values(first, values)
-        return self._is_beyond(relative(usual_value(first), usual_value(values)))
-
-    def _is_beyond(self, relative: float) -> bool:
-        limit = self.limit or NO_LIMIT
-        worse = {"change": abs(relative), "rise": relative, "drop": -relative}.get(limit.rule, 0.0)
-        return worse > limit.limit
+                text = ObservedDifference.RETURNED if new else ObservedDifference.NO_LONGER_RETURNED
+                yield Observed(signal=self.signal, before=before, after=after, text=text(name=self.name))
 
     def _change(
         self,
         kind: FindingKind,
-        before: int,
+        before: int | None,
         after: int,
-        known: Collection[int],
+        states: Sequence[bool | None],
         *,
-        effect: Effect | None,
+        verdict: str = "value",
+        effect: Effect | None = None,
         p: float | None = None,
     ) -> Change:
+        between = range(0 if before is None else before + 1, after)
         return Change(
             metric=self.signal,
             kind=kind,
             before=before,
             after=after,
-            untestable=uncompared_between(known, before, after),
+            untestable=tuple(place for place in between if states[place] is None),
             effect=effect,
             p=p,
-            verdict="value",
+            verdict=verdict,
         )
 
     def _observed(self, before: int, after: int, old: float, new: float) -> Observed:
         if old == new:
             text = ObservedDifference.SOME_STEPS_DIFFER(name=self.name)
-        elif f"{old:.6g}" == f"{new:.6g}":
-            text = ObservedDifference.LAST_DIGITS_CHANGED(name=self.name, old=old, new=new)
         else:
-            text = ObservedDifference.VALUE_CHANGED(name=self.name, old=old, new=new)
+            alike = f"{old:.6g}" == f"{new:.6g}"
+            changed = ObservedDifference.LAST_DIGITS_CHANGED if alike else ObservedDifference.VALUE_CHANGED
+            text = changed(name=self.name, old=old, new=new)
         return Observed(signal=self.signal, before=before, after=after, text=text)
+
+    def _is_beyond(self, relative: float) -> bool:
+        if self.limit is None:
+            return False
+        worse = {"change": abs(relative), "rise": relative, "drop": -relative}.get(self.limit.rule, 0.0)
+        return worse > self.limit.limit
+
+    # ------------------------------------------------------------ exact values
+
+    def _of_exact(self, known: Mapping[int, Floats]) -> tuple[list[Change], list[Observed]]:
+        """Return the changes beyond the limit, and all other differences between neighbouring versions."""
+        states: list[bool | None] = [None] * len(self.launches)
+        good: Floats | None = None
+        for place, values in known.items():
+            if good is None:
+                good = values
+            if self.limit is not None and self.limit.rule == "equal":
+                states[place] = not same_values(good, values)
+            else:
+                states[place] = self._is_beyond(relative(usual_value(good), usual_value(values)))
+            good = good if states[place] else values
+        usual = {place: usual_value(values) for place, values in known.items()}
+        changes = [
+            self._change(kind, before, after, states, effect=ratio(usual[before], usual[after]))
+            for kind, before, after in transitions(states)
+            if before is not None
+        ]
+        named = {change.after for change in changes}
+        differ = [(a, b) for a, b in pairwise(known) if not same_values(known[a], known[b]) and b not in named]
+        return changes, [self._observed(a, b, usual[a], usual[b]) for a, b in differ]
 
     # ------------------------------------------------------------ values that differ from launch to launch
 
-    def _of_noisy(
-        self, rows: Sequence[Sequence[Floats]]
-    ) -> tuple[tuple[Change, ...], tuple[Observed, ...], float | None]:
+    def _of_noisy(self, rows: Sequence[Sequence[Floats]]) -> tuple[list[Change], list[Observed], float | None]:
         """Return the changes beyond the limit or, without a limit, the observed changes; and the minimum detectable
         effect.
         """
-        both = [list(zip(trials, own, strict=True)) for trials, own in zip(self.clean, rows, strict=True)]
         columns = {
             place: {
-                (trial.run, trial.round): usual_value(values) for trial, values in version if np.isfinite(values).any()
+                (trial.run, trial.round): usual_value(values)
+                for trial, values in zip(trials, own, strict=True)
+                if np.isfinite(values).any()
             }
-            for place, version in enumerate(both)
+            for place, (trials, own) in enumerate(zip(self.clean, rows, strict=True))
         }
         size = scale(columns)
         table = table_of(often(columns), scale=lambda value: value / size)
         spread = None if table is None else noise_within(table.values)
         if table is None or spread is None:
-            return (), (), None
+            return [], [], None
         limit = TOLD_CHANGE if self.limit is None or self.limit.rule == "equal" else self.limit.limit
-        levels = find_levels(table.values, least=limit, alpha=ALPHA)
-        changes = tuple(self._noisy_changes(table, levels))
+        levels, places = find_levels(table.values, least=limit, alpha=ALPHA), table.positions
         if self.limit is None:
-            shifts = ((table.positions[shift.before], table.positions[shift.after]) for shift in levels.shifts)
-            means = dict(zip(table.positions, table.values.mean(axis=0) * size, strict=True))
-            return (), tuple(self._observed(a, b, float(means[a]), float(means[b])) for a, b in shifts), None
-        alpha = strictest(self.signal, rows=1)
-        rounds, versions = table.values.shape
-        return changes, (), least_found(spread, rounds=rounds, versions=versions, alpha=alpha)
-
-    def _noisy_changes(self, table: RoundTable, levels: Levels) -> Iterator[Change]:
-        middle = float(table.values.mean())  # levels are relative to their round's mean
-        good, bad = middle + levels.means[0], False
-        for shift, level in zip(levels.shifts, (middle + mean for mean in levels.means[1:]), strict=True):
+            means = dict(zip(places, (float(mean) * size for mean in table.values.mean(axis=0)), strict=True))
+            shifts = ((places[shift.before], places[shift.after]) for shift in levels.shifts)
+            return [], [self._observed(a, b, means[a], means[b]) for a, b in shifts], None
+        compared = [True if place in places else None for place in range(len(rows))]
+        heights = [float(table.values.mean()) + mean for mean in levels.means]  # levels are relative to the mean
+        good, bad, changes = heights[0], False, []
+        for shift, level in zip(levels.shifts, heights[1:], strict=True):
             worse = self._is_beyond(relative(good, level, scale=1.0))
-            kind: FindingKind = "first_bad" if worse else "first_fixed"
-            before, after = table.positions[shift.before], table.positions[shift.after]
             if worse != bad:
-                yield self._change(kind, before, after, table.positions, effect=ratio(good, level), p=shift.p)
+                kind: FindingKind = "first_bad" if worse else "first_fixed"
+                before, after = places[shift.before], places[shift.after]
+                changes.append(self._change(kind, before, after, compared, effect=ratio(good, level), p=shift.p))
             bad = worse
             good = good if worse else level
+        rounds, versions = table.values.shape
+        alpha = strictest(self.signal, rows=1)
+        return changes, [], least_found(spread, rounds=rounds, versions=versions, alpha=alpha)
 
     # ------------------------------------------------------------ what each version shows
 
-    def _rows(self, trial: Trial) -> Floats:
-        """Return what the launch returned over the steps that all launches have."""
-        trace = trial.trace
-        values = None if trace is None else trace.column(self.name)
-        if trace is None or values is None:
-            return np.empty(0)
-        return values[: int(np.searchsorted(trace.step, self.common, side="right"))]
-
     def _seen(self, place: int, rows: Sequence[Floats], *, visible: float | None, is_noisy: bool) -> SignalVerdict:
         medians = [usual_value(values) for values in rows if np.isfinite(values).any()]
-        is_nan = self.nan.states[place]
+        is_nan, name = self.nan.states[place], self.name
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
         if not self.launches[place] or (self.limit is None and not self.returned[place]):
-            why = ValueReason.NOT_RETURNED(name=self.name) if rows else ValueReason.NO_WHOLE_LAUNCH()
+            why = ValueReason.NOT_RETURNED(name=name) if rows else ValueReason.NO_WHOLE_LAUNCH()
             return replace(plain, seen="none", why=why)
         if is_nan:
-            why = (
-                ValueReason.NAN_EVERYWHERE(name=self.name) if all(self.nan.states) else ValueReason.NAN(name=self.name)
-            )
-            return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
-        if is_nan is None and any(self.name in trial.not_finite for trial in self.launches[place]):
+            nan = ValueReason.NAN_EVERYWHERE if all(self.nan.states) else ValueReason.NAN
+            return replace(plain, seen="blind" if self.limit else "none", why=nan(name=name), visible=None)
+        if is_nan is None and any(name in trial.not_finite for trial in self.launches[place]):
             return replace(plain, seen="suspect", why=ValueReason.NAN_ONCE(), remedy=Remedy.SETTLED())
         if self.limit is None:
             return replace(plain, visible=None, why=ValueReason.NO_LIMIT())
         return self._by_limit(plain, rows, place=place, limit=self.limit, is_noisy=is_noisy)
-
-    def _why_absent(self, place: int, rows: Sequence[Floats]) -> str:
-        """Return why a version has no value of a metric with a limit."""
-        if self.returned[place]:
-            return ValueReason.NOT_IN_COMMON_STEPS(name=self.name)
-        is_text = any(map(len, rows))
-        if any(self.returned):
-            return (
-                ValueReason.RETURNED_TEXT_HERE(name=self.name) if is_text else ValueReason.ABSENT_HERE(name=self.name)
-            )
-        return ValueReason.RETURNED_TEXT(name=self.name) if is_text else ValueReason.ABSENT(name=self.name)
 
     def _by_limit(
         self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit, is_noisy: bool
@@ -381,15 +334,27 @@ class _Metric:
             return replace(plain, seen="blind", remedy=wider(written, more=more, timed=False))
         return plain
 
-
-def _exact(rows: Sequence[Floats]) -> Floats | None:
-    """Return the values that all launches returned, of those that returned any; None if they differ or are too few."""
-    if len(rows) < AGREE or not all(same_values(rows[0], other) for other in rows[1:]):
-        return None
-    return rows[0]
+    def _why_absent(self, place: int, rows: Sequence[Floats]) -> str:
+        """Return why a version has no value of a metric with a limit."""
+        is_text, elsewhere = any(map(len, rows)), any(self.returned)
+        if self.returned[place]:
+            reason = ValueReason.NOT_IN_COMMON_STEPS
+        elif is_text:
+            reason = ValueReason.RETURNED_TEXT_HERE if elsewhere else ValueReason.RETURNED_TEXT
+        else:
+            reason = ValueReason.ABSENT_HERE if elsewhere else ValueReason.ABSENT
+        return reason(name=self.name)
 
 
 # ---------------------------------------------------------------- figures
+
+
+def _rows(trial: Trial, name: str, *, last: float) -> Floats:
+    """Return the numbers that the launch returned up to step `last`."""
+    values = None if trial.trace is None else trial.trace.column(name)
+    if trial.trace is None or values is None:
+        return np.empty(0)
+    return values[: int(np.searchsorted(trial.trace.step, last, side="right"))]
 
 
 def same_values(first: Floats, second: Floats) -> bool:
