@@ -11,32 +11,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.judge.history import flaky
-from harness.judge.history.flaky import Evidence, Reach, believed, chance_of_luck, chances
-from harness.schedule.bisect.bisect_records import RowVersions, Rules, VersionEvidence
-from harness.schedule.bisect.states import (
-    StateChange,
-    evidence_of,
-    evidences,
-    failures_from,
-    may_be_settled,
-    says_nothing,
-    states_of,
-)
+from harness.judge.history.flaky import Evidence, Reach, chance_of_luck, chances
+from harness.schedule.bisect.bisect_records import Rules, VersionEvidence
+from harness.schedule.bisect.states import StateChange, StateHistory
 
 NEARLY = 0.9
 """Share of the best launch's information from which an image at hand is preferred."""
 
 
-# ---------------------------------------------------------------- every launch is believed
-
-
-def open_places(versions: RowVersions, change: StateChange, rules: Rules) -> list[int]:
+def open_places(history: StateHistory, change: StateChange) -> list[int]:
     """Return the versions between the two sides that can still be launched."""
-    return [p for p in range(change.before + 1, change.after) if may_be_settled(versions[p], change.metric, rules)]
+    return [place for place in range(change.before + 1, change.after) if history.may_be_settled(place)]
 
 
-def splitting_version(versions: RowVersions, change: StateChange, rules: Rules) -> int | None:
+def splitting_version(history: StateHistory, change: StateChange) -> int | None:
     """Return the version that halves the range between the two sides, or None if nothing is left to launch.
 
     With `n` possible positions of the change, any split into parts of at most 2^(ceil(log2 n) - 1) is optimal in the
@@ -45,13 +33,17 @@ def splitting_version(versions: RowVersions, change: StateChange, rules: Rules) 
     (but not close to the edge, which would cost launches on average), then one far from versions that gave no result
     (their neighbours often give none either), then the middle.
     """
-    places = open_places(versions, change, rules)
+    places, versions = open_places(history, change), history.versions
     if not places:
         return None
     count = len(places) + 1
-    silent = [p for p in range(change.before + 1, change.after) if says_nothing(versions[p], change.metric)]
+    silent = [
+        place
+        for place in range(change.before + 1, change.after)
+        if not versions[place].testable or (versions[place].launches > 0 and history.states[place] is None)
+    ]
     largest = (1 << (count - 1).bit_length()) // 2
-    spare = count < 2 * largest and failures_from(versions, change) < 2
+    spare = count < 2 * largest and history.failures_from(change) < 2
 
     def affordable(index: int) -> bool:
         older, newer = index, count - index
@@ -70,24 +62,23 @@ def splitting_version(versions: RowVersions, change: StateChange, rules: Rules) 
 # ---------------------------------------------------------------- a flaky failure
 
 
-def reach_of(versions: RowVersions, change: StateChange, *, always: bool = False) -> Reach:
-    """Return the posterior of how far the bad side of a change reaches."""
-    seen = evidences(versions, change.metric)
-    states = believed(states_of(versions, change.metric), seen)
-    return flaky.reach_of(states, seen, change.bad, outwards=-1 if change.worse else 1, always=always)
-
-
 def fails(reach: Reach, steps: int | None) -> float:
     """Return the probability that a launch of `steps` steps fails, if its version is bad."""
     return 1 - chance_of_luck(reach.seen, [_good(steps)])
 
 
-def most_informative(versions: RowVersions, change: StateChange, reach: Reach, rules: Rules) -> int | None:
+def most_informative(history: StateHistory, change: StateChange, reach: Reach) -> int | None:
     """Return the version whose next launch is the most informative about the extent; None if no launch could matter."""
-    left = [0, *(_left(versions[place], rules) for place in reach.places[1:])]
-    steps = _steps(versions, reach.places, change, rules)
+    versions, alpha = history.versions, history.rules.alpha
+    left = [0, *(_left(versions[place], history.rules) for place in reach.places[1:])]
+    steps = _steps(history, reach.places)
     shares = {each: fails(reach, each) for each in set(steps)}
-    end = _provable(reach, [_good(each, count) for each, count in zip(steps, left, strict=True)], rules)
+    # The outermost place that is not known to be good yet, but would be if all remaining launches from the bad side up
+    # to that place were good.
+    fits = chances(reach.seen, [_good(each, count) for each, count in zip(steps, left, strict=True)])[1:]
+    missed = fits / fits[0]
+    provable = [index for index in range(1, len(reach.places)) if reach.bad(index) * missed[index] <= alpha]
+    end = max((index for index in provable if reach.bad(index) > alpha), default=0)
     bits = {
         place: _bits(reach.bad(index), shares[steps[index]])
         for index, place in enumerate(reach.places[: end + 1])
@@ -100,42 +91,22 @@ def most_informative(versions: RowVersions, change: StateChange, reach: Reach, r
     return max(at_hand or bits, key=bits.__getitem__)
 
 
-def _provable(reach: Reach, left: Sequence[Evidence], rules: Rules) -> int:
-    """Return the index of the outermost place that is not known to be good yet, but would be if all remaining launches
-    from the bad side up to that place were good; 0 if there is none.
-    """
-    fits = chances(reach.seen, left)[1:]
-    missed = fits / fits[0]
-    indices = range(1, len(reach.places))
-    doubtful = [index for index in indices if reach.bad(index) > rules.alpha]
-    return max((i for i in doubtful if reach.bad(i) * missed[i] <= rules.alpha), default=0)
-
-
-def doubt(versions: RowVersions, change: StateChange) -> float:
-    """Return the probability that the good version is bad, and ended well only because its failure was not due yet. It
-    is 0 if steps are not counted, because there is no evidence then.
-    """
-    if not evidence_of(versions[change.bad], change.metric).timed:
-        return 0.0
-    reach = reach_of(versions, change, always=True)
-    return reach.bad(reach.places.index(change.good))
-
-
-def settling(versions: RowVersions, change: StateChange, rules: Rules) -> int | None:
-    """Return the side of a change whose next launch, if it ends like the earlier ones, leaves the smaller `doubt`."""
-    good, bad = (evidence_of(versions[place], change.metric) for place in (change.good, change.bad))
-    (steps,) = _steps(versions, [change.good], change, rules)
+def settling(history: StateHistory, change: StateChange) -> int | None:
+    """Return the side of a change whose next launch, if it ends like the earlier ones, leaves the smaller doubt."""
+    good, bad = history.evidence(change.good), history.evidence(change.bad)
+    (steps,) = _steps(history, [change.good])
     again = {
         change.good: replace(good, good=good.good + 1) if steps is None else good.fine(steps),
         change.bad: bad.failed(sorted(bad.failed_at)[len(bad.failed_at) // 2]),
     }
-    able = [place for place in again if _left(versions[place], rules) > 0]
 
     def left(place: int) -> float:
-        changed = list(versions)
-        changed[place] = replace(versions[place], states={**versions[place].states, change.metric: again[place]})
-        return doubt(changed, change)
+        versions = list(history.versions)
+        states = {**versions[place].states, history.metric: again[place]}
+        versions[place] = replace(versions[place], states=states)
+        return replace(history, versions=versions).doubt(change)
 
+    able = [place for place in again if _left(history.versions[place], history.rules) > 0]
     return min(able, key=left, default=None)
 
 
@@ -143,13 +114,13 @@ def _left(version: VersionEvidence, rules: Rules) -> int:
     return max(0, rules.most - version.launches) if version.testable else 0
 
 
-def _steps(versions: RowVersions, places: Sequence[int], change: StateChange, rules: Rules) -> list[int | None]:
+def _steps(history: StateHistory, places: Sequence[int]) -> list[int | None]:
     """Return the number of steps that the next launch of each version makes if it ends well: that of its last such
     launch, or of the longest one of any version. None if steps are not counted.
     """
-    survived = [evidence_of(version, change.metric).survived for version in versions]
+    survived = [history.evidence(place).survived for place in range(len(history.versions))]
     longest = max((max(each) for each in survived if each), default=None)
-    return [survived[place][-1] if survived[place] and not rules.whole else longest for place in places]
+    return [survived[place][-1] if survived[place] and not history.rules.whole else longest for place in places]
 
 
 def _good(steps: int | None, launches: int = 1) -> Evidence:
