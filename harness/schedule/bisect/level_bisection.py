@@ -23,7 +23,6 @@ from harness.schedule.bisect.bisect_records import (
     Decision,
     RowVersions,
     Rules,
-    VersionEvidence,
     likeliest,
     version_name,
 )
@@ -104,7 +103,6 @@ def figures_of(versions: RowVersions) -> Figures | None:
 
 def fit_steps(figures: Figures, cuts: Sequence[int]) -> PiecewiseFit:
     """Fit one step at each cut by least squares. A cut that no round spans has size 0 and an infinite error."""
-    freedom = len(figures.values) - figures.rounds - len(cuts)
     rest = float(figures.values @ figures.values)
     sizes: Floats = np.zeros(0)
     inverse: Floats = np.zeros((0, 0))
@@ -113,35 +111,38 @@ def fit_steps(figures: Figures, cuts: Sequence[int]) -> PiecewiseFit:
         inverse = np.asarray(np.linalg.pinv(steps.T @ steps), dtype=np.float64)
         sizes = inverse @ steps.T @ figures.values
         rest = float(((figures.values - steps @ sizes) ** 2).sum())
-    total = max(1, freedom + 1)
-    variance = (rest + USUAL**2) / total
+    freedom = max(1, len(figures.values) - figures.rounds - len(cuts) + 1)
+    variance = (rest + USUAL**2) / freedom
     errors = np.sqrt(variance * np.diag(inverse))
     return PiecewiseFit(
-        cuts=tuple(cuts), sizes=sizes, errors=np.where(errors > 0, errors, math.inf), rest=rest, freedom=total,
+        cuts=tuple(cuts),
+        sizes=sizes,
+        errors=np.where(errors > 0, errors, math.inf),
+        rest=rest,
+        freedom=freedom,
         spread=math.sqrt(variance),
-    )  # fmt: skip
+    )
 
 
 def find_steps(figures: Figures, *, limit: float) -> PiecewiseFit:
-    """Return all significant steps of at least `limit`: each is added where it fits best, one after the other."""
+    """Return all significant steps of at least `limit`: each is added where it fits best, one after the other, and the
+    cuts are then moved, one at a time, to where they fit best with the others fixed.
+    """
     best = fit_steps(figures, ())
     while True:
-        more, p = _one_more(figures, best)
+        more, p = one_more(figures, best)
         if p >= (SURE_OF_MORE if best.cuts else SURE):
             break
-        best = _settled(figures, more)
+        best = more
+        for number in range(len(best.cuts)):
+            best = min(_moved(figures, best, number).values(), key=lambda each: each.rest)
     while best.cuts and float(np.abs(best.sizes).min()) < limit:
         weakest = int(np.abs(best.sizes).argmin())
         best = fit_steps(figures, best.cuts[:weakest] + best.cuts[weakest + 1 :])
     return best
 
 
-def p_of_a_step(figures: Figures) -> float:
-    """Return the p-value of the clearest single step."""
-    return _one_more(figures, fit_steps(figures, ()))[1]
-
-
-def _one_more(figures: Figures, present: PiecewiseFit) -> tuple[PiecewiseFit, float]:
+def one_more(figures: Figures, present: PiecewiseFit) -> tuple[PiecewiseFit, float]:
     """Add the best-fitting step to the present ones; return the fit, and the p-value of that step over all places."""
     free = [cut for cut in range(1, len(figures.places)) if cut not in present.cuts]
     if not free:
@@ -149,13 +150,6 @@ def _one_more(figures: Figures, present: PiecewiseFit) -> tuple[PiecewiseFit, fl
     best = min((fit_steps(figures, sorted((*present.cuts, cut))) for cut in free), key=lambda each: each.rest)
     (new,) = set(best.cuts) - set(present.cuts)
     return best, best.p(best.cuts.index(new), places=len(free))
-
-
-def _settled(figures: Figures, present: PiecewiseFit) -> PiecewiseFit:
-    """Move the cuts, one at a time, to where they fit best with the others fixed."""
-    for number in range(len(present.cuts)):
-        present = min(_moved(figures, present, number).values(), key=lambda each: each.rest)
-    return present
 
 
 def _moved(figures: Figures, present: PiecewiseFit, number: int) -> dict[int, PiecewiseFit]:
@@ -183,10 +177,8 @@ def first_of(figures: Figures, present: PiecewiseFit, number: int, *, testable: 
 
 def widest_unseen(figures: Figures) -> float:
     """Return the largest step that may have been missed: the maximum over all places of its 99 % confidence bound."""
-    bounds = []
-    for cut in range(1, len(figures.places)):
-        single = fit_steps(figures, (cut,))
-        bounds.append(abs(float(single.sizes[0])) + float(stdtrit(single.freedom, 0.995)) * float(single.errors[0]))
+    singles = [fit_steps(figures, (cut,)) for cut in range(1, len(figures.places))]
+    bounds = [abs(float(one.sizes[0])) + float(stdtrit(one.freedom, 0.995)) * float(one.errors[0]) for one in singles]
     return max(bounds, default=math.inf)
 
 
@@ -271,46 +263,37 @@ def _look(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decis
     """Decide, while nothing is found, to go on until a step of the limit would have been seen. Once the ends have had
     all their launches, only a hint of a step is followed, with other versions, for as many rounds again.
     """
-    if evidence.figures.rounds >= ROUNDS and widest_unseen(evidence.figures) <= evidence.limit:
+    figures = evidence.figures
+    if figures.rounds >= ROUNDS and widest_unseen(figures) <= evidence.limit:
         return None
-    launchable = [place for place in evidence.able if versions[place].launchable(rules)]
-    ends_are = evidence.able[0] in launchable and evidence.able[-1] in launchable
-    if not ends_are and (p_of_a_step(evidence.figures) > HINT or evidence.figures.rounds >= 2 * rules.most):
-        return None
-    able = _spread(launchable, SPREAD[evidence.figures.rounds >= ROUNDS])
+    able = [place for place in evidence.able if versions[place].launchable(rules)]
+    if evidence.able[0] not in able or evidence.able[-1] not in able:
+        _, p = one_more(figures, fit_steps(figures, ()))
+        if p > HINT or figures.rounds >= 2 * rules.most:
+            return None
     if len(able) < 2:
         return None
+    # At regular intervals from the first to the last.
+    count, last = SPREAD[figures.rounds >= ROUNDS], len(able) - 1
+    spread = sorted({able[round(last * part / (count - 1))] for part in range(count)})
     why = BisectReason.STEP_UNKNOWN(metric=LEVEL, limit=math.expm1(evidence.limit))
-    return _round(versions, evidence, able, why)
-
-
-def _spread(places: Sequence[int], count: int) -> list[int]:
-    """Return `count` of the places, at regular intervals from the first to the last."""
-    last = len(places) - 1
-    return sorted({places[round(last * part / (count - 1))] for part in range(count)}) if places else []
+    return _round(versions, evidence, spread, why)
 
 
 def _narrow(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decision | None:
-    """Decide to launch, side by side, two versions for each step not yet located, and some certainly on each side."""
+    """Decide to launch, side by side, two versions for each step not yet located, which cut the likely range into
+    thirds, and some certainly on each side.
+    """
     chosen: set[int] = set()
     for step in evidence.steps:
-        probes = _probes(versions, evidence, step, rules)
-        chosen |= {*probes, *(_beside(versions, evidence, step, rules) if probes else ())}
+        reached = {p: step.reached(p) for p in evidence.able if versions[p].launchable(rules)}
+        open_ = {p: chance for p, chance in reached.items() if rules.alpha / 2 < chance < 1 - rules.alpha / 2}
+        for part in (1 / 3, 2 / 3):
+            near = [(abs(chance - part), not versions[p].at_hand, p) for p, chance in open_.items()]
+            chosen |= {min(near)[2]} if near else set()
+        chosen |= _beside(versions, evidence, step, rules) if open_ else set()
     why = BisectReason.STEP_SOMEWHERE(metric=LEVEL)
     return _round(versions, evidence, sorted(chosen), why) if len(chosen) > 1 else None
-
-
-def _probes(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: Rules) -> set[int]:
-    """Return the versions that cut the likely range into thirds."""
-    reached = {p: step.reached(p) for p in evidence.able if versions[p].launchable(rules)}
-    open_ = {p: chance for p, chance in reached.items() if rules.alpha / 2 < chance < 1 - rules.alpha / 2}
-    if not open_:
-        return set()
-
-    def near(part: float) -> int:
-        return min(open_, key=lambda p: (abs(open_[p] - part), not versions[p].at_hand, p))
-
-    return {near(1 / 3), near(2 / 3)}
 
 
 def _beside(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: Rules) -> set[int]:
@@ -320,27 +303,20 @@ def _beside(versions: RowVersions, evidence: RoundEvidence, step: Step, rules: R
     """
     stands_out = abs(float(evidence.fit.sizes[step.number])) / evidence.fit.spread
     count = 1 if stands_out >= CLEAR else 2 if stands_out >= CLEAR / 2 else 3
-    old = [p for p in evidence.able if step.reached(p) <= rules.alpha / 2 and _sure(evidence, step, p, side=-1)]
-    new = [p for p in evidence.able if step.reached(p) >= 1 - rules.alpha / 2 and _sure(evidence, step, p, side=1)]
-    chosen: set[int] = set()
-    for places in (list(reversed(old)), new):
-        may = [p for p in places if versions[p].launchable(rules)]
-        chosen |= set(sorted(may, key=lambda p: _cost(versions[p]))[:count])
-    return chosen
+    steps, number = evidence.steps, step.number
+    able = [place for place in evidence.able if versions[place].launchable(rules)]
+    # Not beyond the step before, or after.
+    old = [p for p in able if number == 0 or steps[number - 1].reached(p) >= 1 - BEYOND]
+    new = [p for p in able if number == len(steps) - 1 or steps[number + 1].reached(p) <= BEYOND]
+    old = [p for p in reversed(old) if step.reached(p) <= rules.alpha / 2]
+    new = [p for p in new if step.reached(p) >= 1 - rules.alpha / 2]
 
+    def cost(place: int) -> tuple[bool, int]:
+        """Rank versions: those with the most launches are known best, and one without any may need a pull first."""
+        version = versions[place]
+        return not version.launches and not version.at_hand, -version.launches
 
-def _cost(version: VersionEvidence) -> tuple[bool, int]:
-    """Rank versions: those with the most launches are known best, and a version without any may need a pull first."""
-    return not version.launches and not version.at_hand, -version.launches
-
-
-def _sure(evidence: RoundEvidence, step: Step, place: int, *, side: int) -> bool:
-    """Return whether a place belongs to the level next to `step`, and not to the one beyond the next step."""
-    next_number = step.number + side
-    if not 0 <= next_number < len(evidence.steps):
-        return True
-    reached = evidence.steps[next_number].reached(place)
-    return reached >= 1 - BEYOND if side < 0 else reached <= BEYOND
+    return {place for side in (old, new) for place in sorted(side, key=cost)[:count]}
 
 
 def _confirm(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decision | None:
