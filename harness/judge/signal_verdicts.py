@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from harness.judge.comparison.compared_levels import Compared, LevelEstimate
 from harness.judge.comparison.level_rules import EXACT, RULES
-from harness.judge.comparison.round_tables import Round
 from harness.judge.history.returned_values import Values
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import (
@@ -32,7 +31,6 @@ from harness.reasons import Remedy, SignalReason
 
 SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,221 +48,171 @@ def with_signals(compared: Compared, values: Mapping[str, Values], asked: Resolu
     """Return the cells of a row, oldest first, with the verdict on each level, and on each number that the scenario
     returned.
     """
-    cells = compared.cells
-    added = {name: _level(name, compared, cells, asked) for name in LEVELS}
+    added = {name: _Level.of(name, compared, asked).verdicts() for name in LEVELS}
     added |= {name: list(value.seen) for name, value in values.items()}
     return tuple(
         replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in added.items()}})
-        for place, cell in enumerate(cells)
+        for place, cell in enumerate(compared.cells)
     )
 
 
-def _level(name: str, compared: Compared, cells: Sequence[CellVerdict], asked: Resolution) -> list[SignalVerdict]:
-    limit = asked.limits.of(name)
-    own, levels = compared.own_levels(name), compared.levels(name)
-    figures = {**own, **levels}
-    highest = max((level for level, _ in figures.values()), default=0.0)
-    measured = sum(bool(cell.trials) for cell in cells)
-    launches = max((cell.trials for cell in cells), default=0)
-    row = _Row(name=name, launches=launches, others=len(figures), measured=measured, highest=highest, asked=asked)
-    apart = compared.apart(name)
-    verdicts = [
-        _of_place(
-            row,
-            cell,
-            figures.get(place),
-            absent=_absent(name, compared, place),
-            badness=compared.badness(place),
-            is_compared=place in levels or not levels,
-            is_apart=place in apart,
-        )
-        for place, cell in enumerate(cells)
-    ]
-    verdicts = [
-        replace(verdict, why=SignalReason.ENDED_AS_SLOW())
-        if verdict.seen == "blind" and verdict.value is None and is_slow
-        else verdict
-        for verdict, is_slow in zip(verdicts, compared.ended_as_slow, strict=True)
-    ]
-    if limit is not None:
-        by_one = name == "late_step_time" and name not in compared.tables
-        launched = [_launched(cell, compared.columns[name].get(place, {})) for place, cell in enumerate(cells)]
-        verdicts = _with_suspects(name, verdicts, launched, limit=limit, by_one=by_one, apart=apart)
-    little = compared.little(name)
-    return [
-        replace(verdict, value=little[place], ci=None)
-        if place in little and verdict.value is not None
-        else replace(verdict, value=own.value, ci=own.ci, apart=True)
-        if verdict.value is None and own.value is not None
-        else verdict
-        for place, (verdict, own) in enumerate(zip(verdicts, (cell.of(name) for cell in cells), strict=True))
-    ]
-
-
 @dataclass(frozen=True, kw_only=True)
-class _Row:
-    """One level signal of a row. `launches`: most launches of any version; `measured`: number of versions launched;
-    `others`: number of versions with a figure; `highest`: the highest of these figures.
+class _Level:
+    """One level signal of a row. `figures` are the levels by position, and `levels` those of the versions that were
+    compared; `apart` are the versions that were measured apart from the rest.
     """
 
     name: str
-    launches: int
-    measured: int
-    others: int
-    highest: float
+    compared: Compared
     asked: Resolution
+    levels: Mapping[int, LevelEstimate]
+    figures: Mapping[int, LevelEstimate]
+    apart: Collection[int]
 
+    @classmethod
+    def of(cls, name: str, compared: Compared, asked: Resolution) -> _Level:
+        levels = compared.levels(name)
+        figures = {**compared.own_levels(name), **levels}
+        return cls(
+            name=name, compared=compared, asked=asked, levels=levels, figures=figures, apart=compared.apart(name)
+        )
 
-def _absent(name: str, compared: Compared, place: int) -> str:
-    """Return why a version has no figure to compare: it was not measured, or none of its launches counts."""
-    rule, launches = RULES[name], compared.trials[place]
-    figure = rule.prepare([launches])
-    if all(figure(trial) is None for trial in launches):
-        return rule.absent()
-    if badness := compared.badness(place):
-        return SignalReason.BAD_VERSION(verdict=badness)
-    return rule.unusable()
+    def verdicts(self) -> list[SignalVerdict]:
+        """Return the verdict on each version, oldest first."""
+        verdicts = [self._of_place(place) for place in range(len(self.compared.cells))]
+        if self._limit is not None:
+            verdicts = self._with_suspects(verdicts, limit=self._limit)
+        little, shown = self.compared.little(self.name), []
+        for place, verdict in enumerate(verdicts):
+            own = self.compared.cells[place].of(self.name)
+            if verdict.value is None and own.value is not None:
+                shown.append(replace(verdict, value=own.value, ci=own.ci, apart=True))
+            elif verdict.value is not None and place in little:
+                shown.append(replace(verdict, value=little[place], ci=None))
+            else:
+                shown.append(verdict)
+        return shown
 
+    @property
+    def _limit(self) -> float | None:
+        return self.asked.limits.of(self.name)
 
-def _of_place(
-    row: _Row,
-    cell: CellVerdict,
-    level: LevelEstimate | None,
-    *,
-    absent: str,
-    badness: str,
-    is_compared: bool,
-    is_apart: bool,
-) -> SignalVerdict:
-    name, asked, others = row.name, row.asked, row.others
-    limit = asked.limits.of(name)
-    value, ci = (None, None) if level is None else _figures(name, level)
-    plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
-    if limit is None or (why := _not_asked(name, cell, asked)):
-        return replace(plain, why=SignalReason.LIMIT_IS_NONE() if limit is None else why)
-    if value is None:
-        return _without_figure(cell, plain, absent=absent, badness=badness, others=others)
-    if name == "step_time" and "slowdown" in cell.verdicts:
-        return replace(plain, seen="bad")
-    if others < 2:
-        alone = SignalReason.NO_OTHER_VERSION if row.measured < 2 else SignalReason.OTHERS_ARE_BAD
-        return replace(plain, why=alone())
-    # A bisection compares each version with only some of the others.
-    if (is_apart or not is_compared) and not asked.searched and not _is_little(row):
-        unlike = SignalReason.OTHER_ROUNDS if is_apart else SignalReason.TOO_FEW_LAUNCHES
-        remedy = Remedy.FRESH() if is_apart else _remedy(row, _more(row, limit))
-        return replace(plain, seen="blind", why=unlike(), remedy=remedy, apart=is_apart)
-    return _judged(row, replace(plain, visible=asked.visible.get(name)), limit=limit, level=value)
+    @property
+    def _is_little(self) -> bool:
+        """Return whether every version is at or below the signal's least amount, so that there is nothing to compare.
+        Lower figures count as that amount, which a mean of logs reproduces only up to a rounding error.
+        """
+        if self.asked.searched or SIGNALS[self.name].falls:
+            return False
+        return max((level for level, _ in self.figures.values()), default=0.0) <= SIGNALS[self.name].least * (1 + 1e-9)
 
+    def _of_place(self, place: int) -> SignalVerdict:
+        cell, name, limit = self.compared.cells[place], self.name, self._limit
+        value, ci = _figures(name, self.figures[place]) if place in self.figures else (None, None)
+        plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
+        if limit is None:
+            return replace(plain, why=SignalReason.LIMIT_IS_NONE())
+        is_untested = cell.verdict == "untested"  # its image has a size, which must not count as good
+        if is_untested or (self.asked.searched and name not in EXACT | {"step_time"}):
+            return replace(plain, why=(SignalReason.UNTESTED if is_untested else SignalReason.NOT_BISECTED)())
+        if value is None:
+            return self._without_figure(place, plain)
+        if name == "step_time" and "slowdown" in cell.verdicts:
+            return replace(plain, seen="bad")
+        if len(self.figures) < 2:
+            measured = sum(bool(cell.trials) for cell in self.compared.cells)
+            return replace(
+                plain, why=(SignalReason.NO_OTHER_VERSION if measured < 2 else SignalReason.OTHERS_ARE_BAD)()
+            )
+        return self._compared(place, plain, value=value, limit=limit)
 
-def _not_asked(name: str, cell: CellVerdict, asked: Resolution) -> str:
-    """Return why a level is not judged; "" if it is. An untested image has a size, which must not count as good."""
-    if cell.verdict == "untested":
-        return SignalReason.UNTESTED()
-    return SignalReason.NOT_BISECTED() if asked.searched and name not in EXACT | {"step_time"} else ""
+    def _without_figure(self, place: int, plain: SignalVerdict) -> SignalVerdict:
+        """Judge a version without a figure: `blind` if it was measured, is not bad, and other versions have a figure;
+        else `none`.
+        """
+        if not self.compared.cells[place].trials:
+            return replace(plain, why=SignalReason.NOT_MEASURED())
+        badness, rule, launches = self.compared.badness(place), RULES[self.name], self.compared.trials[place]
+        figure = rule.prepare([launches])
+        absent = rule.absent if all(figure(trial) is None for trial in launches) else rule.unusable
+        is_absent = absent is rule.absent
+        if badness and (self.figures or not is_absent):
+            return replace(plain, why=SignalReason.BAD_VERSION(verdict=badness))
+        if not self.figures:
+            return replace(plain, why=absent())
+        is_slow = self.compared.ended_as_slow[place]
+        why = SignalReason.ENDED_AS_SLOW() if is_slow else SignalReason.ABSENT_HERE(absent=absent())
+        return replace(plain, seen="blind", why=why)
 
+    def _compared(self, place: int, plain: SignalVerdict, *, value: float, limit: float) -> SignalVerdict:
+        """Judge a level that is not bad: good if a change by the limit, or by the least amount, would have shown."""
+        if self.asked.searched:  # a bisection compares each version with only some of the others
+            return replace(plain, seen="good", why=SignalReason.BISECTED())
+        visible = self.asked.visible.get(self.name)
+        if self._is_little:
+            return replace(plain, seen="good", visible=visible)
+        if place in self.apart:
+            return replace(plain, seen="blind", why=SignalReason.OTHER_ROUNDS(), remedy=Remedy.FRESH(), apart=True)
+        is_compared = place in self.levels or not self.levels
+        if is_compared and visible is not None:
+            if visible <= limit or visible * value <= SIGNALS[self.name].least:
+                return replace(plain, seen="good", visible=visible)
+            return replace(plain, seen="blind", visible=visible, remedy=self._remedy(limit))
+        why = SignalReason.TOO_FEW_ROUNDS if is_compared else SignalReason.TOO_FEW_LAUNCHES
+        return replace(plain, seen="blind", why=why(), remedy=self._remedy(limit))
 
-def _without_figure(
-    cell: CellVerdict, plain: SignalVerdict, *, absent: str, badness: str, others: int
-) -> SignalVerdict:
-    """Judge a version without a figure: `blind` if it was measured, is not bad, and other versions have a figure; else
-    `none`.
-    """
-    if not cell.trials:
-        return replace(plain, why=SignalReason.NOT_MEASURED())
-    if not others:
-        return replace(plain, why=absent)
-    if badness:
-        return replace(plain, why=SignalReason.BAD_VERSION(verdict=badness))
-    return replace(plain, seen="blind", why=SignalReason.ABSENT_HERE(absent=absent))
+    def _remedy(self, limit: float) -> str:
+        """Return the remedies, with the number of launches that would show a change by the limit, if there is one."""
+        launches = max((cell.trials for cell in self.compared.cells), default=0)
+        visible = self.asked.visible.get(self.name)
+        if visible is None or visible <= limit:
+            more = Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES) if launches < ENOUGH_LAUNCHES else ""
+        else:
+            logs = {"visible": log_of(self.name, visible), "limit": log_of(self.name, limit)}
+            more = more_launches(launches, **logs, versions=len(self.figures))
+        timed = SIGNALS[self.name].group in ("step time", "start-up")
+        return wider(f"limits: {{{self.name}: …}}", more=more, timed=timed)
 
+    def _with_suspects(self, verdicts: Sequence[SignalVerdict], *, limit: float) -> list[SignalVerdict]:
+        """Return the verdicts with a `blind` figure far above the previous version's marked `suspect`, and a `good` one
+        that exceeds it by the limit, because so large a change may yet be confirmed. Versions that were not measured
+        side by side with the others are ignored.
+        """
+        signal, marked = SIGNALS[self.name], list(verdicts)
+        # Versions are compared by single launches.
+        by_one = self.name == "late_step_time" and self.name not in self.compared.tables
+        at_limit = 1 / max(1 - limit, 1e-3) if signal.falls else 1 + limit
+        far = at_limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
+        known = [
+            (place, verdict, verdict.value)
+            for place, verdict in enumerate(verdicts)
+            if place not in self.apart and verdict.value is not None and verdict.seen in ("blind", "good")
+        ]
+        for (before, _, old), (place, verdict, new) in pairwise(known):
+            if not old or not new:
+                continue
+            unsure = verdict.seen == "blind" or verdict.visible is None or by_one
+            ratio = old / new if signal.falls else new / old
+            if ratio >= (far if unsure else at_limit) and abs(new - old) > signal.least:
+                is_next = place - before == 1
+                far_from = SignalReason.FAR_FROM_VERSION_BEFORE if is_next else SignalReason.FAR_FROM_LAST_MEASURED
+                why = far_from(signal=signal.title, ratio=_factor(new / old), launches=self._launched(place))
+                marked[place] = replace(verdict, seen="suspect", why=why, remedy=Remedy.SETTLED())
+        return marked
 
-def _is_little(row: _Row) -> bool:
-    """Return whether every version is at or below the signal's least amount, so that there is nothing to compare. Lower
-    figures count as that amount, which a mean of logs reproduces only up to a rounding error.
-    """
-    least = SIGNALS[row.name].least
-    return not row.asked.searched and not SIGNALS[row.name].falls and row.highest <= least * (1 + ROUNDING)
-
-
-def _judged(row: _Row, plain: SignalVerdict, *, limit: float, level: float) -> SignalVerdict:
-    """Judge a level that is not bad: good if a change by the limit, or by the least amount, would have shown."""
-    name = row.name
-    if row.asked.searched:
-        return replace(plain, seen="good", visible=None, why=SignalReason.BISECTED())
-    if _is_little(row):
-        return replace(plain, seen="good")
-    if plain.visible is None:
-        remedy = _remedy(row, _more(row, limit))
-        return replace(plain, seen="blind", why=SignalReason.TOO_FEW_ROUNDS(), remedy=remedy)
-    if plain.visible <= limit or plain.visible * level <= SIGNALS[name].least:
-        return replace(plain, seen="good")
-    return replace(plain, seen="blind", remedy=_remedy(row, _more(row, limit)))
-
-
-def _more(row: _Row, limit: float) -> str:
-    """Return "more launches (`--trials N`)" with the N that would show a change by the limit; "" if there is none."""
-    visible = row.asked.visible.get(row.name)
-    if visible is None or visible <= limit:
-        return Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES) if row.launches < ENOUGH_LAUNCHES else ""
-    logs = {"visible": log_of(row.name, visible), "limit": log_of(row.name, limit)}
-    return more_launches(row.launches, **logs, versions=row.others)
-
-
-def _remedy(row: _Row, more: str) -> str:
-    timed = SIGNALS[row.name].group in ("step time", "start-up")
-    return wider(f"limits: {{{row.name}: …}}", more=more, timed=timed)
-
-
-def _launched(cell: CellVerdict, figures: Mapping[Round, float]) -> str:
-    """Return `2 launches`, or how much they differ if a single one of them may be what stands out."""
-    launches = f"{cell.trials} launch{'' if cell.trials == 1 else 'es'}"
-    ratio = max(figures.values(), default=1.0) / min(figures.values(), default=1.0)
-    return launches if ratio < SUSPECT_RATIO else SignalReason.LAUNCHES_DIFFER(launches=launches, ratio=_factor(ratio))
+    def _launched(self, place: int) -> str:
+        """Return `2 launches`, or how much they differ if a single one of them may be what stands out."""
+        count, figures = self.compared.cells[place].trials, self.compared.columns[self.name].get(place, {})
+        launches = f"{count} launch{'' if count == 1 else 'es'}"
+        ratio = max(figures.values(), default=1.0) / min(figures.values(), default=1.0)
+        if ratio < SUSPECT_RATIO:
+            return launches
+        return SignalReason.LAUNCHES_DIFFER(launches=launches, ratio=_factor(ratio))
 
 
 def _factor(ratio: float) -> str:
     """Return three significant digits, or a whole number: `4.46`, `2,199`."""
     return f"{ratio:.3g}" if ratio < 999.5 else f"{ratio:,.0f}"
-
-
-def _with_suspects(
-    name: str,
-    verdicts: Sequence[SignalVerdict],
-    launched: Sequence[str],
-    *,
-    limit: float,
-    by_one: bool,
-    apart: Collection[int],
-) -> list[SignalVerdict]:
-    """Return the verdicts with a `blind` figure far above the previous version's marked `suspect`, and a `good` one
-    that exceeds it by the limit, because so large a change may yet be confirmed. `by_one`: versions are compared by
-    single launches. `launched`: the launches of each version, in words. `apart`: positions that were not measured side
-    by side with the others.
-    """
-    falls = SIGNALS[name].falls
-    at_limit = 1 / max(1 - limit, 1e-3) if falls else 1 + limit
-    far = at_limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
-    marked = list(verdicts)
-    beside = [place for place in range(len(verdicts)) if place not in apart]
-    usable = [
-        place for place in beside if verdicts[place].value is not None and verdicts[place].seen in ("blind", "good")
-    ]
-    unsure = {place for place in usable if verdicts[place].seen == "blind" or verdicts[place].visible is None or by_one}
-    for before, place in pairwise(usable):
-        old, new = verdicts[before].value, verdicts[place].value
-        if not old or not new:
-            continue
-        ratio = old / new if falls else new / old
-        if ratio >= (far if place in unsure else at_limit) and abs(new - old) > SIGNALS[name].least:
-            signal, by = SIGNALS[name].title, launched[place]
-            why = (
-                SignalReason.FAR_FROM_VERSION_BEFORE(signal=signal, ratio=_factor(new / old), launches=by)
-                if place - before == 1
-                else SignalReason.FAR_FROM_LAST_MEASURED(signal=signal, ratio=_factor(new / old), launches=by)
-            )
-            marked[place] = replace(verdicts[place], seen="suspect", why=why, remedy=Remedy.SETTLED())
-    return marked
 
 
 def _figures(name: str, level: LevelEstimate) -> LevelEstimate:
