@@ -21,8 +21,8 @@ from harness.model import LEVELS, Floats, Interval, Noise, Steps, Trial
 
 TAIL = 4.0
 """Degrees of freedom of the Student errors in the robust fit; with more, outliers would pull the fit further."""
-FAR = 2.5
-"""Standard deviations beyond which a launch is winsorized."""
+FAR = 3.025
+"""Scales of the fitted Student errors beyond which a launch is winsorized: 2.5 standard deviations of normal errors."""
 FAR_BY_ROUND = 4.0
 """Robust standard deviations beyond which a launch is winsorized if the versions' levels are unknown."""
 ROUNDS_TO_CLEAN = 3
@@ -99,26 +99,22 @@ def _drawn_in(values: Floats) -> Floats:
     """Winsorize the residuals of a two-way fit with Student errors, by EM from medians (Lange and others, 1989)."""
     rounds, versions = values.shape
     share = (rounds - 1) * (versions - 1) / values.size
+
+    def weighted(values: Floats, *, axis: int) -> Floats:
+        return np.asarray((values * weights).sum(axis=axis, keepdims=True) / weights.sum(axis=axis, keepdims=True))
+
     of_round = np.median(values, axis=1, keepdims=True)
     of_version = np.median(values - of_round, axis=0, keepdims=True)
     rest = values - of_round - of_version
     scale2 = float((np.median(np.abs(rest)) * 1.4826) ** 2 / share) + NEGLIGIBLE**2
     for _ in range(ITERATIONS):
         weights = (TAIL + 1) / (TAIL + rest**2 / scale2)
-        of_round = _weighted(values - of_version, weights, axis=1)
-        of_version = _weighted(values - of_round, weights, axis=0)
+        of_round = weighted(values - of_version, axis=1)
+        of_version = weighted(values - of_round, axis=0)
         rest = values - of_round - of_version
         scale2 = float((weights * rest**2).mean() / share) + NEGLIGIBLE**2
-    # For normal errors, the fitted Student scale is smaller than the standard deviation.
-    far = FAR * math.sqrt(scale2) * NORMAL_TO_STUDENT
+    far = FAR * math.sqrt(scale2)
     return np.asarray(of_round + of_version + np.clip(rest, -far, far))
-
-
-NORMAL_TO_STUDENT = 1.21
-
-
-def _weighted(values: Floats, weights: Floats, *, axis: int) -> Floats:
-    return np.asarray((values * weights).sum(axis=axis, keepdims=True) / weights.sum(axis=axis, keepdims=True))
 
 
 Replicates = tuple[Trial, Trial]

@@ -17,13 +17,14 @@ and the shares add up to 1 over all n from F = FEWEST on (alpha spending; Lan an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from harness.judge.history.changepoints import MARGIN
 from harness.judge.history.changes import FAMILY_ALPHA, TOTAL_WEIGHT
 from harness.judge.intervals import CONFIDENCE
 from harness.model import Floats, Interval, signal_of
@@ -34,8 +35,6 @@ MOST = 40
 """Most versions, counted from the newest, that are tested for a drift; older ones only connect the runs."""
 SINGULAR = 1e-10
 """Share of the largest eigenvalue below which an eigenvalue counts as zero."""
-MARGIN = 6.0
-"""Minimum gain of a line over a single step, in twice the log likelihood."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +85,16 @@ def drift_of(points: Sequence[LevelPoint], *, signal: str, least: float) -> Drif
         if effects[start:].max() - effects[start:].min() < least / 2:
             return None
         line = table.line(start, effects[start:])
-        if line is not None and line.size >= least and line.p * tried < alpha:
+        if line is None:
+            continue
+        size, interval, p = line
+        if size >= least and p * tried < alpha:
             return DriftFound(
                 first=every[start],
                 last=every[-1],
-                size=line.size,
-                interval=line.interval,
-                p=line.p * tried,
+                size=size,
+                interval=interval,
+                p=p * tried,
                 versions=count - start,
                 runs=len({point.run for point in joined if point.version >= every[start]}),
             )
@@ -112,13 +114,6 @@ def _joined(points: Sequence[LevelPoint]) -> list[LevelPoint]:
         reached |= {point.version for group in near for point in group}
         kept += [point for group in near for point in group]
     return kept
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Line:
-    size: float
-    interval: Interval
-    p: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,35 +164,27 @@ class _Table:
         """Return the effects of the versions, relative to the oldest one."""
         return np.concatenate([[0.0], self._solved(self.versions[:, 1:])[0]])
 
-    def line(self, start: int, effects: Floats) -> _Line | None:
-        """Return the line through the versions from `start` on; None if it falls, or fits little better than a step.
-        Earlier versions may have any effects.
+    def line(self, start: int, effects: Floats) -> tuple[float, Interval, float] | None:
+        """Return by how much the line through the versions from `start` on rises, with its interval and p-value; None
+        if it falls, or fits little better than a step. Earlier versions may have any effects.
         """
         count = len(effects)
         turns = np.arange(count, dtype=float)
         line = np.polyfit(turns, effects, 1)
         slope, rest = float(line[0]), float(((effects - np.polyval(line, turns)) ** 2).sum())
-        if slope <= 0 or count * math.log(_step_rest(effects) / max(rest, 1e-18)) < MARGIN:
+        halves = ((effects[:place], effects[place:]) for place in range(1, count))
+        of_step = min(float(((old - old.mean()) ** 2).sum() + ((new - new.mean()) ** 2).sum()) for old, new in halves)
+        if slope <= 0 or count * math.log((of_step + 1e-18) / max(rest, 1e-18)) < MARGIN:
             return None
         by_versions = math.sqrt(max(rest, 1e-18) / (count - 2) / float(((turns - turns.mean()) ** 2).sum()))
-        tests = [(slope, by_versions, count - 2), *self._by_launches(start, turns)]
+        tests = [(slope, by_versions, count - 2)]
+        # By the noise of the launches, if any degrees of freedom are left to estimate it.
+        along = self.versions[:, start:] @ turns
+        solution, variances, rest, freedom = self._solved(np.column_stack([self.versions[:, :start], along]))
+        if freedom > 0 and rest > 1e-18:
+            tests.append((float(solution[-1]), math.sqrt(rest / freedom * float(variances[-1])), freedom))
         p = max(float(stdtr(freedom, -size / error)) for size, error, freedom in tests)
         margin = max(float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error for _, error, freedom in tests)
         length = count - 1
         slope = tests[-1][0]  # by the launches, if they show noise: each version is weighted by its precision
-        return _Line(size=slope * length, interval=((slope - margin) * length, (slope + margin) * length), p=p)
-
-    def _by_launches(self, start: int, turns: Floats) -> Iterator[tuple[float, float, int]]:
-        """Yield the slope, its standard error and the degrees of freedom, by the noise of the launches; nothing if no
-        degrees of freedom are left to estimate it.
-        """
-        along = self.versions[:, start:] @ turns
-        solution, variances, rest, freedom = self._solved(np.column_stack([self.versions[:, :start], along]))
-        if freedom > 0 and rest > 1e-18:
-            yield float(solution[-1]), math.sqrt(rest / freedom * float(variances[-1])), freedom
-
-
-def _step_rest(effects: Floats) -> float:
-    """Return the smallest residual sum of squares of a fit by two levels with one step between them."""
-    halves = ((effects[:place], effects[place:]) for place in range(1, len(effects)))
-    return min(float(((old - old.mean()) ** 2).sum() + ((new - new.mean()) ** 2).sum()) for old, new in halves) + 1e-18
+        return slope * length, ((slope - margin) * length, (slope + margin) * length), p

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby, pairwise, takewhile
 
 import numpy as np
 from scipy.special import gammaln
@@ -157,22 +157,17 @@ def reach_of(
     """Return the posterior of how far a failure reaches from the bad version at `start`: each version outwards (-1 or
     1), up to the next bad one, may be bad and have been lucky so far. Versions whose evidence is None are left out.
     """
-    places = [start, *_until(states, seen, start, step=outwards, stop=True)]
-    inside = [start, *_until(states, seen, start, step=-outwards, stop=False)]
-    of_bad = tuple(seen[place] or NOTHING for place in inside)
-    fits = chances(of_bad, [seen[place] or NOTHING for place in places[1:]], always=always)
-    return Reach(places=tuple(places), outermost=fits / fits.sum(), seen=of_bad)
 
+    def until(stop: bool, step: int) -> dict[int, Evidence]:
+        """Return the evidence by position from `start` on, up to the next version whose state is `stop`."""
+        side = range(start + step, len(states) if step > 0 else -1, step)
+        near = takewhile(lambda place: states[place] is not stop, side)
+        return {place: own for place in near if (own := seen[place]) is not None}
 
-def _until(states: Sequence[State], seen: Sequence[Evidence | None], start: int, *, step: int, stop: bool) -> list[int]:
-    """Return the positions with evidence from `start` on, up to the next whose state is `stop`."""
-    places: list[int] = []
-    place = start + step
-    while 0 <= place < len(states) and states[place] is not stop:
-        if seen[place] is not None:
-            places.append(place)
-        place += step
-    return places
+    further, inside = until(True, outwards), until(False, -outwards)
+    of_bad = (seen[start] or NOTHING, *inside.values())
+    fits = chances(of_bad, list(further.values()), always=always)
+    return Reach(places=(start, *further), outermost=fits / fits.sum(), seen=of_bad)
 
 
 def lucky_runs(states: Sequence[State], seen: Sequence[Evidence | None]) -> list[list[int]]:
@@ -257,12 +252,12 @@ def _seen(states: Sequence[State], cells: Sequence[CellVerdict]) -> list[Evidenc
     """Return the evidence for each version that ran: launches of an untested or incompatible version show nothing.
     Failures of a good version are those of the baseline, too.
     """
-    failed = [0 if state is False else cell.failed for state, cell in zip(states, cells, strict=True)]
-    counts = zip(cells, failed, strict=True)
-    return [
-        Evidence(good=cell.trials - bad, bad=bad) if cell.trials and cell.verdict in BAD | GOOD | UNSURE else None
-        for cell, bad in counts
-    ]
+    seen: list[Evidence | None] = []
+    for state, cell in zip(states, cells, strict=True):
+        bad = 0 if state is False else cell.failed
+        ran = cell.trials and cell.verdict in BAD | GOOD | UNSURE
+        seen.append(Evidence(good=cell.trials - bad, bad=bad) if ran else None)
+    return seen
 
 
 def outliving(

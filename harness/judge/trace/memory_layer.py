@@ -53,9 +53,14 @@ def heap_layer_of(trace: Trace) -> str:
 
 def gpu_layer_of(trace: Trace) -> str | None:
     """Return the layer of a trace that leaks GPU memory, or None if no framework reports its pool."""
-    used, reserved = (_gpu_rate(trace, name) for name in ("gpu_pool_kib", "gpu_reserved_kib"))
-    seen = _device_rate(trace)
-    device = (reserved if seen is None else seen) or 0.0
+    # From the samples; if they are too few, from the last two looks.
+    used, reserved = (
+        last_pace(trace.looks, name) if (rate := _rate(trace, name)) is None else rate
+        for name in ("gpu_pool_kib", "gpu_reserved_kib")
+    )
+    # Of the process if the driver reports it, else of the device.
+    seen = (_rate(trace, "gpu_process_kib"), _rate(trace, "gpu_kib"), reserved)
+    device = next((rate for rate in seen if rate is not None), 0.0)
     if used is None:
         return None
     half = float(np.ptp(sampled(trace.step))) / 2
@@ -70,18 +75,6 @@ def gpu_layer_of(trace: Trace) -> str | None:
 
 def _loses_objects(blocks: float | None) -> bool:
     return blocks is not None and blocks >= PYTHON_BLOCKS_PER_STEP
-
-
-def _device_rate(trace: Trace) -> float | None:
-    """Return the growth of GPU memory (KiB/step): of the process if the driver reports it, else of the device."""
-    own = _rate(trace, "gpu_process_kib")
-    return _rate(trace, "gpu_kib") if own is None else own
-
-
-def _gpu_rate(trace: Trace, name: str) -> float | None:
-    """Return the growth of a column (KiB/step) from its samples; if they are too few, from the last two looks."""
-    sampled_rate = _rate(trace, name)
-    return last_pace(trace.looks, name) if sampled_rate is None else sampled_rate
 
 
 def _probed(trace: Trace, name: str) -> float | None:
@@ -114,12 +107,9 @@ def _is_mapped(looks: tuple[Look, ...], *, resident: float) -> bool:
         return False
     before, last = looks[-2], looks[-1]
     steps = max(1, last.step - before.step)
-    mapped = sum(_more(before.of(name), last.of(name)) for name in ("rss_file_kib", "rss_shmem_kib"))
+    both = [(before.of(name), last.of(name)) for name in ("rss_file_kib", "rss_shmem_kib")]
+    mapped = sum(new - old for old, new in both if old is not None and new is not None)
     return mapped / steps >= NATIVE_SHARE * resident
-
-
-def _more(before: float | None, after: float | None) -> float:
-    return 0.0 if before is None or after is None else after - before
 
 
 def _rate(trace: Trace, name: str) -> float | None:
