@@ -49,7 +49,11 @@ class AAReplicate:
         if self.run is not None or len(able) < 2:
             return
         oldest = next((run for run in able if is_compared(run) or (not run.measured and may_go_on(run))), None)
-        if oldest is not None and oldest.measured and not _shows_noise(oldest, len(able)):
+        if oldest is None or not oldest.measured:
+            return
+        # Many versions show the noise themselves, if their steps are too brief for small changes to matter.
+        is_short = all(is_brief(trial.trace) for trial in oldest.measured if trial.trace)
+        if not (is_short and len(able) >= MANY_VERSIONS):
             self.run = CellRun(cell=replace(oldest.cell, replicate=True))
 
     def missing_round(self) -> int | None:
@@ -75,13 +79,6 @@ def is_compared(run: CellRun) -> bool:
     return any(has_step_times(trial) for trial in run.measured)
 
 
-def _shows_noise(run: CellRun, versions: int) -> bool:
-    """Return whether the versions themselves show the noise: they are many, and their steps too brief for small changes
-    to matter.
-    """
-    return versions >= MANY_VERSIONS and all(is_brief(trial.trace) for trial in run.measured if trial.trace)
-
-
 def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
     """Return the positions of the versions to launch again for the first change that is not confirmed: the last good
     and the first bad version until two launches of the bad one agree, then the good one alone as often as it takes.
@@ -95,26 +92,18 @@ def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...
     for place, cell in enumerate(cells):
         if not cell.trials:
             continue
-        is_bad = _looks_bad(cell)
-        sides = _lacking(place, good, cells, asked=asked) if is_bad and not was_bad else ()
-        if sides:
-            return sides
+        is_agreed = bool(BAD & set(cell.verdicts))
+        is_bad = is_agreed or cell.failed > 0 or cell.verdict == "suspect"  # any launch was bad, by itself
+        if is_bad and not was_bad:
+            sides = (place,) if good is None else (good, place)
+            if not is_agreed and cell.trials < asked.least:
+                return sides
+            wanted = asked.least if cell.failed else min(AGREE, asked.least)
+            if is_agreed and good is not None and cells[good].trials < wanted:
+                return (good,)
         was_bad = is_bad
         good = place if cell.verdict in GOOD else good
     return ()
-
-
-def _looks_bad(cell: CellVerdict) -> bool:
-    """Return whether any launch of the version was bad by itself, whether others agree or not."""
-    return bool(BAD & set(cell.verdicts)) or cell.failed > 0 or cell.verdict == "suspect"
-
-
-def _lacking(bad: int, good: int | None, cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
-    if not BAD & set(cells[bad].verdicts):
-        sides = (bad,) if good is None else (good, bad)
-        return sides if cells[bad].trials < asked.least else ()
-    wanted = asked.least if cells[bad].failed else min(AGREE, asked.least)
-    return (good,) if good is not None and cells[good].trials < wanted else ()
 
 
 @dataclass(kw_only=True)
@@ -161,8 +150,15 @@ class FullScheduler:
         able = [run for run in self.runs if self._may_go_on(run)]
         batch = self._catch_up() or self._confirm(able) or self._least(able) or self._more(able)
         if batch is None:
-            return Batch(runs=(), record=self._done(), skipped=self._skipped())
-        return replace(batch, whole=row_fails_late(self.runs) or self._differs_late(), row_runs=self.runs)
+            counts = sorted({len(run.measured) for run in self.runs})
+            trials = " to ".join(map(str, sorted({counts[0], counts[-1]})))
+            skip = Skip(by="decide", why=SkipReason.NOT_TO_DECIDE())
+            not_asked = [] if self.only is None else [run for run in self.runs if run.cell.id not in self.only]
+            skipped = {run.cell.id: skip for run in not_asked if not run.trials}
+            return Batch(runs=(), record=_record("done", LaunchReason.ENOUGH(trials=trials)), skipped=skipped)
+        limits, steps, measured = self._scenario.limits, self._scenario.steps, [run.measured for run in self.runs]
+        late = not limits.exit_only and differs_late(measured, limits=limits, steps=steps)
+        return replace(batch, whole=late or row_fails_late(self.runs), row_runs=self.runs)
 
     # ------------------------------------------------------------ batches
 
@@ -189,7 +185,7 @@ class FullScheduler:
         return Batch(runs=tuple(runs), round=number, record=record)
 
     def _least(self, able: Sequence[CellRun]) -> Batch | None:
-        done = {run.cell.id: self._rounds_of(run) for run in able}
+        done = {run.cell.id: len(run.measured) - self._apart(run) for run in able}  # launches that count as rounds
         always = self._always_fail()
         behind = [run for run in able if done[run.cell.id] < self.asked.least and run.cell.id not in always]
         if not behind:
@@ -197,16 +193,13 @@ class FullScheduler:
         number = min(done[run.cell.id] for run in behind)
         runs = [run for run in behind if done[run.cell.id] == number]
         reason = LaunchReason.ROUND(number=number + 1, least=self.asked.least)
-        batch = self._round(runs, self._label(number), reason=reason)
+        labels = (label for label in itertools.count() if label not in self.extra)
+        batch = self._round(runs, next(itertools.islice(labels, number, None)), reason=reason)
         return replace(batch, depth=self._depth(number))
 
     def _depth(self, number: int) -> Depth:
         """Return how far the launches of a round go: the first is a brief look at all versions before whole budgets."""
         return "brief" if not number and not self.lazy and self.asked.least > 1 else "usual"
-
-    def _rounds_of(self, run: CellRun) -> int:
-        """Count the launches of a version that count as rounds."""
-        return len(run.measured) - self._apart(run)
 
     def _apart(self, run: CellRun) -> int:
         """Count the launches of this run that confirmed something, if levels are compared, which needs rounds of every
@@ -216,19 +209,18 @@ class FullScheduler:
             return 0
         return sum(trial.measured and trial.round in self.extra for trial in run.trials[run.adopted :])
 
-    def _label(self, number: int) -> int:
-        """Return the number under which the trials of a round are kept; the numbers in `extra` are already taken."""
-        return next(itertools.islice((label for label in itertools.count() if label not in self.extra), number, None))
-
     def _more(self, able: Sequence[CellRun]) -> Batch | None:
         always = self._always_fail()
         reasons = {run.cell.id: reason for run in able if run.cell.id not in always and (reason := self._reason(run))}
         together = self._wants_round()
         if together is not None:
-            runs = [run for run in able if run.cell.id in reasons or _is_measured(run)]
+            # Peaks can be compared even if step times cannot.
+            runs = [run for run in able if run.cell.id in reasons or any(trial.trace for trial in run.measured)]
             if runs:
                 return self._round(runs, next_round(self.runs), reason=together)
-        reasons = self._intermittent(able) | reasons
+        cells = [judge_cell_of(run.cell, run.trials) for run in self.runs]
+        flaky = wants_launches(cells, [run.measured for run in self.runs], trials_asked=self.asked)
+        reasons = {self.runs[place].cell.id: reason for place, reason in flaky.items()} | reasons
         runs = [run for run in able if run.cell.id in reasons]
         if not runs:
             return None
@@ -268,29 +260,10 @@ class FullScheduler:
         limits, steps = self._scenario.limits, self._scenario.steps
         return wants_more(run.measured, trials_asked=self.asked, limits=limits, steps=steps)
 
-    def _intermittent(self, able: Sequence[CellRun]) -> dict[str, str]:
-        cells = [judge_cell_of(run.cell, run.trials) for run in self.runs]
-        wanted = wants_launches(cells, [run.measured for run in self.runs], trials_asked=self.asked)
-        return {self.runs[place].cell.id: reason for place, reason in wanted.items() if self.runs[place] in able}
-
     def _always_fail(self) -> set[str]:
         """Return the ids of the cells that need no more launches to show that they always fail."""
         certain = always_fails([run.trials for run in self.runs])
         return {run.cell.id for run, is_certain in zip(self.runs, certain, strict=True) if is_certain}
-
-    def _done(self) -> dict[str, Any]:
-        counts = [len(run.measured) for run in self.runs]
-        trials = " to ".join(map(str, sorted({min(counts), max(counts)})))
-        return _record("done", LaunchReason.ENOUGH(trials=trials))
-
-    def _skipped(self) -> dict[str, Skip]:
-        not_asked = [] if self.only is None else [run for run in self.runs if run.cell.id not in self.only]
-        skip = Skip(by="decide", why=SkipReason.NOT_TO_DECIDE())
-        return {run.cell.id: skip for run in not_asked if not run.trials}
-
-    def _differs_late(self) -> bool:
-        scenario, trials = self._scenario, [run.measured for run in self.runs]
-        return not scenario.limits.exit_only and differs_late(trials, limits=scenario.limits, steps=scenario.steps)
 
     @property
     def _compares_levels(self) -> bool:
@@ -308,11 +281,6 @@ class FullScheduler:
     def _may_go_on(self, run: CellRun) -> bool:
         is_asked_for = self.only is None or run.cell.id in self.only
         return is_asked_for and run.runnable and len(run.measured) < self.asked.most
-
-
-def _is_measured(run: CellRun) -> bool:
-    """Return whether the peaks of a run can be compared, even if its step times cannot."""
-    return any(trial.trace is not None for trial in run.measured)
 
 
 def _record(kind: str, reason: str) -> dict[str, Any]:

@@ -36,31 +36,25 @@ def spent_s(runs: Sequence[CellRun]) -> float:
 
 
 def expected_s(batch: Batch, runs: Sequence[CellRun]) -> float | None:
-    """Return the seconds that a batch of a row will probably take; None before the row's first launch. A version
-    without a launch is expected to take the mean of all launches.
+    """Return the seconds that a batch of a row will probably take; None before the row's first launch. A version is
+    expected to take as long as its shortest launch, extrapolated to the whole budget if the next launch is to run it,
+    and one without a launch as long as the mean of all launches.
     """
     trials = [trial for run in runs for trial in run.measured]
     if not trials:
         return None
-    mean_s = fmean(map(_whole_s if batch.whole else _same_s, trials))
-    return sum(_expected_s(run, batch) if run.measured else mean_s for run in batch.runs)
+    mean_s = fmean(_took_s(trial, whole=batch.whole) for trial in trials)
+    total_s = 0.0
+    for run in batch.runs:
+        stopped = batch.depth != "brief" and all(trial.end == "stopped" for trial in run.measured)
+        own_s = (_took_s(trial, whole=batch.whole or stopped) for trial in run.measured)
+        total_s += min(own_s, default=mean_s)
+    return total_s
 
 
-def _expected_s(run: CellRun, batch: Batch) -> float:
-    """Return the expected seconds of a version's next launch: those of its shortest launch, extrapolated to the whole
-    budget if the next launch is to run it.
-    """
-    is_whole = batch.whole or (batch.depth != "brief" and all(trial.end == "stopped" for trial in run.measured))
-    return min(map(_whole_s if is_whole else _same_s, run.measured))
-
-
-def _same_s(trial: Trial) -> float:
-    return trial.duration_s
-
-
-def _whole_s(trial: Trial) -> float:
-    """Return the seconds that the launch would have taken for all of its requested steps."""
-    step_s = settled_median(trial.trace.column("step_s")) if trial.trace is not None else None
+def _took_s(trial: Trial, *, whole: bool) -> float:
+    """Return the seconds that a launch took, or would have taken for the whole of its requested steps."""
+    step_s = settled_median(trial.trace.column("step_s")) if whole and trial.trace is not None else None
     left = max(0, trial.asked.steps - trial.last_step) if trial.end == "stopped" else 0
     return trial.duration_s + left * (step_s or 0.0)
 

@@ -24,7 +24,9 @@ COSTLY_S = 30.0
 """Seconds that the budget must take at a version's own pace for its launches to end early. Ending shorter launches
 saves little, and shows less of the version, above all of its memory."""
 LONG_SHARE = 0.5
-"""Fewest steps of a launch that counts for its version's pace, as a share of the steps of the longest launch."""
+"""Fewest steps of a launch that counts for its version's pace, as a share of the steps of the longest launch. A slow
+version's launch must reach this share of it, or of the first look if that is earlier, to be compared by more than that.
+"""
 SAME_PACE = 2.0
 """Largest ratio of two step times that agree with each other."""
 SPARE = 1.25

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.judge.comparison.slow_versions import SLOW, last_step, own_step_s, step_s, usual_step_s
+from harness.judge.comparison.slow_versions import LONG_SHARE, SLOW, last_step, own_step_s, step_s, usual_step_s
 from harness.model import Steps, Trial
 
 Launches = Sequence[Sequence[Trial]]
 """The launches of each version, oldest version first."""
-SHORT_SHARE = 0.5
-"""Share of the longest launch, or of the first look if that is earlier, that a slow version's launches must reach to be
-compared by more than their pace."""
 
 
 # ---------------------------------------------------------------- which launches
@@ -77,7 +74,7 @@ def is_measured(trial: Trial, steps: Steps) -> bool:
 def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:
     """Return, for each version, whether it is slow and some of its launches ended early: only its pace is compared."""
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
-    short = SHORT_SHARE * min(longest_steps(clean), steps.first)
+    short = LONG_SHARE * min(longest_steps(clean), steps.first)
     hasty = [any(last_step(trial.trace) < short for trial in version) for version in clean]
     usual_s = usual_step_s(launches) if any(hasty) else None
     if usual_s is None:
