@@ -38,73 +38,147 @@ def named(found: tuple[Change, ...]) -> list[tuple]:
     return [(one.metric, one.kind, one.before, one.after) for one in found]
 
 
-def measured(ms: list[float], *, rounds: int = 3, seed: int = 0, **more) -> tuple[Change, ...]:
-    """Return the changes over versions with these step times, all measured."""
-    trials = [
-        [trial_of(number, ms=each, seed=seed * 100 + place, steps=1000, **more) for number in range(rounds)]
+def row_of(ms: list[float], *, rounds: int = 3, seed: int = 0, **more) -> list[list[Trial]]:
+    """Return versions with these step times, all measured in the same rounds."""
+    return [
+        [
+            trial_of(number, **{"ms": each, "seed": seed * 100 + place, "steps": 1000, **more})
+            for number in range(rounds)
+        ]
         for place, each in enumerate(ms)
     ]
-    return find_changes(of_row(trials), limits=LIMITS)
+
+
+def measured(ms: list[float], **more) -> tuple[Change, ...]:
+    return find_changes(of_row(row_of(ms, **more)), limits=LIMITS)
 
 
 # ---------------------------------------------------------------- verdicts
 
 
-def test_a_leak_that_comes_goes_and_comes_again():
-    found = changes([FLAT, LEAK, LEAK, FLAT, LEAK, FLAT])
-    assert named(found) == [
-        ("memory", "first_bad", 0, 1), ("memory", "first_fixed", 2, 3),
-        ("memory", "first_bad", 3, 4), ("memory", "first_fixed", 4, 5),
-    ]  # fmt: skip
-    assert found[0].effect is not None
-    assert (found[0].effect.value, found[0].effect.unit) == (8.0, "KiB/step")
+def leak(rate: float, spread: float = 0.02) -> CellVerdict:
+    return replace(cell("leak"), signals=memory(rate, spread))
 
 
-def test_launches_that_ended_well_are_good_whatever_their_memory():
-    """A command of two seconds has too few samples; the next version, which crashes, is still the first bad one."""
-    unsure = replace(cell("inconclusive"), steps=2)
-    found = changes([unsure, replace(cell("suspect"), steps=2), replace(cell("crash", failed=3), steps=1), unsure])
-    assert named(found) == [("outcome", "first_bad", 1, 2), ("outcome", "first_fixed", 2, 3)]
+def piling(seen: str, rate: float | None = None) -> CellVerdict:
+    signals = {"open_files": SignalVerdict(seen=seen, value=rate, limit=0.01)}  # type: ignore[arg-type]
+    return replace(FLAT, signals=signals)
+
+
+CRASH = cell("crash", failed=3)
+BOTH, DOUBTFUL = cell("leak", "slowdown", rate=8.0), replace(cell("leak", rate=8.0), drift=1.46)
+UNSURE, LEAKS = replace(cell("inconclusive"), steps=2), ("memory", "bad_from_start", None, 0)
+ABORT = replace(CRASH, signal=6)
+ROWS: dict[str, tuple] = {
+    "a leak that comes, goes and comes again": (
+        [FLAT, LEAK, LEAK, FLAT, LEAK, FLAT],
+        [("memory", "first_bad", 0, 1), ("memory", "first_fixed", 2, 3),
+         ("memory", "first_bad", 3, 4), ("memory", "first_fixed", 4, 5)],
+    ),
+    "launches that ended well are good whatever their memory": (
+        [UNSURE, replace(cell("suspect"), steps=2), replace(CRASH, steps=1), UNSURE],
+        [("outcome", "first_bad", 1, 2), ("outcome", "first_fixed", 2, 3)],
+    ),
+    "bad from the start is no first bad": ([LEAK, LEAK, FLAT], [LEAKS, ("memory", "first_fixed", 1, 2)]),
+    "nothing bad": ([FLAT, cell("plateau"), cell("untested"), FLAT], []),
+    "no version": ([], []),
+    "a crash in every launch names its version": (
+        [FLAT, FLAT, CRASH, FLAT], [("outcome", "first_bad", 1, 2), ("outcome", "first_fixed", 2, 3)],
+    ),
+    "a crash says nothing about memory": (
+        [FLAT, CRASH, LEAK],
+        [("outcome", "first_bad", 0, 1), ("outcome", "first_fixed", 1, 2), ("memory", "first_bad", 0, 2)],
+    ),
+    "a leak that slows down is one finding": (
+        [FLAT, BOTH, FLAT], [("memory", "first_bad", 0, 1), ("memory", "first_fixed", 1, 2)],
+    ),
+    "a slowdown after a leak": ([LEAK, BOTH], [LEAKS, ("step_time", "first_bad", 0, 1)]),
+    "a slowdown that one launch of a leak shows has not ended": ([BOTH, DOUBTFUL], [LEAKS]),
+    "a slowdown that no launch of a leak shows": (
+        [BOTH, replace(DOUBTFUL, drift=0.01)], [LEAKS, ("step_time", "first_fixed", 0, 1)],
+    ),
+    "a leak that gets much worse": (
+        [leak(0.62), leak(0.60), leak(2.8), leak(2.9), FLAT],
+        [LEAKS, ("memory", "worse", 1, 2), ("memory", "first_fixed", 3, 4)],
+    ),
+    "less than twice as much is no worse leak": ([leak(1.0), leak(1.9)], [LEAKS]),
+    "worse by less than the limit": ([leak(0.1), leak(0.55)], [LEAKS]),
+    "worse, but the intervals meet": ([leak(1.0, spread=0.9), leak(2.8, spread=1.0)], [LEAKS]),
+    "less of a leak is still bad": ([leak(2.8), leak(0.6)], [LEAKS]),
+    "files left open": (
+        [piling("good"), piling("good"), piling("bad", 1.0), piling("bad", 1.0), piling("good")],
+        [("open_files", "first_bad", 1, 2), ("open_files", "first_fixed", 3, 4)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_changes_of_a_row(row: str):
+    cells, expected = ROWS[row]
+    assert named(changes(cells)) == expected
+
+
+BASELINES: dict[str, tuple] = {
+    "a worse leak": ([cell("leak", rate=1.4)] * 2 + [cell("leak", rate=12.9)], 0, [("memory", "first_bad", 1, 2)]),
+    "more files left open": (
+        [piling("bad", 1.0), piling("bad", 1.5), piling("bad", 3.0)], 0, [("open_files", "first_bad", 1, 2)],
+    ),
+    # One launch that died by the same signal has no separate verdict, and is not a new failure.
+    "the same crash": ([FLAT, FLAT, ABORT, replace(cell("suspect", failed=1, trials=1), signal=6)], 2, []),
+    "another failure": ([FLAT, FLAT, ABORT, cell("hang", failed=3)], 2, [("outcome", "first_bad", 2, 3)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", BASELINES)
+def test_only_what_the_baseline_does_not_do_is_bad(row: str):
+    cells, baseline, expected = BASELINES[row]
+    assert named(changes(cells, baseline=baseline)) == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "number", "effect"),
+    [
+        ([FLAT, LEAK], 0, (8.0, "KiB/step")),
+        ([FLAT, CRASH], 0, (1.0, "failures")),
+        ([leak(0.60), leak(2.8)], 1, (2.8, "KiB/step")),
+        ([piling("good"), piling("bad", 1.0)], 0, (1.0, "files/step")),
+    ],
+)
+def test_a_change_tells_how_large_it_is(cells, number, effect):
+    found = changes(cells)[number].effect
+    assert found is not None
+    assert (found.value, found.unit) == effect
 
 
 @pytest.mark.parametrize("more", [{"failed": 1}, {"trials": 0}, {"steps": 1300}])
 def test_launches_that_could_have_failed_later_prove_nothing(more):
     doubtful = replace(cell("inconclusive"), **{"steps": 4000, **more})
-    (found,) = changes([doubtful, replace(cell("crash", failed=3), steps=3000)])
+    (found,) = changes([doubtful, replace(CRASH, steps=3000)])
     assert (found.kind, found.after, found.untestable) == ("bad_from_start", 1, (0,))
 
 
 def test_versions_that_crashed_before_the_first_leak_are_told():
     """They ran, but their memory is unknown: the leak may be younger than the series."""
-    crash = cell("crash", failed=3)
-    found = changes([crash, crash, LEAK, FLAT])
-    leak = next(one for one in found if one.metric == "memory")
-    assert (leak.kind, leak.before, leak.after, leak.untestable) == ("bad_from_start", None, 2, (0, 1))
+    found = next(one for one in changes([CRASH, CRASH, LEAK, FLAT]) if one.metric == "memory")
+    assert (found.kind, found.before, found.after, found.untestable) == ("bad_from_start", None, 2, (0, 1))
 
 
-def test_bad_from_the_start_is_no_first_bad():
-    assert named(changes([LEAK, LEAK, FLAT])) == [
-        ("memory", "bad_from_start", None, 0),
-        ("memory", "first_fixed", 1, 2),
-    ]
-
-
-@pytest.mark.parametrize("unknown", ["untested", "inconclusive", "suspect", "incompatible"])
-def test_a_gap_is_an_interval(unknown):
+@pytest.mark.parametrize(
+    ("cells", "number", "place"),
+    [
+        *(([FLAT, cell(unknown), cell(unknown), LEAK], 0, (0, 3, (1, 2)))
+          for unknown in ("untested", "inconclusive", "suspect", "incompatible")),
+        ([leak(0.6), cell("inconclusive"), leak(2.8)], 1, (0, 2, (1,))),
+        ([piling("good"), piling("blind"), piling("bad", 1.0)], 0, (0, 2, (1,))),
+    ],
+)  # fmt: skip
+def test_a_gap_is_an_interval(cells, number, place):
     """If a version in a gap may be guilty, blaming the version after the gap sends users to the wrong changelog."""
-    (found,) = changes([FLAT, cell(unknown), cell(unknown), LEAK])
-    assert (found.before, found.after, found.untestable) == (0, 3, (1, 2))
+    found = changes(cells)[number]
+    assert (found.before, found.after, found.untestable) == place
 
 
-def test_nothing_bad_nothing_found():
-    assert changes([FLAT, cell("plateau"), cell("untested"), FLAT]) == ()
-    assert changes([]) == ()
-
-
-states = st.lists(st.sampled_from([True, False, None]), max_size=12)
-
-
-@given(states)
+@given(st.lists(st.sampled_from([True, False, None]), max_size=12))
 def test_transitions_are_exactly_the_changes_between_known_neighbours(given_states):
     known = [(place, bad) for place, bad in enumerate(given_states) if bad is not None]
     expected = [("bad_from_start", None, known[0][0])] if known and known[0][1] else []
@@ -117,25 +191,22 @@ def test_transitions_are_exactly_the_changes_between_known_neighbours(given_stat
 def test_a_crash_in_one_of_five_is_not_blamed_on_the_wrong_version():
     """Three good launches of the version before would have missed the crash half of the time."""
     rare = cell("crash", trials=10, failed=2)
-    few = cell("flat", trials=3)
-    (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, few, rare]) if one.metric == "outcome"]
+    (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, FLAT, rare]) if one.metric == "outcome"]
     assert (found.kind, found.before, found.after, found.untestable) == ("first_bad", 0, 3, (1, 2))
     assert found.p is not None
-    sure = changes([cell("flat", trials=120), cell("crash", trials=10, failed=2)])
-    assert named(sure) == [("outcome", "first_bad", 0, 1)]
+    assert named(changes([cell("flat", trials=120), rare])) == [("outcome", "first_bad", 0, 1)]
 
 
-def test_one_launch_that_died_like_a_version_that_crashes_is_bad_too():
+@pytest.mark.parametrize(("signal", "place"), [(11, (1, 2, ())), (6, (1, 3, (2,)))])
+def test_one_launch_that_died_like_a_version_that_crashes_is_bad_too(signal, place):
     """One SIGSEGV in eight launches is not a verdict by itself; next to a version that dies of it,
     it is the beginning.
     """
-    once = replace(cell("inconclusive", trials=8, failed=1), signal=11)
+    once = replace(cell("inconclusive", trials=8, failed=1), signal=signal)
     crash = replace(cell("crash", trials=8, failed=3), signal=11)
     (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, once, crash]) if one.metric == "outcome"]
-    assert (found.kind, found.before, found.after, found.verdict) == ("first_bad", 1, 2, "crash")
-    other = replace(once, signal=6)
-    (apart,) = [one for one in changes([*[cell("flat", trials=60)] * 2, other, crash]) if one.metric == "outcome"]
-    assert (apart.before, apart.after, apart.untestable) == (1, 3, (2,))
+    assert (found.before, found.after, found.untestable) == place
+    assert (found.kind, found.verdict) == ("first_bad", "crash")
 
 
 def more_launches(*cells: CellVerdict, most: int = 8) -> dict[int, str]:
@@ -145,8 +216,7 @@ def more_launches(*cells: CellVerdict, most: int = 8) -> dict[int, str]:
 
 def test_doubtful_neighbours_of_a_rare_failure_get_launches():
     """Three good launches miss a failure of one in five launches half of the time."""
-    rare, few = cell("crash", trials=8, failed=2), cell("flat", trials=3)
-    wanted = more_launches(few, few, rare, few)
+    wanted = more_launches(FLAT, FLAT, cell("crash", trials=8, failed=2), FLAT)
     assert set(wanted) == {1, 3}
     assert wanted[1] == (
         "there is a chance of 38% that 3 good launches would miss a failure that occurred in 2 of 8 launches of a "
@@ -155,81 +225,11 @@ def test_doubtful_neighbours_of_a_rare_failure_get_launches():
 
 
 def test_launches_that_settle_nothing_are_not_asked_for():
-    always, few, many = cell("crash", failed=3), cell("flat", trials=3), cell("flat", trials=60)
-    assert more_launches(few, always, always, few) == {}
-    assert more_launches(many, cell("crash", trials=8, failed=2), many) == {}
-    assert more_launches(few, cell("crash", trials=8, failed=2), most=3) == {}
-    assert more_launches(few, few) == {}
-
-
-def test_a_crash_in_every_launch_names_its_version():
-    found = changes([FLAT, FLAT, cell("crash", failed=3), FLAT])
-    assert named(found) == [("outcome", "first_bad", 1, 2), ("outcome", "first_fixed", 2, 3)]
-    assert found[0].effect is not None
-    assert (found[0].effect.value, found[0].effect.unit) == (1.0, "failures")
-
-
-def test_a_crash_says_nothing_about_memory():
-    assert named(changes([FLAT, cell("crash", failed=3), LEAK])) == [
-        ("outcome", "first_bad", 0, 1), ("outcome", "first_fixed", 1, 2), ("memory", "first_bad", 0, 2),
-    ]  # fmt: skip
-
-
-def test_a_leak_that_slows_down_is_one_finding():
-    both = cell("leak", "slowdown", rate=8.0)
-    assert named(changes([FLAT, both, FLAT])) == [("memory", "first_bad", 0, 1), ("memory", "first_fixed", 1, 2)]
-    assert named(changes([LEAK, both])) == [("memory", "bad_from_start", None, 0), ("step_time", "first_bad", 0, 1)]
-
-
-def test_a_slowdown_that_one_launch_of_a_leak_shows_has_not_ended():
-    """A busy host hid the slowdown of a leaking version in a short launch, and it was told to be fixed there."""
-    both = cell("leak", "slowdown", rate=8.0)
-    doubtful = replace(cell("leak", rate=8.0), drift=1.46)
-    assert named(changes([both, doubtful])) == [("memory", "bad_from_start", None, 0)]
-    assert named(changes([both, replace(doubtful, drift=0.01)]))[1:] == [("step_time", "first_fixed", 0, 1)]
-
-
-def test_a_leak_that_gets_much_worse_is_a_finding_of_its_own():
-    """For TensorFlow 2.15.1 -> 2.16.2 the report only said that it leaks "in every version"."""
-
-    def leak(rate, spread=0.02):
-        return replace(cell("leak"), signals=memory(rate, spread))
-
-    found = changes([leak(0.62), leak(0.60), leak(2.8), leak(2.9), FLAT])
-    assert named(found) == [
-        ("memory", "bad_from_start", None, 0), ("memory", "worse", 1, 2), ("memory", "first_fixed", 3, 4),
-    ]  # fmt: skip
-    assert found[1].effect is not None
-    assert found[1].effect.value == 2.8
-    quiet = cell("inconclusive")
-    assert [(one.before, one.after, one.untestable) for one in changes([leak(0.6), quiet, leak(2.8)])[1:]] == [
-        (0, 2, (1,))
-    ]
-
-
-def test_a_leak_that_gets_a_little_worse_or_better_is_none():
-    def leak(rate, spread=0.02):
-        return replace(cell("leak"), signals=memory(rate, spread))
-
-    start = ("memory", "bad_from_start", None, 0)
-    assert named(changes([leak(1.0), leak(1.9)])) == [start], "less than twice as much"
-    assert named(changes([leak(0.1), leak(0.55)])) == [start], "by less than the limit"
-    assert named(changes([leak(1.0, spread=0.9), leak(2.8, spread=1.0)])) == [start], "their intervals meet"
-    assert named(changes([leak(2.8), leak(0.6)])) == [start], "less of it is still bad"
-
-
-def test_worse_than_the_baseline_only():
-    usual, worse = cell("leak", rate=1.4), cell("leak", rate=12.9)
-    assert named(changes([usual, usual, worse], baseline=0)) == [("memory", "first_bad", 1, 2)]
-
-
-def test_a_version_that_crashes_as_the_baseline_does_is_not_accused():
-    """One launch that died by the same signal has no separate verdict, and is not a new failure."""
-    crash = replace(cell("crash", failed=3), signal=6)
-    once = replace(cell("suspect", failed=1, trials=1), signal=6)
-    assert named(changes([FLAT, FLAT, crash, once], baseline=2)) == []
-    hang = cell("hang", failed=3)
-    assert named(changes([FLAT, FLAT, crash, hang], baseline=2)) == [("outcome", "first_bad", 2, 3)]
+    rare, many = cell("crash", trials=8, failed=2), cell("flat", trials=60)
+    assert more_launches(FLAT, CRASH, CRASH, FLAT) == {}
+    assert more_launches(many, rare, many) == {}
+    assert more_launches(FLAT, rare, most=3) == {}
+    assert more_launches(FLAT, FLAT) == {}
 
 
 # ---------------------------------------------------------------- levels
@@ -271,9 +271,7 @@ def test_less_than_the_limit_is_no_finding():
 
 
 def levels_against(ms: list[float], baseline: int) -> list[tuple]:
-    trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
-    cells = [cell_of(each) for each in trials]
-    return named(find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS, baseline=baseline))
+    return named(find_changes(of_row(row_of(ms, rounds=4)), limits=LIMITS, baseline=baseline))
 
 
 def test_bad_is_measured_against_the_baseline():
@@ -289,15 +287,13 @@ def test_bad_is_measured_against_the_baseline():
 
 
 def test_only_the_exit_code_is_judged_where_it_decides():
-    trials = [[trial_of(n, ms=ms, seed=place) for n in range(3)] for place, ms in enumerate([1, 1, 1, 3, 3, 3])]
-    cells = [cell_of(each) for each in trials]
-    assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=replace(LIMITS, exit_only=True)) == ()
+    compared = of_row(row_of([1, 1, 1, 3, 3, 3]))
+    assert find_changes(compared, limits=replace(LIMITS, exit_only=True)) == ()
 
 
 def test_an_untestable_version_moves_no_name():
-    ms = [1, 1, 1, 1, 1.5, 1.5, 1.5]
     for gap in range(8):
-        trials = [[trial_of(n, ms=each, seed=place, steps=1000) for n in range(4)] for place, each in enumerate(ms)]
+        trials = row_of([1, 1, 1, 1, 1.5, 1.5, 1.5], rounds=4)
         trials.insert(gap, [])
         (found,) = find_changes(of_row(trials), limits=LIMITS)
         places = [place for place in range(8) if place != gap]
@@ -306,7 +302,7 @@ def test_an_untestable_version_moves_no_name():
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
 def test_step_times_that_are_no_numbers_are_not_compared(value):
-    trials = [[trial_of(n, seed=place, steps=1000) for n in range(3)] for place in range(4)]
+    trials = row_of([1] * 4)
     for trial in trials[2]:
         assert trial.trace is not None
         trial.trace.columns["step_s"][:] = value
@@ -328,7 +324,7 @@ def test_a_factor_of_two_shows_in_steps_of_a_few_microseconds():
 def test_a_neighbours_load_is_no_regression():
     """Another program makes most steps of half of the launches twice as slow, whichever versions they are of."""
     rng = np.random.default_rng(0)
-    trials = [[trial_of(number, seed=place, steps=1000) for number in range(8)] for place in range(6)]
+    trials = row_of([1] * 6, rounds=8)
     for trial in (trial for version in trials for trial in version if rng.random() < 0.5):
         assert trial.trace is not None
         trial.trace.columns["step_s"][300:900] *= 2
@@ -338,7 +334,7 @@ def test_a_neighbours_load_is_no_regression():
 
 def test_a_version_whose_steps_are_slow_most_of_the_time_is_slower():
     """Some of its steps are as fast as ever, but a training waits for all of them."""
-    trials = [[trial_of(number, seed=place, steps=1000) for number in range(3)] for place in range(6)]
+    trials = row_of([1] * 6)
     for trial in (trial for version in trials[3:] for trial in version):
         assert trial.trace is not None
         trial.trace.columns["step_s"][300:900] *= 2
@@ -346,9 +342,7 @@ def test_a_version_whose_steps_are_slow_most_of_the_time_is_slower():
 
 
 def test_one_version_with_too_few_launches_does_not_blind_the_rest():
-    trials = [
-        [trial_of(n, ms=ms, seed=place, steps=1000) for n in range(3)] for place, ms in enumerate([1, 1, 1, 2, 2, 2])
-    ]
+    trials = row_of([1, 1, 1, 2, 2, 2])
     trials[2] = trials[2][:1]
     found = find_changes(of_row(trials), limits=LIMITS)
     assert [(one.before, one.after, one.untestable) for one in found] == [(1, 3, (2,))]
@@ -414,17 +408,14 @@ def test_few_launches_are_no_matter_of_days():
 
 
 def test_peak_memory():
-    trials = [[trial_of(n, seed=place, steps=1000) for n in range(3)] for place in range(6)]
+    trials = row_of([1] * 6)
     for trial in [trial for each in trials[4:] for trial in each]:
         assert trial.trace is not None
         trial.trace.columns["rss_kib"][:] += 40_000
-    cells = [cell_of(each) for each in trials]
-    (found,) = find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
-    assert named((found,)) == [("peak_memory", "first_bad", 3, 4)]
-    leaking = [replace(one, verdicts=("leak",)) for one in cells]
-    assert "peak_memory" not in {
-        one.metric for one in find_changes(Compared(cells=leaking, trials=trials, steps=STEPS), limits=LIMITS)
-    }
+    compared = of_row(trials)
+    assert named(find_changes(compared, limits=LIMITS)) == [("peak_memory", "first_bad", 3, 4)]
+    leaking = replace(compared, cells=[replace(one, verdicts=("leak",)) for one in compared.cells])
+    assert "peak_memory" not in {one.metric for one in find_changes(leaking, limits=LIMITS)}
 
 
 def test_a_peak_inside_steps_counts_where_all_launches_tell_it():
@@ -506,34 +497,6 @@ def test_two_rounds_of_all_versions_count_where_some_were_launched_once_more(alo
     compared = of_row(trials)
     (change,) = find_changes(compared, limits=LIMITS)
     assert (change.metric, change.before, change.after) == ("step_time", 2, 3)
-
-
-# ---------------------------------------------------------------- what piles up
-
-
-def piling(seen: str, rate: float | None = None) -> CellVerdict:
-    signals = {"open_files": SignalVerdict(seen=seen, value=rate, limit=0.01)}  # type: ignore[arg-type]
-    return replace(FLAT, signals=signals)
-
-
-def test_the_version_that_leaves_files_open_is_named():
-    cells = [piling("good"), piling("good"), piling("bad", 1.0), piling("bad", 1.0), piling("good")]
-    found = changes(cells)
-    assert named(found) == [("open_files", "first_bad", 1, 2), ("open_files", "first_fixed", 3, 4)]
-    assert [change.effect and (change.effect.value, change.effect.unit) for change in found] == [
-        (1.0, "files/step")
-    ] * 2
-
-
-def test_a_version_of_which_files_were_not_counted_is_not_named():
-    found = changes([piling("good"), piling("blind"), piling("bad", 1.0)])
-    assert named(found) == [("open_files", "first_bad", 0, 2)]
-    assert found[0].untestable == (1,)
-
-
-def test_against_a_baseline_that_leaves_files_open_only_more_of_them_are_bad():
-    cells = [piling("bad", 1.0), piling("bad", 1.5), piling("bad", 3.0)]
-    assert named(changes(cells, baseline=0)) == [("open_files", "first_bad", 1, 2)]
 
 
 def test_a_version_300_times_slower_makes_ten_steps_in_the_time_and_is_named():
