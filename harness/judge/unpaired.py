@@ -31,7 +31,6 @@ from harness.model import (
     Measured,
     Metric,
     Noise,
-    SignalState,
     Standing,
     Steps,
     Trial,
@@ -41,7 +40,6 @@ from harness.model import (
 MAIN = ("step_time", "peak_memory")
 """Levels whose difference counts at any size above the A/A noise."""
 REVERSED: Mapping[Standing, Standing] = {"more": "less", "less": "more"}
-_BAD_STATES: Mapping[SignalState, bool] = {"bad": True, "good": False}
 SAME_LEAK = 0.01
 """Log ratio up to which two leak rates count as equal. A leak's rate varies by up to 0.3 % between launches."""
 
@@ -60,14 +58,25 @@ def compare_cell(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits
     memory, the levels, the other counts that grow, and the scenario's own numbers.
 
     Step time and peak memory differ if they differ by more than the A/A noise. Any other level must also differ by at
-    least its limit, at a significance level divided by the number of levels (Bonferroni).
+    least its limit, at a significance level divided by the number of levels (Bonferroni). Growth other than leaks, and
+    numbers, have no figures that pair: they are compared by their state.
     """
-    both = [one.trials, other.trials]
-    outcome = Measured(metric="outcome", one=None, other=None, standing=_standing(one, other))
-    levels = [_level(name, one, other, both, steps=steps, limit=limits.of(name)) for name in LEVELS]
-    states = [_state(name, one.verdict, other.verdict) for name in (*GROWTHS, *_values(one.verdict, other.verdict))]
-    found = (outcome, _growth(one, other, steps=steps, limits=limits), *levels, *states)
-    return tuple(measured for measured in found if measured is not None)
+    sides = (one.verdict, other.verdict)
+    levels = [_level(name, one, other, steps=steps, limit=limits.of(name)) for name in LEVELS]
+    bad = [True if cell.state == "bad" else False if cell.verdict in GOOD else None for cell in sides]
+    numbers = [name for name in one.verdict.signals if name.startswith(METRIC_PREFIX)]
+    states = []
+    for name in (*GROWTHS, *numbers):
+        if all(name in cell.signals for cell in sides):
+            seen = [cell.signals[name] for cell in sides]
+            standing = _standing(*({"bad": True, "good": False}.get(signal.seen) for signal in seen))
+            states.append(Measured(metric=name, one=seen[0].value, other=seen[1].value, standing=standing))
+    return (
+        Measured(metric="outcome", one=None, other=None, standing=_standing(*bad)),
+        _memory(one, other, steps=steps, limits=limits),
+        *(level for level in levels if level is not None),
+        *states,
+    )
 
 
 def ratio_interval(one: Sequence[float], other: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:
@@ -85,21 +94,17 @@ def ratio_interval(one: Sequence[float], other: Sequence[float], *, confidence: 
 
 
 def _level(
-    name: Metric,
-    one: ComparedCell,
-    other: ComparedCell,
-    both: Sequence[Sequence[Trial]],
-    *,
-    steps: Steps,
-    limit: float | None,
+    name: Metric, one: ComparedCell, other: ComparedCell, *, steps: Steps, limit: float | None
 ) -> Measured | None:
     """Compare a level; None if a side has no figure, or if a level other than the MAIN ones has no limit."""
-    columns, is_main = level_columns(name, both, steps=steps), name in MAIN
+    columns, is_main = level_columns(name, [one.trials, other.trials], steps=steps), name in MAIN
     first, second = (list(columns[place].values()) for place in (0, 1))
     if not is_main and (limit is None or not first or not second):
         return None
-    floor = _floor(name, (one.noise, other.noise), launches=min(len(first), len(second)))
-    least, confidence = floor or 0.0, 2 * SEPARATED - 1
+    noises, launches = (one.noise, other.noise), min(len(first), len(second))
+    known = launches > 0 and all(spread_of(noise, name) is not None for noise in noises)
+    of_noise = max(floor(noise, name, rounds=launches) for noise in noises) if known else None
+    least, confidence = of_noise or 0.0, 2 * SEPARATED - 1
     if not is_main and limit is not None:
         least, confidence = max(least, abs(log_of(name, limit))), 1 - (1 - confidence) / len(LEVELS)
     ci = ratio_interval(first, second)
@@ -116,16 +121,9 @@ def _level(
         other=new,
         ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
-        floor=None if floor is None else intervals.share_of(floor),
+        floor=None if of_noise is None else intervals.share_of(of_noise),
         standing=standing,
     )
-
-
-def _floor(metric: Metric, both: tuple[Noise | None, Noise | None], *, launches: int) -> float | None:
-    """Return the larger A/A noise floor of the two places, as a log ratio; None if one of them is unknown."""
-    if launches < 1 or any(spread_of(noise, metric) is None for noise in both):
-        return None
-    return max(floor(noise, metric, rounds=launches) for noise in both)
 
 
 def _level_standing(
@@ -141,59 +139,30 @@ def _level_standing(
     return "more" if size > 0 else "less"
 
 
-def _values(one: CellVerdict, other: CellVerdict) -> list[Metric]:
-    """Return the names of the scenario's own numbers that both sides have."""
-    return [name for name in one.signals if name.startswith(METRIC_PREFIX) and name in other.signals]
-
-
-def _state(name: Metric, one: CellVerdict, other: CellVerdict) -> Measured | None:
-    """Compare a signal by its state on each side: growth other than leaks, and numbers, have no paired figures."""
-    seen = [verdict.signals.get(name) for verdict in (one, other)]
-    if None in seen:
-        return None
-    bad = [_BAD_STATES.get(signal.seen) for signal in seen if signal is not None]
-    values = [signal.value for signal in seen if signal is not None]
-    return Measured(metric=name, one=values[0], other=values[1], standing=_standing_of(bad[0], bad[1]))
-
-
-def _growth(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Limits) -> Measured:
+def _memory(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Limits) -> Measured:
     """Compare leak rates. Only two leaks have comparable rates: the rate of flat memory is noise."""
-    both = all("leak" in side.verdict.verdicts for side in (one, other))
-    rates = [_rates(side, steps=steps, limits=limits) for side in (one, other)] if both else [[], []]
-    ci = ratio_interval(*rates)
-    level = _level_standing(*rates, floor=SAME_LEAK) if both else "unknown"
+    sides = (one, other)
+    leaks = ["leak" in side.verdict.verdicts if side.verdict.verdict in BAD | GOOD else None for side in sides]
+    rates: list[list[float]] = [[], []]
+    if all("leak" in side.verdict.verdicts for side in sides):
+        judged = [trace_verdicts(judge_launches(side.trials, limits=limits, steps=steps)) for side in sides]
+        rates = [[rate for each in own if (rate := each.rate_kib_per_step or 0.0) > 0] for own in judged]
+    ci, standing = ratio_interval(*rates), _level_standing(*rates, floor=SAME_LEAK)
     return Measured(
         metric="memory",
         one=one.verdict.of("memory").value,
         other=other.verdict.of("memory").value,
         ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
-        standing=level if level in ("more", "less") else _standing(one, other, only="leak"),
+        standing=standing if standing in REVERSED else _standing(*leaks),
     )
 
 
-def _rates(side: ComparedCell, *, steps: Steps, limits: Limits) -> list[float]:
-    launches = judge_launches(side.trials, limits=limits, steps=steps)
-    rates = [verdict.rate_kib_per_step for verdict in trace_verdicts(launches)]
-    return [rate for rate in rates if rate is not None and rate > 0]
-
-
-def _standing(one: ComparedCell, other: ComparedCell, *, only: str = "") -> Standing:
-    return _standing_of(*(_is_bad(side.verdict, only=only) for side in (one, other)))
-
-
-def _standing_of(first: bool | None, second: bool | None) -> Standing:
+def _standing(first: bool | None, second: bool | None) -> Standing:
+    """Return how two sides compare, each of which is bad, or not, or unknown."""
     if first is None or second is None:
         return "unknown"
     words: Mapping[tuple[bool, bool], Standing] = {
         (False, False): "same", (True, True): "both bad", (False, True): "worse", (True, False): "better",
     }  # fmt: skip
     return words[first, second]
-
-
-def _is_bad(verdict: CellVerdict, *, only: str) -> bool | None:
-    if only:
-        return only in verdict.verdicts if verdict.verdict in BAD | GOOD else None
-    if verdict.state == "bad":
-        return True
-    return False if verdict.verdict in GOOD else None

@@ -19,7 +19,6 @@ from harness.schedule.bisect.bisect_records import (
     LEVEL,
     Boundary,
     Decision,
-    RowVersions,
     Rules,
     VersionEvidence,
 )
@@ -48,22 +47,35 @@ class BisectScheduler:
             return doubted
         versions = self._versions()
         decision = decide(versions, rules=self.rules)
-        if decision.kind == "compare" and self._spent(versions):
+        launches, testable = (sum(each) for each in ([v.launches for v in versions], [v.testable for v in versions]))
+        if decision.kind == "compare" and launches >= self.asked.least * testable:
+            # A comparison of levels has cost as much as running every version would have.
             reason = BisectReason.TOO_DEAR(next=decision.reason)
             decision = replace(decision, launch=(), kind="done", reason=reason)
-        needless = not_needed(versions, rules=self.rules) if not decision.launch else {}
-        self.conclusion = "" if decision.launch else self._concluded(decision.reason)
+        if decision.launch:
+            self.conclusion = ""
+            return self._batch(decision)
+        self.conclusion = decision.reason
+        if self.baseline is not None and any(boundary.metric == LEVEL for boundary in self.boundaries()):
+            version = self.runs[self.baseline].cell.image.version
+            self.conclusion = BisectReason.BASELINE_DECIDES(found=decision.reason, version=version)
+        needless = not_needed(versions, rules=self.rules)
         skipped = {self.runs[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()}
         return replace(self._batch(decision), skipped=skipped)
 
     def _batch(self, decision: Decision) -> Batch:
-        return Batch(
-            runs=tuple(self.runs[place] for place in decision.launch),
-            round=next_round(self.runs),
-            whole=self.rules.whole or decision.whole,
-            depth="thorough",
-            record=self._record(decision),
-        )
+        """Return the launches of a decision, and its record, with versions in place of positions."""
+        names, whole = [run.cell.image.version for run in self.runs], decision.whole or self.rules.whole
+        record = {
+            "kind": decision.kind,
+            "reason": decision.reason,
+            "metric": decision.metric,
+            "whole": whole,
+            "bracket": None if decision.bracket is None else [names[place] for place in decision.bracket],
+            "posterior": {names[place]: chance for place, chance in decision.posterior},
+        }
+        runs = tuple(self.runs[place] for place in decision.launch)
+        return Batch(runs=runs, round=next_round(self.runs), whole=whole, depth="thorough", record=record)
 
     @property
     def rules(self) -> Rules:
@@ -101,40 +113,12 @@ class BisectScheduler:
         reason = BisectReason.BASELINE_BAD(version=run.cell.image.version, verdicts=verdicts)
         return self._batch(Decision(launch=(self.baseline,), kind="confirm", reason=reason))
 
-    def _concluded(self, reason: str) -> str:
-        if self.baseline is None or not any(boundary.metric == LEVEL for boundary in self.boundaries()):
-            return reason
-        version = self.runs[self.baseline].cell.image.version
-        return BisectReason.BASELINE_DECIDES(found=reason, version=version)
-
-    def _spent(self, versions: RowVersions) -> bool:
-        """Return whether a comparison of levels has cost as much as running every version would have."""
-        return sum(version.launches for version in versions) >= self.asked.least * sum(
-            version.testable for version in versions
-        )
-
-    def _record(self, decision: Decision) -> Mapping[str, object]:
-        """Return a decision as a record, with versions in place of positions."""
-        names = [run.cell.image.version for run in self.runs]
-        return {
-            "kind": decision.kind,
-            "reason": decision.reason,
-            "metric": decision.metric,
-            "whole": decision.whole or self.rules.whole,
-            "bracket": None if decision.bracket is None else [names[place] for place in decision.bracket],
-            "posterior": {names[place]: chance for place, chance in decision.posterior},
-        }
-
     def _versions(self) -> list[VersionEvidence]:
-        step_times, usual = self._step_times(), self._usual()
+        step_times, usual = self._step_times(), Usual()
+        if self.baseline is not None:  # its own problems do not count as bad in other versions
+            run = self.runs[self.baseline]
+            usual = usual_of(judge_cell_of(run.cell, run.measured))
         return [self._version(run, step_times.get(place, {}), usual=usual) for place, run in enumerate(self.runs)]
-
-    def _usual(self) -> Usual:
-        """Return the problems of the baseline itself, which do not count as bad in other versions."""
-        if self.baseline is None:
-            return Usual()
-        run = self.runs[self.baseline]
-        return usual_of(judge_cell_of(run.cell, run.measured))
 
     def _launches(self, run: CellRun) -> Sequence[JudgedTrial]:
         scenario = run.cell.variant.scenario

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison import level_rules
-from harness.judge.comparison.level_rules import RULES, LaunchFigure
+from harness.judge.comparison.level_rules import RULES
 from harness.judge.comparison.which_launches import Launches, had_step_times
 from harness.model import Floats, Steps, Trial
 
@@ -42,8 +42,13 @@ def level_table(name: str, launches: Launches, *, steps: Steps) -> RoundTable | 
 
 def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
     """Return the figures of a level signal by version and round. A bisection, which has no full rounds, uses these."""
-    chosen = level_rules.usable(name, launches, steps=steps)
-    return _by_place(chosen, level_rules.launch_figure_of(name, chosen), any_round=RULES[name].any_round)
+    chosen, any_round = level_rules.usable(name, launches, steps=steps), RULES[name].any_round
+    figure = level_rules.launch_figure_of(name, chosen)
+    columns = {}
+    for place, version in enumerate(chosen):
+        figures = zip(_rounds_of(version, any_round=any_round), map(figure, version), strict=True)
+        columns[place] = {number: value for number, value in figures if value is not None and value > 0}
+    return columns
 
 
 def pair_differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
@@ -99,15 +104,6 @@ def often(columns: Columns) -> Columns:
     return {place: column for place, column in columns.items() if len(column) >= FEWEST_ROUNDS}
 
 
-def _by_place(launches: Launches, figure: LaunchFigure, *, any_round: bool = False) -> dict[int, dict[Round, float]]:
-    return {place: _by_round(version, figure, any_round=any_round) for place, version in enumerate(launches)}
-
-
-def _by_round(version: Sequence[Trial], figure: LaunchFigure, *, any_round: bool) -> dict[Round, float]:
-    figures = dict(zip(_rounds_of(version, any_round=any_round), map(figure, version), strict=True))
-    return {number: value for number, value in figures.items() if value is not None and value > 0}
-
-
 def _rounds_of(version: Sequence[Trial], *, any_round: bool) -> list[Round]:
     return [("", number) if any_round else (trial.run, trial.round) for number, trial in enumerate(version)]
 
@@ -143,18 +139,18 @@ def _with_enough_rounds(columns: Columns) -> Columns:
 
     Among equal versions, the newest is dropped: it may have been measured on a later day than the rest of the history.
     """
+
+    def size(table: Columns) -> int:
+        """Count the figures of a table; a single version makes none."""
+        return len(table) * len(_shared(table)) if len(table) > 1 else 0
+
     known, larger = dict(columns), dict[int, Mapping[Round, float]]()
     while known and len(_shared(known)) < _wanted(known):
-        if len(_shared(known)) >= FEWEST_ROUNDS and _size(known) > _size(larger):
+        if len(_shared(known)) >= FEWEST_ROUNDS and size(known) > size(larger):
             larger = dict(known)
         beside = Counter(number for column in known.values() for number in column)
         del known[min(known, key=lambda place: (sum(beside[number] - 1 for number in known[place]), -place))]
-    return larger if _size(larger) > _size(known) else known
-
-
-def _size(columns: Columns) -> int:
-    """Count the figures in the table of these columns; 0 for a single version, which makes no table."""
-    return len(columns) * len(_shared(columns)) if len(columns) > 1 else 0
+    return larger if size(larger) > size(known) else known
 
 
 def _wanted(columns: Columns) -> int:
