@@ -32,24 +32,24 @@ from harness.model import SIGNALS, Floats, Steps, Trace, Trial
 from harness.reasons import SignalReason
 
 
-def settled_step_s(trace: Trace, common: int) -> Floats:
-    """Return the step times (s) after the warm-up quarter of the first `common` steps, which all launches have."""
-    return rows_between(trace, "step_s", common * WARM_UP, common)
-
-
 def rows_between(trace: Trace, name: str, after: float, last: float) -> Floats:
     """Return the finite rows of the steps after `after`, up to `last`."""
     values = trace.column(name)
     if values is None:
         return np.empty(0)
-    rows = all_rows(trace, values, after, last)
+    rows = values[_between(trace, after, last)]
     return np.asarray(rows[np.isfinite(rows)], dtype=np.float64)
 
 
-def all_rows(trace: Trace, values: Floats, after: float, last: float) -> Floats:
-    """Return the rows of the steps after `after`, up to `last`, including rows that are NaN."""
+def _between(trace: Trace, after: float, last: float) -> slice:
+    """Return the rows of the steps after `after`, up to `last`."""
     first, stop = np.searchsorted(trace.step, (after, last), side="right")
-    return values[int(first) : int(stop)]
+    return slice(int(first), int(stop))
+
+
+def settled_step_s(trace: Trace, common: int) -> Floats:
+    """Return the step times (s) after the warm-up quarter of the first `common` steps, which all launches have."""
+    return rows_between(trace, "step_s", common * WARM_UP, common)
 
 
 LaunchFigure = Callable[[Trial], float | None]
@@ -189,15 +189,14 @@ def late_spread(launches: Launches, *, steps: Steps) -> float | None:
 
 def _throughput(trace: Trace, common: int) -> float | None:
     """Return the throughput after the warm-up, in items per second."""
-    columns = [trace.column(name) for name in ("items", "step_s")]
-    items, step_s = (
-        None if column is None else all_rows(trace, column, common * WARM_UP, common) for column in columns
-    )
+    items, step_s = trace.column("items"), trace.column("step_s")
     if items is None or step_s is None:
         return None
-    both = np.isfinite(items) & np.isfinite(step_s)
-    total_s = float(step_s[both].sum())
-    return float(items[both].sum()) / total_s if total_s > 0 else None
+    settled = np.zeros(len(step_s), dtype=bool)
+    settled[_between(trace, common * WARM_UP, common)] = True
+    settled &= np.isfinite(items) & np.isfinite(step_s)
+    total_s = float(step_s[settled].sum())
+    return float(items[settled].sum()) / total_s if total_s > 0 else None
 
 
 def _cpu(launches: Launches) -> LaunchFigure:
@@ -238,9 +237,10 @@ def _cpu_looks(trial: Trial) -> Mapping[int, float]:
 # ---------------------------------------------------------------- memory
 
 
-def _peak_of(column: str, inside: str) -> Callable[[Launches], LaunchFigure]:
-    """Make the `prepare` of a memory peak: the highest value of `column`, which is sampled at the ends of steps, and of
-    `inside`, the peaks within steps that looks report, up to the last look that all launches took.
+def _peak_of(*columns: str, inside: str = "") -> Callable[[Launches], LaunchFigure]:
+    """Make the `prepare` of a memory peak: the highest value, over the common steps, of the first column that a launch
+    has, which is sampled at the ends of steps, and of `inside`, the peaks within steps that looks report, up to the
+    last look that all launches took.
     """
 
     def prepare(launches: Launches) -> LaunchFigure:
@@ -252,31 +252,12 @@ def _peak_of(column: str, inside: str) -> Callable[[Launches], LaunchFigure]:
             if trial.trace is None:
                 return None
             peaks = [kib for step, kib in look_values(trial.trace.looks, inside).items() if step <= looked]
-            return max([*peaks, *filter(None, [_highest(trial.trace, column, common)])], default=None)
+            sampled = (rows_between(trial.trace, name, 0, common).max(initial=0.0) for name in columns)
+            return max([*peaks, float(next(filter(None, sampled), 0.0))]) or None
 
         return peak
 
     return prepare
-
-
-def _highest_of(*columns: str) -> Callable[[Launches], LaunchFigure]:
-    """Make the `prepare` of the highest value, over the common steps, of the first column that a launch has."""
-
-    def prepare(launches: Launches) -> LaunchFigure:
-        common = common_steps(launches)
-
-        def highest(trial: Trial) -> float | None:
-            values = (_highest(trial.trace, name, common) for name in columns) if trial.trace is not None else ()
-            return next(filter(None, values), None)
-
-        return highest
-
-    return prepare
-
-
-def _highest(trace: Trace, name: str, common: int) -> float | None:
-    rows = rows_between(trace, name, 0, common)
-    return float(rows.max()) if len(rows) else None
 
 
 # ---------------------------------------------------------------- start-up and the rest
@@ -322,12 +303,10 @@ RULES: Mapping[str, FigureRule] = {
         absent=SignalReason.NO_STEP_TIMED,
         unusable=SignalReason.NO_WARM_LAUNCH,
     ),
-    "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", "rss_peak_kib")),
-    "gpu_peak": FigureRule(
-        usable=is_clean, prepare=_highest_of("gpu_process_kib", "gpu_kib"), absent=SignalReason.NO_GPU
-    ),
+    "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", inside="rss_peak_kib")),
+    "gpu_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_process_kib", "gpu_kib"), absent=SignalReason.NO_GPU),
     "pool_peak": FigureRule(
-        usable=is_clean, prepare=_peak_of("gpu_pool_kib", "gpu_pool_peak_kib"), absent=SignalReason.NO_GPU_POOL
+        usable=is_clean, prepare=_peak_of("gpu_pool_kib", inside="gpu_pool_peak_kib"), absent=SignalReason.NO_GPU_POOL
     ),
     "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=lambda launches: HARDLY),
     "image_size": FigureRule(
