@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from harness.judge.trace.trace_verdict import settled_median
+from harness.judge.trace.samples import settled_median
 from harness.model import Trial
 from harness.reasons import TurnReason
 from harness.run.run_interfaces import Batch, CellRun, RowRun

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from harness.judge.trace.samples import prefix, settled_median
 from harness.model import Floats, Steps, Trace, Trial
 
 WARM_UP = 0.25
@@ -42,17 +43,8 @@ def step_s(trace: Trace | None) -> float | None:
     if trace is None:
         return None
     if trace not in _STEP_S:
-        _STEP_S[trace] = _median_step_s(trace)
+        _STEP_S[trace] = settled_median(trace.column("step_s"))
     return _STEP_S[trace]
-
-
-def _median_step_s(trace: Trace, *, last: float = math.inf) -> float | None:
-    values = trace.column("step_s")
-    if values is None:
-        return None
-    rows = values[np.isfinite(values) & (trace.step <= last)]
-    settled = rows[int(len(rows) * WARM_UP) :]
-    return float(np.median(settled)) if len(settled) else None
 
 
 def usual_step_s(launches: Sequence[Sequence[Trial]]) -> float | None:
@@ -89,10 +81,12 @@ def _ended_in_slow_start(trial: Trial, version: Sequence[Trial], *, slow_s: floa
     if (step_s(trial.trace) or 0.0) < slow_s:
         return False
     last = last_step(trial.trace)
-    settled = (other.trace for other in version if (step_s(other.trace) or math.inf) < slow_s)
+    longer = (other.trace for other in version if last_step(other.trace) > last)
     return any(
-        trace is not None and last_step(trace) > last and (_median_step_s(trace, last=last) or 0.0) >= slow_s
-        for trace in settled
+        trace is not None
+        and (step_s(trace) or math.inf) < slow_s
+        and (step_s(prefix(trace, int(last))) or 0.0) >= slow_s
+        for trace in longer
     )
 
 

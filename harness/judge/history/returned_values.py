@@ -16,13 +16,13 @@ from itertools import pairwise
 import numpy as np
 
 from harness.judge.comparison.round_tables import Columns, often, table_of
-from harness.judge.comparison.slow_versions import WARM_UP
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
 from harness.judge.history.changepoints import find_levels, least_found, noise_within
 from harness.judge.history.changes import ALPHA, strictest
 from harness.judge.history.transitions import transitions
 from harness.judge.launches import AGREE
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
+from harness.judge.trace.samples import settled_median
 from harness.model import (
     METRIC_PREFIX,
     Change,
@@ -364,8 +364,8 @@ def same_values(first: Floats, second: Floats) -> bool:
 
 def usual_value(values: Floats) -> float:
     """Return the median of the finite values after the warm-up quarter; NaN if there are none."""
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite[int(len(finite) * WARM_UP) :])) if len(finite) else math.nan
+    median = settled_median(values)
+    return math.nan if median is None else median
 
 
 def relative(old: float, new: float, *, scale: float = 0.0) -> float:

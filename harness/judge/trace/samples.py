@@ -25,6 +25,19 @@ def sampled(values: Floats | None) -> Floats:
     return values if present.all() else values[present]
 
 
+def settled_median(values: Floats | None) -> float | None:
+    """Return the median of the measured rows after the warm-up quarter; None if there are none."""
+    measured = sampled(values)
+    return float(np.median(measured[len(measured) // 4 :])) if len(measured) else None
+
+
+def prefix(trace: Trace, last: int) -> Trace:
+    """Return the trace up to step `last`."""
+    rows = int(np.searchsorted(trace.step, last, side="right"))
+    columns = {name: values[:rows] for name, values in trace.columns.items()}
+    return Trace(step=trace.step[:rows], columns=columns, looks=tuple(k for k in trace.looks if k.step <= last))
+
+
 def even_rows(step: Floats, values: Floats | None) -> tuple[Floats, float]:
     """Return the column on an even grid of steps, shape (n,), and the spacing of the grid in steps. If all steps are
     equal, n = 1.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.judge.trace.samples import sampled
-from harness.judge.trace.trace_verdict import judge_column, judge_trace, prefix, undecided
+from harness.judge.trace.samples import prefix, sampled
+from harness.judge.trace.trace_verdict import judge_column, judge_trace, undecided
 from harness.model import GOOD, Limits, Steps, Trace, TraceVerdict
 
 STOP_LEAK_KIB = 1024 * 1024.0

@@ -20,7 +20,16 @@ import numpy as np
 from harness.judge import intervals
 from harness.judge.trace.growth import KEEPS, LEAST_ROWS, Growth, judge_growth
 from harness.judge.trace.memory_layer import WRAP_KIB, gpu_layer_of, heap_layer_of, layer_of
-from harness.judge.trace.samples import even_rows, keep_on, last_pace, paces_at, sampled, thinned_rows, without_refills
+from harness.judge.trace.samples import (
+    even_rows,
+    keep_on,
+    last_pace,
+    paces_at,
+    sampled,
+    settled_median,
+    thinned_rows,
+    without_refills,
+)
 from harness.judge.trace.trends import BLOCKS, block_levels, fit_trend
 from harness.model import GOOD, Floats, Limits, Look, Steps, Trace, TraceVerdict, VerdictName
 from harness.reasons import GrowthReason, LayerName, MemoryName, TraceReason
@@ -211,19 +220,6 @@ def _report(growth: Growth, values: Floats | None) -> dict[str, Any]:
         "excluded": growth.excluded,
         "median": settled_median(values),
     }
-
-
-def prefix(trace: Trace, last: int) -> Trace:
-    """Return the trace up to step `last`."""
-    rows = int(np.searchsorted(trace.step, last, side="right"))
-    columns = {name: values[:rows] for name, values in trace.columns.items()}
-    return Trace(step=trace.step[:rows], columns=columns, looks=tuple(k for k in trace.looks if k.step <= last))
-
-
-def settled_median(values: Floats | None) -> float | None:
-    """Return the median of the measured rows after the warm-up quarter; None if there are none."""
-    measured = sampled(values)
-    return float(np.median(measured[len(measured) // 4 :])) if len(measured) else None
 
 
 # ---------------------------------------------------------------- step times that drift
