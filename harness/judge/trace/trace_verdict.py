@@ -47,7 +47,7 @@ REPLACED: tuple[VerdictName, ...] = ("suspect", "inconclusive", "plateau", "flat
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class GrowingColumn:
     """What the rule of growth needs to know about a column, whose unit is KiB unless it is a scenario's own number.
 
     `words` is its name in reasons. `quanta` are the smallest and the largest amount by which it may usually change, and
@@ -62,18 +62,18 @@ class Column:
     layer: Callable[[Trace], str | None] = gpu_layer_of
 
 
-COLUMNS: Mapping[str, Column] = {
-    "rss_kib": Column(words=MemoryName.RSS, before="rss_before_kib", layer=layer_of),
+COLUMNS: Mapping[str, GrowingColumn] = {
+    "rss_kib": GrowingColumn(words=MemoryName.RSS, before="rss_before_kib", layer=layer_of),
     # A heap changes by at least the alignment of malloc.
-    "heap_kib": Column(
+    "heap_kib": GrowingColumn(
         words=MemoryName.HEAP, quanta=(16 / 1024, 2048.0), before="heap_before_kib", layer=heap_layer_of
     ),
-    "gpu_pool_kib": Column(words=MemoryName.GPU_POOL),
-    "gpu_process_kib": Column(words=MemoryName.GPU_PROCESS),
-    "gpu_kib": Column(words=MemoryName.GPU),
-    "gpu_reserved_kib": Column(words=MemoryName.GPU_RESERVED),
+    "gpu_pool_kib": GrowingColumn(words=MemoryName.GPU_POOL),
+    "gpu_process_kib": GrowingColumn(words=MemoryName.GPU_PROCESS),
+    "gpu_kib": GrowingColumn(words=MemoryName.GPU),
+    "gpu_reserved_kib": GrowingColumn(words=MemoryName.GPU_RESERVED),
 }
-OWN_NUMBER = Column(words=MemoryName.RSS, quanta=(0.0, math.inf), plateau=math.inf)
+OWN_NUMBER = GrowingColumn(words=MemoryName.RSS, quanta=(0.0, math.inf), plateau=math.inf)
 BESIDE = (("gpu_pool_kib",), ("gpu_process_kib", "gpu_kib", "gpu_reserved_kib"))
 """Columns judged in addition to resident memory: of each group, the first that a trace has. The framework's pool is
 exact to the byte and shows objects that are kept. The memory of the process, or of the device if the driver does not
