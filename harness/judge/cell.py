@@ -249,8 +249,7 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
     good = [launch for launch in launches if launch.is_good]
     if quoted.trace_verdict is None:
         exited = all(launch.trial.failure.exit_code == 0 for launch in good)
-        words = CellReason.EXITED_0 if exited else CellReason.NOTHING_MEASURED
-        return words(good=len(good), launches=len(launches))
+        return (CellReason.EXITED_0 if exited else CellReason.NOTHING_MEASURED)(good=len(good), launches=len(launches))
     verdicts = " or ".join(sorted({launch.verdicts[0] for launch in good}))
     return CellReason.GOOD(good=len(good), trials=len(launches), verdicts=verdicts, why=quoted.why)
 

@@ -195,8 +195,9 @@ class _Level:
             ratio = old / new if signal.falls else new / old
             if ratio >= (far if unsure else at_limit) and abs(new - old) > signal.least:
                 is_next = place - before == 1
-                far_from = SignalReason.FAR_FROM_VERSION_BEFORE if is_next else SignalReason.FAR_FROM_LAST_MEASURED
-                why = far_from(signal=signal.title, ratio=_factor(new / old), launches=self._launched(place))
+                why = (SignalReason.FAR_FROM_VERSION_BEFORE if is_next else SignalReason.FAR_FROM_LAST_MEASURED)(
+                    signal=signal.title, ratio=_factor(new / old), launches=self._launched(place)
+                )
                 marked[place] = replace(verdict, seen="suspect", why=why, remedy=Remedy.SETTLED())
         return marked
 

@@ -94,25 +94,26 @@ def wants_round(
     round is wanted: a round without it would add nothing.
     """
     most, alike = trials_asked.most, without_nan(set_apart(trials)[0], limits)
-    tables = {name: level_table(name, alike, steps=steps) for name in _limited(limits)}
+    limited, asking = _limited(limits), ALWAYS_ASKING | limits.changed
+    doubtful = {name for name in limited if SIGNALS[name].rounds > FEWEST_ROUNDS}
+    tables = {name: level_table(name, alike, steps=steps) for name in limited if name in asking | doubtful}
     full = {place for place, version in enumerate(trials) if len(version) >= most}
     open_ = {name: table for name, table in tables.items() if table is not None and full.isdisjoint(table.positions)}
     for metric, table in open_.items():
-        if len(table.values) < SIGNALS[metric].rounds and SIGNALS[metric].rounds > FEWEST_ROUNDS:
+        if metric in doubtful and len(table.values) < SIGNALS[metric].rounds:
             # A signal that changes by the same ratio as the step time only reflects the step time.
             step_times = tables.get("step_time") or level_table("step_time", alike, steps=steps)
             if step_times is None or table.values.shape != step_times.values.shape:
                 continue
-            if np.ptp((table.values - step_times.values).mean(axis=0)) > log_of(metric, _limited(limits)[metric]):
+            if np.ptp((table.values - step_times.values).mean(axis=0)) > log_of(metric, limited[metric]):
                 return RoundReason.SEEMS_TO_DIFFER(signal=SIGNALS[metric].title, rounds=SIGNALS[metric].rounds)
     for metric in tables:
         if metric in ALWAYS_ASKING:
             lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
             if lacking is not None:
                 return lacking
-        if metric in open_ and metric in ALWAYS_ASKING | limits.changed:
-            limit = _limited(limits)[metric]
-            reason = too_wide(metric, open_[metric], limit=limit, most=most, noise=noise, rows=rows)
+        if metric in open_ and metric in asking:
+            reason = too_wide(metric, open_[metric], limit=limited[metric], most=most, noise=noise, rows=rows)
             if reason is not None:
                 return reason
     return None

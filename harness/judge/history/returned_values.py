@@ -187,8 +187,8 @@ class _Metric:
         known = [] if self.limit else [(place, state) for place, state in enumerate(self.returned) if state is not None]
         for (before, old), (after, new) in pairwise(known):
             if old != new:
-                text = ObservedDifference.RETURNED if new else ObservedDifference.NO_LONGER_RETURNED
-                yield Observed(signal=self.signal, before=before, after=after, text=text(name=self.name))
+                text = (ObservedDifference.RETURNED if new else ObservedDifference.NO_LONGER_RETURNED)(name=self.name)
+                yield Observed(signal=self.signal, before=before, after=after, text=text)
 
     def _change(
         self,
@@ -218,8 +218,9 @@ class _Metric:
             text = ObservedDifference.SOME_STEPS_DIFFER(name=self.name)
         else:
             alike = f"{old:.6g}" == f"{new:.6g}"
-            changed = ObservedDifference.LAST_DIGITS_CHANGED if alike else ObservedDifference.VALUE_CHANGED
-            text = changed(name=self.name, old=old, new=new)
+            text = (ObservedDifference.LAST_DIGITS_CHANGED if alike else ObservedDifference.VALUE_CHANGED)(
+                name=self.name, old=old, new=new
+            )
         return Observed(signal=self.signal, before=before, after=after, text=text)
 
     def _is_beyond(self, relative: float) -> bool:
@@ -304,8 +305,8 @@ class _Metric:
             why = ValueReason.NOT_RETURNED(name=name) if rows else ValueReason.NO_WHOLE_LAUNCH()
             return replace(plain, seen="none", why=why)
         if is_nan:
-            nan = ValueReason.NAN_EVERYWHERE if all(self.nan.states) else ValueReason.NAN
-            return replace(plain, seen="blind" if self.limit else "none", why=nan(name=name), visible=None)
+            why = (ValueReason.NAN_EVERYWHERE if all(self.nan.states) else ValueReason.NAN)(name=name)
+            return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
         if is_nan is None and any(name in trial.not_finite for trial in self.launches[place]):
             return replace(plain, seen="suspect", why=ValueReason.NAN_ONCE(), remedy=Remedy.SETTLED())
         if self.limit is None:
@@ -338,12 +339,10 @@ class _Metric:
         """Return why a version has no value of a metric with a limit."""
         is_text, elsewhere = any(map(len, rows)), any(self.returned)
         if self.returned[place]:
-            reason = ValueReason.NOT_IN_COMMON_STEPS
-        elif is_text:
-            reason = ValueReason.RETURNED_TEXT_HERE if elsewhere else ValueReason.RETURNED_TEXT
-        else:
-            reason = ValueReason.ABSENT_HERE if elsewhere else ValueReason.ABSENT
-        return reason(name=self.name)
+            return ValueReason.NOT_IN_COMMON_STEPS(name=self.name)
+        if is_text:
+            return (ValueReason.RETURNED_TEXT_HERE if elsewhere else ValueReason.RETURNED_TEXT)(name=self.name)
+        return (ValueReason.ABSENT_HERE if elsewhere else ValueReason.ABSENT)(name=self.name)
 
 
 # ---------------------------------------------------------------- figures

@@ -85,11 +85,11 @@ def _why_not(versions: RowVersions, place: int, boundaries: Sequence[Boundary]) 
         return SkipReason.OUTSIDE_LAUNCHED()
     crossed = any((b.before if b.before is not None else -1) <= older and newer <= b.after for b in boundaries)
     bad = {any(version_state(versions[p], metric) for metric in versions[p].states) for p in (older, newer)}
-    if crossed or len(bad) > 1:
-        reason = SkipReason.BETWEEN_DIFFERENT
-    else:
-        reason = SkipReason.BETWEEN_BAD if True in bad else SkipReason.BETWEEN_GOOD
-    return reason(older=version_name(versions, older), newer=version_name(versions, newer))
+    return (
+        SkipReason.BETWEEN_DIFFERENT
+        if crossed or len(bad) > 1
+        else (SkipReason.BETWEEN_BAD if True in bad else SkipReason.BETWEEN_GOOD)
+    )(older=version_name(versions, older), newer=version_name(versions, newer))
 
 
 def decide(versions: RowVersions, *, rules: Rules) -> Decision:
@@ -261,8 +261,9 @@ def _in_time(history: StateHistory, change: StateChange) -> Decision | None:
 
 def _sides(history: StateHistory, change: StateChange) -> str:
     before, after = (version_name(history.versions, place) for place in (change.before, change.after))
-    gets = BisectReason.GETS_BAD if change.worse else BisectReason.GETS_GOOD
-    return gets(metric=history.metric, before=before, after=after)
+    return (BisectReason.GETS_BAD if change.worse else BisectReason.GETS_GOOD)(
+        metric=history.metric, before=before, after=after
+    )
 
 
 def _levels(versions: RowVersions, rules: Rules) -> Decision | None:
@@ -283,9 +284,10 @@ def _found(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
     for history in histories:
         oldest = history.bad_from_start
         if oldest is not None:
+            metric, version = history.metric, version_name(versions, oldest)
+            maybe = BisectReason.MAYBE_BAD_SINCE_BEFORE(metric=metric, version=version, agree=rules.agree)
             is_sure = history.agrees(oldest, bad=True)
-            since = BisectReason.BAD_SINCE_BEFORE if is_sure else BisectReason.MAYBE_BAD_SINCE_BEFORE
-            found.append(since(metric=history.metric, version=version_name(versions, oldest), agree=rules.agree))
+            found.append(BisectReason.BAD_SINCE_BEFORE(metric=metric, version=version) if is_sure else maybe)
     if found:
         return "; ".join(found)
     unclear = [place for place, version in enumerate(versions) if _is_unclear(version)]
@@ -316,9 +318,10 @@ def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> 
     else:
         what = (BisectReason.FIRST_BAD if boundary.worse else BisectReason.FIRST_GOOD)()
     if not boundary.between:
-        named = BisectReason.NAMED if boundary.confirmed else BisectReason.MAYBE_NAMED
         doubt = _doubt(versions, boundary, rules)
-        return named(metric=metric, version=after, what=what, doubt=doubt, agree=rules.agree)
+        if boundary.confirmed:
+            return BisectReason.NAMED(metric=metric, version=after, what=what, doubt=doubt)
+        return BisectReason.MAYBE_NAMED(metric=metric, version=after, what=what, doubt=doubt, agree=rules.agree)
     start = "the start" if boundary.before is None else version_name(versions, boundary.before)
     unclear = len(boundary.between)
     found = BisectReason.BETWEEN(metric=metric, what=what, start=start, after=after, unclear=unclear)
