@@ -161,7 +161,7 @@ class EnvironmentStore:
         )
 
     def remove(self, kept: Kept, say: Say) -> bool:
-        return self._remove(Path(kept.name), say)
+        return self._remove(Path(kept.reference).parents[1], say)  # `name` is for users: a hybrid has another
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         folders = self._kept_folders()  # `kept` measures them, which fails if another run is making one

@@ -57,6 +57,14 @@ def test_only_environments_of_ours_are_removed(tmp_path: Path) -> None:
     assert sorted(own.parent.iterdir()) == sorted([own, thesis, link, ours.with_suffix(".lock")])
 
 
+def test_an_environment_is_removed_whatever_users_call_it(tmp_path: Path) -> None:
+    """The hybrids of `harness narrow` have names of their own; all of them stayed."""
+    folder = finished(tmp_path)
+    (kept,) = store({"HARNESS_CACHE": str(tmp_path)}).kept()
+    assert store({"HARNESS_CACHE": str(tmp_path)}).remove(replace(kept, name="1.0 with numpy"), unheard)
+    assert not folder.exists()
+
+
 def test_an_environment_half_removed_is_removed_the_next_time(tmp_path: Path) -> None:
     folder = finished(tmp_path)
     (folder / environments.MARKER).unlink()
