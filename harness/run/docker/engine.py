@@ -197,11 +197,11 @@ class DockerEngine:
 
     def kept(self) -> tuple[Kept, ...]:
         with engine_errors(self._place):
-            return our_images.kept(self._client, self._layers)
+            return our_images.kept(self._client.api, self._layers)
 
     def remove(self, kept: Kept, say: Say) -> bool:
         with engine_errors(self._place):
-            return our_images.remove(self._client, kept.reference, say=say)
+            return our_images.remove(self._client.api, kept.reference, say=say)
 
     def condition(self, say: Say) -> HostCondition:
         with engine_errors(self._place):
@@ -213,7 +213,7 @@ class DockerEngine:
                 holder=None if holder is None or lease.NAME in leftovers else str(holder),
                 room=host_probe.room(self._client, say=say),
                 leftovers=leftovers,
-                kept_bytes=total_bytes(our_images.kept(self._client, self._layers)),
+                kept_bytes=total_bytes(our_images.kept(self._client.api, self._layers)),
                 memory_limit_bytes=self._ways.memory_bytes,
             )
 

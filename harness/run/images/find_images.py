@@ -75,7 +75,7 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     local = local_image(client, reference)
     if local is not None and _is_current(client, reference, local, say=say):
         return local
-    before = our_images.entries(client, inner=True)
+    before = our_images.entries(client.api, inner=True)
     try:
         repository, tag = parse_repository_tag(reference)
         start = functools.partial(client.api.pull, repository, tag=tag or "latest", stream=True, decode=True)
@@ -90,7 +90,7 @@ def pull(client: docker.DockerClient, reference: str, *, where: Where, say: Say,
     pulled = local_image(client, reference)
     if pulled is None:
         raise unavailable(f"{reference}: was pulled, but has been removed again", place=where, cause="")
-    our_images.note_pull(client, pulled, before=before)
+    our_images.note_pull(client.api, pulled, before=before)
     return pulled
 
 

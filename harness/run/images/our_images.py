@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from docker.errors import APIError
 
@@ -28,12 +28,9 @@ EngineImage = Mapping[str, Any]
 """An engine's record of one image, as `docker image inspect` prints it or in the engine's list."""
 
 
-class Client(Protocol):
-    """A client of an engine: the Docker SDK's, or one that runs the `docker` command on a node of a cluster."""
-
-    @property
-    def api(self) -> Any:
-        """Return an object with the methods of the SDK's low-level client."""
+Api = Any
+"""What asks an engine: the Docker SDK's low-level client, or `NodeApi`, which runs the `docker` command on a node of a
+cluster."""
 
 
 def mark_of(reference: str) -> str:
@@ -41,7 +38,7 @@ def mark_of(reference: str) -> str:
     return f"{PULLED}:{hashlib.sha256(reference.encode()).hexdigest()[:32]}"
 
 
-def note_pull(client: Client, image: EngineImage, *, before: Mapping[str, EngineImage]) -> None:
+def note_pull(api: Api, image: EngineImage, *, before: Mapping[str, EngineImage]) -> None:
     """Mark the names that an image got from a pull of the harness. `before`: the `entries` before the pull.
 
     All names of a new image are marked, and the new names of an image that was the harness's before. Nothing is marked
@@ -58,12 +55,12 @@ def note_pull(client: Client, image: EngineImage, *, before: Mapping[str, Engine
     tagged = {_repository(name) for name in new if "@" not in name}
     marked += [(image, name) for name in new if "@" not in name or _repository(name) not in tagged]
     for entry, name in marked:
-        client.api.tag(str(entry["Id"]), *mark_of(name).split(":"))
+        api.tag(str(entry["Id"]), *mark_of(name).split(":"))
 
 
-def entries(client: Client, *, inner: bool = False) -> dict[str, EngineImage]:
+def entries(api: Api, *, inner: bool = False) -> dict[str, EngineImage]:
     """Return all images of the engine by id; if `inner` is true, also the unnamed images that others are based on."""
-    return {str(entry["Id"]): entry for entry in client.api.images(all=inner)}
+    return {str(entry["Id"]): entry for entry in api.images(all=inner)}
 
 
 def familiar(name: str) -> str:
@@ -82,17 +79,17 @@ def is_ours(entry: EngineImage) -> bool:
     )
 
 
-def kept(client: Client, layers: dict[str, dict[str, int]] | None) -> tuple[Kept, ...]:
+def kept(api: Api, layers: dict[str, dict[str, int]] | None) -> tuple[Kept, ...]:
     """Return the harness's images, each with the layers that it does not share with images of other origin.
 
     `layers` is a cache of the layers by image id, which is updated in place; the layers of an image never change. None:
     the client does not report layers, and each image counts with its whole size.
     """
-    everything = entries(client)
+    everything = entries(api)
     if layers is None:
         layers = {image_id: {image_id: int(entry["Size"])} for image_id, entry in everything.items()}
     for image_id in set(everything) - set(layers):
-        layers[image_id] = layers_of(client.api.history(image_id))
+        layers[image_id] = layers_of(api.history(image_id))
     foreign = {key for entry in everything.values() if not is_ours(entry) for key in layers[str(entry["Id"])]}
     return tuple(
         Kept(
@@ -117,25 +114,25 @@ def layers_of(history: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return layers
 
 
-def remove(client: Client, image_id: str, *, say: Say) -> bool:
+def remove(api: Api, image_id: str, *, say: Say) -> bool:
     """Remove an image of the harness with all its names; return whether it is gone. An image in use is not removed, and
     the reason is passed to `say`. Nothing happens to an image that is not the harness's.
     """
-    entry = entries(client).get(image_id)
+    entry = entries(api).get(image_id)
     if entry is None or not is_ours(entry):
         return False
-    if users := client.api.containers(all=True, filters={"ancestor": image_id}):
+    if users := api.containers(all=True, filters={"ancestor": image_id}):
         say(f"{shown_name(entry)}: left alone: a container uses it ({users[0]['Names'][0].removeprefix('/')})")
         return False
     try:
         for name in _in_order(entry):
-            if name in _names(entries(client).get(image_id, {})):  # names by digest disappear with the last tag
-                client.api.remove_image(name)
+            if name in _names(entries(api).get(image_id, {})):  # names by digest disappear with the last tag
+                api.remove_image(name)
     except (APIError, InfrastructureError) as error:
         why = explanation(error) if isinstance(error, APIError) else str(error)
         say(f"{shown_name(entry)}: left alone: {why}")
         return False
-    return image_id not in entries(client)
+    return image_id not in entries(api)
 
 
 def shown_name(entry: EngineImage) -> str:

@@ -292,12 +292,12 @@ class NodeImages:
         try:
             entry = self._inspected(reference, say)
             if entry is None:
-                before = our_images.entries(self, inner=True)
+                before = our_images.entries(self.api, inner=True)
                 pull = (self._program, "pull", "--quiet", reference)
                 self._printed(*pull, limit_s=PULL_S, beat=lambda: say(f"pulling {reference}"))
                 entry = self._inspected(reference, say)
                 if entry is not None:
-                    our_images.note_pull(self, entry, before=before)
+                    our_images.note_pull(self.api, entry, before=before)
         except InfrastructureError as error:
             raise unavailable(f"{reference}: cannot be pulled: {error}", place=image.where, cause=str(error)) from error
         if entry is None:
@@ -325,10 +325,10 @@ class NodeImages:
 
     def kept(self) -> tuple[Kept, ...]:
         """Return the harness's images with their whole sizes: the engine's command does not report shared layers."""
-        return our_images.kept(self, None)
+        return our_images.kept(self.api, None)
 
     def remove(self, kept: Kept, say: Say) -> bool:
-        return our_images.remove(self, kept.reference, say=say)
+        return our_images.remove(self.api, kept.reference, say=say)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         return remove_all(self, say)
@@ -373,7 +373,7 @@ HUB = "docker.io/"
 
 
 class NodeApi:
-    """The part of the Docker SDK's client that `our_images` needs. `run` runs a command on the node and returns its
+    """The part of the Docker SDK's low-level client that `our_images` needs. `run` runs a command on the node and returns its
     output. All methods raise InfrastructureError.
     """
 
