@@ -54,15 +54,8 @@ def cell(*, gpu: str = "", memory_bytes: int | None = None) -> Cell:
 
 def trial(number: int = 1, *, end: End = "completed", beside: int = 0, peak_gib: float | None = None) -> Trial:
     peak = None if peak_gib is None else peak_gib * (1 << 20)
-    return Trial(
-        cell_id="c",
-        number=number,
-        key="k",
-        end=end,
-        conditions=Conditions(beside=beside),
-        peak_rss_kib=peak,
-        message="why",
-    )
+    return Trial(cell_id="c", number=number, key="k", end=end, conditions=Conditions(beside=beside), peak_rss_kib=peak,
+                 message="why")  # fmt: skip
 
 
 # ---------------------------------------------------------------- who

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from harness.model import Image, Pull, Scenario, Trace, Trial, Where, measured
-from harness.model.watching import Say
 from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Session
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.messages import Samples
@@ -53,9 +52,6 @@ class Player:
     left: bool = False
     facts: Mapping[str, Any] = field(default_factory=lambda: {"kernel": "1"})
 
-    def prepare(self, image: Image, say: Say) -> Prepared:
-        raise NotImplementedError
-
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         try:
@@ -78,11 +74,6 @@ class Player:
 
     def exit(self) -> Exit:
         return self.last
-
-    def remove_leftovers(self) -> int:
-        return 0
-
-    def close(self) -> None: ...
 
 
 def lines(*said: Mapping[str, Any]) -> bytes:
