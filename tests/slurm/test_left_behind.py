@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -75,7 +76,8 @@ def test_a_step_that_is_killed_leaves_nothing_on_the_node(environ: dict[str, str
         (srun,) = [each for each in psutil.Process().children() if Path(folder).name in " ".join(cmdline(each))]
         assert inside is not None
         for each in (srun, inside, *agents):
-            each.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ended with the one before
+                each.kill()
 
     with opened(environ) as world, held(world.engine):
         trial = during(world, kill)
