@@ -373,8 +373,8 @@ HUB = "docker.io/"
 
 
 class NodeApi:
-    """The part of the Docker SDK's low-level client that `our_images` needs. `run` runs a command on the node and returns
-    its output. All methods raise InfrastructureError.
+    """The part of the Docker SDK's low-level client that `our_images` needs. `run` runs a command on the node and
+    returns its output. All methods raise InfrastructureError.
     """
 
     def __init__(self, program: str, run: Callable[..., str]) -> None:

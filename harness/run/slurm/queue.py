@@ -268,22 +268,17 @@ class _Waiting:
             state, _, reason = run_slurm(command, environ=self.environ, place=self.place).strip().partition(" ")
             self.reason = reason if state == "PENDING" and reason != "None" else ""
         waited_s = now_s - self.begun_s
+        hint = " (hold.time is longer than the partition allows)" if self.reason == "PartitionTimeLimit" else ""
+        why = f"{self.reason or 'Slurm gives no reason'}{hint}"
         if NEVER.fullmatch(self.reason):
-            raise InfrastructureError(f"Slurm can never provide such a node: {self._why()}", place=self.place)
+            raise InfrastructureError(f"Slurm can never provide such a node: {why}", place=self.place)
         if DOWN.search(self.reason) and waited_s > min(GONE_NODE_S, self.request.wait_s):
-            raise EngineUnreachable(
-                f"the node is unavailable: {self._why()}; see `sinfo --list-reasons`", place=self.place
-            )
+            raise EngineUnreachable(f"the node is unavailable: {why}; see `sinfo --list-reasons`", place=self.place)
         if waited_s > self.request.wait_s:
             raise EngineUnreachable(
-                f"no node within {self.request.wait_s:.0f} s (hold.wait): {self._why()};"
-                " the next sweep continues from here",
+                f"no node within {self.request.wait_s:.0f} s (hold.wait): {why}; the next sweep continues from here",
                 place=self.place,
             )
-
-    def _why(self) -> str:
-        hint = " (hold.time is longer than the partition allows)" if self.reason == "PartitionTimeLimit" else ""
-        return f"{self.reason or 'Slurm gives no reason'}{hint}"
 
     @property
     def job(self) -> str | None:
