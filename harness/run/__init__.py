@@ -2,7 +2,7 @@
 
 `harness.model.ENGINES` has the function that opens each kind of engine. Its module is imported only when it is needed:
 importing Docker's client takes a fifth of a sweep's start-up time. All kinds obey one contract
-(`tests/contract`); `trial/one_trial.py` runs a trial on any of them.
+(`tests/contract`); `trial/conversation.py` runs a trial on any of them.
 """
 
 from __future__ import annotations

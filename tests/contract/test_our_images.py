@@ -16,7 +16,7 @@ from docker.errors import NotFound
 
 from harness.model import Build
 from harness.run.docker import containers
-from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, UNCHECKED_AGE_S, leftovers, marked, remove_leftovers
+from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, UNCHECKED_AGE_S, marked, ours, remove_leftovers
 from harness.run.images.our_images import IMAGE_LABEL
 from tests.contract.world import BASE, World, image, installed, quiet
 from tests.dead import dead_owner
@@ -183,14 +183,14 @@ def test_images_stay_while_a_harness_is_at_work(
     assert docker.engine.remove_images(said.append) == ()
     assert "another harness is running" in said[0]
     assert client.images.get(made.id).id == made.id
-    assert mark["name"] in leftovers(client, dead=False).values()
+    assert mark["name"] in ours(client, dead=False).values()
     working.remove()
-    assert mark["name"] not in leftovers(client, dead=False).values()
+    assert mark["name"] not in ours(client, dead=False).values()
 
 
 def test_every_container_of_ours_is_marked(docker: World, client: docker_sdk.DockerClient) -> None:
     with docker.engine.launch(docker.launch("quiet")) as session:
         (entry,) = client.api.containers(filters={"label": f"harness.run={docker.run_id}"})
-        assert entry["Id"] in leftovers(client, dead=False), json.dumps(entry["Labels"])
+        assert entry["Id"] in ours(client, dead=False), json.dumps(entry["Labels"])
         assert entry["Labels"][NAME_LABEL].startswith("harness-")
         assert session.receive(30.0) is not None

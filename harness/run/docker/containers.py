@@ -314,15 +314,15 @@ def remove_leftovers(client: docker.DockerClient, *, now_s: float | None = None)
     If the owner cannot be checked (it ran on another machine, or before a reboot), a container counts as dead only if
     it does not run and is older than ten minutes: a living harness removes its containers immediately.
     """
-    container_ids = list(leftovers(client, now_s=now_s))
+    container_ids = list(ours(client, dead=True, now_s=now_s))
     for container_id in container_ids:
         remove(client, container_id)
     return len(container_ids)
 
 
-def leftovers(client: docker.DockerClient, *, dead: bool = True, now_s: float | None = None) -> dict[str, str]:
-    """Return the names of the containers that `remove_leftovers` would remove, by id; if `dead` is false, of those
-    whose owner process runs, or may run."""
+def ours(client: docker.DockerClient, *, dead: bool, now_s: float | None = None) -> dict[str, str]:
+    """Return the names of the harness's containers, by id: of those that `remove_leftovers` would remove if `dead` is
+    true, else of those whose owner process runs, or may run."""
     labelled = client.api.containers(all=True, filters={"label": [OWNER_LABEL, NAME_LABEL]})
     return {
         each["Id"]: each["Labels"][NAME_LABEL]

@@ -175,7 +175,7 @@ class DockerEngine:
         with engine_errors(self._place):
             holder = lease.holder_of(self._client, place=self._place)
             lapsed = (lease.NAME,) if holder is not None and holder.lapsed else ()
-            return (*containers.leftovers(self._client).values(), *lapsed)
+            return (*containers.ours(self._client, dead=True).values(), *lapsed)
 
     def remove_leftovers(self) -> int:
         with engine_errors(self._place):
@@ -188,7 +188,7 @@ class DockerEngine:
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         with engine_errors(self._place):
-            living = list(containers.leftovers(self._client, dead=False).values())
+            living = list(containers.ours(self._client, dead=False).values())
             used = living or lease.holder_of(self._client, place=self._place)
             if used:
                 say(f"no image removed: another harness is running there ({used}); clean again when it has ended")

@@ -1,1 +1,1 @@
-"""Manages the hosts of a run: their rows and launches, launches side by side, GPUs, and owners of containers."""
+"""Manages the hosts of a run: their rows and launches, launches side by side, and GPUs."""
