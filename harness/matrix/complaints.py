@@ -28,17 +28,22 @@ WORDS = {
     "less_than_equal": "{got} is too large; it must be at most {le}",
     "less_than": "{got} is too large; it must be less than {lt}",
     "value_error": "{error}",
+    "missing": "is missing: {what}",
+    "extra_forbidden": "unknown key{hint} allowed: {keys}",
+    "union_tag_invalid": "must be {forms}, not {got}",
+    "string_pattern_mismatch": "{shown} is not an allowed name; use letters and digits, and _ . - inside it",
+    "series_kind": "does not say what its images are{hint} give {message}",
 }
 
 
 def check_shape(context: Context) -> MatrixFile:
     """Return a file's data as a MatrixFile. Raises MatrixError with everything that is wrong with its shape."""
-    data = context.data
+    data = {} if context.data is None else context.data
     empty = list(_empty(data, ()))
     for path in empty:
         context.add(path, "has no value; give it one, or remove the key")
     try:
-        file = MatrixFile.model_validate({} if data is None else data)
+        file = MatrixFile.model_validate(data)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             marked = detail["loc"]  # with pydantic's own marks, such as the tags of unions
@@ -54,9 +59,7 @@ def check_shape(context: Context) -> MatrixFile:
 
 def _empty(value: Any, path: KeyPath) -> Iterator[KeyPath]:
     """Yield the keys without a value, for which pydantic would use the default. In params, null is a normal value."""
-    if not isinstance(value, dict):
-        return
-    for key, inner in value.items():
+    for key, inner in value.items() if isinstance(value, dict) else ():
         if inner is None:
             yield (*path, key)
         elif key not in ("params", "include", "exclude"):
@@ -64,30 +67,22 @@ def _empty(value: Any, path: KeyPath) -> Iterator[KeyPath]:
 
 
 def _words(detail: ErrorDetails) -> str:
-    allowed = _fields(detail["loc"][:-1])
-    if detail["type"] == "missing":
-        description = allowed.get(str(detail["loc"][-1]), "")
-        return f"is missing: {description[:1].lower()}{description[1:]}".removesuffix(".")
-    if detail["type"] == "extra_forbidden":
-        return f"unknown key{did_you_mean(str(detail['loc'][-1]), known=allowed)} allowed: {listed(allowed, most=30)}"
-    if detail["type"] == "union_tag_invalid":
-        forms = (
-            str(detail["ctx"]["expected_tags"])
-            .replace("'<", "a ")
-            .replace(">'", "")
-            .replace(",", " or")
-            .replace("a text", "text")
-        )
-        return f"must be {forms}, not {kind(detail['input'])}"
-    if detail["type"] == "string_pattern_mismatch":
-        return f"{shown(detail['input'])} is not an allowed name; use letters and digits, and _ . - inside it"
-    if detail["type"] == "series_kind":
-        keys = detail["input"] if isinstance(detail["input"], dict) else {}
-        return f"does not say what its images are{did_you_mean(*keys, known=SERIES_KINDS)} give {detail['msg']}"
-    template = WORDS.get(detail["type"])
-    inner = listed(_fields(detail["loc"]), most=30)
-    values = {**detail.get("ctx", {}), "got": kind(detail["input"]), "keys": inner}
-    return template.format(**values) if template else f"{detail['msg']}, not {kind(detail['input'])}"
+    code, last, got = detail["type"], str((detail["loc"] or ("",))[-1]), detail["input"]
+    beside = _fields(detail["loc"][:-1])
+    values: dict[str, Any] = {**detail.get("ctx", {}), "got": kind(got), "shown": shown(got), "message": detail["msg"]}
+    if code == "missing":
+        description = beside.get(last, "")
+        values["what"] = f"{description[:1].lower()}{description[1:]}".removesuffix(".")
+    elif code == "extra_forbidden":
+        values["hint"], values["keys"] = did_you_mean(last, known=beside), listed(beside, most=30)
+    elif code == "union_tag_invalid":  # "'<list>', '<text>'" are forms of a value
+        forms = [form.strip(" '<>") for form in values["expected_tags"].split(",")]
+        values["forms"] = " or ".join(form if form == "text" else f"a {form}" for form in forms)
+    elif code == "series_kind":
+        values["hint"] = did_you_mean(*(got if isinstance(got, dict) else ()), known=SERIES_KINDS)
+    elif code.startswith("model_"):
+        values["keys"] = listed(_fields(detail["loc"]), most=30)
+    return WORDS.get(code, "{message}, not {got}").format(**values)
 
 
 def _fields(path: tuple[int | str, ...]) -> dict[str, str]:
