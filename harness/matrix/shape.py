@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Discriminator,
     Field,
+    StringConstraints,
     Tag,
     ValidationInfo,
+    WithJsonSchema,
     create_model,
     field_validator,
     model_validator,
@@ -26,36 +30,149 @@ from pydantic import (
 from harness import model
 from harness.matrix import values
 from harness.matrix.problems import shown
-from harness.matrix.values import (
-    BY_FORM,
-    Anything,
-    Arguments,
-    Capability,
-    CountOrNone,
-    Duration,
-    Engines,
-    Environment,
-    Gpus,
-    Images,
-    LeakLimit,
-    LeakOrNone,
-    Name,
-    NameList,
-    Parallel,
-    ParamValues,
-    ScalarValue,
-    Shape,
-    Share,
-    ShareOrNone,
-    Size,
-    Text,
-    Truth,
-    Variable,
-    VersionName,
-    Versions,
-    Whole,
-)
 from harness.registry.image_references import is_bound
+
+# ---------------------------------------------------------------- the types of keys
+
+
+class Shape(BaseModel):
+    """A mapping with known keys only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def _json(kind: str | list[str], **more: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": kind, **more})
+
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+VARIABLE = r"^[^=\s\x00]{1,256}$"
+
+Text = Annotated[str, BeforeValidator(values.plain_text), _json(["string", "number"])]
+Anything = Annotated[str, BeforeValidator(values.anything), _json(["string", "number"])]
+Name = Annotated[str, StringConstraints(pattern=NAME)]
+
+
+def fits(pattern: str, text: str) -> AfterValidator:
+    """Return a check that a text matches a whole pattern; `text` says what is wrong with one that does not."""
+
+    def checked(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"{shown(value)} {text}")
+        return value
+
+    return AfterValidator(checked)
+
+
+Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
+VersionName = Annotated[str, BeforeValidator(values.plain_text), StringConstraints(max_length=200)]
+Whole = Annotated[int, BeforeValidator(values.whole_number), _json("integer")]
+Parallel = Annotated[
+    bool | int | Literal["auto"],
+    BeforeValidator(values.parallel, json_schema_input_type=bool | Annotated[int, Field(ge=1)] | Literal["auto"]),
+]
+Truth = Annotated[bool, BeforeValidator(values.truth), _json("boolean")]
+Size = Annotated[int, BeforeValidator(values.whole_bytes), _json("string", examples=["8GiB", "512MB"])]
+LeakLimit = Annotated[float, BeforeValidator(values.leak_kib), _json("string", examples=["0.5KiB", "80B"])]
+Share = Annotated[float, BeforeValidator(values.fraction), _json(["string", "number"], examples=["10%", 0.1])]
+ShareOrNone = Annotated[
+    float | None,
+    BeforeValidator(values.or_none(values.fraction)),
+    _json(["string", "number"], examples=["10%", 0.1, "none"]),
+]
+LeakOrNone = Annotated[
+    float | None, BeforeValidator(values.or_none(values.leak_kib)), _json("string", examples=["0.5KiB", "none"])
+]
+CountOrNone = Annotated[
+    float | None,
+    BeforeValidator(values.or_none(values.amount_per_step)),
+    _json(["string", "number"], examples=[0.01, "none"]),
+]
+Duration = Annotated[float, BeforeValidator(values.seconds), _json(["string", "number"], examples=["20m", "1h30m", 90])]
+ScalarValue = Annotated[
+    model.Scalar, BeforeValidator(values.scalar), _json(["string", "number", "boolean", "null"])
+]  # fmt: skip
+
+
+BY_FORM = Discriminator(
+    lambda value: "<mapping>" if isinstance(value, dict) else "<list>" if isinstance(value, list) else "<text>"
+)
+"""The form of a key's value. The <> distinguish it from the keys in the path of an error."""
+
+
+def _environment(value: Any) -> Any:
+    """Accept Compose's two forms: a mapping, or a list of NAME=value."""
+    if not isinstance(value, list):
+        return value
+    result: dict[str, str] = {}
+    for item in value:
+        name, equals, content = item.partition("=") if isinstance(item, str) else ("", "", "")
+        if not equals:
+            raise ValueError(
+                f"{values.kind(item)} is not NAME=value; write NAME=value, or NAME=${{NAME}} to pass it on"
+            )
+        if name in result:
+            raise ValueError(f"{name} appears twice; keep one")
+        result[name] = content
+    return result
+
+
+def word_or(*words: str, form: type, remedy: str) -> Callable[[Any], Any]:
+    """Return a check that a value is one of `words`, or has the other form: a mapping (`form` is its Shape) or a list.
+    `remedy` ends the message."""
+
+    def checked(value: Any) -> Any:
+        if isinstance(value, (form, list if form is list else dict)) or value in words:
+            return value
+        raise ValueError(f"{values.kind(value)} is not allowed; {remedy}")
+
+    return checked
+
+
+Environment = Annotated[
+    dict[Variable, Anything], BeforeValidator(_environment, json_schema_input_type=dict[Variable, Anything] | list[str])
+]
+Reference = Annotated[
+    Text,
+    fits(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,400}", "is not an image; write repository:tag or repository@sha256:…"),
+]
+Images = Annotated[
+    Annotated[list[Reference], Field(min_length=1), Tag("<list>")]
+    | Annotated[dict[VersionName, Reference], Field(min_length=1), Tag("<mapping>")],
+    BY_FORM,
+]
+Versions = Annotated[
+    Annotated[list[Text], Field(min_length=1), Tag("<list>")] | Annotated[Text, Tag("<text>")], BY_FORM
+]
+Address = Annotated[Text, AfterValidator(values.engine_address)]
+Engines = Annotated[
+    Annotated[Address, Tag("<text>")] | Annotated[list[Address], Field(min_length=1), Tag("<list>")], BY_FORM
+]
+Gpus = Annotated[
+    Annotated[Literal["none", "all", "each"], Tag("<text>")]
+    | Annotated[list[Text], Field(min_length=1), Tag("<list>")],
+    BY_FORM,
+    BeforeValidator(
+        word_or("none", "all", "each", form=list, remedy='allowed: none, all, each, or a list such as ["RTX 3090"]'),
+        json_schema_input_type=Literal["none", "all", "each"] | list[Text],
+    ),
+]
+ParamValues = Annotated[
+    list[ScalarValue],
+    Field(min_length=1),
+    BeforeValidator(
+        lambda value: value if isinstance(value, list) else [value],
+        json_schema_input_type=ScalarValue | list[ScalarValue],
+    ),
+]
+Arguments = Annotated[list[Anything], Field(min_length=1)]
+Capability = Annotated[
+    Text,
+    fits(r"[A-Z][A-Z_]{1,40}", "is not a capability; write one such as SYS_PTRACE"),
+    _json("string", examples=["SYS_PTRACE"]),
+]
+NameList = Annotated[list[Text], Field(min_length=1)]
+
 
 # ---------------------------------------------------------------- hosts
 
@@ -63,7 +180,7 @@ from harness.registry.image_references import is_bound
 MOST_NODES = 64
 
 
-Option = Annotated[Text, values.fits(r"[\w:.,=&|*()\[\]!+@/%-]{1,500}", "has characters that salloc does not accept")]
+Option = Annotated[Text, fits(r"[\w:.,=&|*()\[\]!+@/%-]{1,500}", "has characters that salloc does not accept")]
 
 
 class SelectEntry(Shape):
@@ -107,7 +224,7 @@ class HoldEntry(Shape):
 
 
 NodeName = Annotated[
-    Text, values.fits(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "is not the name of a node; write one name, not a range")
+    Text, fits(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "is not the name of a node; write one name, not a range")
 ]
 Nodes = Annotated[
     Annotated[Whole, Field(ge=1, le=MOST_NODES), Tag("<text>")]
@@ -178,7 +295,7 @@ class TagRange(Shape):
 
 TagName = Annotated[
     Text,
-    values.fits(
+    fits(
         r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|sha256:[0-9a-f]{64}", "is not a tag; letters, digits, _ . and - are allowed"
     ),
 ]
@@ -192,7 +309,7 @@ class Repository(SeriesEntry):
 
     repository: Annotated[
         Text,
-        values.fits(
+        fits(
             r"[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)*",
             "is not a repository; write it without a tag, such as nvcr.io/nvidia/tensorflow",
         ),
@@ -226,8 +343,7 @@ class OverBase(SeriesEntry):
     """A series of environments on top of one base image, or of virtual environments on a process host."""
 
     python: (
-        Annotated[Text, values.fits(r"3\.[0-9]{1,2}(?:\.[0-9]{1,2})?", "is not a version of Python 3, such as 3.11")]
-        | None
+        Annotated[Text, fits(r"3\.[0-9]{1,2}(?:\.[0-9]{1,2})?", "is not a version of Python 3, such as 3.11")] | None
     ) = None
     """The interpreter's version, such as "3.11"; default: the one that runs the harness."""
     base: Text | None = None
@@ -382,9 +498,7 @@ AnyMetricLimit = Annotated[
     Annotated[MetricLimitEntry, Tag("<mapping>")] | Annotated[Literal["equal", "none"], Tag("<text>")],
     BY_FORM,
     BeforeValidator(
-        values.word_or(
-            "equal", "none", form=MetricLimitEntry, remedy="write equal, none, or a limit such as {drop: 5%}"
-        ),
+        word_or("equal", "none", form=MetricLimitEntry, remedy="write equal, none, or a limit such as {drop: 5%}"),
         json_schema_input_type=MetricLimitEntry | Literal["equal", "none"],
     ),
 ]
@@ -427,7 +541,7 @@ AnyStepsAre = Annotated[
     Annotated[StepsFunction, Tag("<mapping>")] | Annotated[model.StepsAre, Tag("<text>")],
     BY_FORM,
     BeforeValidator(
-        values.word_or(
+        word_or(
             *KINDS_OF_STEPS,
             form=StepsFunction,
             remedy=f'write {", ".join(KINDS_OF_STEPS)}, or {{function: "module:name"}}',

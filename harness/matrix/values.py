@@ -1,4 +1,4 @@
-"""Defines the types of the keys in matrix.yaml: each parses a YAML value, and describes itself in the JSON Schema.
+"""Parses the values of the keys in matrix.yaml: sizes, durations, shares, addresses.
 
 Each parser takes a YAML value, and raises ValueError with the problem and the remedy.
 """
@@ -10,20 +10,8 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
-
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    StringConstraints,
-    Tag,
-    WithJsonSchema,
-)
 
 from harness import model
 from harness.matrix.problems import shown
@@ -238,141 +226,3 @@ def engine_address(engine: str) -> str:
     if address.scheme == "ssh" and not address.hostname:
         raise ValueError(f"{shown(engine)} names no host; write ssh://[USER@]HOST")
     return engine
-
-
-# ---------------------------------------------------------------- the types of keys
-
-
-class Shape(BaseModel):
-    """A mapping with known keys only."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-def _json(kind: str | list[str], **more: Any) -> WithJsonSchema:
-    return WithJsonSchema({"type": kind, **more})
-
-
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
-VARIABLE = r"^[^=\s\x00]{1,256}$"
-
-Text = Annotated[str, BeforeValidator(plain_text), _json(["string", "number"])]
-Anything = Annotated[str, BeforeValidator(anything), _json(["string", "number"])]
-Name = Annotated[str, StringConstraints(pattern=NAME)]
-
-
-def fits(pattern: str, text: str) -> AfterValidator:
-    """Return a check that a text matches a whole pattern; `text` says what is wrong with one that does not."""
-
-    def checked(value: str) -> str:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(f"{shown(value)} {text}")
-        return value
-
-    return AfterValidator(checked)
-
-
-Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
-VersionName = Annotated[str, BeforeValidator(plain_text), StringConstraints(max_length=200)]
-Whole = Annotated[int, BeforeValidator(whole_number), _json("integer")]
-Parallel = Annotated[
-    bool | int | Literal["auto"],
-    BeforeValidator(parallel, json_schema_input_type=bool | Annotated[int, Field(ge=1)] | Literal["auto"]),
-]
-Truth = Annotated[bool, BeforeValidator(truth), _json("boolean")]
-Size = Annotated[int, BeforeValidator(whole_bytes), _json("string", examples=["8GiB", "512MB"])]
-LeakLimit = Annotated[float, BeforeValidator(leak_kib), _json("string", examples=["0.5KiB", "80B"])]
-Share = Annotated[float, BeforeValidator(fraction), _json(["string", "number"], examples=["10%", 0.1])]
-ShareOrNone = Annotated[
-    float | None,
-    BeforeValidator(or_none(fraction)),
-    _json(["string", "number"], examples=["10%", 0.1, "none"]),
-]
-LeakOrNone = Annotated[float | None, BeforeValidator(or_none(leak_kib)), _json("string", examples=["0.5KiB", "none"])]
-CountOrNone = Annotated[
-    float | None,
-    BeforeValidator(or_none(amount_per_step)),
-    _json(["string", "number"], examples=[0.01, "none"]),
-]
-Duration = Annotated[float, BeforeValidator(seconds), _json(["string", "number"], examples=["20m", "1h30m", 90])]
-ScalarValue = Annotated[
-    model.Scalar, BeforeValidator(scalar), _json(["string", "number", "boolean", "null"])
-]  # fmt: skip
-
-
-BY_FORM = Discriminator(
-    lambda value: "<mapping>" if isinstance(value, dict) else "<list>" if isinstance(value, list) else "<text>"
-)
-"""The form of a key's value. The <> distinguish it from the keys in the path of an error."""
-
-
-def _environment(value: Any) -> Any:
-    """Accept Compose's two forms: a mapping, or a list of NAME=value."""
-    if not isinstance(value, list):
-        return value
-    result: dict[str, str] = {}
-    for item in value:
-        name, equals, content = item.partition("=") if isinstance(item, str) else ("", "", "")
-        if not equals:
-            raise ValueError(f"{kind(item)} is not NAME=value; write NAME=value, or NAME=${{NAME}} to pass it on")
-        if name in result:
-            raise ValueError(f"{name} appears twice; keep one")
-        result[name] = content
-    return result
-
-
-def word_or(*words: str, form: type, remedy: str) -> Callable[[Any], Any]:
-    """Return a check that a value is one of `words`, or has the other form: a mapping (`form` is its Shape) or a list.
-    `remedy` ends the message."""
-
-    def checked(value: Any) -> Any:
-        if isinstance(value, (form, list if form is list else dict)) or value in words:
-            return value
-        raise ValueError(f"{kind(value)} is not allowed; {remedy}")
-
-    return checked
-
-
-Environment = Annotated[
-    dict[Variable, Anything], BeforeValidator(_environment, json_schema_input_type=dict[Variable, Anything] | list[str])
-]
-Reference = Annotated[
-    Text,
-    fits(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,400}", "is not an image; write repository:tag or repository@sha256:…"),
-]
-Images = Annotated[
-    Annotated[list[Reference], Field(min_length=1), Tag("<list>")]
-    | Annotated[dict[VersionName, Reference], Field(min_length=1), Tag("<mapping>")],
-    BY_FORM,
-]
-Versions = Annotated[
-    Annotated[list[Text], Field(min_length=1), Tag("<list>")] | Annotated[Text, Tag("<text>")], BY_FORM
-]
-Address = Annotated[Text, AfterValidator(engine_address)]
-Engines = Annotated[
-    Annotated[Address, Tag("<text>")] | Annotated[list[Address], Field(min_length=1), Tag("<list>")], BY_FORM
-]
-Gpus = Annotated[
-    Annotated[Literal["none", "all", "each"], Tag("<text>")]
-    | Annotated[list[Text], Field(min_length=1), Tag("<list>")],
-    BY_FORM,
-    BeforeValidator(
-        word_or("none", "all", "each", form=list, remedy='allowed: none, all, each, or a list such as ["RTX 3090"]'),
-        json_schema_input_type=Literal["none", "all", "each"] | list[Text],
-    ),
-]
-ParamValues = Annotated[
-    list[ScalarValue],
-    Field(min_length=1),
-    BeforeValidator(
-        lambda value: value if isinstance(value, list) else [value],
-        json_schema_input_type=ScalarValue | list[ScalarValue],
-    ),
-]
-Arguments = Annotated[list[Anything], Field(min_length=1)]
-Capability = Annotated[
-    Text,
-    fits(r"[A-Z][A-Z_]{1,40}", "is not a capability; write one such as SYS_PTRACE"),
-    _json("string", examples=["SYS_PTRACE"]),
-]
-NameList = Annotated[list[Text], Field(min_length=1)]

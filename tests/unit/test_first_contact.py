@@ -20,7 +20,7 @@ from harness.errors import UsageError
 from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import steps_of
-from harness.matrix.values import NAME
+from harness.matrix.shape import NAME
 from harness.model import End, Install, Matrix, Pull, Remedy, RunResult, Trace
 from harness.run.run_interfaces import CellRun
 from harness.store import RunDirectory
