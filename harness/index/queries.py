@@ -7,12 +7,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.model import Effect
+from harness.model import Effect, SignalVerdict
 from harness.model.indexed import (
     Drift,
     FindingLife,
     HistoryView,
-    IndexedFigure,
     IndexedHistory,
     IndexedRun,
     Measurement,
@@ -138,16 +137,17 @@ class OpenIndex:
 
     def _figures(
         self, histories: Sequence[int], condition: str, signals: Sequence[str] | None
-    ) -> dict[int, dict[str, IndexedFigure]]:
+    ) -> dict[int, dict[str, SignalVerdict]]:
         only = "" if signals is None else f" AND signal IN ({_listed(signals)})"
-        found: dict[int, dict[str, IndexedFigure]] = {}
+        found: dict[int, dict[str, SignalVerdict]] = {}
         for cell, signal, seen, value, low, high, limit, visible in self._rows_of(
             'SELECT cell, signal, seen, value, low, high, "limit", visible FROM cells'
             " JOIN runs ON runs.id = cells.run JOIN figures ON cell = cells.id"
             f" WHERE {condition}{only}",
             histories,
         ):
-            figure = IndexedFigure(seen=seen, value=value, low=low, high=high, limit=limit, visible=visible)
+            ci = None if low is None else (low, high)
+            figure = SignalVerdict(seen=seen, value=value, ci=ci, limit=limit, visible=visible)
             found.setdefault(cell, {})[signal] = figure
         return found
 
@@ -209,7 +209,7 @@ def _history(row: sqlite3.Row) -> IndexedHistory:
     return IndexedHistory(**{**dict(row), "params": tuple(json.loads(row["params"]).items())})
 
 
-def _measurement(row: dict[str, Any], figures: Mapping[int, Mapping[str, IndexedFigure]]) -> Measurement:
+def _measurement(row: dict[str, Any], figures: Mapping[int, Mapping[str, SignalVerdict]]) -> Measurement:
     cell, provisional = row.pop("cell"), bool(row.pop("provisional"))
     return Measurement(**row, provisional=provisional, figures=figures.get(cell, {}))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalState
+from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalVerdict
 from harness.model.scenario import Scalar
 
 RunKind = Literal["sweep", "probe", "killed"]
@@ -60,22 +60,11 @@ class IndexedHistory:
     variant: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IndexedFigure:
-    """One signal of one cell of one run, with the fields of `SignalVerdict`, in the signal's unit."""
-
-    seen: SignalState
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    limit: float | None = None
-    visible: float | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
     """One cell of one run. `run` is the run's path. `first_launch` is when its oldest launch began, None if it
-    has none. `taken_over`: the number of its launches taken over from an earlier run.
+    has none. `taken_over`: the number of its launches taken over from an earlier run. `figures`: the verdict on each
+    signal, without its reason.
     """
 
     history: int
@@ -92,7 +81,7 @@ class Measurement:
     failed: int
     taken_over: int
     provisional: bool
-    figures: Mapping[str, IndexedFigure] = field(default_factory=dict)
+    figures: Mapping[str, SignalVerdict] = field(default_factory=dict)
 
     @property
     def is_known(self) -> bool:

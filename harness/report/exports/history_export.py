@@ -65,8 +65,8 @@ def _rows(view: HistoryView, names: Sequence[str]) -> Iterator[list[Any]]:
     params = " ".join(f"{name}={value}" for name, value in view.history.params)
     place = {**_place(view.history), "params": params}
     for measurement in view.measured:
-        known = [measurement.figures.get(name) for name in names]
-        figures = [None if figure is None else getattr(figure, part) for figure in known for part in FIGURE_COLUMNS]
+        known = _figures(measurement)
+        figures = [known.get(name, {}).get(part) for name in names for part in FIGURE_COLUMNS]
         yield [*(place[name] for name in PLACE_COLUMNS), *_measured(measurement).values(), *figures]
 
 
@@ -80,8 +80,14 @@ def _measured(measurement: Measurement) -> dict[str, Any]:
     return {name: measurement.version if name == "image" else getattr(measurement, name) for name in MEASURED_COLUMNS}
 
 
-def _figures(measurement: Measurement) -> dict[str, Any]:
-    return {name: asdict(figure) for name, figure in measurement.figures.items()}
+def _figures(measurement: Measurement) -> dict[str, dict[str, Any]]:
+    """Return the fields named in FIGURE_COLUMNS, by signal."""
+    return {
+        name: dict(
+            zip(FIGURE_COLUMNS, (one.seen, one.value, *(one.ci or (None, None)), one.limit, one.visible), strict=True)
+        )
+        for name, one in measurement.figures.items()
+    }
 
 
 def _life(life: FindingLife, view: HistoryView) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from harness.model.indexed import (
     SitePage,
     SiteSource,
 )
+from harness.model.judged import NOT_JUDGED
 from harness.report.blocks import Block, Box, Figure, Items, Point, ReportSection, Row, TextTable
 from harness.report.page.html_page import environment
 from harness.report.site.events import (
@@ -447,9 +448,10 @@ def _figure(newest: Iterable[Measurement]) -> Figure:
     """
     points = []
     for measured in newest:
-        figure = measured.figures.get("step_time")
-        value, low, high = (None, None, None) if figure is None else (figure.value, figure.low, figure.high)
-        points.append(Point(version=measured.version, value=value, low=low, high=high, tone=measured.state, own=True))
+        figure = measured.figures.get("step_time", NOT_JUDGED)
+        low, high = figure.ci or (None, None)
+        tone = measured.state
+        points.append(Point(version=measured.version, value=figure.value, low=low, high=high, tone=tone, own=True))
     return Figure(title="step time in the newest run of each image", unit="s", points=tuple(points))
 
 
