@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from harness.judge.cell import judge_cell
 from harness.judge.comparison.compared_levels import Compared
-from harness.model import CellVerdict, Floats, Limits, Steps, Trace, Trial
+from harness.judge.history.precision import visible
+from harness.judge.signal_verdicts import Resolution, with_signals
+from harness.judge.trace.trace_verdict import judge_trace
+from harness.model import CellVerdict, Floats, Limits, Steps, Trace, TraceVerdict, Trial
 from tests.unit.trials import made_trial
 
 LIMITS = Limits()
@@ -64,6 +68,28 @@ def cell_of(trials: list[Trial]) -> CellVerdict:
     return judge_cell(trials, limits=LIMITS, steps=STEPS)
 
 
-def of_row(trials: list[list[Trial]]) -> Compared:
+def row_of(ms: Sequence[float], *, rounds: int = 3, seed: int = 0, **more: Any) -> list[list[Trial]]:
+    """Return versions with these step times, all measured in the same rounds."""
+    return [
+        [
+            trial_of(number, **{"ms": each, "seed": seed * 100 + place, "steps": 1000, **more})
+            for number in range(rounds)
+        ]
+        for place, each in enumerate(ms)
+    ]
+
+
+def of_row(trials: list[list[Trial]], *, steps: Steps = STEPS) -> Compared:
     """Return the comparable figures of the versions of a row, oldest first."""
-    return Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    return Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
+
+
+def shown(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
+    """Return the cells of a row with the verdicts on its levels."""
+    compared = of_row(trials)
+    asked = Resolution(limits=limits, visible=visible(compared, limits=limits) or {}, searched=searched)
+    return with_signals(compared, {}, asked)
+
+
+def judged(trace: Trace) -> TraceVerdict:
+    return judge_trace(trace, limits=LIMITS, steps=STEPS)

@@ -15,7 +15,7 @@ from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes, holm
 from harness.judge.history.transitions import transitions, wants_launches
 from harness.model import CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial, Trials, VerdictName
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, trace_of, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, of_row, row_of, trace_of, trial_of
 
 
 def memory(rate: float, spread: float = 0.0) -> dict[str, SignalVerdict]:
@@ -36,17 +36,6 @@ def changes(cells: list[CellVerdict], **more) -> tuple[Change, ...]:
 
 def named(found: tuple[Change, ...]) -> list[tuple]:
     return [(one.metric, one.kind, one.before, one.after) for one in found]
-
-
-def row_of(ms: list[float], *, rounds: int = 3, seed: int = 0, **more) -> list[list[Trial]]:
-    """Return versions with these step times, all measured in the same rounds."""
-    return [
-        [
-            trial_of(number, **{"ms": each, "seed": seed * 100 + place, "steps": 1000, **more})
-            for number in range(rounds)
-        ]
-        for place, each in enumerate(ms)
-    ]
 
 
 def measured(ms: list[float], **more) -> tuple[Change, ...]:
@@ -509,7 +498,7 @@ def test_a_version_300_times_slower_makes_ten_steps_in_the_time_and_is_named():
         [trial_of(number, ms=ms, steps=lengths[ms], seed=place, end="completed") for number in range(3)]
         for place, ms in enumerate([0.1, 0.1, 36.0, 36.0, 0.1])
     ]
-    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
+    compared = of_row(trials, steps=steps)
     found = [each for each in find_changes(compared, limits=LIMITS) if each.metric == "step_time"]
     assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "first_fixed", 3, 4)]
     assert found[0].effect is not None
@@ -523,7 +512,7 @@ def test_the_slow_version_s_few_steps_do_not_make_the_others_imprecise():
         [trial_of(number, ms=ms, steps=10 if ms > 10 else 4000, seed=place, end="completed") for number in range(3)]
         for place, ms in enumerate([0.1, 0.1, 0.12, 36.0])
     ]
-    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
+    compared = of_row(trials, steps=steps)
     found = [each for each in find_changes(compared, limits=LIMITS) if each.metric == "step_time"]
     assert named(tuple(found)) == [("step_time", "first_bad", 1, 2), ("step_time", "worse", 2, 3)]
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from harness.judge.comparable import conditions, differences, set_apart
-from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
 from harness.model import Trial
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, trial_of
+from tests.unit.judge.making import LIMITS, of_row, trial_of
 
 FINGERPRINT = {"engine": "docker 27.1", "name": "lab", "cpu": "EPYC 7742", "cpus": 8, "kernel": "6.1.0"}
 CARD = {"uuid": "GPU-1", "name": "RTX 3090", "driver": "535.104.05"}
@@ -77,8 +76,7 @@ def test_versions_of_two_kernels_are_not_compared():
     """A version looked twice as slow, because the machine was updated in between."""
     trials = [[trial(n, seed=place) for n in range(3)] for place in range(5)]
     trials.append([trial(n, seed=5, ms=2.0, kernel="6.5.0") for n in range(3)])
-    cells = [cell_of(each) for each in trials]
-    assert find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS) == ()
+    assert find_changes(of_row(trials), limits=LIMITS) == ()
     assert [str(each) for each in set_apart(trials)[1]] == ["host kernel 6.1.0 and 6.5.0"]
     same = [*trials[:5], [trial(n, seed=5, ms=2.0) for n in range(3)]]
     found = find_changes(of_row(same), limits=LIMITS)

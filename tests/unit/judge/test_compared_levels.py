@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.judge.history.changes import find_changes
-from harness.judge.history.precision import visible
-from harness.judge.signal_verdicts import Resolution, with_signals
-from harness.model import CellVerdict, Trial
+from harness.model import Trial
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, cell_of, of_row, trial_of
+from tests.unit.judge.making import LIMITS, cell_of, of_row, shown, trial_of
 
 
 def launches(
@@ -26,13 +24,6 @@ def launches(
         trial.trace.columns["rss_kib"][:] += more_kib
         trial.trace.columns["rss_kib"][-1] += spike_kib
     return trials
-
-
-def shown(trials: list[list[Trial]], *, searched: bool = False) -> tuple[CellVerdict, ...]:
-    compared = of_row(trials)
-    return with_signals(
-        compared, {}, Resolution(limits=LIMITS, visible=visible(compared, limits=LIMITS) or {}, searched=searched)
-    )
 
 
 @settings(max_examples=many(10, 250))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
 from harness.judge.launches import judge_launches
 from harness.model import Trial
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, of_row, trial_of
 
 
 def versions(ms: dict[int, float], *, disturbed: str = "", rounds: int = 4) -> list[list[Trial]]:
@@ -21,8 +20,7 @@ def test_a_version_measured_while_the_clock_was_held_down_is_not_slower():
     hot = dict.fromkeys(range(4), 2.0)
     for disturbed, found in (("", ["step_time"]), ("clocks were held down", [])):
         trials = versions(hot, disturbed=disturbed)
-        cells = [cell_of(each) for each in trials]
-        changes = find_changes(Compared(cells=cells, trials=trials, steps=STEPS), limits=LIMITS)
+        changes = find_changes(of_row(trials), limits=LIMITS)
         assert [change.metric for change in changes] == found
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from harness.judge.trace.samples import without_refills
-from harness.judge.trace.trace_verdict import judge_trace
-from harness.model import Look, Trace, TraceVerdict
-from tests.unit.judge.making import BUDGET, LIMITS, STEPS, trace_of
+from harness.model import Look, Trace
+from tests.unit.judge.making import BUDGET, STEPS, judged, trace_of
 
 GARBAGE_KIB = 13_000.0
 FILLS_IN = 240
@@ -26,10 +25,6 @@ def trace(rate: float = 0.0, *, fills_in: float = FILLS_IN, again: int = 0) -> T
         rss[begin:end] = 80_000 + np.round((rate * time[begin:end] + held) / 4) * 4
         looks.append(Look(step=end, values={"rss_before_kib": rss[end - 1], "rss_kib": 80_000 + rate * end}))
     return trace_of(rss, looks=tuple(looks))
-
-
-def judged(made: Trace) -> TraceVerdict:
-    return judge_trace(made, limits=LIMITS, steps=STEPS)
 
 
 def test_garbage_that_comes_back_after_a_look_is_not_noise():

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.judge.trace.trace_verdict import judge_trace
-from harness.model import Look, Trace, TraceVerdict
-from tests.unit.judge.making import BUDGET, LIMITS, STEPS, memory, trace_of
+from harness.model import Look, Trace
+from tests.unit.judge.making import BUDGET, STEPS, judged, memory, trace_of
 
 TIME = np.arange(1.0, BUDGET + 1)
 
@@ -18,10 +17,6 @@ def trace(heap_kib: np.ndarray, *, rss_kib: np.ndarray | None = None, looks: tup
     """Return resident memory that stays at 80 MiB, with a heap in it."""
     made = trace_of(memory(noise_kib=0.0) if rss_kib is None else rss_kib, looks=looks)
     return replace(made, columns={**made.columns, "heap_kib": heap_kib})
-
-
-def judged(made: Trace) -> TraceVerdict:
-    return judge_trace(made, limits=LIMITS, steps=STEPS)
 
 
 def test_a_leak_into_memory_that_was_free_is_one():

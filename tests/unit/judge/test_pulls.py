@@ -7,16 +7,13 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import wants_round
 from harness.judge.launches import judge_launches
 from harness.model import Trial, Trials
-from tests.unit.judge.making import LIMITS, STEPS, of_row, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, of_row, row_of, trial_of
 
 ASKED = Trials(least=3, most=8)
 
 
 def slower_from_3(*, pulled: bool) -> list[list[Trial]]:
-    return [
-        [trial_of(n, ms=each, seed=place, steps=1000, pulled=pulled) for n in range(3)]
-        for place, each in enumerate([1.0, 1.0, 1.0, 1.3, 1.3, 1.3])
-    ]
+    return row_of([1.0, 1.0, 1.0, 1.3, 1.3, 1.3], pulled=pulled)
 
 
 def test_times_during_pulls_accuse_no_version_and_are_measured_again() -> None:

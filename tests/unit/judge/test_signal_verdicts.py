@@ -14,24 +14,16 @@ import pytest
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import HARDLY
 from harness.judge.history.changes import find_changes
-from harness.judge.history.precision import differs_late, visible
+from harness.judge.history.precision import differs_late
 from harness.judge.remedies import more_launches, with_remedy
-from harness.judge.signal_verdicts import Resolution, with_findings, with_signals
+from harness.judge.signal_verdicts import with_findings
 from harness.model import LEVELS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trial
-from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, times, trace_of, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, row_of, shown, times, trace_of, trial_of
 from tests.unit.report import build
 
 
-def told(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
-    compared = of_row(trials)
-    asked = Resolution(limits=limits, visible=visible(compared, limits=limits) or {}, searched=searched)
-    return with_signals(compared, {}, asked)
-
-
 def row(*, versions: int = 4, launches: int = 3, **more: Any) -> list[list[Trial]]:
-    return [
-        [trial_of(number, seed=place, steps=1000, **more) for number in range(launches)] for place in range(versions)
-    ]
+    return row_of([1.0] * versions, rounds=launches, **more)
 
 
 def with_facts(trials: list[list[Trial]], name: str, seconds: list[list[float]]) -> list[list[Trial]]:
@@ -40,7 +32,7 @@ def with_facts(trials: list[list[Trial]], name: str, seconds: list[list[float]])
 
 
 def test_what_was_seen_as_finely_as_the_limit_is_good() -> None:
-    for cell in told(row()):
+    for cell in shown(row()):
         seen = cell.signals["step_time"]
         assert seen.seen == "good"
         assert seen.visible is not None
@@ -53,7 +45,7 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
         [trial_of(number, ms=1 + 0.5 * ((number + place) % 3), seed=place, steps=1000) for number in range(3)]
         for place in range(4)
     ]
-    seen = told(noisy)[0].signals["step_time"]
+    seen = shown(noisy)[0].signals["step_time"]
     assert seen.seen == "blind"
     assert seen.remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
 
@@ -65,9 +57,9 @@ def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: fl
         [trial_of(number, ms=1 + 0.5 * ((number + place) % 3), seed=place, steps=1000) for number in range(3)]
         for place in range(4)
     ]
-    shown = told(noisy)[0].signals["step_time"].visible
-    assert shown is not None
-    remedy = told(noisy, Limits(signals={"step_time": share * shown}))[0].signals["step_time"].remedy
+    detectable = shown(noisy)[0].signals["step_time"].visible
+    assert detectable is not None
+    remedy = shown(noisy, Limits(signals={"step_time": share * detectable}))[0].signals["step_time"].remedy
     assert ("more launches" in remedy) == (launches is not None)
     assert launches is None or f"more launches (`--trials {launches}`), a wider limit" in remedy
 
@@ -76,20 +68,20 @@ def test_a_version_whose_program_never_trained_has_no_tick() -> None:
     """The size of its image was known, so that start-up had a tick next to `untested`."""
     trials = [[replace(one, image=replace(one.image, bytes=10**9)) for one in version] for version in row()]
     trials[1] = [replace(one, end="setup", trace=None, last_step=0) for one in trials[1]]
-    cells = told(trials)
+    cells = shown(trials)
     assert (cells[0].signals["image_size"].seen, cells[1].verdict) == ("good", "untested")
     assert {signal.seen for signal in cells[1].signals.values()} == {"none"}
 
 
 def test_one_launch_and_one_version_tell_nothing_and_say_so() -> None:
-    assert told(row(launches=1))[0].signals["step_time"].seen == "blind"
-    assert told(row(versions=1))[0].signals["step_time"].seen == "none"
+    assert shown(row(launches=1))[0].signals["step_time"].seen == "blind"
+    assert shown(row(versions=1))[0].signals["step_time"].seen == "none"
 
 
 def test_a_version_three_hundred_times_slower_is_suspect_after_one_launch() -> None:
     """After an interruption in the first round, seven of eight versions were called good."""
     trials = [[trial_of(0, ms=ms, seed=place, steps=1000)] for place, ms in enumerate([1, 1, 300])]
-    cells = told(trials)
+    cells = shown(trials)
     assert cells[2].signals["step_time"].seen == "suspect"
     assert "times that of the version before, in 1 launch" in cells[2].signals["step_time"].why
 
@@ -97,11 +89,11 @@ def test_a_version_three_hundred_times_slower_is_suspect_after_one_launch() -> N
 def test_a_large_factor_has_no_exponent() -> None:
     """A report read "step time is 2.2e+03 times that of the version before"."""
     trials = [[trial_of(0, ms=ms, seed=place, steps=1000)] for place, ms in enumerate([1, 1, 2200])]
-    assert re.match(r"step time is 2,\d{3} times that", told(trials)[2].signals["step_time"].why)
+    assert re.match(r"step time is 2,\d{3} times that", shown(trials)[2].signals["step_time"].why)
 
 
 def test_what_no_launch_has_is_nothing_to_look_at() -> None:
-    signals = told(row())[0].signals
+    signals = shown(row())[0].signals
     assert {name: signals[name].seen for name in ("throughput", "gpu_peak", "pool_peak")} == dict.fromkeys(
         ("throughput", "gpu_peak", "pool_peak"), "none"
     )
@@ -109,26 +101,26 @@ def test_what_no_launch_has_is_nothing_to_look_at() -> None:
 
 
 def test_a_limit_of_none_is_off_and_a_search_compares_step_times_alone() -> None:
-    off = told(row(), Limits(signals={"step_time": None, "tail": None}))[0].signals
+    off = shown(row(), Limits(signals={"step_time": None, "tail": None}))[0].signals
     assert [off[name].why for name in ("step_time", "tail")] == ["the limit is none"] * 2
-    assert told(row(), searched=True)[0].signals["tail"].seen == "none"
+    assert shown(row(), searched=True)[0].signals["tail"].seen == "none"
 
 
 def test_every_level_is_told_of_in_every_cell() -> None:
-    assert set(LEVELS) <= set(told(row())[0].signals)
+    assert set(LEVELS) <= set(shown(row())[0].signals)
 
 
 def test_start_ups_far_below_what_counts_are_good_however_they_jitter() -> None:
     """Imports take 10 to 90 ms: no version comes near half a second more."""
     rng = np.random.default_rng(0)
     trials = with_facts(row(), "setup_s", rng.uniform(0.01, 0.09, (4, 3)).tolist())
-    assert {cell.signals["setup_time"].seen for cell in told(trials)} == {"good"}
+    assert {cell.signals["setup_time"].seen for cell in shown(trials)} == {"good"}
 
 
 def test_a_cold_launch_is_no_figure_of_the_start() -> None:
     trials = with_facts(row(), "setup_s", [[9.0, 1.0, 1.0]] * 4)
     trials = [[replace(each[0], conditions=replace(each[0].conditions, cold=True)), *each[1:]] for each in trials]
-    assert told(trials)[0].signals["setup_time"].value == pytest.approx(1.0)
+    assert shown(trials)[0].signals["setup_time"].value == pytest.approx(1.0)
 
 
 def test_a_setup_that_was_never_warm_is_not_said_to_be_that_of_a_command() -> None:
@@ -137,10 +129,10 @@ def test_a_setup_that_was_never_warm_is_not_said_to_be_that_of_a_command() -> No
         [replace(trial, conditions=replace(trial.conditions, cold=True)) for trial in version] for version in trials
     ]
     never = "no launch started with its files in the page cache while no other launch ran"
-    assert [cell.signals["setup_time"].why for cell in told(cold)] == [never] * 4
-    one = told([cold[0], *trials[1:]])[0].signals["setup_time"]
+    assert [cell.signals["setup_time"].why for cell in shown(cold)] == [never] * 4
+    one = shown([cold[0], *trials[1:]])[0].signals["setup_time"]
     assert (one.seen, one.why) == ("blind", f"{never} here, unlike in other versions")
-    assert "has no separate setup" in told(row())[0].signals["setup_time"].why
+    assert "has no separate setup" in shown(row())[0].signals["setup_time"].why
 
 
 def test_rows_that_came_in_bursts_are_no_step_times() -> None:
@@ -148,7 +140,7 @@ def test_rows_that_came_in_bursts_are_no_step_times() -> None:
         [replace(trial, output=replace(trial.output, buffered="300 of 300 steps came in bursts")) for trial in version]
         for version in row()
     ]
-    assert told(trials)[0].signals["step_time"].seen == "none"
+    assert shown(trials)[0].signals["step_time"].seen == "none"
 
 
 def late(number: int, *, place: int, slower: float) -> Trial:
@@ -167,7 +159,7 @@ def test_a_version_that_is_slower_late_asks_for_whole_launches() -> None:
 def test_processor_time_is_that_of_steps() -> None:
     looks = tuple(Look(step=step, values={"cpu_s": 0.002 * step}) for step in (500, 1000))
     trials = [[replace(one, trace=replace(one.trace, looks=looks)) for one in each if one.trace] for each in row()]
-    assert told(trials)[0].signals["cpu_time"].value == pytest.approx(0.002)
+    assert shown(trials)[0].signals["cpu_time"].value == pytest.approx(0.002)
 
 
 def using(cpu_s: float, trial: Trial) -> Trial:
@@ -183,9 +175,9 @@ def test_a_version_that_begins_to_use_the_processor_is_not_overlooked() -> None:
     trials = [[using(rate, one) for one in each] for rate, each in zip(rates, row(), strict=True)]
     changes = find_changes(of_row(trials), limits=LIMITS)
     assert [(one.metric, one.before, one.after) for one in changes] == [("cpu_time", 2, 3)]
-    assert [cell.signals["cpu_time"].value for cell in told(trials)] == pytest.approx(rates)  # not the least compared
+    assert [cell.signals["cpu_time"].value for cell in shown(trials)] == pytest.approx(rates)  # not the least compared
     idle = [[using(1e-6, one) for one in each] for each in row()]
-    assert told(idle)[0].signals["cpu_time"].value is None
+    assert shown(idle)[0].signals["cpu_time"].value is None
 
 
 def marked(cells: Sequence[CellVerdict], kept: list[Any], dropped: list[Any]) -> Sequence[CellVerdict]:
@@ -261,7 +253,7 @@ def test_throughput_is_bad_if_it_falls_by_its_share() -> None:
 
 def test_items_that_some_steps_do_not_return_are_no_lower_throughput() -> None:
     whole, part = (
-        told(with_items(row(), [10.0] * 4, missing=missing))[0].signals["throughput"].value for missing in (0, 2)
+        shown(with_items(row(), [10.0] * 4, missing=missing))[0].signals["throughput"].value for missing in (0, 2)
     )
     assert part == pytest.approx(whole, rel=0.05)
 
@@ -270,8 +262,8 @@ def test_a_version_that_a_search_compared_in_rounds_of_its_own_is_not_blind() ->
     """A search named 1.21.0 as first bad, and said that the last good version was never compared."""
     apart = [[replace(one, round=one.round + 10 * (place == 2)) for one in own] for place, own in enumerate(row())]
 
-    assert told(apart)[2].signals["step_time"].seen == "blind"
-    assert told(apart, searched=True)[2].signals["step_time"].seen == "good"
+    assert shown(apart)[2].signals["step_time"].seen == "blind"
+    assert shown(apart, searched=True)[2].signals["step_time"].seen == "good"
 
 
 def test_two_launches_are_never_enough_to_rule_out_more() -> None:
@@ -287,7 +279,7 @@ def test_launches_that_would_show_no_other_version_are_no_remedy_for_one_out_of_
         for place in range(5)
     ]
     noisy[2] = noisy[2][:1]
-    seen = [cell.signals["step_time"] for cell in told(noisy)]
+    seen = [cell.signals["step_time"] for cell in shown(noisy)]
     assert seen[2].why == "too few of its launches can be compared with those of the others"
     assert seen[2].remedy == seen[0].remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
 
@@ -296,7 +288,7 @@ def test_what_no_version_prints_needs_no_comparison() -> None:
     """Versions that confirmed a leak in separate rounds were called blind for output that does not exist."""
     silent = [[replace(one, output=replace(one.output, bytes=0)) for one in version] for version in row(launches=2)]
     silent[1] = [replace(one, round=7 * one.round) for one in silent[1]]
-    assert [cell.signals["output"].seen for cell in told(silent)] == ["good"] * 4
+    assert [cell.signals["output"].seen for cell in shown(silent)] == ["good"] * 4
 
 
 def test_what_hardly_prints_shows_what_was_measured() -> None:
@@ -306,7 +298,7 @@ def test_what_hardly_prints_shows_what_was_measured() -> None:
         [replace(one, output=replace(one.output, bytes=size)) for one in own]
         for own, size in zip(row(), sizes, strict=True)
     ]
-    values = [cell.signals["output"].value for cell in told(trials)]
+    values = [cell.signals["output"].value for cell in shown(trials)]
     assert values == pytest.approx([size / 1000 for size in sizes])
     assert of_row(trials).levels("output")[0][0] == pytest.approx(HARDLY)
 
@@ -331,7 +323,7 @@ def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(wave: f
         step_s = times(seed=place) * (1 + wave * (np.arange(4000) // 500 % 2))
         return trial_of(0, trace=trace_of(memory(seed=place), step_s=step_s))
 
-    late_step_time = told([[launch(place)] for place in range(4)])[0].signals["late_step_time"]
+    late_step_time = shown([[launch(place)] for place in range(4)])[0].signals["late_step_time"]
     assert late_step_time.seen == seen
 
 
@@ -347,7 +339,7 @@ def test_what_the_machine_does_not_change_is_compared_with_another_day_and_times
         for version in row()
     ]
     trials[-1] = [replace(trial, run="another day") for trial in trials[-1]]
-    added = told(trials)[-1].signals
+    added = shown(trials)[-1].signals
     assert [added[name].seen for name in ("output", "image_size")] == ["good", "good"]
     assert [added[name].seen for name in ("step_time", "peak_memory")] == ["blind", "blind"]
     assert all("--fresh" in added[name].remedy for name in ("step_time", "peak_memory"))
@@ -362,7 +354,7 @@ def test_a_version_of_a_slower_day_is_not_suspected(versions: int) -> None:
     """Launches alongside the others would settle it, but separate launches would not."""
     trials = row(versions=versions)
     trials[-1] = another_day(9, ms=3)
-    late = told(trials)[-1]
+    late = shown(trials)[-1]
     assert late.signals["step_time"].seen == "blind"
     assert "--fresh" in late.signals["step_time"].remedy
     assert "--fresh" in with_remedy(late, "finish the row").signals["step_time"].remedy, "finishing it would not help"
@@ -374,24 +366,24 @@ def test_a_version_of_a_quicker_day_makes_the_next_one_no_suspect() -> None:
         for place in range(4)
     ]
     trials[1] = another_day(1, ms=0.5)
-    assert told(trials)[2].signals["step_time"].seen == "blind"
+    assert shown(trials)[2].signals["step_time"].seen == "blind"
 
 
 def test_a_version_that_was_not_compared_is_not_bad_because_of_a_change_before_it() -> None:
     """A fast version that was added after a slow one was called slow, although nothing was compared with it."""
-    cells = told([*row(versions=3), another_day(3, ms=1)])
+    cells = shown([*row(versions=3), another_day(3, ms=1)])
     after = marked(cells, [("first_bad", 1, 2, "step_time")], [])
     assert [cell.signals["step_time"].seen for cell in after] == ["good", "good", "bad", "blind"]
 
 
 def test_versions_that_are_all_bad_are_not_said_to_have_no_figures() -> None:
     """Reports show the peak of launches that fail; the reason next to it must not say that there is none."""
-    cells = told([[trial_of(number, end="crash", exit_code=1) for number in range(3)] for _ in range(3)])
+    cells = shown([[trial_of(number, end="crash", exit_code=1) for number in range(3)] for _ in range(3)])
     assert {cell.signals["peak_memory"].why for cell in cells} == {"this version is bad: crash"}
 
 
 @pytest.mark.parametrize(("seconds", "seen"), [(2.0, "suspect"), (1.3, "good")])
 def test_a_figure_beyond_the_limit_is_not_good_while_its_change_is_unconfirmed(seconds: float, seen: str) -> None:
     """A tail that doubled was good after three launches, because naming its change takes five."""
-    cells = told(with_facts(row(versions=3), "setup_s", [[1.0, 1.01, 0.99], [seconds] * 3, [1.0, 1.01, 0.99]]))
+    cells = shown(with_facts(row(versions=3), "setup_s", [[1.0, 1.01, 0.99], [seconds] * 3, [1.0, 1.01, 0.99]]))
     assert [cell.signals["setup_time"].seen for cell in cells] == ["good", seen, "good"]

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import usable
 from harness.judge.comparison.slow_versions import first_look_s, own_step_s, plainly_slow, usual_step_s
 from harness.judge.comparison.which_launches import paced_steps
@@ -18,7 +17,7 @@ from harness.judge.history.precision import wants_round
 from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import Steps, Trial, Trials
 from harness.reasons import SignalReason
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, times, trace_of, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, times, trace_of, trial_of
 
 USUAL_S = 120e-6
 
@@ -37,7 +36,7 @@ def slow_row() -> list[list[Trial]]:
 def test_a_version_300_times_slower_is_named_by_launches_of_a_few_steps():
     """Launches of fewer than 250 steps were not compared: each had to run for minutes before the version was named."""
     trials = slow_row()
-    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    compared = of_row(trials)
     found = [change for change in find_changes(compared, limits=LIMITS) if change.metric == "step_time"]
     assert [(one.kind, one.before, one.after) for one in found] == [("first_bad", 1, 2), ("first_fixed", 4, 5)]
     assert found[0].effect is not None
@@ -65,7 +64,7 @@ def test_a_slow_version_asks_for_no_rounds_and_shortens_no_comparison():
 def test_what_its_short_launches_cannot_show_is_said_to_be_for_that():
     """The report said that its peak "was not measured", although it was."""
     trials = slow_row()
-    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    compared = of_row(trials)
     assert list(compared.ended_as_slow) == [False, False, True, True, True, False, False]
     cells = with_signals(compared, {}, Resolution(limits=LIMITS, visible={}))
     assert cells[2].signals["peak_memory"].why == SignalReason.ENDED_AS_SLOW()
@@ -99,7 +98,7 @@ def test_a_slow_start_of_200_steps_is_no_slow_version() -> None:
 
     trials = [[trial_of(number, ms=1.0, steps=800, seed=place) for number in range(4)] for place in range(5)]
     trials[2] = [started(number, made) for number, made in enumerate((200, 200, 800, 200))]
-    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=steps)
+    compared = of_row(trials, steps=steps)
     assert not [change for change in find_changes(compared, limits=LIMITS) if change.metric == "step_time"]
     assert own_step_s(trials[2]) == pytest.approx(1e-3, rel=0.1)
 
@@ -110,7 +109,7 @@ def test_a_slow_launch_is_compared_unless_a_longer_one_began_as_slowly(made: int
     trials = [[trial_of(number, ms=1.0, seed=place) for number in range(2)] for place in range(2)]
     trials[1][1] = trial_of(1, ms=10.0, steps=made, seed=1)
     assert [len(own) for own in usable("step_time", trials, steps=STEPS)] == [2, 2]
-    compared = Compared(cells=[cell_of(each) for each in trials], trials=trials, steps=STEPS)
+    compared = of_row(trials)
     cells = with_signals(compared, {}, Resolution(limits=LIMITS, visible={}))
     signal = cells[1].signals["step_time"]
     assert (signal.seen, "in 2 launches that differ by a factor of " in signal.why) == ("suspect", True)
