@@ -52,7 +52,7 @@ from harness.run import owners
 from harness.run.process import cgroups
 from harness.run.process.cgroups import CGROUPS, TrialCgroup
 from tests.lab.daemon import Daemon
-from tests.lab.ways import free_port
+from tests.serving import free_port
 
 BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
 MARK = "FAULTS_TOKEN"

@@ -5,8 +5,9 @@ import os
 import selectors
 import shutil
 import subprocess
+import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,21 +15,27 @@ from typing import Any
 import pytest
 
 AGENT = Path(__file__).parents[2] / "harness" / "agent"
+PLANTED = Path(__file__).parents[2] / "scenarios" / "planted.py"
 MARKER = "7d1fa7d1fa7d1fa"
 
 
-def pack(root: Path, script: Path | None, **job: Any) -> None:
-    """Return what the harness copies into a container."""
-    shutil.copytree(AGENT, root / "harness_agent", ignore=shutil.ignore_patterns("__pycache__"))
-    for compiled in AGENT.rglob("__pycache__"):
-        (root / "harness_agent" / compiled.relative_to(AGENT)).symlink_to(compiled)
+def pack(root: Path, script: Path | str | None, *, files: Mapping[str, str] = {}, **job: Any) -> None:
+    """Write what the harness copies into a container. `script`: a file, or the text of `mine.py`; `files`: the texts
+    of others beside it.
+    """
+    (root / "scenario").mkdir(parents=True)
+    (root / "harness_agent").symlink_to(AGENT)  # hundreds of copies, and of bytecode, would take longer
     shutil.copy(AGENT / "start.py", root / "start.py")
-    (root / "scenario").mkdir()
-    if script is not None:
+    name = "mine.py" if isinstance(script, str) else script and script.name
+    if isinstance(script, Path):
         shutil.copy(script, root / "scenario")
+    for beside, text in ({"mine.py": script} if isinstance(script, str) else files).items():
+        path = root / "scenario" / beside
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
     defaults = {
         "marker": MARKER,
-        "script": None if script is None else f"scenario/{script.name}",
+        "script": name and f"scenario/{name}",
         "params": {},
         "command": None,
         "step_pattern": None,
@@ -87,7 +94,7 @@ class Agent:
     """A running supervisor. Use as a context manager: it is killed at the end, whatever happened."""
 
     def __init__(
-        self, root: Path, *, python: str, environment: dict[str, str] | None = None, enter: Sequence[str] = ()
+        self, root: Path, *, python: str, environment: Mapping[str, str] = {}, enter: Sequence[str] = ()
     ) -> None:
         """`enter`: the words of a command that starts the supervisor, such as a wrapper."""
         start = [python, "-B", str(root / "start.py")]
@@ -97,7 +104,7 @@ class Agent:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **empty_home, **(environment or {})},
+            env={**os.environ, **empty_home, **environment},
         )
         self.told = Told()
         self._buffer = b""
@@ -113,6 +120,13 @@ class Agent:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"answer": answer}).encode() + b"\n")
         self.process.stdin.flush()
+
+    def hang_up(self) -> None:
+        """Close the agent's stdin, and wait for its end."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.stdin = None
+        self.process.wait(5)
 
     def next(self, timeout_s: float = 30.0) -> dict[str, Any] | None:
         """Return the next message; None at the end of output."""
@@ -155,6 +169,22 @@ class Agent:
                 self.send(answer)
         self.told.exit_code = self.process.wait(30)
         return self.told
+
+
+def run(
+    root: Path,
+    python: str,
+    script: Path | str | None = PLANTED,
+    *,
+    answer: str = "go",
+    variables: Mapping[str, str] = {},
+    enter: Sequence[str] = (),
+    **job: Any,
+) -> Told:
+    """Return what a whole trial tells. Each look gets this answer; `variables` are those of the agent."""
+    pack(root, script, **job)
+    with Agent(root, python=python, environment=variables, enter=enter) as agent:
+        return agent.finish(answer)
 
 
 def scenario_pid(agent: Agent) -> int:

@@ -6,13 +6,15 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.agent import wire
 from harness.agent.probes import file_sizes, processes
 from harness.agent.supervisor import census
-from tests.agent.driver import Agent, Told, pack
+from tests.agent import driver
+from tests.agent.driver import Told
 from tests.own_place import in_own_shm, own_shm
 
 # On a process host a census counts everything that changes in /dev/shm, including the files of another sweep.
@@ -61,19 +63,15 @@ def setup(kind, at_once=0):
 """
 
 
-def run(root: Path, python: str, *, script: Path | None = None, **job: object) -> Told:
+def run(root: Path, python: str = sys.executable, *, script: str | None = None, **job: Any) -> Told:
     """Run a trial as on a process host, where the trial's folder is its home."""
-    pack(root, script, **job)
-    environment = {"HOME": str(root), "TMPDIR": str(root)}
-    with Agent(root, python=python, environment=environment, enter=own_shm()) as agent:
-        return agent.finish()
+    variables = {"HOME": str(root), "TMPDIR": str(root)}
+    return driver.run(root, python, script, variables=variables, enter=own_shm(), **job)
 
 
 @pytest.fixture
-def holding(tmp_path: Path) -> Iterator[Path]:
-    script = tmp_path / "holding.py"
-    script.write_text(HOLDING)
-    yield script
+def _shm_is_cleared() -> Iterator[None]:
+    yield
     for path in Path("/dev/shm").glob("not-the-*"):
         path.unlink()
 
@@ -91,9 +89,10 @@ GROWS = {
 }
 
 
+@pytest.mark.usefixtures("_shm_is_cleared")
 @pytest.mark.parametrize("kind", GROWS)
-def test_what_piles_up_is_counted_exactly_at_looks(tmp_path: Path, holding: Path, kind: str) -> None:
-    told = run(tmp_path / "root", sys.executable, script=holding, params={"kind": kind}, looks=[20, 40, 80])
+def test_what_piles_up_is_counted_exactly_at_looks(tmp_path: Path, kind: str) -> None:
+    told = run(tmp_path, script=HOLDING, params={"kind": kind}, looks=[20, 40, 80])
 
     rows = [told.counts["step"].index(step) for step in (1, 20, 40, 80)]
     for name in census.COUNTED:
@@ -102,18 +101,18 @@ def test_what_piles_up_is_counted_exactly_at_looks(tmp_path: Path, holding: Path
         assert grown == [pytest.approx(pace * (step - 1), abs=4) for step in (1, 20, 40, 80)], name
 
 
-def test_the_processes_that_it_started_are_counted_with_what_they_hold(tmp_path: Path, holding: Path) -> None:
-    told = run(tmp_path / "root", sys.executable, script=holding, params={"kind": "processes"}, looks=[5])
+def test_the_processes_that_it_started_are_counted_with_what_they_hold(tmp_path: Path) -> None:
+    told = run(tmp_path, script=HOLDING, params={"kind": "processes"}, looks=[5])
 
     assert (told.counts["processes"][-1], told.counts["threads"][-1]) == (5, 6)
     assert told.counts["pipes"][-1] >= told.counts["pipes"][0] + 4 * 2  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("kind", ["files", "threads", "zombies", "temporary"])
-def test_what_was_there_before_the_first_step_is_no_growth(tmp_path: Path, holding: Path, kind: str) -> None:
+def test_what_was_there_before_the_first_step_is_no_growth(tmp_path: Path, kind: str) -> None:
     """A pool that setup filled would be called a leak."""
     params = {"kind": kind, "at_once": 30}
-    told = run(tmp_path / "root", sys.executable, script=holding, params=params, looks=[50, 100])
+    told = run(tmp_path, script=HOLDING, params=params, looks=[50, 100])
 
     rows = [told.counts["step"].index(step) for step in (1, 50, 100)]  # only at looks does the scenario stand still
     for name in census.COUNTED:
@@ -121,9 +120,8 @@ def test_what_was_there_before_the_first_step_is_no_growth(tmp_path: Path, holdi
 
 
 def test_counts_come_between_looks_too_and_in_every_python(tmp_path: Path, python: str) -> None:
-    script = tmp_path / "slow.py"
-    script.write_text("import time\ndef setup():\n    return lambda: time.sleep(0.01)\n")
-    told = run(tmp_path / "root", python, script=script, looks=[30, 60])
+    script = "import time\ndef setup():\n    return lambda: time.sleep(0.01)\n"
+    told = run(tmp_path, python, script=script, looks=[30, 60])
 
     steps = told.counts["step"]
     assert steps[0] == 1
@@ -136,7 +134,7 @@ def test_counts_come_between_looks_too_and_in_every_python(tmp_path: Path, pytho
 
 def test_a_command_is_counted_with_all_its_processes(tmp_path: Path) -> None:
     shell = "sleep 1000 & exec 7>/dev/null; for i in 1 2 3 4 5 6; do echo step; sleep 0.05; done"
-    told = run(tmp_path, sys.executable, command=["bash", "-c", shell], step_pattern="step", looks=[3, 6])
+    told = run(tmp_path, command=["bash", "-c", shell], step_pattern="step", looks=[3, 6])
 
     assert told.done["end"] == "completed"
     assert set(told.counts["processes"]) <= {1, 2}
@@ -147,9 +145,7 @@ def test_a_scenario_that_became_another_user_is_still_run(tmp_path: Path) -> Non
     """Counts that the agent may not read are missing; everything else is reported."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-    script = tmp_path / "other.py"
-    script.write_text("import os\ndef setup():\n    os.setuid(12345)\n    return lambda: None\n")
-    told = run(tmp_path / "root", sys.executable, script=script)
+    told = run(tmp_path, script="import os\ndef setup():\n    os.setuid(12345)\n    return lambda: None\n")
 
     assert told.done["end"] == "completed"
     assert told.counts["threads"][-1] == 1

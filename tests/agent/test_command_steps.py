@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
+from tests.agent import driver
 from tests.agent.driver import Agent, Told, pack
 from tests.waiting import until
 
 STEPS = "for i in $(seq {first} {last}); do echo step $i; sleep {pause}; done"
 
 
-def run(root: Path, python: str, *command: str, answer: str = "go", **job: Any) -> Told:
-    pack(root, None, command=list(command), **job)
-    with Agent(root, python=python) as agent:
-        return agent.finish(answer)
+def run(root: Path, python: str, *command: str, **job: Any) -> Told:
+    return driver.run(root, python, None, command=list(command), **job)
 
 
 def heard(agent: Agent) -> bool:
@@ -53,10 +52,16 @@ def test_steps_are_counted_on_the_output(tmp_path: Path, python: str) -> None:
     assert "step 8" in told.done["output_tail"]
 
 
-def test_carriage_returns_end_lines_too(tmp_path: Path, thorough_python: str) -> None:
-    told = run(tmp_path, thorough_python, "printf", r"step 1\rstep 2\rstep 3\n", step_pattern="step", looks=[2])
-
-    assert (told.done["end"], told.done["last_step"]) == ("completed", 2)
+@pytest.mark.parametrize(
+    ("command", "steps"),
+    [
+        (("printf", r"step 1\rstep 2\rstep 3\n"), 2),  # carriage returns end lines, too
+        (("sh", "-c", "head -c 9999999 /dev/zero; echo; echo step"), 1),  # an endless line is bounded
+    ],
+)
+def test_any_output_has_lines(tmp_path: Path, thorough_python: str, command: tuple[str, ...], steps: int) -> None:
+    told = run(tmp_path, thorough_python, *command, step_pattern="step", looks=[2])
+    assert (told.done["end"], told.done["last_step"]) == ("completed", steps)
 
 
 def test_without_a_pattern_it_is_sampled_in_time(tmp_path: Path, thorough_python: str) -> None:
@@ -76,30 +81,39 @@ def test_the_whole_tree_is_measured_and_killed(tmp_path: Path, thorough_python: 
     assert told.done["peak_rss_kib"] > 60 << 10
 
 
-@pytest.mark.parametrize(
-    ("shell", "job", "end", "exit_code", "signal"),
-    [
-        ("echo step; exit 7", {"step_pattern": "step"}, "crash", 7, None),
-        ("exit 7", {"step_pattern": "step"}, "setup", 7, None),
-        ("exit 0", {"step_pattern": "step"}, "setup", 0, None),
-        ("exit 7", {}, "crash", 7, None),
-        ("kill -ABRT $$", {}, "crash", None, 6),
-        ("kill -KILL $$", {}, "infrastructure", None, 9),
-        ("exit 0", {"judge_exit": True}, "completed", 0, None),
-        ("exit 125", {"judge_exit": True}, "setup", 125, None),
-        ("exit 1", {"judge_exit": True}, "crash", 1, None),
-        ("sleep 9", {"judge_exit": True, "timeout_s": 0.3}, "hang", None, None),
-        ("sleep 9", {"timeout_s": 1.0}, "stopped", None, None),
-        ("sleep 9", {"step_pattern": "step", "timeout_s": 0.3}, "setup", None, None),
-        ("echo step; sleep 9", {"step_pattern": "step", "timeout_s": 3.0}, "hang", None, None),
-    ],
-)
-def test_how_a_command_ends(
-    tmp_path: Path, *, shell: str, job: dict[str, Any], end: str, exit_code: int | None, signal: int | None
-) -> None:
-    told = run(tmp_path, sys.executable, "sh", "-c", shell, **job)
+STEP = {"step_pattern": "step"}
+JUDGED = {"judge_exit": True}
+USAGE = r"echo 'usage: train.py'; printf '\033[31mtrain.py: error: no --foo\033[0m\n\n' >&2; exit 2"
 
-    assert (told.done["end"], told.done["exit_code"], told.done["signal"]) == (end, exit_code, signal), told.done
+
+@pytest.mark.parametrize(
+    ("shell", "job", "end", "exit_code", "signal", "message"),
+    [
+        ("echo step; exit 7", STEP, "crash", 7, None, "after step 1: the process ended with exit code 7"),
+        ("echo step; echo no room; exit 2", STEP, "crash", 2, None,
+         "after step 1: the process ended with exit code 2: no room"),
+        (USAGE, STEP, "setup", 2, None,
+         "before the first step: the process ended with exit code 2: train.py: error: no --foo"),
+        ("exit 0", STEP, "setup", 0, None, ".*"),
+        ("echo no room; exit 7", {}, "crash", 7, None, r"after sample \d: the process ended with exit code 7: no room"),
+        ("kill -ABRT $$", {}, "crash", None, 6, ".*"),
+        ("kill -KILL $$", {}, "infrastructure", None, 9, ".*"),
+        ("exit 0", JUDGED, "completed", 0, None, ""),
+        ("echo no room; exit 125", JUDGED, "setup", 125, None,
+         "exit code 125: the command says that this cannot be tested: no room"),
+        ("echo no room; exit 1", JUDGED, "crash", 1, None, "command: the process ended with exit code 1: no room"),
+        ("sleep 9", {**JUDGED, "timeout_s": 0.3}, "hang", None, None, ".*"),
+        ("sleep 9", {"timeout_s": 1.0}, "stopped", None, None, ".*"),
+        ("sleep 9", {**STEP, "timeout_s": 0.3}, "setup", None, None, ".*"),
+        ("echo step; sleep 9", {**STEP, "timeout_s": 2.0}, "hang", None, None, ".*"),
+    ],
+)  # fmt: skip
+def test_how_a_command_ends_is_told_in_its_own_words(
+    tmp_path: Path, *, shell: str, job: dict[str, Any], end: str, exit_code: int, signal: int, message: str
+) -> None:
+    done = run(tmp_path, sys.executable, "sh", "-c", shell, **job).done
+    assert (done["end"], done["exit_code"], done["signal"]) == (end, exit_code, signal), done
+    assert re.fullmatch(message, done["message"], re.DOTALL), done["message"]
 
 
 def test_a_command_that_is_not_there(tmp_path: Path, thorough_python: str) -> None:
@@ -138,10 +152,8 @@ def test_the_lines_of_a_python_program_come_at_once(tmp_path: Path, thorough_pyt
 
 def test_output_that_is_held_back_is_told(tmp_path: Path, thorough_python: str) -> None:
     """Such rows are not steps: they were used to rule out a leak of 128 KiB/step."""
-    pack(tmp_path, None, command=[sys.executable, "-c", SLOW], step_pattern="step", looks=[500])
-    with Agent(tmp_path, python=thorough_python, environment={"PYTHONUNBUFFERED": ""}) as agent:
-        told = agent.finish()
-
+    job = {"step_pattern": "step", "looks": [500], "variables": {"PYTHONUNBUFFERED": ""}}
+    told = run(tmp_path, thorough_python, sys.executable, "-c", SLOW, **job)
     assert told.done["last_step"] == 60
     assert told.done["buffered"].startswith("60 of 60 steps came in bursts, up to 60 at once after ")
 
@@ -157,42 +169,6 @@ def test_a_run_that_ends_before_its_first_look_is_looked_at_where_it_ends(tmp_pa
     assert look["look"]["rss_peak_kib"] > 30 << 10
     assert 0.005 < look["look"]["cpu_s"] < 5
     assert told.counts["step"][0] == 1
-
-
-@pytest.mark.parametrize(
-    ("shell", "job", "message"),
-    [
-        (
-            "echo 'usage: train.py'; printf '\\033[31mtrain.py: error: no --foo\\033[0m\n\n' >&2; exit 2",
-            {"step_pattern": "step"},
-            "before the first step: the process ended with exit code 2: train.py: error: no --foo",
-        ),
-        (
-            "echo step; echo no room; exit 2",
-            {"step_pattern": "step"},
-            "after step 1: the process ended with exit code 2: no room",
-        ),
-        ("echo step; exit 2", {"step_pattern": "step"}, "after step 1: the process ended with exit code 2"),
-        ("echo no room; exit 2", {}, r"after sample \d: the process ended with exit code 2: no room"),
-        ("echo no room; exit 1", {"judge_exit": True}, "command: the process ended with exit code 1: no room"),
-        (
-            "echo no room; exit 125",
-            {"judge_exit": True},
-            "exit code 125: the command says that this cannot be tested: no room",
-        ),
-    ],
-)
-def test_a_failed_command_tells_why_in_its_own_words(
-    tmp_path: Path, shell: str, job: dict[str, Any], message: str
-) -> None:
-    told = run(tmp_path, sys.executable, "sh", "-c", shell, **job).done["message"]
-    assert re.fullmatch(message, told), told
-
-
-def test_an_endless_line_is_bounded(tmp_path: Path, thorough_python: str) -> None:
-    told = run(tmp_path, thorough_python, "sh", "-c", "head -c 9999999 /dev/zero; echo; echo step", step_pattern="step")
-
-    assert (told.done["end"], told.done["last_step"]) == ("completed", 1)
 
 
 def test_long_steps_of_a_command_are_ended_by_their_time(tmp_path: Path, python: str) -> None:

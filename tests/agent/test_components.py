@@ -3,10 +3,11 @@
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 from harness.agent.inside.components import record
 from harness.narrow.inventory import Inventory, read_inventory
-from tests.agent.driver import Agent, pack
+from tests.agent.driver import run
 
 SCRIPT = """
 def setup():
@@ -15,14 +16,8 @@ def setup():
 """
 
 
-def told(tmp_path: Path, python: str, script: str | None, **job: object) -> Inventory:
-    file = None
-    if script is not None:
-        file = tmp_path / "scenario.py"
-        file.write_text(script)
-    pack(tmp_path / "root", file, probe={"name": "components"}, looks=[20], **job)
-    with Agent(tmp_path / "root", python=python) as agent:
-        files = agent.finish().all("file")
+def told(root: Path, python: str, script: str | None, **job: Any) -> Inventory:
+    files = run(root, python, script, probe={"name": "components"}, looks=[20], **job).all("file")
     assert {each["name"] for each in files} == {"components.json"}
     return read_inventory("".join(each["text"] for each in files), variables={})
 
@@ -37,9 +32,7 @@ def test_each_python_tells_what_it_is_and_what_it_mapped(tmp_path: Path, python:
 def test_a_script_that_fails_at_once_waits_until_its_libraries_are_seen(tmp_path: Path, python: str) -> None:
     """The bad version often fails in its first step: the launch was over before its libraries were read."""
     for number in range(3):
-        place = tmp_path / str(number)
-        place.mkdir()
-        found = told(place, python, "def setup():\n    import _ctypes\n    return lambda: 1 / 0\n")
+        found = told(tmp_path / str(number), python, "def setup():\n    import _ctypes\n    return lambda: 1 / 0\n")
         assert any(Path(path).name.startswith("_ctypes") for path in found.mapped)
 
 

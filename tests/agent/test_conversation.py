@@ -2,14 +2,14 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.agent.driver import Agent, is_alive, pack, scenario_pid, wait_until_dead
+from tests.agent.driver import PLANTED, Agent, is_alive, pack, run, scenario_pid, wait_until_dead
 
-PLANTED = Path(__file__).parents[2] / "scenarios" / "planted.py"
 WITH_A_CHILD = """
 import os, subprocess, sys
 def setup():
@@ -24,18 +24,13 @@ def setup():
 @pytest.mark.smoke
 def test_end_of_stdin_kills_the_scenario_and_its_children(tmp_path: Path, python: str) -> None:
     note = tmp_path / "grandchild"
-    script = tmp_path / "parent.py"
-    script.write_text(WITH_A_CHILD % note)
-    pack(tmp_path / "root", script)
+    pack(tmp_path / "root", WITH_A_CHILD % note)
     with Agent(tmp_path / "root", python=python) as agent:
         agent.until("look")
         pids = [scenario_pid(agent), int(note.read_text())]
-        assert agent.process.stdin is not None
-        agent.process.stdin.close()
-        agent.process.wait(5)
+        agent.hang_up()
 
         assert all(wait_until_dead(pid, timeout_s=10) for pid in pids)
-        agent.process.stdin = None
 
 
 @pytest.mark.kills
@@ -47,21 +42,16 @@ def test_a_scenario_that_waits_for_an_answer_does_not_either(tmp_path: Path, tho
     _kill_the_supervisor(tmp_path, thorough_python, "none")
 
 
-def _kill_the_supervisor(root: Path, python: str, fault: str) -> None:
-    pack(root, PLANTED, params={"fault": fault, "at": 1}, looks=[1, 10])
+def test_a_command_does_not_either(tmp_path: Path, thorough_python: str) -> None:
+    _kill_the_supervisor(tmp_path, thorough_python, None)
+
+
+def _kill_the_supervisor(root: Path, python: str, fault: str | None) -> None:
+    pack(root, fault and PLANTED, params={"fault": fault, "at": 1}, looks=[1, 10],
+         command=None if fault else ["sleep", "1000"])  # fmt: skip
     with Agent(root, python=python) as agent:
-        agent.until("hello")
+        agent.until("hello" if fault else "ready")
         pid = _wait_for_scenario(agent)
-        agent.process.kill()
-
-        assert wait_until_dead(pid)
-
-
-def test_a_command_does_not_outlive_a_killed_supervisor(tmp_path: Path, thorough_python: str) -> None:
-    pack(tmp_path, None, command=["sleep", "1000"])
-    with Agent(tmp_path, python=thorough_python) as agent:
-        agent.until("ready")
-        pid = scenario_pid(agent)
         agent.process.kill()
 
         assert wait_until_dead(pid)
@@ -108,10 +98,7 @@ def test_a_harness_that_does_not_read_does_not_stop_the_agent(tmp_path: Path, th
     with Agent(tmp_path, python=thorough_python) as agent:
         pid = _wait_for_scenario(agent)
         time.sleep(1.5)
-        assert agent.process.stdin is not None
-        agent.process.stdin.close()
-        agent.process.wait(5)
-        agent.process.stdin = None
+        agent.hang_up()
 
         assert not is_alive(pid)
 
@@ -129,10 +116,8 @@ def test_killed_from_outside_says_nothing_about_the_image(tmp_path: Path, thorou
 
 
 def test_hello_tells_values_only_of_allowed_variables(tmp_path: Path, python: str) -> None:
-    pack(tmp_path, PLANTED, looks=[1], environment=["PLANTED_*"])
-    with Agent(tmp_path, python=python, environment={"PLANTED_VERSION": "1.2", "SECRET_TOKEN": "hush"}) as agent:
-        hello = agent.finish().one("hello")
-
+    variables = {"PLANTED_VERSION": "1.2", "SECRET_TOKEN": "hush"}
+    hello = run(tmp_path, python, looks=[1], environment=["PLANTED_*"], variables=variables).one("hello")
     assert hello["environment"] == {"PLANTED_VERSION": "1.2"}
     assert "SECRET_TOKEN" in hello["environment_names"]
     assert "hush" not in str(hello)
@@ -143,11 +128,8 @@ def test_hello_tells_values_only_of_allowed_variables(tmp_path: Path, python: st
     ("version", "end"), [("1.9.0", "completed"), ("1.10.0", "crash"), ("1.11", "crash"), ("2.0", "completed")]
 )
 def test_a_planted_version_has_its_fault_from_since_to_until(tmp_path: Path, version: str, end: str) -> None:
-    import sys
-
-    pack(tmp_path, PLANTED, params={"fault": "error", "since": "1.10.0", "until": "2.0"})
-    with Agent(tmp_path, python=sys.executable, environment={"PLANTED_VERSION": version}) as agent:
-        assert agent.finish().done["end"] == end
+    params = {"fault": "error", "since": "1.10.0", "until": "2.0"}
+    assert run(tmp_path, sys.executable, params=params, variables={"PLANTED_VERSION": version}).done["end"] == end
 
 
 def _wait_for_scenario(agent: Agent) -> int:

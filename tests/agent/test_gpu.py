@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +20,8 @@ from harness.flows.judge import judge_file
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Limits, Steps, Trace
 from harness.model.matrix import Gpu
-from tests.agent.driver import Agent, Told, pack
+from tests.agent import driver
+from tests.agent.driver import Told, pack
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 CARD = {
@@ -306,12 +306,8 @@ LEAKS = """
 """
 
 
-def run(tmp_path: Path, python: str, script: str, variables: dict[str, str], **job: Any) -> Told:
-    path = tmp_path / "leaks.py"
-    path.write_text(textwrap.dedent(script))
-    pack(tmp_path / "root", path, environment=["TF_FORCE_*"], **job)
-    with Agent(tmp_path / "root", python=python, environment=variables) as agent:
-        return agent.finish()
+def run(root: Path, python: str, script: str | None, variables: dict[str, str], **job: Any) -> Told:
+    return driver.run(root, python, script, variables=variables, environment=["TF_FORCE_*"], **job)
 
 
 @pytest.mark.smoke
@@ -337,7 +333,7 @@ def test_a_trial_with_a_gpu(python: str, libraries: dict[str, Path], state: Stat
 def test_a_planted_leak_of_gpu_memory_is_found(libraries: dict[str, Path], state: State, tmp_path: Path) -> None:
     """From the driver's answers to the verdict: 24 KiB/step on the device, half of it from this process."""
     told = state(gpu0__used=None, gpu0__processes=None)
-    job = {"params": {"path": str(told), "pause_s": 0.017}, "looks": [250, 500]}
+    job = {"params": {"path": str(told), "pause_s": 0.012}, "looks": [250, 500]}
     trial = run(tmp_path, sys.executable, LEAKS, environment(libraries["new"], told), **job)
     columns = {
         name: np.array([np.nan if value is None else value for value in trial.column(name)])
@@ -375,14 +371,9 @@ def test_what_the_scenario_says_of_tensorflow_s_memory_stands(
 
 
 def test_a_command_with_a_gpu(thorough_python: str, libraries: dict[str, Path], state: State, tmp_path: Path) -> None:
-    pack(
-        tmp_path / "root", None, command=["sh", "-c", "for i in 1 2 3 4; do echo step; sleep 0.1; done"],
-        step_pattern="step", looks=[2, 4],
-    )  # fmt: skip
+    command = ["sh", "-c", "for i in 1 2 3 4; do echo step; sleep 0.1; done"]
     variables = environment(libraries["middle"], state())
-    with Agent(tmp_path / "root", python=thorough_python, environment=variables) as agent:
-        trial = agent.finish()
-
+    trial = run(tmp_path, thorough_python, None, variables, command=command, step_pattern="step", looks=[2, 4])
     assert trial.done["end"] == "completed", trial.done
     assert [message["look"]["gpu_kib"] for message in trial.all("look")] == [1000, 1000]
     assert trial.column("gpu_kib")[-1] == 1000

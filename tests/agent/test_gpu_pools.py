@@ -7,7 +7,6 @@ import math
 import os
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.agent.probes import gpu_pools
-from tests.agent.driver import Agent, pack
+from tests.agent.driver import run
 
 MIB = 1 << 20
 
@@ -42,6 +41,13 @@ class Cuda:
 
     def memory_reserved(self, device: int) -> int:
         return 20 * MIB
+
+
+class Cuda13(Cuda):
+    """torch.cuda before 1.4, which calls reserved memory cached."""
+
+    memory_cached = Cuda.memory_reserved
+    memory_reserved = property()  # type: ignore[assignment]
 
 
 def torch(**options: Any) -> dict[str, Any]:
@@ -114,31 +120,20 @@ def asked(modules: dict[str, Any], *, in_use: bool = True) -> gpu_pools.Pools:
     ("modules", "used_mib", "reserved_mib", "peak_mib"),
     [
         (torch(), 3, 40, 30),
+        ({"torch": SimpleNamespace(cuda=Cuda13())}, 3, 40, 30),
         (tensorflow2(), 7, None, 9),
         (jax(), 3, None, None),
         (jax(pool_bytes=64 * MIB, peak_bytes_in_use=8 * MIB), 3, 64, 8),
         (Tensorflow1().modules(), 5, None, None),
         ({**torch(), **tensorflow2()}, 10, 40, 39),
     ],
-    ids=["torch", "tensorflow 2", "jax", "jax with a pool", "tensorflow 1", "two of them"],
+    ids=["torch", "torch before 1.4", "tensorflow 2", "jax", "jax with a pool", "tensorflow 1", "two of them"],
 )
 def test_what_a_framework_holds(
     modules: dict[str, Any], used_mib: float, reserved_mib: float | None, peak_mib: float | None
 ) -> None:
     told = {"gpu_pool_kib": used_mib, "gpu_reserved_kib": reserved_mib, "gpu_pool_peak_kib": peak_mib}
     assert asked(modules).look() == {name: mib * 1024 for name, mib in told.items() if mib is not None}
-
-
-def test_torch_before_1_4_calls_what_is_reserved_cached() -> None:
-    modules = torch()
-    old = modules["torch"].cuda
-    names = ("is_initialized", "device_count", "memory_allocated", "max_memory_allocated")
-    modules["torch"].cuda = SimpleNamespace(
-        **{name: getattr(old, name) for name in names}, memory_cached=old.memory_reserved
-    )
-    assert asked(modules).look() == {
-        "gpu_pool_kib": 3 * 1024, "gpu_reserved_kib": 40 * 1024, "gpu_pool_peak_kib": 30 * 1024
-    }  # fmt: skip
 
 
 def test_nothing_that_has_not_started_is_asked() -> None:
@@ -249,11 +244,7 @@ SCENARIO = """
 @pytest.mark.parametrize("fault", [False, True])
 def test_a_pool_in_a_whole_trial(thorough_python: str, tmp_path: Path, fault: bool) -> None:
     """/dev/null, which is open as stdin, stands for the GPU's device."""
-    (tmp_path / "pool.py").write_text(textwrap.dedent(SCENARIO))
-    pack(tmp_path / "root", tmp_path / "pool.py", params={"fault": fault}, looks=[50, 100])
-    with Agent(tmp_path / "root", python=thorough_python, environment={"LD_LIBRARY_PATH": os.devnull}) as agent:
-        told = agent.finish()
-
+    told = run(tmp_path, thorough_python, SCENARIO, params={"fault": fault}, variables={"LD_LIBRARY_PATH": os.devnull})
     assert told.done["end"] == "completed", told.done
     assert "gpu pool" in told.one("ready")["probes"]
     looks = [message["look"].get("gpu_pool_kib") for message in told.all("look")]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driver import Agent, pack
+from tests.agent.driver import run
 
 SCRIPT = """\
 import ctypes
@@ -42,11 +42,6 @@ def setup(disturbed=False):
 def test_large_blocks_get_mappings_of_their_own_before_and_after_a_look(
     tmp_path: Path, thorough_python: str, disturbed: bool, own_mappings: set[int]
 ) -> None:
-    script = tmp_path / "blocks.py"
-    script.write_text(SCRIPT)
-    pack(tmp_path, script, looks=[20, 40], params={"disturbed": disturbed})
-    with Agent(tmp_path, python=thorough_python) as agent:
-        told = agent.finish()
-
+    told = run(tmp_path, thorough_python, SCRIPT, looks=[20, 40], params={"disturbed": disturbed})
     assert (told.done["end"], told.done["message"]) == ("completed", "")
     assert set(told.column("own_mapping")) == own_mappings

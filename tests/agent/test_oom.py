@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driver import Agent, pack
+from tests.agent.driver import Told, run
 
-PLANTED = Path(__file__).parents[2] / "scenarios" / "planted.py"
 MEMORY = Path("/sys/fs/cgroup/memory")
 
 
@@ -28,15 +27,13 @@ def small_cgroup() -> Iterator[Path]:
         inner.rmdir()
 
 
-def entered(cgroup: Path) -> tuple[str, ...]:
-    return ("sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh")
+def run_in(cgroup: Path, root: Path) -> Told:
+    entered = ("sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh")
+    return run(root, sys.executable, params={"fault": "oom"}, looks=[20, 100], enter=entered)
 
 
 def test_the_kernels_kill_is_an_oom_and_spares_the_supervisor(tmp_path: Path, small_cgroup: Path) -> None:
-    pack(tmp_path, PLANTED, params={"fault": "oom"}, looks=[20, 100])
-    with Agent(tmp_path, python=sys.executable, enter=entered(small_cgroup)) as agent:
-        told = agent.finish()
-
+    told = run_in(small_cgroup, tmp_path)
     assert told.one("hello")["cgroup"] == {"version": 1, "limit_bytes": 64 << 20}
     assert (told.done["end"], told.done["signal"], told.done["last_step"]) == ("oom", 9, 49)
     assert told.done["message"] == "step 50: out of memory: killed by the kernel"
@@ -49,9 +46,6 @@ def test_memory_that_others_used_up_accuses_no_version(tmp_path: Path, small_cgr
     """
     (small_cgroup / "trial").mkdir()
     (small_cgroup / "trial" / "memory.limit_in_bytes").write_text(str(1 << 30))
-    pack(tmp_path, PLANTED, params={"fault": "oom"}, looks=[20, 100])
-    with Agent(tmp_path, python=sys.executable, enter=entered(small_cgroup / "trial")) as agent:
-        told = agent.finish()
-
+    told = run_in(small_cgroup / "trial", tmp_path)
     assert (told.done["end"], told.done["starved"], told.done["signal"]) == ("infrastructure", True, 9)
     assert told.done["message"].startswith("the machine's memory ran out, although the trial was below its own")

@@ -4,14 +4,14 @@ signatures of the real ones; tests/stories/test_frameworks.py tries the real whe
 
 import re
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.agent.scenario.hooks import printed
-from tests.agent.driver import Agent, Told, pack, pack_with
+from tests.agent import driver
+from tests.agent.driver import Told, pack_with
 
 TORCH = {
     "torch/__init__.py": "from .optim import SGD",
@@ -129,22 +129,11 @@ TRAINS = """
 """
 
 
-def pack_program(root: Path, text: str, files: dict[str, str], **job: Any) -> None:
-    """Pack the program train.py with its files, as the harness copies them."""
+def run(root: Path, python: str, text: str, files: dict[str, str] | None = None, **job: Any) -> Told:
+    """Run the program train.py with its files, as the harness copies them."""
     asked = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto", "printed": {}}
     asked.update({name: job.pop(name) for name in tuple(asked) if name in job})
-    pack(root, None, program=asked, **job)
-    for name, content in {"train.py": text, **files}.items():
-        path = root / "scenario" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(content))
-
-
-def run(root: Path, python: str, text: str, files: dict[str, str] | None = None, **job: Any) -> Told:
-    answer = job.pop("answer", "go")
-    pack_program(root, text, {} if files is None else files, **job)
-    with Agent(root, python=python) as agent:
-        return agent.finish(answer)
+    return driver.run(root, python, None, program=asked, files={"train.py": text, **(files or {})}, **job)
 
 
 def of_itself(steps: int) -> tuple[str, str, int]:
@@ -158,6 +147,28 @@ def end_of(told: Told) -> tuple[str, str, int]:
 
 
 # ---------------------------------------------------------------- steps
+
+STEP = "import torch\no = torch.SGD()\n"
+TRAINER = "class Trainer(object):\n    @staticmethod\n    def one(x): return x\n"
+STEPS_OF_TRAINER = "for n in range(60): assert Trainer.one(n) == n\n"
+AS_A_MODULE = """
+    import sys
+    from .loop import one
+    assert __name__ == "__main__" and __package__ == "pkg" and sys.argv[1:] == ["a b"], (__package__, sys.argv)
+    for _ in range(60): one()
+"""
+HOOKED = """
+    import importlib.machinery, sys
+    class Finder(object):
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            return importlib.machinery.PathFinder.find_spec(name, path, target)
+    sys.meta_path.insert(0, Finder)
+    import torch
+    import csv
+    optimizer = torch.SGD()
+    for _ in range(60): optimizer.step()
+"""
 
 
 @pytest.mark.smoke
@@ -201,32 +212,41 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
 
 
 @pytest.mark.parametrize(
-    ("files", "text"),
+    ("files", "text", "job"),
     [
-        (OLD_TORCH, "import torch\no = torch.SGD()\nfor _ in range(60): o.step()"),
+        (OLD_TORCH, STEP + "for _ in range(60): o.step()", {}),
         (TORCH, "import torch\nclass Mine(torch.SGD):\n    def step(self): super().step()\n"
-         "p, o = torch.SGD(), Mine()\nfor _ in range(60): o.step()"),
+         "p, o = torch.SGD(), Mine()\nfor _ in range(60): o.step()", {}),
         (KERAS, "from keras.src.callbacks import CallbackList\nc = CallbackList()\n"
-         "for n in range(60): c.on_train_batch_end(n); c.on_test_batch_end(n)"),
+         "for n in range(60): c.on_train_batch_end(n); c.on_test_batch_end(n)", {}),
         (TF1, "from tensorflow.python.client.session import *\ns = BaseSession()\n"
          "both = Operation('both', s.graph.train)\n"
-         "for _ in range(30): s.run({'a': [s.graph.train, s.graph.loss]}); s.run(s.graph.loss); s.run(both)"),
+         "for _ in range(30): s.run({'a': [s.graph.train, s.graph.loss]}); s.run(s.graph.loss); s.run(both)", {}),
         (JAX, "import jax\n@jax.jit\ndef loss(x): return x\n"
          "class Net:\n    @jax.jit\n    def update(self, x): return x + 1\n"
          "n = Net()\nfor i in range(60): assert n.update(loss(i)) == i + 1\nassert Net.update.lower() == 'lowered'\n"
-         "import copy\nassert copy.deepcopy(Net.update)(n, 1) == 2"),
+         "import copy\nassert copy.deepcopy(Net.update)(n, 1) == 2", {}),
         (LIGHTNING, "from lightning.pytorch.trainer import call\n"
          "for _ in range(60):\n    call._call_callback_hooks(None, 'on_train_batch_end')\n"
-         "    call._call_callback_hooks(None, 'on_train_batch_start')"),
+         "    call._call_callback_hooks(None, 'on_train_batch_start')", {}),
         (TRANSFORMERS, "from transformers.trainer_callback import CallbackHandler\n"
-         "c = CallbackHandler()\nfor _ in range(60): assert c.on_step_end(1, 2, 3) == 3"),
+         "c = CallbackHandler()\nfor _ in range(60): assert c.on_step_end(1, 2, 3) == 3", {}),
+        ({"loop.py": TRAINER}, "from loop import Trainer\n" + STEPS_OF_TRAINER, {"steps_are": "loop:Trainer.one"}),
+        ({}, TRAINER + STEPS_OF_TRAINER, {"steps_are": "__main__:Trainer.one"}),
+        ({}, TRAINER + STEPS_OF_TRAINER, {"steps_are": "train:Trainer.one"}),
+        ({"pkg/__init__.py": "", "pkg/go.py": AS_A_MODULE, "pkg/loop.py": "def one(): pass"}, "",
+         {"path": None, "module": "pkg.go", "args": ["a b"], "steps_are": "pkg.loop:one"}),
+        (TORCH, STEP + "import os\nif not os.fork(): o.step()\n"
+         "else:\n    os.wait()\n    for _ in range(60): o.step()", {}),
+        (TORCH, HOOKED, {}),
     ],
-    ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "lightning", "transformers"],
+    ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "lightning", "transformers", "a function of a module",
+         "of __main__", "of the program", "as python -m", "beside a fork", "behind an import hook"],
 )  # fmt: skip
-def test_each_framework_s_steps_are_counted_once(
-    tmp_path: Path, thorough_python: str, *, files: dict[str, str], text: str
+def test_each_step_is_counted_once(
+    tmp_path: Path, thorough_python: str, *, files: dict[str, str], text: str, job: dict[str, Any]
 ) -> None:
-    assert end_of(run(tmp_path, thorough_python, text, files)) == of_itself(60)
+    assert end_of(run(tmp_path, thorough_python, text, files, **job)) == of_itself(60)
 
 
 @pytest.mark.parametrize(("steps_are", "steps"), [("auto", 30), ("torch", 30), ("keras", 60)])
@@ -242,29 +262,6 @@ def test_of_two_frameworks_the_named_one_counts_else_the_first(tmp_path: Path, s
     told = run(tmp_path, sys.executable, text, {**TORCH, **KERAS}, steps_are=steps_are)
 
     assert end_of(told) == of_itself(steps)
-
-
-@pytest.mark.parametrize("module", ["loop", "__main__", "train"])
-def test_a_named_function_is_a_step(tmp_path: Path, thorough_python: str, module: str) -> None:
-    define = "class Trainer(object):\n    @staticmethod\n    def one(x): return x\n"
-    own = module != "loop"
-    text = (define if own else "from loop import Trainer\n") + "for n in range(60): assert Trainer.one(n) == n\n"
-    told = run(tmp_path, thorough_python, text, {} if own else {"loop.py": define}, steps_are=f"{module}:Trainer.one")
-
-    assert end_of(told) == of_itself(60)
-
-
-def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, thorough_python: str) -> None:
-    text = """
-        import sys
-        from .loop import one
-        assert __name__ == "__main__" and __package__ == "pkg" and sys.argv[1:] == ["a b"], (__package__, sys.argv)
-        for _ in range(60): one()
-    """
-    files = {"pkg/__init__.py": "", "pkg/go.py": text, "pkg/loop.py": "def one(): pass"}
-    told = run(tmp_path, thorough_python, "", files, path=None, module="pkg.go", args=["a b"], steps_are="pkg.loop:one")
-
-    assert end_of(told) == of_itself(60)
 
 
 def test_logged_numbers_are_metrics_of_their_step(tmp_path: Path, thorough_python: str) -> None:
@@ -294,7 +291,36 @@ def test_logged_numbers_are_metrics_of_their_step(tmp_path: Path, thorough_pytho
 # ---------------------------------------------------------------- programs that do something else
 
 
-STEP = "import torch\no = torch.SGD()\n"
+IMPORTS_LOOP = "try:\n    import loop\nexcept Exception:\n    pass"
+
+
+@pytest.mark.parametrize(
+    ("steps_are", "words"),
+    [
+        ("loop:two", "steps_are: loop:two: there is no two; known: later, one"),
+        ("train:two", "steps_are: train:two: there is no two"),
+        ("loop:later", "the step function has a yield"),
+        ("gone:one", "gone was not imported"),
+        ("loop:one", "loop:one was not called"),
+        ("train:go", "the program ended, and no step was seen: train:go was not called"),
+    ],
+)
+def test_a_function_that_makes_no_step_is_said(
+    tmp_path: Path, thorough_python: str, steps_are: str, words: str
+) -> None:
+    """`train was not imported` was said about the program itself."""
+    files = {"loop.py": "def one(): pass\ndef later(): yield"}
+    text = "def go(): pass" if steps_are == "train:go" else IMPORTS_LOOP
+    told = run(tmp_path, thorough_python, text, files, steps_are=steps_are)
+    assert told.done["end"] == "setup"
+    assert words in told.done["message"]
+    assert steps_are != "train:go" or (told.done["shortfall"], told.done["remedy"]) == ("no_step", "function")
+
+
+def test_a_module_that_is_not_there_is_said(tmp_path: Path, thorough_python: str) -> None:
+    told = run(tmp_path, thorough_python, "", path=None, module="pkg.go")
+    assert (told.done["end"], told.done["last_step"]) == ("setup", 0)
+    assert "module pkg.go: " in told.done["message"]
 
 
 @pytest.mark.parametrize(
@@ -332,11 +358,6 @@ def test_what_else_a_program_can_do_is_said(
     assert words in told.done["message"]
 
 
-def test_a_fork_beside_the_training_changes_nothing(tmp_path: Path, thorough_python: str) -> None:
-    text = STEP + "import os\nif not os.fork(): o.step()\nelse:\n    os.wait()\n    for _ in range(60): o.step()"
-    assert end_of(run(tmp_path, thorough_python, text, TORCH)) == of_itself(60)
-
-
 @pytest.mark.parametrize("catch", ["except Exception", "except BaseException", "finally"])
 def test_no_handler_keeps_a_program_going_after_its_end(tmp_path: Path, thorough_python: str, catch: str) -> None:
     body = "pass" if catch != "finally" else "print('tidied')"
@@ -345,53 +366,6 @@ def test_no_handler_keeps_a_program_going_after_its_end(tmp_path: Path, thorough
 
     assert end_of(told) == ("completed", "", 100)
     assert ("tidied" in told.done["output_tail"]) == (catch == "finally")
-
-
-def test_an_import_hook_of_the_program_does_not_hide_the_steps(tmp_path: Path, thorough_python: str) -> None:
-    text = """
-        import importlib.machinery, sys
-        class Finder(object):
-            @staticmethod
-            def find_spec(name, path=None, target=None):
-                return importlib.machinery.PathFinder.find_spec(name, path, target)
-        sys.meta_path.insert(0, Finder)
-        import torch
-        import csv
-        optimizer = torch.SGD()
-        for _ in range(60): optimizer.step()
-    """
-    assert run(tmp_path, thorough_python, text, TORCH).done["last_step"] == 60
-
-
-@pytest.mark.parametrize(
-    ("steps_are", "words"),
-    [
-        ("loop:two", "steps_are: loop:two: there is no two; known: later, one"),
-        ("train:two", "steps_are: train:two: there is no two"),
-        ("loop:later", "the step function has a yield"),
-        ("gone:one", "gone was not imported"),
-        ("loop:one", "loop:one was not called"),
-    ],
-)
-def test_a_function_that_makes_no_step_is_said(
-    tmp_path: Path, thorough_python: str, steps_are: str, words: str
-) -> None:
-    text = "try:\n    import loop\nexcept Exception:\n    pass"
-    files = {"loop.py": "def one(): pass\ndef later(): yield"}
-    told = run(tmp_path, thorough_python, text, files, steps_are=steps_are)
-
-    assert told.done["end"] == "setup"
-    assert words in told.done["message"]
-
-
-def test_a_function_of_its_own_that_is_not_called_is_not_said_to_be_missing(
-    tmp_path: Path, thorough_python: str
-) -> None:
-    """`train was not imported` was said about the program itself."""
-    told = run(tmp_path, thorough_python, "def go(): pass\nprint(1)", {}, steps_are="train:go")
-
-    assert told.done["message"] == "the program ended, and no step was seen: train:go was not called"
-    assert (told.done["shortfall"], told.done["remedy"]) == ("no_step", "function")
 
 
 def test_a_program_that_never_trains_is_said_at_the_time_limit(tmp_path: Path, thorough_python: str) -> None:
@@ -433,18 +407,10 @@ def test_a_program_that_makes_no_step_is_said_long_before_the_time_limit(
 ) -> None:
     """A launch that counted no step ran until its `timeout` of 20 minutes before it said so."""
     pack_with(monkeypatch, tmp_path, "supervisor/program.py", "WAIT_S = 60.0", "WAIT_S = 2.0")
-    (tmp_path / "root").mkdir()
     told = run(tmp_path / "root", sys.executable, text, TORCH, steps_are=steps_are, timeout_s=timeout_s)
 
     assert (told.done["end"], told.done["shortfall"], told.done["remedy"]) == ("setup", "no_step", remedy)
     assert re.search(words, told.done["message"])
-
-
-def test_a_module_that_is_not_there_is_said(tmp_path: Path, thorough_python: str) -> None:
-    told = run(tmp_path, thorough_python, "", {}, path=None, module="pkg.go")
-
-    assert (told.done["end"], told.done["last_step"]) == ("setup", 0)
-    assert "module pkg.go: " in told.done["message"]
 
 
 # ---------------------------------------------------------------- what it prints

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from harness.agent.inside import optrace, valgrind
 from harness.agent.wrapping import PIECE, text_parts
-from tests.agent.driver import Agent, Told, pack, pack_with
+from tests.agent.driver import Told, pack_with, run
 
 LINES = '''
 """Two lines of 1 MiB and one of 2 ms."""
@@ -61,13 +62,8 @@ def setup(blocks):
 '''
 
 
-def probed(tmp_path: Path, python: str, source: str, probe: str, **job: object) -> tuple[Told, dict[str, str]]:
-    tmp_path.mkdir(exist_ok=True)
-    script = tmp_path / "probed.py"
-    script.write_text(source.lstrip())
-    pack(tmp_path / "root", script, probe={"name": probe}, timeout_s=120.0, **job)
-    with Agent(tmp_path / "root", python=python) as agent:
-        told = agent.finish()
+def probed(tmp_path: Path, python: str, source: str, probe: str, **job: Any) -> tuple[Told, dict[str, str]]:
+    told = run(tmp_path / "root", python, source.lstrip(), probe={"name": probe}, timeout_s=120.0, **job)
     names = dict.fromkeys(each["name"] for each in told.all("file"))
     return told, {n: "".join(each["text"] for each in told.all("file") if each["name"] == n) for n in names}
 
@@ -125,7 +121,7 @@ def test_what_a_script_tells_a_probe_wrongly_is_told_at_its_line(
     text += "" if name == "trace_step" else "\ndef trace_step():\n    return []\n"
     told, _ = probed(tmp_path, python, text, "artifacts" if name == "artifacts" else "optrace", looks=[12])
     line = 5 if function.startswith("raise") else 4
-    assert told.done["message"].endswith(f": {message} (probed.py:{line} in {name})")
+    assert told.done["message"].endswith(f": {message} (mine.py:{line} in {name})")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +133,7 @@ def test_a_function_that_cannot_be_called_is_named_and_not_the_step(tmp_path: Pa
     text += "" if name == "trace_step" else "\ndef trace_step():\n    return []\n"
     told, _ = probed(tmp_path, sys.executable, text, probe, looks=[12])
     assert told.done["message"].endswith(
-        f"{name}() missing 1 required positional argument: 'unknown' (probed.py:1 in {name})"
+        f"{name}() missing 1 required positional argument: 'unknown' (mine.py:1 in {name})"
     )
 
 
@@ -146,7 +142,7 @@ def test_operations_may_be_yielded_and_what_fails_then_is_the_author_s(tmp_path:
     _, files = probed(tmp_path, sys.executable, text, "optrace", looks=[12])
     assert json.loads(files["optrace.json"])["ops"][0]["ms"] == [250.0, None]
     told, _ = probed(tmp_path / "again", sys.executable, text + "    raise ValueError('mine')\n", "optrace", looks=[12])
-    assert told.done["message"].endswith("step 10: ValueError: mine (probed.py:6 in trace_step)")
+    assert told.done["message"].endswith("step 10: ValueError: mine (mine.py:6 in trace_step)")
 
 
 STEPS = """
@@ -203,7 +199,7 @@ def test_a_step_of_any_kind_has_its_lines(tmp_path: Path, python: str, step: str
 def test_a_profile_without_lines_is_told_before_any_step(tmp_path: Path, profile: str, message: str) -> None:
     text = f"def setup():\n    return int\n\nprofile = {profile}\n"
     told, _ = probed(tmp_path, sys.executable, text, "lines", looks=[4])
-    assert told.done["message"] == f"setup: lines: {message} (probed.py)"
+    assert told.done["message"] == f"setup: lines: {message} (mine.py)"
 
 
 def test_events_that_overlap_lie_on_lines_of_their_own() -> None:
@@ -269,10 +265,8 @@ def test_a_script_whose_threads_never_end_is_ended_and_reported(
     """The harness waited ten minutes for such a script, kept the lease, and then killed it without a report."""
     pack_with(monkeypatch, tmp_path, "supervisor/script.py", "AFTER_END_S = 30.0", "AFTER_END_S = 2.0")
     waits = "    import threading\n    threading.Thread(target=threading.Event().wait).start()\n"
-    head, setup, rest = LEAK.partition("def setup(blocks):\n")
-    told, files = probed(
-        tmp_path, sys.executable, head + setup + waits + rest, "valgrind", looks=[3], params={"blocks": 11}
-    )
+    script = LEAK.replace("def setup(blocks):\n", f"def setup(blocks):\n{waits}")
+    told, files = probed(tmp_path, sys.executable, script, "valgrind", looks=[3], params={"blocks": 11})
     assert told.done["end"] == "completed", told.done
     assert re.fullmatch(
         r"the process did not end within \d+ s of its last step: ended by SIGTERM, .*", told.done["message"]
@@ -292,9 +286,9 @@ def test_a_command_s_records_add_up_to_valgrind_s_own_summary(
     source, program = tmp_path / "leaks.c", tmp_path / "leaks"
     source.write_text("#include <stdlib.h>\nint main(void) { for (int i = 0; i < 7; i++) malloc(10 + i); return 0; }\n")
     subprocess.run(["gcc", "-g", "-O0", "-o", str(program), str(source)], check=True)
-    pack(tmp_path / "root", None, command=command(str(program)), probe={"name": "valgrind"}, timeout_s=60.0)
-    with Agent(tmp_path / "root", python="python3") as agent:
-        told = agent.finish()
+    told = run(
+        tmp_path, sys.executable, None, command=command(str(program)), probe={"name": "valgrind"}, timeout_s=60.0
+    )
     records = json.loads(told.one("file")["text"])["records"]
     by_hand = subprocess.run(
         ["valgrind", "--leak-check=full", str(program)], capture_output=True, text=True, check=True

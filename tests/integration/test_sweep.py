@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import DOCKER_AT_NIGHT, ENGINES, ROOT, Harness
+from tests.nightly import at_night
 from tests.waiting import until
 
 # Versions of one small real wheel; `planted` reads PLANTED_VERSION and turns bad in the versions that it is given.
@@ -109,6 +110,9 @@ def test_a_crash_is_blamed_on_the_version_that_crashes(harness: Harness, engine:
     assert (crashed["verdict"], crashed["signal"]) == ("crash", 11)
 
 
+OTHER_PAIRS = at_night("by day each signal ends a sweep on one engine, and each engine's sweep is ended by one signal")
+
+
 def launches(harness: Harness) -> set[str]:
     """Return the time at which each trial of the journal started."""
     return {json.loads(path.read_text())["started"] for path in harness.trial_files()}
@@ -134,8 +138,15 @@ def test_what_is_known_is_not_run_again(harness: Harness, engine: str) -> None:
 
 
 @pytest.mark.kills
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "engine"),
+    [
+        pytest.param(signal.SIGINT, "docker", marks=pytest.mark.docker),
+        (signal.SIGTERM, "process"),
+        pytest.param(signal.SIGTERM, "docker", marks=[pytest.mark.docker, OTHER_PAIRS]),
+        pytest.param(signal.SIGINT, "process", marks=OTHER_PAIRS),
+    ],
+)
 def test_an_interrupted_sweep_cleans_up_and_resumes(
     harness: Harness, engine: str, number: signal.Signals, request: pytest.FixtureRequest
 ) -> None:

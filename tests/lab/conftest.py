@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -28,3 +29,9 @@ def world(daemon: Daemon) -> World:
     return World(
         kind=daemon.address, engine=open_engine(host(daemon.address), environ=os.environ, say=quiet), environ=os.environ
     )
+
+
+@contextmanager
+def opened(found: World) -> Iterator[World]:
+    with closing(found.engine):
+        yield found

@@ -202,14 +202,8 @@ def end(processes: Sequence[psutil.Process], number: int) -> None:
 def detach(command: Sequence[str], *, log: Path, environ: Mapping[str, str]) -> None:
     """Start a program that goes on without us."""
     with log.open("wb") as output:
-        subprocess.run(
-            ["setsid", "--fork", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=environ,
-            check=True,
-        )
+        words = ["setsid", "--fork", *command]
+        subprocess.run(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ, check=True)
 
 
 def run(*command: str) -> None:

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Literal
 
 import requests
+
+from tests.serving import QuietHandler, serving
 
 Fault = Literal["denied", "busy", "broken"]
 """`denied`: 401 to everything; `busy`: 429 to manifests; `broken`: half a layer, then the connection is closed."""
@@ -59,38 +61,26 @@ class Way:
 @contextmanager
 def way_to(way: Way) -> Iterator[str]:
     """Yield the address of a server that forwards as `way` says."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"way": way}))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    handler = type("Handler", (_Handler,), {"way": way})
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as address:
+        yield address
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     way: Way
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         if self.way.strikes("denied", self.path):
             return self._refuse(401)
         if "/manifests/" in self.path and self.way.strikes("busy", self.path):
             return self._refuse(429)
         return self._pass_on()
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802
         self.do_GET()
 
     def _refuse(self, status: int) -> None:
-        body = json.dumps({"errors": [ERRORS[status]]}).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.say(status, json.dumps({"errors": [ERRORS[status]]}).encode())
 
     def _pass_on(self) -> None:
         kept = {name: self.headers[name] for name in ("Accept", "Range", "Authorization") if name in self.headers}
@@ -116,6 +106,3 @@ class _Handler(BaseHTTPRequestHandler):
             self.way.wait_for_room(len(piece))
             self.wfile.write(piece)
             sent += len(piece)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Log nothing."""

@@ -15,7 +15,8 @@ import pytest
 
 from tests.contract.world import BASE
 from tests.lab.daemon import Daemon, LabError
-from tests.lab.ways import Sshd, free_port, make_certificates, tls_options
+from tests.lab.ways import Sshd, make_certificates, tls_options
+from tests.serving import free_port
 
 FOLDERS = (Path("/var/tmp/harness-lab-tests"), Path("/var/tmp/harness-lab-tests-2"))
 """Two labs, for two test processes. Kept between runs: loading the base image into two engines takes 20 s."""

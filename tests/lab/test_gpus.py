@@ -23,7 +23,7 @@ from harness.run.docker import host_probe
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.trial.conversation import run_trial
 from tests.contract.world import BASE, World, host, image, pulled, quiet
-from tests.lab.conftest import world
+from tests.lab.conftest import opened, world
 from tests.lab.daemon import HOOK, Daemon
 from tests.lab.running import Lab
 from tests.waiting import until
@@ -69,8 +69,7 @@ def test_a_host_tells_its_gpus(lab: Lab) -> None:
 
 
 def test_a_trial_has_the_card_it_asked_for_and_no_other(two_cards: Daemon) -> None:
-    found = world(two_cards)
-    with closing(found.engine):
+    with opened(world(two_cards)) as found:
         gpus = found.engine.gpus([pulled(BASE)], quiet)
         lanes = choose_lanes(replace(host(two_cards.address), gpus="each"), gpus)
         assert [lane.gpu for lane in lanes] == ["RTX 4090 GPU-40900000-1111-2222-3333-444444444444",
@@ -87,9 +86,8 @@ def test_a_trial_has_the_card_it_asked_for_and_no_other(two_cards: Daemon) -> No
 def test_a_name_of_two_cards_lists_both(two_cards: Daemon) -> None:
     with closing(world(two_cards).engine) as engine:
         gpus = engine.gpus([], quiet)
-    with pytest.raises(
-        InfrastructureError, match=r"'RTX 4090' matches 2 GPUs on host here: 0 .*1111.*; 1 .*9999.*by its UUID"
-    ):
+    told = r"'RTX 4090' matches 2 GPUs on host here: 0 .*1111.*; 1 .*9999.*by its UUID"
+    with pytest.raises(InfrastructureError, match=told):
         choose_lanes(replace(host("docker"), gpus=("RTX 4090",)), gpus)
 
 
@@ -97,8 +95,7 @@ def test_another_card_than_asked_for_is_noticed(two_cards: Daemon) -> None:
     """A toolkit that counts in a different order from the driver: every figure would be attributed
     to the wrong card.
     """
-    found = world(two_cards)
-    with closing(found.engine):
+    with opened(world(two_cards)) as found:
         first, second = found.engine.gpus([], quiet)
         with changed(two_cards, gives={first.uuid: second.uuid}):
             trial = trial_on(found, first)
@@ -106,8 +103,7 @@ def test_another_card_than_asked_for_is_noticed(two_cards: Daemon) -> None:
 
 
 def test_a_card_that_is_gone_and_a_hook_that_fails_are_infrastructure(lab: Lab) -> None:
-    found = world(lab.new)
-    with closing(found.engine):
+    with opened(world(lab.new)) as found:
         (gpu,) = found.engine.gpus([], quiet)
         with pytest.raises(InfrastructureError, match="device error: GPU-gone: unknown device"):
             trial_on(found, replace(gpu, uuid="GPU-gone"))
@@ -179,23 +175,13 @@ def test_an_engine_without_the_toolkit_says_what_to_do(lab: Lab) -> None:
 
 def test_the_lab_is_data(lab: Lab) -> None:
     """Doubles other than the project's own can be tried: all properties of a card come from the file."""
-    card = {
-        "name": "NVIDIA H200",
-        "compute_capability": "9.0",
-        "memory_mib": 143771,
-        "power_limit_w": 700,
-        "ecc": 1,
-    }
+    card = {"name": "NVIDIA H200", "compute_capability": "9.0", "memory_mib": 143771, "power_limit_w": 700, "ecc": 1}
     cards = [{**card, "uuid": f"GPU-{number}"} for number in range(3)]
     with changed(lab.new, driver="570.10", cuda="12.8", gpus=cards), closing(world(lab.new).engine) as engine:
         gpus = engine.gpus([], quiet)
     assert [gpu.index for gpu in gpus] == [0, 1, 2]
-    assert (gpus[2].short_name, gpus[2].compute_capability, gpus[2].ecc, gpus[2].driver) == (
-        "H200",
-        "9.0",
-        True,
-        "570.10",
-    )
+    third = gpus[2]
+    assert (third.short_name, third.compute_capability, third.ecc, third.driver) == ("H200", "9.0", True, "570.10")
     assert json.loads(lab.new.data.read_text())["gpus"][0]["uuid"] == NEW, "the lab is as it was"
 
 
@@ -203,8 +189,7 @@ def test_an_engine_that_has_gpus_by_a_runtime_alone(lab: Lab) -> None:
     """dockerd does not find the toolkit's hook: `--gpus` is refused, and the next method is tried."""
     data = json.loads(lab.new.data.read_text())
     with started_anew(lab.new, replace(lab.new, way="runtime"), data) as other:
-        found = world(other)
-        with closing(found.engine):
+        with opened(world(other)) as found:
             (gpu,) = found.engine.gpus([], quiet)
             trial = trial_on(found, gpu)
             assert (gpu.uuid, mismatch((gpu,), trial.facts)) == (NEW, "")
@@ -233,15 +218,14 @@ def test_an_engine_that_has_gpus_by_cdi_alone(lab: Lab) -> None:
     data = json.loads(lab.new.data.read_text())
     card = data["gpus"][0]
     replicate = {**card, "uuid": card["uuid"].replace("1111", "9999")}
-    with started_anew(lab.new, replace(lab.new, way="cdi"), {**data, "gpus": [card, replicate]}) as other:
-        found = world(other)
-        with closing(found.engine):
-            gpus = found.engine.gpus([], quiet)
-            assert [gpu.uuid for gpu in gpus] == [NEW, replicate["uuid"]]
-            for asked in ((gpus[0],), (gpus[1],), gpus):
-                trial = trial_on(found, *asked)
-                assert trial.end == "completed", trial.message
-                assert [each["uuid"] for each in trial.facts["gpus"]] == [gpu.uuid for gpu in asked]
-            assert "gpus" not in trial_on(found).facts
-            with pytest.raises(InfrastructureError, match=r"GPU-gone; .* `nvidia-ctk cdi generate"):
-                trial_on(found, replace(gpus[0], uuid="GPU-gone"))
+    cards = {**data, "gpus": [card, replicate]}
+    with started_anew(lab.new, replace(lab.new, way="cdi"), cards) as other, opened(world(other)) as found:
+        gpus = found.engine.gpus([], quiet)
+        assert [gpu.uuid for gpu in gpus] == [NEW, replicate["uuid"]]
+        for asked in ((gpus[0],), (gpus[1],), gpus):
+            trial = trial_on(found, *asked)
+            assert trial.end == "completed", trial.message
+            assert [each["uuid"] for each in trial.facts["gpus"]] == [gpu.uuid for gpu in asked]
+        assert "gpus" not in trial_on(found).facts
+        with pytest.raises(InfrastructureError, match=r"GPU-gone; .* `nvidia-ctk cdi generate"):
+            trial_on(found, replace(gpus[0], uuid="GPU-gone"))

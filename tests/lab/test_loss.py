@@ -21,7 +21,7 @@ from harness.run import owners
 from harness.run.docker import attach, docker_client
 from tests.contract.world import ROOT, World, installed, quiet
 from tests.dead import dead_owner
-from tests.lab.conftest import world
+from tests.lab.conftest import opened, world
 from tests.lab.daemon import Daemon
 from tests.lab.running import Lab
 from tests.lab.ways import home
@@ -64,8 +64,7 @@ def lost_after(found: World, loss: Callable[[], None]) -> tuple[str, float]:
 
 
 def test_an_engine_that_is_killed(lab: Lab, mortal: Daemon) -> None:
-    found = World.open(lab.tcp_address, os.environ)
-    with closing(found.engine):
+    with opened(World.open(lab.tcp_address, os.environ)) as found:
         said, took_s = lost_after(found, mortal.kill)
     assert "the connection to the engine was lost: " in said
     assert took_s < 10
@@ -92,8 +91,7 @@ def test_an_engine_that_freezes_between_two_calls(lab: Lab, mortal: Daemon, monk
     monkeypatch.setattr(docker_client, "QUICK_S", 2)
     monkeypatch.setattr(docker_client, "LOST_S", 1)
     ended = dead_owner()  # the next sweep removes its containers
-    found = World.open(lab.tcp_address, os.environ)
-    with closing(found.engine):
+    with opened(World.open(lab.tcp_address, os.environ)) as found:
         prepared = found.engine.prepare(installed(), quiet)
         for process in mortal.processes():
             process.suspend()
@@ -110,10 +108,8 @@ def test_an_engine_that_freezes_between_two_calls(lab: Lab, mortal: Daemon, monk
 
 def test_an_ssh_server_that_is_killed(lab: Lab) -> None:
     try:
-        with home(lab.sshd.home):
-            found = World.open(lab.sshd.address, os.environ)
-            with closing(found.engine):
-                said, took_s = lost_after(found, lab.sshd.stop)
+        with home(lab.sshd.home), opened(World.open(lab.sshd.address, os.environ)) as found:
+            said, took_s = lost_after(found, lab.sshd.stop)
     finally:
         lab.sshd.start()
     assert "the connection to the engine was lost: " in said

@@ -16,7 +16,8 @@ from harness.errors import EngineUnreachable
 from harness.run.docker.lease import holder_of
 from tests.contract.world import World, quiet
 from tests.lab.running import Lab
-from tests.lab.ways import KEY, free_port, home, make_certificates, run
+from tests.lab.ways import KEY, home, make_certificates, run
+from tests.serving import free_port
 
 pytestmark = pytest.mark.docker
 

@@ -20,11 +20,6 @@ from tests.waiting import until
 KEY = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sshd:
     """An SSH server on loopback, where `docker` reaches the engine at `engine`. All its files are in `folder`.
@@ -108,18 +103,8 @@ def make_certificates(folder: Path) -> Path:
     The names are those of DOCKER_CERT_PATH (ca.pem, cert.pem, key.pem), and server.pem, server-key.pem.
     """
     folder.mkdir(parents=True)
-    new = (
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    )
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    new = ("openssl", "req", "-x509", *kind, "-nodes", "-days", "2")
     ca, ca_key = str(folder / "ca.pem"), str(folder / "ca-key.pem")
     run(*new, "-subj", "/CN=lab CA", "-keyout", ca_key, "-out", ca)
     signed = ("-CA", ca, "-CAkey", ca_key, "-addext", "basicConstraints=critical,CA:FALSE")

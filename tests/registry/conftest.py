@@ -12,7 +12,8 @@ import pytest
 from docker.errors import DockerException
 
 from tests.registry.held import PASSWORD, USER, Held, anonymous, basic, bearer, docker_config, held
-from tests.registry.tokens import TokenService, serving
+from tests.registry.tokens import TokenService
+from tests.serving import serving
 
 
 def _missing(reason: str) -> None:
@@ -50,7 +51,8 @@ def private(tmp_path_factory: pytest.TempPathFactory, client: docker.DockerClien
 
 @pytest.fixture(scope="session")
 def tokens() -> Iterator[TokenService]:
-    with serving(TokenService(user=USER, password=PASSWORD)) as service:
+    service = TokenService(user=USER, password=PASSWORD)
+    with serving(service):
         yield service
 
 

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import shutil
-import socket
 import subprocess
 import tarfile
 import time
@@ -24,6 +23,7 @@ import yaml
 from docker.errors import APIError, ImageNotFound
 
 from tests.registry.tokens import ISSUER, SERVICE, TokenService
+from tests.serving import free_port
 
 USER, PASSWORD = "$oauthtoken", "hunter2-of-the-registry"
 ACCEPT = "application/vnd.docker.distribution.manifest.v2+json"
@@ -138,7 +138,7 @@ def held(
     folder: Path, *, auth: Mapping[str, Any], client: docker.DockerClient, tokens: TokenService | None = None
 ) -> Iterator[Held]:
     """Run a registry with its data in `folder`, on its own port."""
-    host = f"127.0.0.1:{_free_port()}"
+    host = f"127.0.0.1:{free_port()}"
     config = {
         "version": 0.1,
         "log": {"level": "error", "accesslog": {"disabled": True}},
@@ -159,12 +159,6 @@ def held(
         finally:  # whatever the engine answers, no server is left running
             process.terminate()
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def _await(host: str, process: subprocess.Popen[bytes], log: Path) -> None:

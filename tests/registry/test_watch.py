@@ -15,6 +15,7 @@ from typing import Any
 import docker
 import pytest
 
+from tests.integration.conftest import Ended, Harness
 from tests.registry.held import PASSWORD, Held, docker_config
 
 pytestmark = pytest.mark.docker
@@ -52,18 +53,18 @@ class Place:
     def environ(self) -> dict[str, str]:
         return {**os.environ, "DOCKER_CONFIG": str(docker_config(self.folder / "docker", self.registry.host))}
 
+    def look(self) -> Ended:
+        """Look once, in this process: it has imported the harness."""
+        return Harness(self.folder, environ=self.environ).run_here("watch", "matrix.yaml", "--json", "--once")
+
     def once(self) -> tuple[int, dict[str, Any], str]:
         """Return the exit code, the output of the look, and the versions that ran."""
-        done = subprocess.run(
-            self.command("--once"), cwd=self.folder, env=self.environ, capture_output=True, text=True, check=False,
-            timeout=180,
-        )  # fmt: skip
-        assert "Traceback" not in done.stderr, done.stderr
-        assert PASSWORD not in done.stdout + done.stderr
-        first, _, rest = done.stdout.partition("\n")
-        assert first, done.stderr
+        done = self.look()
+        assert PASSWORD not in done.out + done.err
+        first, _, rest = done.out.partition("\n")
+        assert first, done.err
         ran = sorted({cell["image"] for cell in json.loads(rest)["cells"]}) if rest.strip() else []
-        return done.returncode, json.loads(first), " ".join(ran)
+        return done.code, json.loads(first), " ".join(ran)
 
 
 def names(seen: dict[str, Any], what: str) -> list[str]:
@@ -134,17 +135,10 @@ def test_sigterm_between_two_looks_ends_it_cleanly(place: Place, base: str) -> N
     ) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["new"] == []
-        code, said = second_watch(place)
-        assert (code, "another watch of this matrix is running" in said) == (3, True)
+        second = place.look()
+        assert (second.code, "another watch of this matrix is running" in second.err) == (3, True)
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
-
-
-def second_watch(place: Place) -> tuple[int, str]:
-    done = subprocess.run(
-        place.command("--once"), cwd=place.folder, env=place.environ, capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stderr
 
 
 @pytest.mark.kills
@@ -168,9 +162,7 @@ def test_a_registry_that_is_down_is_infrastructure(place: Place) -> None:
         MATRIX.format(host="127.0.0.1:9", repository="team/x", first="1", trials=2)
     )
     began_s = time.monotonic()
-    done = subprocess.run(
-        place.command("--once"), cwd=place.folder, env=place.environ, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 3
-    assert done.stderr.startswith("harness: matrix.yaml:6: series.app.tags: 127.0.0.1:9: cannot be reached")
+    done = place.look()
+    assert done.code == 3
+    assert done.err.startswith("harness: matrix.yaml:6: series.app.tags: 127.0.0.1:9: cannot be reached")
     assert time.monotonic() - began_s < 40

@@ -5,12 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -20,14 +17,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import NameOID
 
+from tests.serving import QuietHandler
+
 SERVICE = "registry of the tests"
 ISSUER = "token service of the tests"
 
 
 class TokenService(ThreadingHTTPServer):
     """Anyone may pull; a client with the login may do everything. `asked`: the queries that arrived."""
-
-    daemon_threads = True
 
     def __init__(self, *, user: str, password: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -61,42 +58,19 @@ class TokenService(ThreadingHTTPServer):
         return f"{signed}.{_encoded(signature)}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: TokenService
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         query = parse_qs(urlsplit(self.path).query)
         self.server.asked.append(query)
         basic = self.headers.get("Authorization", "")
         known = basic == "Basic " + base64.b64encode(self.server.login.encode()).decode()
         if basic and not known:
-            self._say(401, {"errors": []})
+            self.say(401, b'{"errors": []}')
         else:
             scopes = [scope for value in query.get("scope", ()) for scope in value.split(" ")]
-            self._say(200, {"token": self.server.token(scopes, may_write=known)})
-
-    def _say(self, status: int, content: dict[str, Any]) -> None:
-        body = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Log nothing."""
-
-
-@contextmanager
-def serving(service: TokenService) -> Iterator[TokenService]:
-    thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield service
-    finally:
-        service.shutdown()
-        service.server_close()
-        thread.join()
+            self.say(200, json.dumps({"token": self.server.token(scopes, may_write=known)}).encode())
 
 
 def _access(scope: str, *, may_write: bool) -> dict[str, Any]:

@@ -7,11 +7,16 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from harness.cli.results import write_result
-from harness.model import CellResult, CellVerdict, Lane, RunResult, Scalar, Scenario, Trial, Variant
+from harness.flows.evidence import recipe
+from harness.model import CellResult, CellVerdict, Lane, RunResult, Scalar, Scenario, Source, Trial, Variant
+from harness.model.answers import Recipe
 from harness.store import RunDirectory, inputs, trial_to_json
+from harness.store.lookup import find_cell, open_run
 from harness.store.plan_file import plan_to_json
+from harness.store.saved_run import StoredRun
 from tests.unit.report import build
 
 SCRIPT = '''"""Grow or crash, as it is told."""
@@ -84,26 +89,45 @@ def write(
     judge: build.Judge = leaking,
     change: Callable[[RunResult], RunResult] = lambda result: result,
     params: tuple[tuple[str, Scalar], ...] = (("keep", True),),
+    source: Source | None = None,
     **fields: object,
 ) -> Path:
-    """Write `folder/reports/quickstart/<id>`, with a leak in the middle version of three."""
+    """Write `folder/reports/quickstart/<id>`, with a leak in the middle version of three. `source`: of all images."""
+    images = tuple(replace(one, source=source or one.source) for one in SERIES.images)
+    series = replace(SERIES, images=images)
     variant = Variant(scenario=scenario(folder, **fields), params=params)
     found = [
-        build.finding(SERIES, lane, variant, before="6.2.0", after="6.3.0"),
-        build.finding(SERIES, lane, variant, before="6.3.0", after="6.3.2", kind="first_fixed"),
+        build.finding(series, lane, variant, before="6.2.0", after="6.3.0"),
+        build.finding(series, lane, variant, before="6.3.0", after="6.3.2", kind="first_fixed"),
     ]
-    result = change(build.run([(SERIES, [lane], [variant])], judge, findings=found))
+    result = change(build.run([(series, [lane], [variant])], judge, findings=found))
     path = folder / "reports/quickstart/20250301T120000Z-1a2b"
-    (path / "trials").mkdir(parents=True)
-    plan = plan_to_json(
-        result.plan,
-        inputs=functools.partial(inputs.keep_inputs, directory=path),
-        dockerfile=functools.partial(inputs.keep_dockerfile, directory=path),
-    )
-    (path / "plan.json").write_text(json.dumps(plan))
-    write_result(result, RunDirectory(path))
+    keeps = {"inputs": inputs.keep_inputs, "dockerfile": inputs.keep_dockerfile}
+    write_judged(result, path, **{name: functools.partial(keep, directory=path) for name, keep in keeps.items()})
     for entry in result.cells:
         for number in range(1, entry.verdict.trials + 1):
             text = json.dumps(trial_to_json(trial(entry, number), entry.cell))
             (path / "trials" / f"{entry.cell.id}-{number}.json").write_text(text)
     return path
+
+
+def write_judged(result: RunResult, path: Path, **plan: Any) -> Path:
+    """Write the directory of a run without its launches. `plan`: further arguments of `plan_to_json`."""
+    (path / "trials").mkdir(parents=True)
+    (path / "plan.json").write_text(json.dumps(plan_to_json(result.plan, **plan)))
+    write_result(result, RunDirectory(path))
+    return path
+
+
+def opened(folder: Path, **given: Any) -> StoredRun:
+    """Return the run that `write` writes."""
+    return read_again(write(folder, **given))
+
+
+def read_again(path: Path) -> StoredRun:
+    return open_run(str(path), out=path.parents[1])
+
+
+def recipe_of(run: StoredRun, *words: str) -> Recipe:
+    """Return how to repeat a cell; without words, the bad one."""
+    return recipe(run, find_cell(run, words or ("6.3.0",)))

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
@@ -123,23 +124,11 @@ def test_a_full_disk_under_stdout_is_a_message(line: str, tmp_path: Path) -> Non
     assert "stdout: cannot be written: No space left on device" in said
 
 
-ESCAPES = "$(printf '\\033]0;owned\\007\\033[2Jbad\\033')"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        f'harness report "{ESCAPES}"',
-        f'harness "{ESCAPES}"',
-        f'harness report latest "--{ESCAPES}"',
-        f'harness sweep x.yaml --search "{ESCAPES}"',
-        f'harness judge "{ESCAPES}"',
-    ],
-)
-def test_what_a_user_names_does_not_act_on_the_terminal(line: str) -> None:
+@pytest.mark.parametrize("words", ["report BAD", "BAD", "report latest --BAD", "sweep x --search BAD", "judge BAD"])
+def test_what_a_user_names_does_not_act_on_the_terminal(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A shell completes a file name, whoever chose it."""
-    code, said = ended(line)
-    assert code == 2
+    assert run([word.replace("BAD", "\x1b]0;owned\x07\x1b[2Jbad\x1b") for word in words.split()]) == 2
+    said = capsys.readouterr().err
     assert "bad" in said
     assert all(part.isprintable() for part in said.split("\n")), ascii(said)
 
@@ -207,20 +196,17 @@ def test_a_run_that_leaves_nothing_to_decide_is_told_in_the_words_of_the_reports
     assert capsys.readouterr().out.endswith("leaves no cause undecided (verdict: regression)\n")
 
 
-def test_judge_goes_on_past_what_it_cannot_read(tmp_path: Path) -> None:
+def test_judge_goes_on_past_what_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A night's traces are judged together; a damaged trace must neither hide the others nor count as read."""
     good = tmp_path / "good.csv"
     good.write_text("step,rss_kib\n" + "".join(f"{step},80000\n" for step in range(1, 200)) + "200")
     (tmp_path / "bad.csv").write_text("step,rss_kib\n1,five\n")
     names = [str(tmp_path / name) for name in ("none.csv", "good.csv", "bad.csv", "good.csv")]
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", "judge", *names], capture_output=True, text=True, check=False
-    )
-
-    assert done.returncode == 2
-    assert [json.loads(line)["trace"] for line in done.stdout.splitlines()] == [str(good)] * 2
-    assert {line.split(": ")[1] for line in done.stderr.splitlines()} == {"note", names[0], f"{names[2]}:2"}
-    assert f"{good}:201: the last line seems truncated" in done.stderr
+    assert run(["judge", *names]) == 2
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["trace"] for line in out.splitlines()] == [str(good)] * 2
+    assert {line.split(": ")[1] for line in err.splitlines()} == {"note", names[0], f"{names[2]}:2"}
+    assert f"{good}:201: the last line seems truncated" in err
 
 
 @pytest.mark.parametrize("limit", ["nan", "inf", "-inf", "1e999", "much"])
@@ -263,3 +249,11 @@ def test_a_machine_without_memory_is_no_bug(
     told = capsys.readouterr().err
     assert "ran out of memory or threads" in told
     assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(("of", "title"), [((), "matrix.yaml"), (("summary",), "summary.json of a harness run")])
+def test_a_program_gets_the_schema_that_it_checks_with(of: tuple[str, ...], title: str) -> None:
+    done = CliRunner().invoke(cli, ["schema", *of])
+    schema = json.loads(done.stdout)
+    assert (done.exit_code, schema["title"]) == (0, title)
+    jsonschema.Draft202012Validator.check_schema(schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,29 +89,35 @@ def test_such_a_launch_is_not_tried_again(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_watcher_is_told_of_a_leak_of_gpu_memory() -> None:
-    rows = np.arange(1.0, 4001.0)
-    steady = 100_000 + np.random.default_rng(1).normal(0, 20, 4000)
-    columns = {"rss_kib": steady, "step_s": np.full(4000, 0.01), "gpu_kib": 800_000 + 24 * rows}
-    leaking = trial(end="completed", last_step=4000, trace=Trace(step=rows, columns=columns))
-    assert describe_trial(cell(steps=Steps(), limits=Limits()), leaking) == (
-        "leak 24 KiB/step of GPU memory to step 4000",
-        True,
-    )
-    clean = trial(end="completed", last_step=4000, trace=Trace(step=rows, columns={**columns, "gpu_kib": 0 * rows}))
-    assert describe_trial(cell(steps=Steps(), limits=Limits()), clean) == ("flat to step 4000", False)
+ROWS = np.arange(1.0, 4001.0)
+QUIET = {"rss_kib": 100_000 + np.random.default_rng(1).normal(0, 20, 4000), "step_s": np.full(4000, 0.01)}
 
 
-def test_a_watcher_is_told_of_a_loss_that_is_nan() -> None:
-    """The line of a launch whose loss was NaN from its first step said only "flat to step 4000"."""
-    rows = np.arange(1.0, 4001.0)
-    columns = {"rss_kib": 100_000 + np.random.default_rng(1).normal(0, 20, 4000), "step_s": np.full(4000, 0.01)}
-    fields = {"end": "completed", "last_step": 4000, "trace": Trace(step=rows, columns=columns)}
-    nan = trial(**fields, not_finite={"loss": (4000, 1)})
-    told = "flat to step 4000; NaN or infinity in loss"
-    assert describe_trial(cell(steps=Steps(), limits=Limits()), nan) == (told, False)
-    unasked = Limits(metrics=(MetricLimit(metric="loss", rule="none", limit=0.0),))
-    assert describe_trial(cell(steps=Steps(), limits=unasked), nan) == ("flat to step 4000", False)
+def whole(*, grows: Mapping[str, Any] = {}, counts: Mapping[str, Any] = {}, **fields: Any) -> Trial:
+    """Return a launch that made all its steps, with these columns besides quiet memory and step times."""
+    trace = Trace(step=ROWS, columns={**QUIET, **grows}, counts=counts)
+    return trial(end="completed", last_step=4000, trace=trace, **fields)
+
+
+LOSS_IS_NOT_ASKED = Limits(metrics=(MetricLimit(metric="loss", rule="none", limit=0.0),))
+
+
+@pytest.mark.parametrize(
+    ("launch", "limits", "told"),
+    [
+        (
+            whole(grows={"gpu_kib": 800_000 + 24 * ROWS}),
+            Limits(),
+            ("leak 24 KiB/step of GPU memory to step 4000", True),
+        ),
+        (whole(grows={"gpu_kib": 0 * ROWS}), Limits(), ("flat to step 4000", False)),
+        # the line of a launch whose loss was NaN from its first step said only "flat to step 4000"
+        (whole(not_finite={"loss": (4000, 1)}), Limits(), ("flat to step 4000; NaN or infinity in loss", False)),
+        (whole(not_finite={"loss": (4000, 1)}), LOSS_IS_NOT_ASKED, ("flat to step 4000", False)),
+    ],
+)
+def test_a_watcher_is_told_what_a_launch_shows(launch: Trial, limits: Limits, told: tuple[str, bool]) -> None:
+    assert describe_trial(cell(steps=Steps(), limits=limits), launch) == told
 
 
 @pytest.mark.parametrize(
@@ -130,11 +136,9 @@ def test_a_watcher_is_told_once_where_a_launch_failed(end: End, message: str, to
 
 def test_a_watcher_is_told_of_what_else_grows() -> None:
     """A launch that left files behind was "flat" in the progress."""
-    rows = np.arange(1.0, 4001.0)
-    columns = {"rss_kib": 100_000 + np.random.default_rng(1).normal(0, 20, 4000), "step_s": np.full(4000, 0.01)}
-    trace = Trace(step=rows, columns=columns, counts={"step": rows[::100], "shm": 8 * rows[::100]})
-    fills = trial(end="completed", last_step=4000, trace=trace, fingerprint={"engine": "process"})
-    leaks = replace(fills, trace=replace(trace, columns={**columns, "rss_kib": columns["rss_kib"] + 24 * rows}))
+    counts = {"step": ROWS[::100], "shm": 8 * ROWS[::100]}
+    fills = whole(counts=counts, fingerprint={"engine": "process"})
+    leaks = whole(counts=counts, fingerprint={"engine": "process"}, grows={"rss_kib": QUIET["rss_kib"] + 24 * ROWS})
     asked = cell(steps=Steps(), limits=Limits())
     assert describe_trial(asked, fills) == ("growth: shared memory 8 KiB/step to step 4000", True)
     assert describe_trial(asked, leaks) == ("growth: shared memory 8 KiB/step; leak 24 KiB/step to step 4000", True)

@@ -18,16 +18,13 @@ from click.testing import CliRunner, Result
 from harness.cli import cli
 from harness.errors import InfrastructureError, UsageError
 from harness.flows import evidence as diff_flow
-from harness.flows.evidence import recipe
-from harness.model import Build, Lane, Pull, Series, measured
+from harness.model import Build, Lane, Pull
 from harness.report.issue import reproduction
 from harness.report.issue.reproduction import shell
 from harness.store import inputs, json_files, read_trial, watch_state
-from harness.store.lookup import find_cell, open_run
-from harness.store.saved_run import StoredRun
-from harness.traces import histories, trace_files
 from tests.unit import stored_run
 from tests.unit.report import build
+from tests.unit.stored_run import opened, read_again, recipe_of
 
 PROCESS = Lane(host=replace(build.HERE.host, name="venv", engine="process"))
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----"
@@ -35,10 +32,6 @@ SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----"
 
 def harness(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [str(one) for one in arguments])
-
-
-def opened(path: Path) -> StoredRun:
-    return open_run(str(path), out=path.parents[1])
 
 
 def edited(path: Path, change: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
@@ -122,9 +115,7 @@ def test_a_bug_report_shows_no_file_of_its_reader(tmp_path: Path, monkeypatch: p
     folder = tmp_path / "ctx"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM scratch\n")
-    images = tuple(replace(one, source=Build(context=folder, args=())) for one in stored_run.SERIES.images)
-    monkeypatch.setattr(stored_run, "SERIES", Series(name="multidict", images=images, where=build.WHERE))
-    path = stored_run.write(tmp_path)
+    path = stored_run.write(tmp_path, source=Build(context=folder, args=()))
     assert "FROM scratch" in harness("issue", path, 1).stdout
 
     (tmp_path / "key").write_text(SECRET)
@@ -168,7 +159,7 @@ def test_the_trials_of_another_run_are_not_taken_for_its_own(tmp_path: Path) -> 
     (path / "trials").rename(tmp_path / "elsewhere")
     (path / "trials").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     with pytest.raises(UsageError, match="trials: a link, which is not followed"):
-        opened(path)
+        read_again(path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,7 +170,7 @@ def test_a_kept_file_is_a_regular_file_or_gone(tmp_path: Path, kind: str) -> Non
         kept.rename(other)
         KINDS[kind](kept, other)
     with pytest.raises(UsageError, match=r"grow\.py is gone or was changed"):
-        recipe(opened(path), find_cell(opened(path), ["6.3.0"]))
+        recipe_of(read_again(path))
 
 
 def test_what_is_read_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,18 +179,18 @@ def test_what_is_read_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patched:
         patched.setattr(json_files, "MOST_BYTES", 0)
         with pytest.raises(UsageError, match=r"plan\.json: larger than 0 MiB"):
-            opened(path)
+            read_again(path)
         with pytest.raises(UsageError, match="larger than 0 MiB"):
             read_trial(trial)
     with monkeypatch.context() as patched:
         patched.setattr(json_files, "MOST_VALUES", 50)
         with pytest.raises(UsageError, match=r"plan\.json: .*it holds more than 50 values"):
-            opened(path)
+            read_again(path)
         with pytest.raises(UsageError, match="it holds more than 50 values"):
             read_trial(trial)
     monkeypatch.setattr(inputs, "MOST_BYTES", 10)
     with pytest.raises(UsageError, match=r"grow\.py is gone or was changed"):
-        recipe(opened(path), find_cell(opened(path), ["6.3.0"]))
+        recipe_of(read_again(path))
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link"])
@@ -209,23 +200,6 @@ def test_what_a_watch_remembers_is_a_regular_file(tmp_path: Path, kind: str) -> 
     KINDS[kind](tmp_path / watch_state.FILE, other)
     with pytest.raises(InfrastructureError, match=r"watch\.json: cannot be read: (not a regular file|a link)"):
         watch_state.read_memory(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        f"{json_files.MOST_BYTES >> 20} MiB and {json_files.MOST_VALUES:,} values each",
-        f"{measured.MOST_ROWS:,} rows, {measured.MOST_COLUMNS} columns, {measured.MOST_VALUES:,} samples (rows",
-        f"in `inputs/` | {inputs.MOST_BYTES >> 20} MiB |",
-        f"a Dockerfile | {inputs.MOST_DOCKERFILE_BYTES >> 20} MiB |",
-        f"`watch.json` | {watch_state.MOST_BYTES >> 20} MiB |",
-        f"a trace | {trace_files.MOST_BYTES >> 30} GiB; as JSON {json_files.MOST_VALUES:,} values |",
-        f"{histories.MOST_BYTES >> 20} MiB, {histories.MOST_VERSIONS:,} versions, {histories.MOST_ROUNDS:,} rounds",
-    ],
-)
-def test_the_page_tells_the_limits_of_the_program(told: str) -> None:
-    """A number that differs from the program's own would be a false promise."""
-    assert told in (Path(__file__).parents[2] / "docs/safety.md").read_text()
 
 
 # ---------------------------------------------------------------- what is asked, and started
@@ -269,8 +243,8 @@ def test_a_script_does_not_end_early_and_run_its_rest_on_the_reader_s_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Shells drop a NUL: the line END_OF_SCR\0IPT was not the end mark for us, but it was for them."""
-    run = opened(stored_run.write(tmp_path))
-    made = recipe(run, find_cell(run, ["6.3.0"]))
+    run = opened(tmp_path)
+    made = recipe_of(run)
     mark = reproduction._end_mark(reproduction.python_file(made))
     assert made.script is not None
     hostile = replace(made, script=f"{made.script}\n{mark[:5]}\0{mark[5:]}\nEND_OF_SCR\0IPT\ntouch started\n")
@@ -283,7 +257,7 @@ def test_a_script_with_a_nul_is_refused(tmp_path: Path) -> None:
     path = stored_run.write(tmp_path)
     replaced(path, stored_run.SCRIPT.encode() + b"# \0\n")
     with pytest.raises(UsageError, match=r"grow\.py holds a NUL character, so Python cannot run it"):
-        recipe(opened(path), find_cell(opened(path), ["6.3.0"]))
+        recipe_of(read_again(path))
 
 
 def test_what_a_script_takes_of_its_reader_s_machine_is_told_before_it_runs(
@@ -292,10 +266,10 @@ def test_what_a_script_takes_of_its_reader_s_machine_is_told_before_it_runs(
     """A user who starts a script of a colleague's run expects one container without a network."""
     folder = tmp_path / "home"
     folder.mkdir()
-    images = tuple(replace(one, source=Build(context=folder, args=())) for one in stored_run.SERIES.images)
-    monkeypatch.setattr(stored_run, "SERIES", Series(name="multidict", images=images, where=build.WHERE))
     lane = Lane(host=replace(build.HERE.host, name="theirs", engine="tcp://theirs.example:2376"))
-    path = stored_run.write(tmp_path, lane=lane, network=True, cap_add=("SYS_ADMIN",))
+    path = stored_run.write(
+        tmp_path, source=Build(context=folder, args=()), lane=lane, network=True, cap_add=("SYS_ADMIN",)
+    )
     done = harness("repro", path, "6.3.0")
     for told in (
         "It uses another engine: docker --host tcp://theirs.example:2376.",
@@ -316,11 +290,9 @@ def test_a_script_for_processes_says_that_it_runs_on_the_machine_itself(tmp_path
 
 @pytest.mark.parametrize("name", ["--privileged", "--volume=/:/host", "a b", "$(touch x)", "-"])
 def test_an_image_s_name_is_no_option_of_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    images = tuple(replace(one, source=Pull(reference=name)) for one in stored_run.SERIES.images)
-    monkeypatch.setattr(stored_run, "SERIES", Series(name="multidict", images=images, where=build.WHERE))
-    run = opened(stored_run.write(tmp_path))
+    run = opened(tmp_path, source=Pull(reference=name))
     with pytest.raises(UsageError, match="is not the name of an image"):
-        recipe(run, find_cell(run, ["6.3.0"]))
+        recipe_of(run)
 
 
 def test_a_build_s_folder_is_no_option_of_docker() -> None:
@@ -390,9 +362,7 @@ def test_half_a_character_ends_no_report(tmp_path: Path) -> None:
 
 def test_what_a_report_warns_of_does_not_act_on_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = tmp_path / "\x1b]0;owned\x07\x1b[2Jctx"
-    images = tuple(replace(one, source=Build(context=context, args=())) for one in stored_run.SERIES.images)
-    monkeypatch.setattr(stored_run, "SERIES", Series(name="multidict", images=images, where=build.WHERE))
-    path = stored_run.write(tmp_path)
+    path = stored_run.write(tmp_path, source=Build(context=context, args=()))
     for arguments in (["issue", path, 1], ["repro", path, "6.3.0"]):
         said = harness(*arguments).stderr
         assert "the image" in said

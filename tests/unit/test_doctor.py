@@ -19,7 +19,7 @@ from harness.errors import EngineUnreachable, Interrupted
 from harness.flows import doctor
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected
-from harness.model import Asked, Host, Image, Pull, Trace, Trial, Where
+from harness.model import Host, Image, Pull, Trace, Trial, Where
 from harness.model.answers import Checkup, HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
@@ -32,6 +32,7 @@ from harness.run.engine import Kept, Prepared
 from harness.run.images.disk_budget import RegistryAnswers, disk_of
 from harness.store import RunDirectory
 from tests.integration.test_flow import QUIET
+from tests.unit.trials import made_trial
 
 GIB = 1 << 30
 WHERE = Where(file="matrix.yaml", line=1, key="x")
@@ -112,7 +113,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def check(
-    folder: Path, registry: PlantedRegistry | None = None, progress: io.StringIO | None = None, **options: Any
+    folder: Path,
+    registry: PlantedRegistry | None = None,
+    progress: io.StringIO | None = None,
+    stopped: threading.Event | None = None,
 ) -> Checkup:
     engines: list[Planted] = []
 
@@ -123,10 +127,11 @@ def check(
         return engines[-1]
 
     planted: Any = registry or PlantedRegistry()
+    over = stopped or threading.Event()
     with plain_progress(progress or io.StringIO()) as watching:
-        context = RunContext(environ={}, progress=watching, stopped=threading.Event(), open_engine=open_engine)
+        context = RunContext(environ={}, progress=watching, stopped=over, open_engine=open_engine)
         found = doctor.check(
-            folder / "matrix.yaml", hosts=(), out=folder / "reports", context=context, registry=planted, **options
+            folder / "matrix.yaml", hosts=(), out=folder / "reports", context=context, registry=planted
         )
     assert all(engine.closed for engine in engines)
     return found
@@ -138,10 +143,7 @@ def test_every_host_and_every_image_on_it(folder: Path) -> None:
     assert states["old", "20.12-tf1-py3"][0] == "runs"
     assert states["new", "20.12-tf1-py3"] == ("incompatible", "CUDA 11.1 has no code for sm_89")
     assert states["new", "22.12-tf1-py3"][0] == "runs"
-    assert states["old", "gone"] == (
-        "unknown",
-        "nvcr.io: has no image gone of nvidia/tensorflow; check the name",
-    )
+    assert states["old", "gone"] == ("unknown", "nvcr.io: has no image gone of nvidia/tensorflow; check the name")
     assert states["lost", "22.12-tf1-py3"][0] == "unknown"
     sizes = {(fit.host, fit.version): (fit.at_hand, fit.bytes) for fit in found.fits}
     assert sizes["new", "22.12-tf1-py3"] == (True, 12 * GIB)
@@ -161,19 +163,13 @@ def test_progress_names_what_is_looked_at(folder: Path) -> None:
 def test_an_interruption_says_that_nothing_was_changed(folder: Path) -> None:
     stopped = threading.Event()
 
-    def open_engine(host: Host, **_: Any) -> Planted:
-        return Planted(host, {"engine": "docker 25.0", "architecture": "x86_64"})
-
     class Interrupting(PlantedRegistry):
         def facts(self, reference: str, *, architecture: str) -> PublishedImage:
             stopped.set()
             return super().facts(reference, architecture=architecture)
 
-    planted: Any = Interrupting()
-    with plain_progress(io.StringIO()) as watching:
-        context = RunContext(environ={}, progress=watching, stopped=stopped, open_engine=open_engine)
-        with pytest.raises(Interrupted) as told:
-            doctor.check(folder / "matrix.yaml", hosts=(), out=folder / "reports", context=context, registry=planted)
+    with pytest.raises(Interrupted) as told:
+        check(folder, Interrupting(), stopped=stopped)
     assert str(told.value) == "interrupted; nothing was changed"
 
 
@@ -340,18 +336,8 @@ def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:
 
 
 def launched(cell_id: str, number: int, *, factor: float) -> Trial:
-    rows = np.arange(1.0, 201.0)
     columns = {"rss_kib": np.full(200, 50_000.0), "step_s": np.full(200, 0.01 * factor)}
-    return Trial(
-        cell_id=cell_id,
-        number=number,
-        key="k",
-        end="completed",
-        run="r",
-        round=number,
-        last_step=200,
-        asked=Asked(steps=200),
-        started=f"2024-01-0{number}",
-        peak_rss_kib=50_000.0,
-        trace=Trace(step=rows, columns=columns),
-    )
+    return made_trial(
+        cell_id=cell_id, number=number, run="r", round=number, last_step=200, steps_asked=200, peak_rss_kib=50_000.0,
+        started=f"2024-01-0{number}", trace=Trace(step=np.arange(1.0, 201.0), columns=columns),
+    )  # fmt: skip

@@ -26,6 +26,7 @@ from harness.run.run_interfaces import CellRun
 from harness.store import RunDirectory
 from tests.unit.matrix.conftest import FakeIndex
 from tests.unit.report import build
+from tests.unit.trials import changed
 
 PROGRAM = "import model\nfrom parts import loss\nimport torch\n"
 
@@ -52,18 +53,25 @@ def series(*words: str, folder: Path = Path("/nowhere"), **more: Any) -> draft.D
     return draft.series_of(words, folder=folder, **more)
 
 
-def loaded(made: draft.Draft, out: Path) -> Matrix:
-    return load_matrix(flow.write(made, out=out), environ={}, index=FakeIndex(silent=True))
+def draft_of(folder: Path, *words: str, of: tuple[str, ...] = ("a:1", "a:2"), **more: Any) -> draft.Draft:
+    return draft.Draft(made_by=("x",), series=series(*of), job=job(folder, *words, **more))
 
 
-def drafted(folder: Path, versions: tuple[str, ...], *words: str, **more: Any) -> Matrix:
-    made = draft.Draft(
-        made_by=("harness", "try", *versions, "--", *words),
-        series=series(*versions, folder=folder),
-        job=job(folder, *words),
-        **more,
-    )
-    return loaded(made, folder / "reports")
+def read(matrix: Path) -> Matrix:
+    return load_matrix(matrix, environ={}, index=FakeIndex(silent=True))
+
+
+def drafted(folder: Path, versions: tuple[str, ...], *words: str) -> Matrix:
+    made_by = ("harness", "try", *versions, "--", *words)
+    made = draft.Draft(made_by=made_by, series=series(*versions, folder=folder), job=job(folder, *words))
+    return read(flow.write(made, out=folder / "reports"))
+
+
+def only_launch(**fields: Any) -> RunResult:
+    """Return a run whose only launch has these fields."""
+    result = build.quickstart()
+    first, *_ = result.cells
+    return replace(result, cells=(replace(first, trials=(changed(first.trials[0], **fields),)),))
 
 
 # ---------------------------------------------------------------- versions
@@ -87,8 +95,8 @@ def test_other_images_keep_their_whole_names(words: tuple[str, ...], folder: Pat
 
 def test_packages_need_no_engine(folder: Path) -> None:
     made = series("torch[opt]==2.5.1", "torch[opt]==2.10.0", beside=["numpy<2"])
-    draft_ = draft.Draft(made_by=("harness", "try"), series=made, job=job(folder, "python", "train.py"))
-    matrix = loaded(draft_, folder)
+    whole = draft.Draft(made_by=("harness", "try"), series=made, job=job(folder, "python", "train.py"))
+    matrix = read(flow.write(whole, out=folder))
     sources = [image.source for image in matrix.series[0].images]
     assert [source.packages for source in sources if isinstance(source, Install)] == [
         ("torch[opt]==2.5.1", "numpy<2"), ("torch[opt]==2.10.0", "numpy<2"),
@@ -110,12 +118,8 @@ def test_requirement_files_are_versions(folder: Path) -> None:
         (("app:1", "app:1"), "app:1: appears twice"),
         (("app:1", "torch==2.5.1"), "torch==2.5.1: is not of the same kind as app:1"),
         (("old.txt", "new.txt"), "old.txt: no such file in "),
-        (
-            ("torch=2.5.1", "torch=2.6.0"),
-            "torch=2.5.1: is not an image; write a version of a package as torch==",
-        ),
+        (("torch=2.5.1", "torch=2.6.0"), "torch=2.5.1: is not an image; write a version of a package as torch=="),
         (("torch==2.5.1", "numpy==2.0.0"), "numpy: give versions of one package"),
-        (("torch==2.5.1", "torchvision==0.20.1"), "torchvision: give versions of one package"),
         (
             ("jsonschema==4.17.3", "jsonshema==4.18.0"),
             "jsonshema==4.18.0: is not a version of jsonschema; did you mean jsonschema==4.18.0?",
@@ -237,7 +241,7 @@ def test_every_word_of_a_command_comes_through_the_file_as_it_was(
 
 
 def test_a_matrix_that_was_edited_is_not_overwritten(folder: Path) -> None:
-    made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "true"))
+    made = draft_of(folder, "true")
     first = flow.write(made, out=folder)
     assert flow.write(made, out=folder) == first
     first.write_text("edited")
@@ -262,21 +266,21 @@ def test_write_keeps_the_matrix_and_launches_nothing(
     assert "matrix.yaml: already exists; choose another name for --write" in capsys.readouterr().err
 
 
-def test_try_says_in_one_line_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["try", "app:1", "app:2"]) == 2
-    assert capsys.readouterr().err.startswith("harness: no command: give it after --")
-    assert run(["try", "app:1", "--", "true"]) == 2
-    assert "two or more" in capsys.readouterr().err
-    assert run(["try", "a:1", "a:2", "--steps-are", "torch", "--", "true"]) == 2
-    assert "--steps-are: is for a Python program" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("more", [(), ("--epochs", "3")])
-def test_who_forgets_the_two_dashes_is_told_where_they_go(
-    more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("app:1", "app:2"), "harness: no command: give it after --"),
+        (("app:1", "--", "true"), "two or more"),
+        (("a:1", "a:2", "--steps-are", "torch", "--", "true"), "--steps-are: is for a Python program"),
+        (("a==4.17.3", "a==4.18.0", "python", "train.py"), "put -- before the command: … -- python train.py"),
+        (("a==1", "a==2", "python", "train.py", "--epochs", "3"), "put -- before the command: … -- python train.py"),
+    ],
+)
+def test_try_says_in_one_line_what_is_missing(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["try", "jsonschema==4.17.3", "jsonschema==4.18.0", "python", "train.py", *more]) == 2
-    assert "put -- before the command: … -- python train.py" in capsys.readouterr().err
+    assert run(["try", *words]) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_a_call_that_is_refused_leaves_no_matrix_and_no_folder(
@@ -339,22 +343,18 @@ def test_programs_without_an_ascii_letter_have_names_of_their_own() -> None:
 def rehearsed(steps: int, end: End = "stopped") -> RunResult:
     """Return a run whose only launch made these steps."""
     told = f"the program ended by itself after {steps} of 4000 steps; let it make more, or lower `budget`"
-    result = build.quickstart()
-    known = replace(result.cells[0].trials[0], end=end, last_step=steps)
-    trial = (
-        replace(known, message=told, failure=replace(known.failure, shortfall="own_end")) if end == "stopped" else known
-    )
-    return replace(result, cells=(replace(result.cells[0], trials=(trial,)),))
+    own_end = {"message": told, "shortfall": "own_end"} if end == "stopped" else {}
+    return only_launch(end=end, last_step=steps, **own_end)
 
 
-@pytest.mark.parametrize(("steps", "budget"), [(2000, 2000), (64, 64)])
-def test_a_short_training_is_measured_up_to_its_own_end(steps: int, budget: int, folder: Path) -> None:
+@pytest.mark.parametrize("steps", [2000, 64])
+def test_a_short_training_is_measured_up_to_its_own_end(steps: int, folder: Path) -> None:
     """Each cell of a first sweep was inconclusive: the training had 2,000 steps and the matrix asked for 4,000."""
-    made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
+    made = draft_of(folder, "python", "train.py")
     first = flow.write(made, out=folder)
     matrix, own = flow.fit(made, first, rehearsed(steps), out=folder)
-    (scenario,) = load_matrix(matrix, environ={}, index=FakeIndex(silent=True)).scenarios
-    assert (matrix, own.budget, scenario.steps.budget) == (first, budget, budget)
+    (scenario,) = read(matrix).scenarios
+    assert (matrix, own.budget, scenario.steps.budget) == (first, steps, steps)
     again = flow.write(made, out=folder)
     assert flow.fit(made, again, rehearsed(steps), out=folder)[0] == first, "the same command has the same matrix"
     assert len(list(folder.glob("try-*.yaml"))) == 1
@@ -362,21 +362,16 @@ def test_a_short_training_is_measured_up_to_its_own_end(steps: int, budget: int,
 
 @pytest.mark.parametrize(("steps", "end"), [(4000, "completed"), (2000, "crash"), (63, "stopped")])
 def test_a_budget_stays_that_no_own_end_sets(steps: int, end: End, folder: Path) -> None:
-    made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, "python", "train.py"))
-    first = flow.write(made, out=folder)
-    matrix, own = flow.fit(made, first, rehearsed(steps, end), out=folder)
+    made = draft_of(folder, "python", "train.py")
+    matrix, own = flow.fit(made, flow.write(made, out=folder), rehearsed(steps, end), out=folder)
     assert own.budget == 4000
     assert "4000" in matrix.read_text()
 
 
 def took(duration_s: float, end: End = "completed", *, step_s: float | None = None) -> RunResult:
     """Return a run whose only launch took so long, with 100 steps if they were timed."""
-    result = build.quickstart()
     trace = None if step_s is None else Trace(step=np.arange(1.0, 101.0), columns={"step_s": np.full(100, step_s)})
-    launch = replace(
-        result.cells[0].trials[0], end=end, duration_s=duration_s, trace=trace, last_step=100 if trace else 0, facts={}
-    )
-    return replace(result, cells=(replace(result.cells[0], trials=(launch,)),))
+    return only_launch(end=end, duration_s=duration_s, trace=trace, last_step=100 if trace else 0, facts={})
 
 
 @pytest.mark.parametrize(
@@ -396,10 +391,9 @@ def test_a_version_that_hangs_is_not_waited_for_as_long_as_nothing_is_known(
 ) -> None:
     """A command of two seconds that hung in the newer version was waited for 20 minutes, in every launch."""
     (folder / "check.sh").write_text("#!/bin/sh\n")
-    made = draft.Draft(made_by=("x",), series=series("a:1", "a:2"), job=job(folder, *words))
-    first = flow.write(made, out=folder)
-    matrix, known = flow.fit(made, first, result, out=folder)
-    (scenario,) = load_matrix(matrix, environ={}, index=FakeIndex(silent=True)).scenarios
+    made = draft_of(folder, *words)
+    matrix, known = flow.fit(made, flow.write(made, out=folder), result, out=folder)
+    (scenario,) = read(matrix).scenarios
     assert scenario.timeout_s == timeout_s
     assert (known.timeout_s is None) == (timeout_s == made.longest_s)
 
@@ -423,28 +417,16 @@ def train_one(): ...
 NO_STEP = "the program ended, and no step was seen: it did not import any framework"
 
 
-def plain_loop(folder: Path, *words: str, **more: Any) -> draft.Draft:
+def plain_loop(folder: Path, **more: Any) -> draft.Draft:
     (folder / "loop.py").write_text(LOOP)
-    command = job(folder, *(words or ("python", "loop.py")), **more)
-    return draft.Draft(made_by=("x",), series=series("a==1", "a==2"), job=command)
+    return draft_of(folder, "python", "loop.py", of=("a==1", "a==2"), **more)
 
 
 def ended(end: End, message: str, *, steps: int = 0, output: str = "", remedy: Remedy = "") -> RunResult:
     """Return a run whose only launch ended like this."""
-    result = build.quickstart()
-    known = replace(
-        result.cells[0].trials[0],
-        end=end,
-        message=message,
-        failure=replace(result.cells[0].trials[0].failure, remedy=remedy),
-        last_step=steps,
-    )
-    launch = replace(
-        known,
-        output=replace(known.output, tail=output),
-        failure=replace(known.failure, shortfall="no_step" if "no step was seen" in message else ""),
-    )
-    return replace(result, cells=(replace(result.cells[0], trials=(launch,)),))
+    shortfall = "no_step" if "no step was seen" in message else ""
+    fields = {"message": message, "remedy": remedy, "shortfall": shortfall, "output_tail": output}
+    return only_launch(end=end, last_step=steps, **fields)
 
 
 def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
@@ -505,10 +487,8 @@ def test_what_both_ends_lack_is_said_after_three_launches(folder: Path) -> None:
     flow.check_both(plain_loop(folder), lacks, ended("completed", "", steps=500))
 
 
-def test_each_command_has_the_options_that_the_first_launch_names() -> None:
-    for command in (try_,):
-        flags = {flag for one in command.params for flag in one.opts}
-        assert {"--file", "--with", "--steps-are", "--step-pattern"} <= flags
+def test_try_has_the_options_that_the_first_launch_names() -> None:
+    assert {"--file", "--with", "--steps-are", "--step-pattern"} <= {flag for one in try_.params for flag in one.opts}
 
 
 def test_too_few_steps_are_told_after_the_first_launch(folder: Path) -> None:
@@ -535,9 +515,6 @@ def test_a_function_that_is_not_there_is_told_in_the_words_that_were_typed(folde
 def test_a_program_without_a_step_is_launched_once(folder: Path) -> None:
     """Each version was launched twice, and each launch repeated the message."""
     (launch,) = ended("setup", NO_STEP).cells[0].trials
-    run_ = CellRun(cell=build.quickstart().cells[0].cell, trials=[launch])
-    assert not run_.runnable
-    assert CellRun(
-        cell=run_.cell,
-        trials=[replace(launch, message="ImportError: x", failure=replace(launch.failure, shortfall=""))],
-    ).runnable
+    cell = build.quickstart().cells[0].cell
+    assert not CellRun(cell=cell, trials=[launch]).runnable
+    assert CellRun(cell=cell, trials=[changed(launch, message="ImportError: x", shortfall="")]).runnable

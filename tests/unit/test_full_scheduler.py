@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from harness.run.engine import Prepared
 from harness.run.run_interfaces import Batch, CellRun
 from harness.schedule.full_scheduler import FullScheduler
 from tests.nightly import many
-from tests.unit.trials import changed
+from tests.unit.trials import changed, made_trial
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 STEPS = Steps(first=500, budget=1000)
@@ -54,18 +55,19 @@ def _ready(image: Image) -> Prepared:
     return Prepared(image=image, reference="python", digest=image.version)
 
 
-def timed(step_s: Callable[[CellRun], float]) -> Measure:
+def launched(run: CellRun, number: int, /, *, step_s: float = 1e-3, **changes: Any) -> Trial:
     """Return a launch with quiet memory and steps of a given length."""
+    step = np.arange(1.0, STEPS.budget + 1)
+    columns = {"rss_kib": np.full(len(step), 50_000.0), "step_s": np.full(len(step), step_s)}
+    quiet = made_trial(
+        cell_id=run.cell.id, number=len(run.trials) + 1, run="run", round=number, last_step=STEPS.budget,
+        trace=Trace(step=step, columns=columns),
+    )  # fmt: skip
+    return changed(quiet, **changes)
 
-    def measure(run: CellRun, number: int) -> Trial:
-        step = np.arange(1.0, STEPS.budget + 1)
-        columns = {"rss_kib": np.full(len(step), 50_000.0), "step_s": np.full(len(step), step_s(run))}
-        return Trial(
-            cell_id=run.cell.id, number=len(run.trials) + 1, key="k", end="completed", run="run", round=number,
-            last_step=STEPS.budget, trace=Trace(step=step, columns=columns),
-        )  # fmt: skip
 
-    return measure
+def timed(step_s: Callable[[], float]) -> Measure:
+    return lambda run, number: launched(run, number, step_s=step_s())
 
 
 def play(scheduler: FullScheduler, measure: Measure, *, most: int = 200) -> list[Batch]:
@@ -92,7 +94,7 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
     equal images differ.
     """
     scheduler = FullScheduler(runs=row(3), asked=Trials(least=3, most=3), measures_noise=True)
-    batches = play(scheduler, timed(lambda run: 1e-3))
+    batches = play(scheduler, launched)
     first, caught_up, *later = batches
     assert names(first) == {"0", "1", "2"}
     assert (names(caught_up), caught_up.round) == ({"0t"}, first.round)
@@ -107,7 +109,7 @@ def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, exit_only:
     """A single version, an exit code, many versions with short steps: none of these needs an A/A replicate."""
     runs = row(versions, exit_only=exit_only)
     scheduler = FullScheduler(runs=runs, asked=Trials(least=2, most=4), measures_noise=True)
-    play(scheduler, timed(lambda run: step_s))
+    play(scheduler, timed(lambda: step_s))
     assert scheduler.replicate.run is None
 
 
@@ -115,7 +117,7 @@ def test_versions_of_a_noisy_comparison_go_on_together() -> None:
     """More launches of only one version would compare the machine at different times."""
     rng = random.Random(3)
     scheduler = FullScheduler(runs=row(4), asked=Trials(least=2, most=6), measures_noise=True)
-    batches = play(scheduler, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.2)))
+    batches = play(scheduler, timed(lambda: 1e-3 * rng.lognormvariate(0, 0.2)))
     assert len(batches[-1].runs) == 5
     assert {len(run.trials) for run in scheduler.runs} == {6}
     assert "limit" in str(batches[-1].record["reason"])
@@ -125,7 +127,7 @@ def test_a_clear_comparison_stops_at_the_least() -> None:
     """Launches that settle nothing waste the user's time."""
     scheduler = FullScheduler(runs=row(4), asked=Trials(least=2, most=6), measures_noise=True)
     rng = random.Random(3)
-    play(scheduler, timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.002)))
+    play(scheduler, timed(lambda: 1e-3 * rng.lognormvariate(0, 0.002)))
     assert {len(run.trials) for run in scheduler.runs} == {2}
 
 
@@ -134,10 +136,9 @@ def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
     runs = row(5)
 
     def measure(run: CellRun, number: int) -> Trial:
-        quiet = timed(lambda run: 1e-6)(run, number)
         crashes = run.cell.image.version == "2" and number in (0, 3, 5)
         ended = {"end": "crash", "signal": 11, "last_step": 40, "trace": None} if crashes else {}
-        return changed(quiet, **ended)
+        return launched(run, number, step_s=1e-6, **ended)
 
     play(FullScheduler(runs=runs, asked=Trials(least=2, most=8)), measure)
     launches = [len(run.trials) for run in runs]
@@ -151,9 +152,8 @@ def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
     for after, expected in ((600, [False, True, True]), (40, [False] * 3)):
 
         def measure(run: CellRun, number: int, after: int = after) -> Trial:
-            quiet = timed(lambda run: 1e-6)(run, number)
             crash = {"end": "crash", "signal": 11, "last_step": after, "trace": None}
-            return changed(quiet, **crash) if run.cell.image.version == "2" else quiet
+            return launched(run, number, step_s=1e-6, **(crash if run.cell.image.version == "2" else {}))
 
         batches = play(FullScheduler(runs=row(3), asked=Trials(least=3, most=3)), measure)
         assert [batch.whole for batch in batches] == expected
@@ -166,7 +166,7 @@ def test_rounds_end_whatever_happens() -> None:
         runs = row(3)
 
         def measure(run: CellRun, number: int, rng: random.Random = rng) -> Trial:
-            trial = timed(lambda run: 1e-3 * rng.lognormvariate(0, 0.3))(run, number)
+            trial = launched(run, number, step_s=1e-3 * rng.lognormvariate(0, 0.3))
             end = rng.choice(["completed", "crash", "infrastructure", "setup", "hang"])
             if end == "infrastructure":
                 run.failures += 1
@@ -180,10 +180,9 @@ def test_rounds_end_whatever_happens() -> None:
 def test_an_interrupted_round_is_made_up_for() -> None:
     """After Ctrl-C in the first round and the same command again, no version may be missing from the comparison."""
     runs = row(3)
-    measure = timed(lambda run: 1e-3)
-    runs[0].trials.append(changed(measure(runs[0], 0), run="before"))
+    runs[0].trials.append(launched(runs[0], 0, run="before"))
     runs[0].adopted = 1
-    batches = play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), measure)
+    batches = play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), launched)
     assert sum(len(batch.runs) == 3 for batch in batches) == 3
     assert [len(run.trials) for run in runs] == [4, 4, 4]
 
@@ -193,7 +192,7 @@ def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
 
     def measure(run: CellRun, number: int) -> Trial:
         disturbed = "hot" if (run.cell.image.version, number) == ("1", 1) else ""
-        return changed(timed(lambda run: 1e-3)(run, number), disturbed=disturbed)
+        return launched(run, number, disturbed=disturbed)
 
     batches = play(FullScheduler(runs=row(3), asked=Trials(least=3, most=6)), measure)
     assert [len(batch.runs) for batch in batches] == [3, 3, 3, 3]
@@ -203,11 +202,10 @@ def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
 def test_versions_of_another_day_are_not_measured_again() -> None:
     """A weekly sweep runs what is new; --fresh asks for measuring all of it side by side."""
     runs = row(3)
-    measure = timed(lambda run: 1e-3)
     for run in runs[:2]:
-        run.trials += [changed(measure(run, number), run="before") for number in range(3)]
+        run.trials += [launched(run, number, run="before") for number in range(3)]
         run.adopted = 3
-    play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), measure)
+    play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), launched)
     assert [len(run.trials) for run in runs] == [3, 3, 3]
 
 
@@ -216,7 +214,7 @@ def test_noisy_peaks_of_short_steps_get_rounds() -> None:
     rng = random.Random(1)
 
     def measure(run: CellRun, number: int) -> Trial:
-        trial = timed(lambda run: 1e-6)(run, number)
+        trial = launched(run, number, step_s=1e-6)
         assert trial.trace is not None
         rss = trial.trace.columns["rss_kib"] * rng.lognormvariate(0, 0.3)
         trace = Trace(step=trial.trace.step, columns={**trial.trace.columns, "rss_kib": rss})
@@ -230,7 +228,7 @@ def test_what_was_bad_once_is_confirmed_before_the_second_round() -> None:
     """The first bad version was named only after two more rounds of versions that were plainly good."""
 
     def measure(run: CellRun, number: int) -> Trial:
-        quiet = timed(lambda run: 1e-3)(run, number)
+        quiet = launched(run, number)
         assert quiet.trace is not None
         growth = 16.0 * quiet.trace.step if run.cell.image.version in "23" else 0.0
         columns = {**quiet.trace.columns, "rss_kib": quiet.trace.columns["rss_kib"] + growth}
@@ -249,8 +247,8 @@ def test_where_every_launch_is_needed_for_rounds_a_round_confirms() -> None:
     """With `--trials 3` a confirmation would leave a comparison of step times with two rounds."""
 
     def measure(run: CellRun, number: int) -> Trial:
-        quiet = timed(lambda run: 1e-3)(run, number)
-        return changed(quiet, signal=11, end="hang") if run.cell.image.version == "2" else quiet
+        hangs = {"signal": 11, "end": "hang"} if run.cell.image.version == "2" else {}
+        return launched(run, number, **hangs)
 
     batches = play(FullScheduler(runs=row(4), asked=Trials(least=3, most=3)), measure)
     assert [names(batch) for batch in batches] == [{"0", "1", "2", "3"}] * 3

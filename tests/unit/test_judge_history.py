@@ -103,23 +103,22 @@ def test_too_little_is_no_all_clear(judge):
     assert "3 versions with one value each do not show how large the noise is" in judge("a,1\nb,1\nc,1\n").stdout
 
 
-def test_a_round_that_was_cut_short_is_left_out_and_that_is_said(judge):
-    done = judge("\n".join(rows(STEP).splitlines()[:50]) + "\n")
-    assert "20 versions, 2 rounds" in done.stdout
-    assert "left out: round 2: without some of the versions that are compared" in done.stdout
-
-
-def test_a_version_that_lacks_a_round_is_left_out_and_that_is_said(judge):
-    done = judge(rows(STEP).replace("v4,", "#v4,", 1))
-    assert "19 versions, 3 rounds" in done.stdout
-    assert "left out: version v4: not measured in every round that is compared" in done.stdout
-
-
-def test_two_versions_with_one_common_round_keep_it(judge):
-    """They were said to have no value in the same round."""
-    done = judge("a,1,1\nb,2,1\na,1,2\n")
-    assert "2 versions, 1 round" in done.stdout
-    assert "left out: round 2: without some of the versions that are compared" in done.stdout
+@pytest.mark.parametrize(
+    ("text", "kept", "left_out"),
+    [
+        ("\n".join(rows(STEP).splitlines()[:50]) + "\n", "20 versions, 2 rounds",
+         "round 2: without some of the versions that are compared"),
+        (rows(STEP).replace("v4,", "#v4,", 1), "19 versions, 3 rounds",
+         "version v4: not measured in every round that is compared"),
+        # they were said to have no value in the same round
+        ("a,1,1\nb,2,1\na,1,2\n", "2 versions, 1 round", "round 2: without some of the versions that are compared"),
+    ],
+    ids=["a round that was cut short", "a version that lacks a round", "one common round"],
+)  # fmt: skip
+def test_what_is_not_complete_is_left_out_and_that_is_said(judge, text, kept, left_out):
+    said = judge(text).stdout
+    assert kept in said
+    assert f"left out: {left_out}" in said
 
 
 def test_columns_may_be_named_in_any_order(judge):

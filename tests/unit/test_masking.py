@@ -13,6 +13,7 @@ from tests.unit import processor
     [
         ("see https://ada:pw@host/simple and git+ssh://ada@host", "see https://host/simple and git+ssh://host"),
         ("/tmp/harness-trial-1/.harness/scenario/a.py and /.harness/scenario/b.py", "scenario/a.py and scenario/b.py"),
+        ('File "/srv/ada/tmp/harness-trial-aa8.40_11_7b/scenario/grow.py", line 3', 'File "scenario/grow.py", line 3'),
         ("/x/harness-trial-1/agent.py", "/x/harness-trial-1/agent.py"),
         ("file:///home/ada/x, /root/.cache, /rooted", "file://~/x, ~/.cache, /rooted"),
         ("user@host without a scheme", "user@host without a scheme"),

@@ -114,18 +114,10 @@ def test_include_adds_variants() -> None:
 @pytest.mark.parametrize(
     ("pattern", "count"),
     [
-        ("signal", 4),
-        ("sig*", 4),
-        ("signal op=rfft", 2),
-        ("op=rfft", 2),
-        ("signal op=rfft n=1", 1),
-        ("n=2", 2),
-        ("signal op=?fft", 2),
-        ("signal op=[rx]fft", 2),
-        ("*", 5),
-        ("tool", 1),
+        ("signal", 4), ("sig*", 4), ("signal op=rfft", 2), ("op=rfft", 2), ("signal op=rfft n=1", 1), ("n=2", 2),
+        ("signal op=?fft", 2), ("signal op=[rx]fft", 2), ("*", 5), ("tool", 1),
     ],
-)
+)  # fmt: skip
 def test_only(pattern: str, count: int) -> None:
     plan = make_plan(select(MATRIX, seed=1, only=[pattern]))
     assert len({row.variant for row in plan.rows}) == count
@@ -151,10 +143,7 @@ def test_hosts_series_and_trials_can_be_chosen() -> None:
     [
         ({"hosts": ["her"]}, r"--host 'her': the matrix has no such host; it has: here, venv"),
         ({"series": ["x"]}, r"--series 'x': the matrix has no such series; it has: tags, numpy"),
-        (
-            {"only": ["sig"]},
-            r"--only 'sig' matches no scenario or variant; scenarios: signal, tool; a variant: 'signal op",
-        ),
+        ({"only": ["sig"]}, r"--only 'sig' matches no scenario or variant; scenarios: signal, tool; a variant: 'sig"),
         ({"only": ["tool"], "hosts": ["here"]}, r"no cell is left"),
     ],
 )
@@ -209,7 +198,7 @@ def test_lanes_of_a_parallel_host_share_the_time() -> None:
 def test_plan_as_json() -> None:
     plan = make_plan(select(MATRIX, seed=3))
     data = json.loads(json.dumps(plan_to_json(plan), allow_nan=False))
-    assert (data["schema"], data["matrix"], data["seed"], data["trials"]) == (2, "m", 3, {"least": 3, "most": 8})
+    assert (data["schema"], data["matrix"], data["seed"], data["trials"]) == (3, "m", 3, {"least": 3, "most": 8})
     assert [entry["name"] for entry in data["series"]] == ["tags", "numpy"]
     assert [entry["engine"] for entry in data["hosts"]] == ["docker", "process"]
     cells = [cell for row in data["rows"] for cell in row["cells"]]
@@ -232,18 +221,11 @@ def test_a_run_s_directory_holds_no_credential() -> None:
         Image(series="s", version=str(number), source=source, where=WHERE, environment=given)
         for number, source in enumerate(sources)
     )
-    plan = make_plan(
-        select(
-            replace(
-                MATRIX,
-                series=(Series(name="s", images=images, where=WHERE),),
-                scenarios=(replace(scenario("one"), environment=given),),
-                exclude=(),
-                include=(),
-            ),
-            seed=1,
-        )
+    one = replace(scenario("one"), environment=given)
+    matrix = replace(
+        MATRIX, series=(Series(name="s", images=images, where=WHERE),), scenarios=(one,), exclude=(), include=()
     )
+    plan = make_plan(select(matrix, seed=1))
     written = json.dumps(plan_to_json(plan))
     assert secret not in written
     assert secret not in dry_run(explain(plan))

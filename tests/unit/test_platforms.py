@@ -38,6 +38,14 @@ def python(text: str, *words: str, folder: Path) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=folder)
 
 
+def matrix_in(folder: Path) -> None:
+    (folder / "one.py").write_text("def setup():\n    return int\n")
+    (folder / "m.yaml").write_text(
+        "version: 1\nseries: {a: {install: ['six=={version}'], versions: ['1.16.0']}}\n"
+        "hosts: {here: {engine: process}}\nscenarios: {one: {script: one.py}}\n"
+    )
+
+
 def test_every_part_can_be_imported_where_windows_lacks_something(tmp_path: Path) -> None:
     asked = f"from harness.cli import run\nfor name in {list(COMMANDS)}: assert run([name, '--help']) == 0, name"
     done = python(LACKS + ALL + asked, folder=tmp_path)
@@ -46,11 +54,7 @@ def test_every_part_can_be_imported_where_windows_lacks_something(tmp_path: Path
 
 def test_without_locks_what_was_measured_elsewhere_can_be_read_and_a_sweep_is_one_line(tmp_path: Path) -> None:
     stored_run.write(tmp_path)
-    (tmp_path / "one.py").write_text("def setup():\n    return int\n")
-    (tmp_path / "m.yaml").write_text(
-        "version: 1\nseries: {a: {install: ['six=={version}'], versions: ['1.16.0']}}\n"
-        "hosts: {here: {engine: process}}\nscenarios: {one: {script: one.py}}\n"
-    )
+    matrix_in(tmp_path)
     (tmp_path / "trace.csv").write_text("step,rss_kib\n" + "".join(f"{n},{1000 + 8 * n}\n" for n in range(1, 400)))
     asked = [["report", "latest"], ["runs"], ["history"], ["publish", "--out", "site"], ["judge", "trace.csv"]]
     called = f"{WITHOUT_LOCKS}from harness.cli import run\nfor words in {asked}: assert run(words) in (0, 1), words\n"
@@ -67,12 +71,7 @@ def test_macos_is_told_that_the_process_engine_needs_linux(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    (tmp_path / "one.py").write_text("def setup():\n    return int\n")
-    (tmp_path / "m.yaml").write_text(
-        "version: 1\nseries: {a: {install: ['six=={version}'], versions: ['1.16.0']}}\n"
-        "hosts: {here: {engine: process}}\nscenarios: {one: {script: one.py}}\n"
-    )
+    matrix_in(tmp_path)
     assert run(["sweep", str(tmp_path / "m.yaml"), "--out", str(tmp_path / "reports")]) == 3
-    assert "engine: process needs Linux, but this is Darwin; use engine: docker" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    said = " ".join(capsys.readouterr().out.split())
+    assert "engine: process needs Linux, but this is Darwin; use engine: docker" in said

@@ -135,6 +135,17 @@ def test_verdicts_and_findings_are_kept_without_loss(tmp_path: Path) -> None:
     assert [without_place(one) for one in again.observations] == [without_place(one) for one in result.observations]
 
 
+def edited(folder: Path, name: str, old: str, new: str, *, attributed: bool = False) -> None:
+    """Write the quickstart into a directory, and replace the first text that fits in one of its files."""
+    result = with_ids(build.quickstart())
+    if attributed:
+        result = replace(result, attribution=attribute(result.plan, result.cells, result.findings))
+    written(result, folder)
+    text, count = re.subn(old, lambda _: new, (folder / name).read_text(), count=1, flags=re.DOTALL)
+    assert count
+    (folder / name).write_text(text)
+
+
 def without_place(one: Finding | Observation) -> Finding | Observation:
     """Hosts and scenarios are read back from plan.json, which does not contain the lines of the matrix file."""
     return replace(one, lane=build.HERE, variant=next(iter(build.quickstart().plan.cells)).variant)
@@ -142,8 +153,7 @@ def without_place(one: Finding | Observation) -> Finding | Observation:
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"verdict": "splendid"}', '{"lanes": [{"gpus": 1}]}'])
 def test_a_damaged_result_is_reported(tmp_path: Path, content: str) -> None:
-    written(with_ids(build.quickstart()), tmp_path)
-    (tmp_path / "result.json").write_text(content)
+    edited(tmp_path, "result.json", ".*", content)
     with pytest.raises(UsageError, match=r"result\.json"):
         reread.read_result(tmp_path)
 
@@ -159,13 +169,9 @@ def test_a_damaged_result_is_reported(tmp_path: Path, content: str) -> None:
     ],
 )
 def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str, schema: str, wrong: str) -> None:
-    written(with_ids(build.quickstart()), tmp_path)
-    text, count = re.subn(r'"schema": ?\d+', f'"schema": {schema}', (tmp_path / name).read_text(), count=1)
-    assert count == 1
-    (tmp_path / name).write_text(text)
-    with pytest.raises(UsageError, match=wrong) as raised:
+    edited(tmp_path, name, r'"schema": ?\d+', f'"schema": {schema}')
+    with pytest.raises(UsageError, match=f"{re.escape(str(tmp_path / name))}.*{wrong}"):
         reread.read_result(tmp_path)
-    assert str(tmp_path / name) in str(raised.value)
 
 
 def test_how_a_run_was_asked_for_comes_back_from_plan_json(tmp_path: Path) -> None:
@@ -226,10 +232,7 @@ def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:
     ("old", "new"), [('"lane":{"lane":"local"}', '"lane":{"lane":"other"}'), ('"after":"6.3.0"', '"after":"9.9"')]
 )
 def test_a_finding_of_another_plan_is_reported(tmp_path: Path, old: str, new: str) -> None:
-    written(with_ids(build.quickstart()), tmp_path)
-    text = (tmp_path / "result.json").read_text()
-    assert old in text
-    (tmp_path / "result.json").write_text(text.replace(old, new))
+    edited(tmp_path, "result.json", re.escape(old), new)
     with pytest.raises(UsageError, match=r"result\.json: a finding that the plan and the findings do not allow"):
         reread.read_result(tmp_path)
 
@@ -264,12 +267,7 @@ def test_attributions_are_kept_and_not_computed_again(tmp_path: Path) -> None:
     ],
 )
 def test_an_attribution_of_another_plan_is_reported(tmp_path: Path, old: str, new: str) -> None:
-    result = with_ids(build.quickstart())
-    written(replace(result, attribution=attribute(result.plan, result.cells, result.findings)), tmp_path)
-    text = (tmp_path / "result.json").read_text()
-    assert old in text
-    (tmp_path / "result.json").write_text(text.replace(old, new, 1))
-    with pytest.raises(
-        UsageError, match=r"result\.json: an attribution that the plan and the findings do not allow.*$"
-    ):
+    edited(tmp_path, "result.json", re.escape(old), new, attributed=True)
+    told = r"result\.json: an attribution that the plan and the findings do not allow"
+    with pytest.raises(UsageError, match=told):
         reread.read_result(tmp_path)

@@ -10,12 +10,15 @@ import pytest
 
 from harness import package_index
 from harness.matrix import read_series
+from harness.model import measured
 from harness.registry import bounded_http, registry_client
 from harness.report.charts import library
 from harness.run.docker import containers, host_probe
 from harness.run.hosts import side_by_side
 from harness.run.images import held_container
 from harness.run.trial import conversation, messages, payload
+from harness.store import inputs, json_files, watch_state
+from harness.traces import histories, trace_files
 
 PAGE = (Path(__file__).parents[2] / "docs/safety.md").read_text()
 MIB = 1 << 20
@@ -43,6 +46,13 @@ MIB = 1 << 20
         f"| a number in a version | {int(read_series.TOO_LONG.pattern[3:-1]) - 1} digits |",
         f"| {registry_client.MOST_TAGS:,}, in {registry_client.MOST_PAGES:,} pages |",
         f"at most {library.MOST_BYTES // MIB} MiB that belongs to you",
+        f"{json_files.MOST_BYTES >> 20} MiB and {json_files.MOST_VALUES:,} values each",
+        f"{measured.MOST_ROWS:,} rows, {measured.MOST_COLUMNS} columns, {measured.MOST_VALUES:,} samples (rows",
+        f"in `inputs/` | {inputs.MOST_BYTES >> 20} MiB |",
+        f"a Dockerfile | {inputs.MOST_DOCKERFILE_BYTES >> 20} MiB |",
+        f"`watch.json` | {watch_state.MOST_BYTES >> 20} MiB |",
+        f"a trace | {trace_files.MOST_BYTES >> 30} GiB; as JSON {json_files.MOST_VALUES:,} values |",
+        f"{histories.MOST_BYTES >> 20} MiB, {histories.MOST_VERSIONS:,} versions, {histories.MOST_ROUNDS:,} rounds",
     ],
 )
 def test_a_limit_has_the_number_that_the_page_tells(told: str) -> None:

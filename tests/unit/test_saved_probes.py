@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,18 +39,16 @@ def a_run(out: Path) -> Path:
     return run
 
 
-def add_to_newest_run(found: Path, *, out: Path, matrix: str) -> Path | None:
-    with added_to_newest_run(found, out=out, matrix=matrix) as run:
+def add(out: Path, name: str, *entries: object) -> Path | None:
+    """Add what a probe found, in the folder of this name, to the newest run."""
+    with added_to_newest_run(written(out / name, *entries), out=out, matrix="quickstart") as run:
         return run
 
 
 def test_what_was_found_is_read_back_with_its_cell_and_settings(tmp_path: Path) -> None:
     (found,) = read_probed(written(tmp_path, ENTRY), RESULT.plan)
-    assert (found.image.version, dict(found.probe.settings), found.ops[0].ms) == (
-        "6.3.0",
-        {"at": [10, 120]},
-        (0.2, 3.0),
-    )
+    assert (found.image.version, found.ops[0].ms) == ("6.3.0", (0.2, 3.0))
+    assert dict(found.probe.settings) == {"at": [10, 120]}
     assert list(found.files) == ["step-10.trace.json"]
 
 
@@ -58,9 +56,8 @@ def test_the_newest_run_gets_it_and_keeps_what_other_probes_found(tmp_path: Path
     """Otherwise `harness probe --with lines` after `--with optrace` would remove the op traces from the report."""
     run = a_run(tmp_path)
     lines = ENTRY | {"probe": "lines", "ops": []}
-    assert add_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart") == run
-    again = ENTRY | {"problem": "again"}
-    add_to_newest_run(written(tmp_path / "two", lines, again), out=tmp_path, matrix="quickstart")
+    assert add(tmp_path, "one", ENTRY) == run
+    add(tmp_path, "two", lines, ENTRY | {"problem": "again"})
     found = read_probed(run, RESULT.plan)
     assert [(one.probe.name, one.problem) for one in found] == [("optrace", "again"), ("lines", "")]
 
@@ -68,9 +65,7 @@ def test_the_newest_run_gets_it_and_keeps_what_other_probes_found(tmp_path: Path
 def test_what_a_newer_harness_wrote_stays_when_another_probe_is_added(tmp_path: Path) -> None:
     run, newer = a_run(tmp_path), ENTRY | {"probe": "lines", "ops": [], "later": 1}
     written(run, newer)
-    add_to_newest_run(
-        written(tmp_path / "one", ENTRY | {"ops": [{**ENTRY["ops"][0], "later": 2}]}), out=tmp_path, matrix="quickstart"
-    )  # type: ignore[index]
+    add(tmp_path, "one", ENTRY | {"ops": [{**ENTRY["ops"][0], "later": 2}]})  # type: ignore[index]
     first, second = json.loads((run / FILE).read_text())
     assert (first["later"], second["ops"][0]["later"]) == (1, 2)
 
@@ -80,15 +75,8 @@ def test_probes_that_end_at_once_all_get_in(tmp_path: Path) -> None:
     others.
     """
     run = a_run(tmp_path)
-    found = [written(tmp_path / str(n), ENTRY | {"params": {"n": n}}) for n in range(24)]
-    adding = [
-        threading.Thread(target=add_to_newest_run, args=(each,), kwargs={"out": tmp_path, "matrix": "quickstart"})
-        for each in found
-    ]
-    for each in adding:
-        each.start()
-    for each in adding:
-        each.join()
+    with ThreadPoolExecutor(24) as pool:
+        list(pool.map(lambda n: add(tmp_path, str(n), ENTRY | {"params": {"n": n}}), range(24)))
     assert {entry["params"]["n"] for entry in json.loads((run / FILE).read_text())} == set(range(24))
 
 
@@ -102,14 +90,14 @@ def test_reports_are_written_before_the_next_probe_adds_its_own(tmp_path: Path) 
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:
             os.close(other)
-    add_to_newest_run(written(tmp_path / "two", ENTRY | {"probe": "lines"}), out=tmp_path, matrix="quickstart")
+    add(tmp_path, "two", ENTRY | {"probe": "lines"})
     assert len(json.loads((run / FILE).read_text())) == 2
 
 
 def test_a_run_that_is_not_finished_gets_nothing(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     (run / "result.json").unlink()
-    assert add_to_newest_run(written(tmp_path / "one", ENTRY), out=tmp_path, matrix="quickstart") is None
+    assert add(tmp_path, "one", ENTRY) is None
     assert not (run / FILE).exists()
 
 

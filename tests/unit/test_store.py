@@ -103,39 +103,39 @@ def test_what_is_seen_beside_memory_comes_back_as_it_was(tmp_path: Path) -> None
         np.testing.assert_array_equal(back.trace.counts[name], values)
 
 
+def read_with(folder: Path, **parts: object) -> Trace | None:
+    """Return the trace of a trial's file in which these parts of the trace were replaced."""
+    cell = a_cell()
+    content = trial_to_json(a_trial(cell), cell)
+    content["trace"].update(parts)
+    (folder / "x.json").write_text(json.dumps(content))
+    return read_trial(folder / "x.json").trace
+
+
 @pytest.mark.parametrize("figure", [float("nan"), float("inf")])
 def test_a_figure_of_a_look_that_is_not_finite_is_missing(tmp_path: Path, figure: float) -> None:
     """The diagnosis of a GPU would otherwise end in a traceback."""
-    cell = a_cell()
-    content = trial_to_json(a_trial(cell), cell)
-    content["trace"]["looks"] = [{"step": 4, "gpu_reasons": figure}]
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps(content))
-    back = read_trial(path)
-    assert back.trace is not None
-    assert back.trace.looks == (Look(step=4, values={}),)
+    trace = read_with(tmp_path, looks=[{"step": 4, "gpu_reasons": figure}])
+    assert trace is not None
+    assert trace.looks == (Look(step=4, values={}),)
 
 
 @pytest.mark.parametrize(
-    "counts",
+    "parts",
     [
-        {"threads": [1.0]},
-        {"step": [1.0], "threads": []},
-        {"step": [2.0, 1.0]},
-        {"step": [None]},
-        {"step": [1.0], "threads": [-1.0]},
-        {"step": [1.0], "threads": ["x"]},
+        {"counts": {"threads": [1.0]}},
+        {"counts": {"step": [1.0], "threads": []}},
+        {"counts": {"step": [2.0, 1.0]}},
+        {"counts": {"step": [None]}},
+        {"counts": {"step": [1.0], "threads": [-1.0]}},
+        {"counts": {"step": [1.0], "threads": ["x"]}},
+        {"columns": {"step": [1, 2], "rss_kib": [1.0]}},
     ],
 )
-def test_counts_that_cannot_be_are_refused(tmp_path: Path, counts: dict[str, list[object]]) -> None:
-    """A copied directory is not trusted."""
-    cell = a_cell()
-    content = trial_to_json(a_trial(cell), cell)
-    content["trace"]["counts"] = counts
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps(content))
-    with pytest.raises(UsageError, match="not a trial of the harness"):
-        read_trial(path)
+def test_a_trace_that_cannot_be_is_refused(tmp_path: Path, parts: dict[str, object]) -> None:
+    """A copied directory is not trusted: judging columns of different lengths would give a meaningless verdict."""
+    with pytest.raises(UsageError, match=r"not a trial of the harness|differ in length"):
+        read_with(tmp_path, **parts)
 
 
 @pytest.mark.parametrize(
@@ -148,16 +148,9 @@ def test_a_trace_that_no_agent_sends_is_refused(
     """Half a million rows of 64 columns took 2 GB, in every command that read the run."""
     for name, most in (("MOST_ROWS", 5), ("MOST_COLUMNS", 3), ("MOST_VALUES", 12)):
         monkeypatch.setattr(measured, name, most)
-    cell = a_cell()
-    content = trial_to_json(a_trial(cell), cell)
-    content["trace"]["columns"] = {
-        "step": list(range(1, rows + 1)),
-        **{f"own{number}": [0.0] * rows for number in range(1, columns)},
-    }
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps(content))
+    own = {f"own{number}": [0.0] * rows for number in range(1, columns)}
     with pytest.raises(UsageError, match=told) if told else contextlib.nullcontext():
-        assert read_trial(path).trace is not None
+        assert read_with(tmp_path, columns={"step": list(range(1, rows + 1)), **own}) is not None
 
 
 def test_the_largest_trial_that_is_written_is_read_again(tmp_path: Path) -> None:
@@ -221,17 +214,6 @@ def test_a_file_that_is_no_trial_is_a_message(content: bytes) -> None:
             read_trial(path)
     finally:
         path.unlink()
-
-
-def test_a_trial_whose_columns_differ_in_length_is_refused(tmp_path: Path) -> None:
-    """Judging misaligned columns would give a meaningless verdict."""
-    cell = a_cell()
-    content = trial_to_json(a_trial(cell), cell)
-    content["trace"]["columns"]["rss_kib"].pop()
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps(content))
-    with pytest.raises(UsageError, match="differ in length"):
-        read_trial(path)
 
 
 def test_a_full_disk_is_said_and_leaves_the_old_file(tmp_path: Path) -> None:

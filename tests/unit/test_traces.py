@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -31,13 +32,6 @@ def written(folder: Path, text: str | bytes, name: str = "trace.csv") -> Path:
     path = folder / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
-
-
-def test_a_csv(tmp_path):
-    trace = read_trace(written(tmp_path, "step,rss_kib,step_s\n1,100,0.5\n2,104,0.25\n"))
-    assert trace.step.tolist() == [1, 2]
-    assert trace.columns["rss_kib"].tolist() == [100, 104]
-    assert trace.columns["step_s"].tolist() == [0.5, 0.25]
 
 
 @pytest.mark.parametrize("text", ["rss_kib\n5\n6\n", "rss_kib,note\n5,a\n6,b\n", "\ufeffrss_kib\r\n5\r\n6\r\n"])
@@ -82,29 +76,25 @@ def test_columns_in_other_units_are_converted(tmp_path, header, known, value, re
         assert set(columns) == {known, beside, "other"}
 
 
-def test_a_unit_of_two_meanings_is_told(tmp_path):
-    told = []
-    path = written(tmp_path, "rss_mb,step_ms\n5,1\n")
-    read_trace(path, note=told.append)
-    assert told == [f"{path}:1: rss_mb: the unit is 1,000,000 bytes; for 1,048,576, name it rss_mib"]
-
-
-def test_gpu_memory_in_no_unit_is_told_beside_what_is_judged(tmp_path):
-    told = []
-    path = written(tmp_path, "rss_kib,gpu_memory,cuda_allocated\n5,1,2\n")
-    read_trace(path, note=told.append)
-    assert [text.split("; ")[0] for text in told] == [
-        f"{path}:1: {name}: not judged, because its unit is unknown" for name in ("gpu_memory", "cuda_allocated")
-    ]
-
-
-def test_resident_memory_in_no_unit_is_told_of_beside_gpu_memory_that_can_be_judged(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("rss_mb,step_ms\n5,1\n", ["rss_mb: the unit is 1,000,000 bytes; for 1,048,576, name it rss_mib"]),
+        (
+            "rss_kib,gpu_memory,cuda_allocated\n5,1,2\n",
+            [f"{name}: not judged, because its unit is unknown" for name in ("gpu_memory", "cuda_allocated")],
+        ),
+        ("gpu_mib,rss\n5,1\n", ["rss: not judged, because its unit is unknown; use a name such as `rss_mib`"]),
+        ("gpu_mib,rss_mib,rss_peak\n5,1,1\n", []),
+    ],
+)
+def test_a_unit_that_is_not_known_is_told(tmp_path, text, told):
     """The GPU's memory was flat, RSS leaked, and the answer was "flat", without mentioning what was left out."""
-    told: list[str] = []
-    read_trace(written(tmp_path, "gpu_mib,rss\n5,1\n"), note=told.append)
-    (text,) = told
-    assert "rss: not judged, because its unit is unknown; use a name such as `rss_mib`" in text
-    read_trace(written(tmp_path, "gpu_mib,rss_mib,rss_peak\n5,1,1\n"), note=pytest.fail)
+    said = []
+    path = written(tmp_path, text)
+    read_trace(path, note=said.append)
+    assert len(said) == len(told)
+    assert all(one.startswith(f"{path}:1: {start}") for one, start in zip(said, told, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -149,11 +139,6 @@ def test_a_last_line_that_is_whole_but_has_no_end_is_read_without_a_word(tmp_pat
     ended = read_trace(written(tmp_path, f"{whole}\n", "ended.csv"))
     assert read_trace(path, note=told.append).columns["rss_kib"].tolist() == ended.columns["rss_kib"].tolist()
     assert told == []
-
-
-def test_a_cut_line_in_the_middle_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=":3: 1 cells"):
-        read_trace(written(tmp_path, "step,rss_kib\n1,5\n2\n3,6"))
 
 
 def test_a_metric_is_judged_in_its_own_unit(tmp_path):
@@ -213,10 +198,8 @@ def test_a_trial_of_the_journal(tmp_path):
 )
 def test_what_cannot_be_read_is_told_with_its_line(tmp_path, text, line, what):
     path = written(tmp_path, text)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=rf"^{re.escape(str(path))}:{line}: .*{re.escape(what)}"):
         read_trace(path)
-    assert str(caught.value).startswith(f"{path}:{line}: ")
-    assert what in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -246,10 +229,8 @@ def test_what_cannot_be_read_is_told_with_its_line(tmp_path, text, line, what):
 )
 def test_a_trial_that_is_none_is_told_with_its_place(tmp_path, text, what):
     path = written(tmp_path, text)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=rf"^{re.escape(str(path))}:.*{re.escape(what)}"):
         read_trace(path)
-    assert str(caught.value).startswith(f"{path}:")
-    assert what in str(caught.value)
 
 
 def test_infinities_are_missing(tmp_path):
@@ -392,12 +373,9 @@ def test_who_loses_a_gpu_s_memory_is_named(tmp_path_factory, loss, device):
         assert found.rate_kib_per_step == pytest.approx(rate_kib, rel=0.05, abs=1.5)
 
 
-def test_a_missing_metric_names_the_columns(tmp_path):
+def test_what_is_not_there_is_told_with_what_is(tmp_path):
     with pytest.raises(UsageError, match="no column 'gpu'; the columns are: step, rss_kib"):
         read_trace(written(tmp_path, "step,rss_kib\n1,5\n"), metrics=("gpu",))
-
-
-def test_missing_files_and_folders(tmp_path):
     with pytest.raises(UsageError, match="No such file"):
         read_trace(tmp_path / "none.csv")
     with pytest.raises(UsageError, match="Is a directory"):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cli.results import write_result
 from harness.model import CellVerdict, Finding, Lane, RunVerdict, Variant
-from harness.store import RunDirectory
-from harness.store.plan_file import plan_to_json
 from tests.unit.report import build
+from tests.unit.stored_run import write_judged
 
 POP = build.variant("pop", size=8)
 
@@ -39,10 +36,7 @@ def write_run(
         cells=tuple(replace(cell, cell_id=cell.cell.id, trials=()) for cell in result.cells),
     )
     path = out / matrix / f"202603{day:02}T040000Z-00{day:02}"
-    (path / "trials").mkdir(parents=True)
-    (path / "plan.json").write_text(json.dumps(plan_to_json(result.plan)))
-    write_result(result, RunDirectory(path))
-    return path
+    return write_judged(result, path)
 
 
 def good(step_ms: float = 0.0143) -> CellVerdict:

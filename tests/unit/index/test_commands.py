@@ -15,18 +15,16 @@ from click.testing import CliRunner, Result
 
 from harness import file_locks
 from harness.cli import cli
-from harness.cli.results import write_result
 from harness.errors import UsageError
 from harness.flows.index import list_drifts, remember
 from harness.index import FILE
 from harness.index.database import TABLES
 from harness.model import VerdictName
 from harness.report.content import finding_boxes
-from harness.store import RunDirectory
-from harness.store.plan_file import plan_to_json
 from tests.unit.index import made
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE
+from tests.unit.stored_run import write_judged
 
 DOCS = Path(__file__).parents[3] / "docs/history.md"
 
@@ -88,11 +86,8 @@ def test_runs_counts_the_findings_that_the_report_shows(tmp_path: Path) -> None:
     judged = build.run([(of, lanes, build.SIGNAL)], lambda version, *_: versions[version], findings=findings)
     shown = len(finding_boxes.boxes(judged))
     assert shown < len(findings), "or there would be nothing to merge"
-    path = tmp_path / "nightly" / "20260301T040000Z-0001"
-    (path / "trials").mkdir(parents=True)
-    (path / "plan.json").write_text(json.dumps(plan_to_json(judged.plan)))
     named = tuple(replace(cell, cell_id=cell.cell.id, trials=()) for cell in judged.cells)
-    write_result(replace(judged, cells=named), RunDirectory(path))
+    write_judged(replace(judged, cells=named), tmp_path / "nightly" / "20260301T040000Z-0001")
     (run,) = json.loads(harness(tmp_path, "runs", "--json").stdout)
     assert run["findings"] == shown
 

@@ -12,14 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import cli
-from harness.cli.results import write_result
 from harness.judge.row import judge_row
 from harness.judge.run import judge_run
-from harness.model import Asked, Finding, Look, Trace, Trial
+from harness.model import Finding, Look, Trace, Trial
 from harness.run.run_interfaces import CellRun
-from harness.store import RunDirectory
-from harness.store.plan_file import plan_to_json
 from tests.unit.report import build
+from tests.unit.stored_run import write_judged
+from tests.unit.trials import made_trial
 
 VERSIONS, ROWS, STEPS, LAUNCHES = 12, 250, 4000, 3
 DAYS, SIGMA, WITHIN = 0.05, 0.01, 0.05
@@ -35,18 +34,10 @@ def launch(cell_id: str, number: int, step_s: float, rng: np.random.Generator, *
     looks = tuple(
         Look(step=at, values={"rss_kib": 30_000.0, "rss_peak_kib": 30_100.0}) for at in (500, 1000, 2000, STEPS)
     )
-    return Trial(
-        cell_id=cell_id,
-        number=number,
-        key=key,
-        end="completed",
-        last_step=STEPS,
-        asked=Asked(steps=STEPS),
-        round=number,
-        run="now",
-        trace=Trace(step=step, columns=columns, looks=looks),
-        facts={"setup_s": 1.0},
-    )
+    return made_trial(
+        cell_id=cell_id, number=number, key=key, last_step=STEPS, steps_asked=STEPS, round=number, run="now",
+        trace=Trace(step=step, columns=columns, looks=looks), facts={"setup_s": 1.0},
+    )  # fmt: skip
 
 
 def watch_once(out: Path, day: int, per_version: float, rng: np.random.Generator) -> Sequence[Finding]:
@@ -66,10 +57,7 @@ def watch_once(out: Path, day: int, per_version: float, rng: np.random.Generator
     judged = judge_run(result.plan, [judge_row(row, runs, least=LAUNCHES)], directory=out)
     began = f"2026-03-{day:02}T04:00:00+00:00"
     result = replace(result, started=began, verdict="ok", cells=judged.cells, findings=judged.findings, attribution=())
-    path = out / "nightly" / f"202603{day:02}T040000Z-00{day:02}"
-    (path / "trials").mkdir(parents=True)
-    (path / "plan.json").write_text(json.dumps(plan_to_json(result.plan)))
-    write_result(result, RunDirectory(path))
+    write_judged(result, out / "nightly" / f"202603{day:02}T040000Z-00{day:02}")
     return judged.findings
 
 
