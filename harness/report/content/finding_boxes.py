@@ -64,7 +64,7 @@ def boxes(result: RunResult) -> tuple[FindingBox, ...]:
     """Return the boxes of a run, worst fault first."""
     numbers = {finding: number for number, finding in enumerate(fault_sentences.numbered(result), start=1)}
     cells = {place_of_cell(entry.cell): entry for entry in result.cells}
-    return tuple(_Maker(result, numbers, cells, of).box() for of in fault_sentences.worst_first(result))
+    return tuple(_Box(result, numbers, cells, of).made() for of in fault_sentences.worst_first(result))
 
 
 def observation_text(observation: Observation) -> str:
@@ -74,7 +74,7 @@ def observation_text(observation: Observation) -> str:
 
 
 @dataclass(frozen=True)
-class _Maker:
+class _Box:
     """Makes the box of the attribution `of`. `numbers` are the findings' numbers; `cells` are by `place_of_cell`."""
 
     result: RunResult
@@ -82,17 +82,23 @@ class _Maker:
     cells: Mapping[tuple[str, str, str, str], CellResult]
     of: Attribution
 
-    def box(self) -> FindingBox:
+    def made(self) -> FindingBox:
         telling = fault_sentences.telling_of(self.of)
         (bad, good), number = _sides(telling), self.numbers[telling.finding]
-        figure, doubt = self._figure(telling), self._doubt()
+        figure, doubt, rule = self._figure(telling), self._doubt(), self.of.rule
         failed = self.of.metric == "outcome"
+        params = "no simple rule separates bad from good" if self.of.unruly and rule is None else ""
+        if rule is not None:
+            params = f"{fault_sentences.rule_text(rule) or 'all'}; {fault_sentences.rule_evidence(rule)}"
+        commands = [shlex.join(["harness", "issue", str(self.result.directory), str(number)])]
+        if self.of.cause == "undecided" and self.of.missing:
+            commands.insert(0, shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), "--decide"]))
         texts = {
             "figures": "" if failed else _change(figure, good, bad, telling),
             "output": self._says(telling) if failed else "",
             "consequences": "; ".join(self._consequences()),
             "evidence": f"{self._launches()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
-            "params": self._params(),
+            "params": params,
             "whose fault": whose_fault(self.of, self.result, before=good, after=bad),
             "layer": plain(self.of.layer or ""),
             "also new": "; ".join(self._observed()),
@@ -101,10 +107,10 @@ class _Maker:
             attribution=self.of,
             number=number,
             findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
-            sentence=fault_sentences.fault_text(self.of, self.result).without_cause,
+            sentence=f"{fault_sentences.clause(self.of, self.result)}.",
             texts={name: text for name, text in texts.items() if text},
             figure=figure,
-            commands=tuple(self._commands(number)),
+            commands=tuple(commands),
         )
 
     def _findings(self) -> list[Finding]:
@@ -210,13 +216,6 @@ class _Maker:
 
     # ------------------------------------------------------------ with which params, and what follows
 
-    def _params(self) -> str:
-        """Return the rule for the params and its evidence: `op = pop; 1 variant bad, 1 good`."""
-        rule = self.of.rule
-        if rule is None:
-            return "no simple rule separates bad from good" if self.of.unruly else ""
-        return f"{fault_sentences.rule_text(rule) or 'all'}; {fault_sentences.rule_evidence(rule)}"
-
     def _consequences(self) -> Iterator[str]:
         """Yield `step time 1.7 times` for each consequence, with the number of variants if only some show it."""
         found: dict[str, list[Finding]] = {}
@@ -250,11 +249,6 @@ class _Maker:
             if (each.series, str(each.lane), variant_key(each.variant), each.after) in begins
         )
         return at_most(list(told), _MOST_OBSERVED)
-
-    def _commands(self, number: int) -> Iterator[str]:
-        if self.of.cause == "undecided" and self.of.missing:
-            yield shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), "--decide"])
-        yield shlex.join(["harness", "issue", str(self.result.directory), str(number)])
 
 
 def _sides(episode: Episode) -> tuple[str, str | None]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from harness import amounts
 from harness.model import (
@@ -21,13 +21,12 @@ from harness.model import (
     Pull,
     Rule,
     RunResult,
-    Scalar,
     Variant,
     signal_of,
     written,
 )
 from harness.model.attributed import lane_bounds
-from harness.model.episodes import EpisodeBounds, Order, met, sign_of, span
+from harness.model.episodes import EpisodeBounds, Order, met
 from harness.report.text.fault_causes import LaneNames, cause_text
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import at_most, ordered, params_text, together
@@ -38,86 +37,25 @@ _DOUBLE = 2.0
 _FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class FaultText:
-    """The parts of a fault's sentence.
-
-    For example, `subject` is `signal`, `predicate` is `leaks 7.8 KiB/step`, `again` is its short form after another
-    leak, `7.8 KiB/step`, `since` is `since 6.3.0`, `where` is `on both cards`, `params` is `when a is 1`, and `cause`
-    is `not the RTX 4090's fault`. Faults of the same `sign` share a verb.
+def clause(attribution: Attribution, result: RunResult) -> str:
+    """Return what is wrong, how much, since when, where, and with which params:
+    `signal leaks 24 KiB/step since 22.12, on both cards`.
     """
-
-    sign: str
-    subject: str
-    predicate: str
-    again: str
-    since: str
-    where: str
-    params: str
-    cause: str
-
-    @property
-    def tail(self) -> str:
-        return "".join(f", {part}" for part in (self.where, self.params) if part)
-
-    @property
-    def without_cause(self) -> str:
-        return f"{self.subject} {self.predicate} {self.since}{self.tail}."
-
-
-def fault_text(attribution: Attribution, result: RunResult) -> FaultText:
-    """Return the parts of an attribution's sentence."""
     found = [episode.finding for episode in attribution.episodes]
     effects = [effect for episode in attribution.episodes if (effect := size_of(episode)) is not None]
     size = sizes(effects)
     if attribution.episodes[0].depth and size and effects[0].unit == "ratio":
         size = f"a further {size}"
+    is_share = bool(effects) and all(effect.unit == "ratio" and effect.value < _DOUBLE for effect in effects)
     since, where = _since_and_where(attribution, result)
-    return FaultText(
-        sign=sign_of(found[0]),
-        subject=_subject(attribution, result),
-        predicate=predicate(found, size, is_share=is_share(effects)),
-        again=again(found[0], size),
-        since=since,
-        where=where,
-        params=params_clause(attribution),
-        cause=cause_text(attribution, result),
-    )
+    said = f"{_subject(attribution, result)} {predicate(found, size, is_share=is_share)} {since}"
+    return ", ".join(filter(None, (said, where, params_clause(attribution))))
 
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
     """Return a fault's sentence: `signal leaks 24 KiB/step since 22.12, on both cards; not the RTX 4090's fault.`"""
-    return sentences([attribution], result)[0]
-
-
-def sentences(attributions: Sequence[Attribution], result: RunResult) -> list[str]:
-    """Return a sentence for each subject and cause; faults that share both share a sentence, in which lasting faults
-    come before fixed ones, and the oldest first in both groups.
-    """
-    alike: dict[tuple[str, str], list[tuple[Attribution, FaultText]]] = {}
-    for attribution in attributions:
-        text = fault_text(attribution, result)
-        alike.setdefault((text.subject, text.cause), []).append((attribution, text))
-    return [_joined(subject, cause, faults, result) for (subject, cause), faults in alike.items()]
-
-
-def _joined(subject: str, cause: str, faults: list[tuple[Attribution, FaultText]], result: RunResult) -> str:
-    """Return `multidict leaks 7.8 KiB/step since 6.3.0, in both variants; and 2.8 KiB/step since 6.5.0. …`. A verb is
-    not repeated, and where and params are written once, at the end, if all faults share them.
-    """
-    faults = sorted(faults, key=lambda fault: (not _lasts(fault[0]), _begins(fault[0], result)))
-    texts = [text for _, text in faults]
-    parts = [
-        f"{text.again if number and texts[number - 1].sign == text.sign else text.predicate} {text.since}"
-        for number, text in enumerate(texts)
-    ]
-    if len({text.tail for text in texts}) == 1:
-        said = f"{', and '.join(parts)}{texts[0].tail}"
-    else:
-        said = "; and ".join(part + text.tail for part, text in zip(parts, texts, strict=True))
-    layers = dict.fromkeys(plain(of.layer) for of, _ in faults if of.layer)
-    layer = f" Layer: {' and '.join(layers)}." if layers else ""
-    return f"{subject} {said}{f'; {cause}' if cause else ''}.{layer}"
+    said = "; ".join(filter(None, (clause(attribution, result), cause_text(attribution, result))))
+    return f"{said}.{f' Layer: {plain(attribution.layer)}.' if attribution.layer else ''}"
 
 
 # ---------------------------------------------------------------- which fault comes first
@@ -133,21 +71,9 @@ def worst_first(result: RunResult) -> list[Attribution]:
 def _severity(attribution: Attribution) -> tuple[bool, int, float]:
     found = [episode.finding for episode in attribution.episodes]
     rank = 1 if found[0].verdict == "nan" else 2 * [*SIGNALS, found[0].metric].index(found[0].metric)
-    effects = [finding.effect for finding in found if finding.effect is not None]
-    return not _lasts(attribution), rank, -max(map(_extent, effects), default=0.0)
-
-
-def _extent(effect: Effect) -> float:
-    return abs(math.log(effect.value)) if effect.unit == "ratio" and effect.value > 0 else effect.value
-
-
-def _lasts(attribution: Attribution) -> bool:
-    return any(episode.ends is None for episode in attribution.episodes)
-
-
-def _begins(attribution: Attribution, result: RunResult) -> int:
-    order = order_of(attribution, result)
-    return min(span(episode, order).start for episode in attribution.episodes)
+    effects = (finding.effect for finding in found if finding.effect is not None)
+    extents = (abs(math.log(e.value)) if e.unit == "ratio" and e.value > 0 else e.value for e in effects)
+    return all(episode.ends is not None for episode in attribution.episodes), rank, -max(extents, default=0.0)
 
 
 def numbered(result: RunResult) -> list[Finding]:
@@ -165,12 +91,12 @@ def telling_of(attribution: Attribution) -> Episode:
     """Return the episode that represents the attribution: among those with a known beginning, if any, the one with the
     largest effect.
     """
-    return max(attribution.episodes, key=_weight)
 
+    def weight(episode: Episode) -> tuple[bool, float]:
+        effect = episode.finding.effect
+        return episode.begins is not None, 0.0 if effect is None else effect.value
 
-def _weight(episode: Episode) -> tuple[bool, float]:
-    effect = episode.finding.effect
-    return episode.begins is not None, 0.0 if effect is None else effect.value
+    return max(attribution.episodes, key=weight)
 
 
 def order_of(attribution: Attribution, result: RunResult) -> Order:
@@ -217,13 +143,6 @@ def predicate(same: Sequence[Finding], size: str, *, is_share: bool = False) -> 
     return f"{plain(signal.verb)}{f' ({size})' if size else ''}"
 
 
-def again(finding: Finding, size: str) -> str:
-    """Return the short form after a clause with the same verb: `2.8 KiB/step`."""
-    if finding.metric == "memory" and size:
-        return size
-    return f"again ({size})" if size and finding.verdict not in ("slowdown", "nan") else "again"
-
-
 def size_of(episode: Episode) -> Effect | None:
     """Return the size of the fault; None if unknown. If only its end is known, the ratio of the fix is inverted."""
     effect = episode.finding.effect
@@ -263,11 +182,6 @@ def _rough(value: float) -> str:
     return amounts.rough(value).removesuffix(".0")
 
 
-def is_share(effects: Sequence[Effect]) -> bool:
-    """Return whether `sizes` returns a share of these effects: `50 % more`, and not `5 times`."""
-    return bool(effects) and all(effect.unit == "ratio" and effect.value < _DOUBLE for effect in effects)
-
-
 # ---------------------------------------------------------------- since when, and where
 
 
@@ -280,8 +194,15 @@ def _since_and_where(attribution: Attribution, result: RunResult) -> tuple[str, 
     apart: dict[tuple[EpisodeBounds, ...], list[Lane]] = {}
     for lane, bounds in lanes.items():
         apart.setdefault(bounds, []).append(lane)
-    precise_first = sorted(apart.items(), key=lambda entry: _vagueness(entry[0]))
-    clauses = [f"{_since(bounds, attribution, versions)} on {names.all_of(some)}" for bounds, some in precise_first]
+
+    def vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
+        last, first = several[0].begins or (-1, several[0].seen)
+        return last < 0, first - last  # with a last good version first, then those that span fewest versions
+
+    clauses = [
+        f"{_since(bounds, attribution, versions)} on {names.all_of(apart[bounds])}"
+        for bounds in sorted(apart, key=vagueness)
+    ]
     return " and ".join(clauses), ""
 
 
@@ -292,12 +213,6 @@ def _common(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds, 
     found = [met(same) for same in zip(*lanes, strict=True)]
     known = [bounds for bounds in found if bounds is not None]
     return tuple(known) if len(known) == len(found) else None
-
-
-def _vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
-    """Return a sort key, most precise first: bounds with a last good version, then those that span fewest versions."""
-    last, first = several[0].begins or (-1, several[0].seen)
-    return last < 0, first - last
 
 
 def _since(several: Sequence[EpisodeBounds], attribution: Attribution, versions: Sequence[str]) -> str:
@@ -360,7 +275,12 @@ def rule_text(rule: Rule | None) -> str | None:
     """Return the rule as a condition: `input in {random, variable}`; None without a rule or conditions."""
     if rule is None or not rule.conditions:
         return None
-    return (" or " if rule.any_of else " and ").join(map(_condition, rule.conditions))
+    told = []
+    for condition in rule.conditions:
+        values = [plain(written(value)) for value in condition.values]
+        chosen = f"= {values[0]}" if len(values) == 1 else "in {" + ", ".join(values) + "}"
+        told.append(f"{plain(condition.param)} {chosen}")
+    return (" or " if rule.any_of else " and ").join(told)
 
 
 def rule_evidence(rule: Rule) -> str:
@@ -379,19 +299,9 @@ def rule_evidence(rule: Rule) -> str:
     return "; ".join(parts)
 
 
-def _condition(condition: ParamCondition) -> str:
-    values = [_value(value) for value in condition.values]
-    chosen = f"= {values[0]}" if len(values) == 1 else f"in {{{', '.join(values)}}}"
-    return f"{plain(condition.param)} {chosen}"
-
-
 def _spoken(condition: ParamCondition) -> str:
-    values = [_value(value) for value in condition.values]
+    values = [plain(written(value)) for value in condition.values]
     return f"{plain(condition.param)} is {' or '.join(filter(None, (', '.join(values[:-1]), values[-1])))}"
-
-
-def _value(value: Scalar) -> str:
-    return plain(written(value))
 
 
 def _listed(variants: Sequence[Variant]) -> str:

@@ -37,7 +37,7 @@ def _worst(result: RunResult) -> tuple[list[str], str]:
     """Return the sentences of the faults that the headline names, and the count of the others as text ("" for none)."""
     worst, most = fault_sentences.worst_first(result), fault_sentences.MOST_AT_THE_TOP
     more = amounts.count(len(worst) - most, "further fault") if len(worst) > most else ""
-    return fault_sentences.sentences(worst[:most], result), more
+    return [fault_sentences.sentence(each, result) for each in worst[:most]], more
 
 
 def _bad_cells(result: RunResult) -> str:

@@ -215,8 +215,8 @@ def test_what_else_can_be_wrong_has_its_words() -> None:
 
 def test_what_came_went_and_came_again_has_each_size() -> None:
     assert sentence(build.quickstart()) == (
-        "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), "
-        "and 2.8 KiB/step since 6.5.0 (fixed in 6.6.4). Layer: native heap."
+        "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2). Layer: native heap. "
+        "multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4). Layer: native heap."
     )
 
 
@@ -233,8 +233,8 @@ def test_steps_that_get_slower_are_told_from_steps_that_are_slower() -> None:
     both = (*drift, *higher)
     told = replace(result, findings=both, attribution=faults.attribute(result.plan, cells, both))
     assert sentence(told) == (
-        "signal_ops gets slower step by step since 22.12, and has slower steps since 22.12, on both cards; "
-        "not the card's fault."
+        "signal_ops gets slower step by step since 22.12, on both cards; not the card's fault. "
+        "signal_ops has slower steps since 22.12, on both cards; not the card's fault."
     )
 
 
@@ -313,8 +313,8 @@ def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
         )
     )
     assert sentence(result) == (
-        "headers leaks 5.1 KiB/step since 21.08, on the RTX 4090, when then is pop; "
-        "and 5.1 KiB/step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
+        "headers leaks 5.1 KiB/step since 21.08, on the RTX 4090, when then is pop. Layer: native heap. "
+        "headers leaks 5.1 KiB/step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
         "Layer: native heap."
     )
     assert any(

@@ -59,7 +59,6 @@ def test_every_signal_has_a_verb(name: str) -> None:
     told = fault_sentences.predicate([finding], size)
     assert told.startswith(SIGNALS[name].verb.split(maxsplit=1)[0]) or name == "outcome"
     assert size in told
-    assert fault_sentences.again(finding, size) in (size, f"again ({size})")
 
 
 def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None:

@@ -44,8 +44,8 @@ def test_a_fault_that_lasts_comes_before_older_ones_that_are_fixed() -> None:
         change(metric="outcome", verdict="crash", effect=None, before="6.5.0", after="6.6.3"),
         change(kind="first_fixed", metric="outcome", verdict="crash", effect=None, before="6.6.3", after="6.6.4"),
     ) == (
-        "multidict has slower steps since 6.5.0, and needs more memory at its peak since 6.3.0 (fixed in 6.3.2), "
-        "and crashes since 6.6.3 (fixed in 6.6.4)."
+        "multidict has slower steps since 6.5.0. multidict crashes since 6.6.3 (fixed in 6.6.4). "
+        "multidict needs more memory at its peak since 6.3.0 (fixed in 6.3.2)."
     )
 
 

@@ -33,8 +33,8 @@ def table_of(text: str, lines: int) -> str:
 
 def test_a_whole_report() -> None:
     assert shown(build.quickstart()) == dedent("""\
-        multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), and 2.8 KiB/step since 6.5.0 (fixed in
-        6.6.4). Layer: native heap.
+        multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2). Layer: native heap. multidict leaks 2.8
+        KiB/step since 6.5.0 (fixed in 6.6.4). Layer: native heap.
         10 cells: 6 good, 4 bad; 30 launches in 3 min 20 s; seed 1
 
         Findings
