@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness import amounts
 from harness.masking import is_secret, scrubbed
-from harness.model import Build, Install, Pull, Scalar, Source, Variant
+from harness.model import Build, Install, Pull, Scalar, Source
 from harness.model.answers import Container, Machine, Recipe
 from harness.report.issue.public_images import withholding
 from harness.report.text import signal_words
@@ -30,31 +30,22 @@ INSTALL = "env/bin/python -m pip install --no-deps --"
 def commands(recipe: Recipe) -> str:
     """Return the shell commands; they must be run in a folder that contains `repro.py`."""
     run = recipe.run
-    return _in_machine(recipe, run) if isinstance(run, Machine) else _in_container(run)
-
-
-def _in_container(run: Container) -> str:
-    image, before = _image(run)
-    flags = " \\\n    ".join(shlex.join(option) for option in options(run))
-    return "\n".join(
-        [*before, f"docker run --rm --interactive \\\n    {flags} \\\n    {image} {arguments(run)} < repro.py"]
-    )
-
-
-def _image(run: Container) -> tuple[str, list[str]]:
-    """Return the image for `docker run`, and the lines that build it; never an id, which other machines lack."""
+    if isinstance(run, Machine):
+        made = [f"python{short_version(run)} -m venv env"]
+        made += [f"{INSTALL} {shlex.join(run.packages)}"] if run.packages else []
+        return "\n".join([*made, _run(recipe, run)])
+    lines: list[str] = []
     if isinstance(run.source, Install):
-        return TAG, [f"docker build --force-rm --tag {TAG} - <<'DOCKERFILE'", *dockerfile(run.source), "DOCKERFILE"]
-    if isinstance(run.source, Build):
-        return f'"$(cat {TAG}.id)"', [f"{shlex.join(build_command(run.source))} > {TAG}.id"]
-    assert isinstance(run.source, Pull)
-    return shlex.quote(run.image if "@" in run.image else run.source.reference), []
-
-
-def _in_machine(recipe: Recipe, run: Machine) -> str:
-    packages = f" {shlex.join(run.packages)}" if run.packages else ""
-    made = [f"python{short_version(run)} -m venv env", *([f"{INSTALL}{packages}"] if packages else [])]
-    return "\n".join([*made, _run(recipe, run)])
+        image = TAG
+        lines = [f"docker build --force-rm --tag {TAG} - <<'DOCKERFILE'", *dockerfile(run.source), "DOCKERFILE"]
+    elif isinstance(run.source, Build):
+        image, lines = f'"$(cat {TAG}.id)"', [f"{shlex.join(build_command(run.source))} > {TAG}.id"]
+    else:  # never an id, which other machines lack
+        assert isinstance(run.source, Pull)
+        image = shlex.quote(run.image if "@" in run.image else run.source.reference)
+    flags = " \\\n    ".join(shlex.join(option) for option in options(run))
+    line = f"docker run --rm --interactive \\\n    {flags} \\\n    {image} {arguments(run)} < repro.py"
+    return "\n".join([*lines, line])
 
 
 def _run(recipe: Recipe, run: Machine) -> str:
@@ -94,44 +85,28 @@ def templates() -> Environment:
 
 def python_file(recipe: Recipe) -> str:
     """Return the text of the file. It needs only CPython 3.6 or later and what the scenario itself imports."""
-    return _command(recipe) if recipe.script is None else _script(recipe, recipe.script)
-
-
-def _script(recipe: Recipe, text: str) -> str:
-    scenario = recipe.cell.variant.scenario
-    head, body = _split(source_lines(without_main(text).rstrip()))
+    variant, scenario = recipe.cell.variant, recipe.cell.variant.scenario
+    limit_s = f"{scenario.timeout_s:g}" if math.isfinite(scenario.timeout_s) else "1e9"
+    if recipe.script is None:
+        command, program = repr(list(variant.command)), scenario.program
+        if program is not None:  # it is started by the interpreter that runs the file
+            start = ["-m", program.module] if program.module else [program.path.name if program.path else ""]
+            command = f"[__import__('sys').executable, {repr(['-u', *start, *variant.program_args])[1:]}"
+        runner = (
+            templates()
+            .get_template("reduced_command.py.j2")
+            .render(command=command, pattern=repr(scenario.step_pattern), limit_s=limit_s)
+        )
+        unpack = _files(recipe, script="repro.py")
+        return f"{unpack}\n\n{runner}" if unpack else runner
+    head, body = _split(source_lines(without_main(recipe.script).rstrip()))
     unpack = _files(recipe, script=scenario.script.name if scenario.script else "repro.py")
-    tail = templates().get_template("reduced_script.py.j2").render(
-        title=repr(scenario.name),
-        params=literal(dict(recipe.cell.variant.params)),
-        steps=recipe.steps,
-        limit_s=_limit_s(scenario.timeout_s),
-    )  # fmt: skip
+    tail = (
+        templates()
+        .get_template("reduced_script.py.j2")
+        .render(title=repr(scenario.name), params=literal(dict(variant.params)), steps=recipe.steps, limit_s=limit_s)
+    )
     return "\n".join([*head, *(["", "", unpack] if unpack else []), *body]).lstrip("\n") + tail
-
-
-def _command(recipe: Recipe) -> str:
-    scenario = recipe.cell.variant.scenario
-    unpack = _files(recipe, script="repro.py")
-    runner = templates().get_template("reduced_command.py.j2").render(
-        command=_words(recipe.cell.variant),
-        pattern=repr(scenario.step_pattern),
-        limit_s=_limit_s(scenario.timeout_s),
-    )  # fmt: skip
-    return f"{unpack}\n\n{runner}" if unpack else runner
-
-
-def _words(variant: Variant) -> str:
-    """Return the command as Python source. A program is started by the interpreter that runs the file."""
-    program = variant.scenario.program
-    if program is None:
-        return repr(list(variant.command))
-    start = ["-m", program.module] if program.module else [program.path.name if program.path else ""]
-    return f"[__import__('sys').executable, {repr(['-u', *start, *variant.program_args])[1:]}"
-
-
-def _limit_s(timeout_s: float) -> str:
-    return f"{timeout_s:g}" if math.isfinite(timeout_s) else "1e9"
 
 
 def literal(value: Mapping[str, Scalar] | Scalar) -> str:
@@ -155,20 +130,17 @@ def source_lines(text: str) -> list[str]:
 
 def without_main(text: str) -> str:
     """Return the text without `if __name__ == "__main__":` blocks, which the harness never runs."""
-    tree = _parsed(text)
-    lines = source_lines(text)
+
+    def asks_for_main(test: ast.expr) -> bool:
+        sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
+        named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
+        return named and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
+
+    tree, lines = _parsed(text), source_lines(text)
     for node in reversed(tree.body if tree else []):
-        if isinstance(node, ast.If) and _asks_for_main(node.test):
+        if isinstance(node, ast.If) and asks_for_main(node.test):
             del lines[node.lineno - 1 : node.end_lineno]
     return "\n".join(lines)
-
-
-def _asks_for_main(test: ast.expr) -> bool:
-    if not isinstance(test, ast.Compare):
-        return False
-    sides = [test.left, *test.comparators]
-    named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
-    return named and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
 
 
 def _split(lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -237,9 +209,21 @@ def shell(recipe: Recipe) -> str:
     told = {
         "what": plain(str(recipe.cell)),
         "measured": shortened(scrubbed(signal_words.cell_sentence(recipe.result)), most=300),
-        "notes": list(_notes(recipe)),
+        "notes": [
+            *asked_for(recipe),
+            *leak_to_see(recipe),
+            *(
+                f"The script needs this file in the same folder, but the run did not keep it: {plain(place)}"
+                for place in recipe.missing
+            ),
+            *(
+                f"This variable was set, possibly to a credential; set it before you start this script: {plain(name)}"
+                for name in recipe.run.withheld
+            ),
+        ],
         "script": script,
-        "end": _end_mark(script),
+        # The script cannot contain the end of its here-document: its author would have to know the script's own hash.
+        "end": f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='replace')).hexdigest()}",
         "withheld": [name for name in recipe.run.withheld if VARIABLE.fullmatch(name)],
     }
     run = recipe.run
@@ -278,22 +262,6 @@ def leak_to_see(recipe: Recipe) -> Iterator[str]:
         shown = "the resident memory that the script prints grows by about as much"
         hidden = "too little to show in the resident memory that the script prints; let the program run more steps"
         yield f"{told}: {shown if mib >= LEAST_TO_SEE_MIB else hidden}."
-
-
-def _notes(recipe: Recipe) -> Iterator[str]:
-    yield from asked_for(recipe)
-    yield from leak_to_see(recipe)
-    for place in recipe.missing:
-        yield f"The script needs this file in the same folder, but the run did not keep it: {plain(place)}"
-    for name in recipe.run.withheld:
-        yield f"This variable was set, possibly to a credential; set it before you start this script: {plain(name)}"
-
-
-def _end_mark(script: str) -> str:
-    """Return an end mark for the here-document. The script cannot contain it, because its author would have to know the
-    hash of the whole script beforehand.
-    """
-    return f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='replace')).hexdigest()}"
 
 
 # ---------------------------------------------------------------- containers

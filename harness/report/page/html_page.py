@@ -174,16 +174,16 @@ def _keys(tables: Sequence[version_table.ReportTable]) -> list[tuple[str, str]]:
 
 def _heats(tables: Sequence[version_table.ReportTable]) -> dict[str, int]:
     """Return the shade of each bad cell by cell id, 1 to 4: its leak rate relative to the largest in its table."""
+
+    def rate(entry: CellResult) -> float:
+        return max(0.0, entry.verdict.of("memory").value or 0.0) if entry.verdict.verdict == "leak" else 0.0
+
     heats = {}
     for shown_table in tables:
         bad = [cell.result for cell in shown_table.shown if cell.tone == "bad"]
-        largest = max((_rate(entry) for entry in bad), default=0.0)
-        heats.update({entry.cell_id: _heat(_rate(entry), largest) for entry in bad})
+        largest = max((rate(entry) for entry in bad), default=0.0)
+        heats.update({entry.cell_id: _heat(rate(entry), largest) for entry in bad})
     return heats
-
-
-def _rate(entry: CellResult) -> float:
-    return max(0.0, entry.verdict.of("memory").value or 0.0) if entry.verdict.verdict == "leak" else 0.0
 
 
 def _heat(rate: float, largest: float) -> int:

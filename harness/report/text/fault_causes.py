@@ -57,15 +57,11 @@ def whose_fault(attribution: Attribution, result: RunResult, *, before: str | No
     ]
     if whose and len(installed) > 1:
         changed = {
-            _requirement_name(one)
+            re.split(r"[^\w.-]", one.strip(), maxsplit=1)[0].lower().replace("_", "-")
             for one in installed[0].union(*installed).difference(installed[0].intersection(*installed[1:]))
         }
         whose = "the package's" if len(changed) < 2 else f"one of the {len(changed):,} packages that differ"
     return "; ".join(filter(None, (whose, cause_text(attribution, result))))
-
-
-def _requirement_name(requirement: str) -> str:
-    return re.split(r"[^\w.-]", requirement.strip(), maxsplit=1)[0].lower().replace("_", "-")
 
 
 def _controls(attribution: Attribution, names: LaneNames) -> str:

@@ -263,8 +263,8 @@ def test_markdown_begins_with_what_matters() -> None:
     assert markdown.render(build.quickstart()).splitlines()[:3] == [
         "## quickstart",
         "",
-        "**multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), "
-        "and 2.8 KiB/step since 6.5.0 (fixed in 6.6.4). Layer: native heap.**",
+        "**multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2). Layer: native heap. "
+        "multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4). Layer: native heap.**",
     ]
 
 
