@@ -52,7 +52,8 @@ Row = tuple[str | Box, ...]
 @dataclass(frozen=True, kw_only=True)
 class TextTable:
     """A table of texts. The first `names` columns say what a row is about; the other columns hold figures if
-    `has_figures`, except the last column if it `ends_in_text`. `style` is a class of the page's style sheet.
+    `has_figures`, except the last column if it `ends_in_text`; `is_below`: a page writes that text below its row.
+    `style` is a class of the page's style sheet.
     """
 
     columns: tuple[str, ...]
@@ -61,6 +62,7 @@ class TextTable:
     names: int = 1
     has_figures: bool = False
     ends_in_text: bool = False
+    is_below: bool = False
     style: str = ""
     kind: Literal["table"] = field(default="table", init=False)
 

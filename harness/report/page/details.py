@@ -92,7 +92,7 @@ def _evidence(
             )
         )  # fmt: skip
     title = f"Full height of the lines: {amounts.in_unit(scale_kib, 'KiB')}"
-    return TextTable(title=title, columns=COLUMNS, rows=tuple(rows), ends_in_text=True, style="evidence")
+    return TextTable(title=title, columns=COLUMNS, rows=tuple(rows), ends_in_text=True, is_below=True, style="evidence")
 
 
 def _level(cell: version_table.Shown, metric: Metric, medians: Medians) -> Box:
