@@ -128,22 +128,14 @@ def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
 
 KEEPS = 0.78
 """Minimum ratio of a leak's rate in the late window, and in the last quarter, to its early rate, whatever the noise."""
+KEEPS_ROUGHLY = 0.75
+"""Ratio of the late rate to that of the first quarter below which a power law must be ruled out, and minimum ratio of
+the rate in the last quarter to the rate over all the rows, for growth by rough jumps."""
 KEEPS_CLEARLY = 0.93
-"""The same for the late window, if the difference is significant. Growth by the power 0.9 of time has this ratio."""
+"""KEEPS for the late window, if the difference is significant, and for the last two eighths of a leak that a warm-up
+covered. Growth by the power 0.9 of time has this ratio."""
 KEEPS_CLEARLY_AT_LAST = 0.9
 """The same for the last quarter, in which growth by such a law is slower still."""
-KEEPS_FIRST = 0.75
-"""Ratio of the late rate to that of the first quarter below which a power law must be ruled out."""
-KEEPS_BEYOND = 0.85
-"""KEEPS for a series that grows clearly faster in the first quarter than late, so that it may follow a power law."""
-KEEPS_AT_LAST = 0.75
-"""Minimum ratio of the rate in the last quarter to the rate over all the rows, for growth by rough jumps."""
-KEEPS_SETTLED = 0.9
-"""Minimum ratio of the rates in the last two quarters, for a leak that a warm-up covered."""
-KEEPS_SETTLED_LATE = 0.95
-"""The same for the last two eighths."""
-KEEPS_LATE = 0.8
-"""Minimum ratio of the rates of a late leak in the last and in the third quarter."""
 CLEAR = 2.33
 """Minimum difference of two rates, in standard errors: the 99 % quantile of the normal distribution."""
 CLEAR_SETTLED = 3.09
@@ -152,10 +144,6 @@ FELL = 0.1
 """Steady fall before the late window, as a share of its rise, above which the rise is doubtful."""
 WIDE_BLOCKS = 6
 """Number of blocks from which `highest_wide` is computed."""
-LARGEST_SHARE_LATE = 0.20
-"""The same for growth that began late, about which less is known."""
-LARGEST_SHARE_TEETH = 0.5
-"""The same for the floor under saw-teeth."""
 FEWEST_TEETH = 5
 """Minimum number of troughs that prove a leak."""
 CLEAR_OVER_ALL = 6.0
@@ -224,25 +212,24 @@ class SampledSeries:
         halves.
         """
         return (
-            self._steady_in_later(LARGEST_SHARE_LATE)
-            and self.earlier.rate <= self.later.rate
-            and self.last.rate >= KEEPS_LATE * self.third.rate
+            self._steady_in_later and self.earlier.rate <= self.later.rate and self.last.rate >= KEEPS * self.third.rate
         )
 
     def _settled(self) -> bool:
         """Return whether the late window shows a leak that a warm-up covered in the early one: the growth slowed down
         and then kept its rate.
         """
-        if not self._steady_in_later(LARGEST_SHARE) or self.losses.become_rarer(since=0.5):
+        if not self._steady_in_later or self.losses.become_rarer(since=0.5):
             return False
-        if self.last.rate >= KEEPS_SETTLED * self.third.rate:
+        if self.last.rate >= KEEPS_CLEARLY_AT_LAST * self.third.rate:
             return _beyond_power_law(self.earlier, self.third, self.last, ratio=1.4, before=5 / 3)
         seventh, eighth = self.between(0.75, 0.875), self.between(0.875, 1.0)
-        return eighth.rate >= KEEPS_SETTLED_LATE * seventh.rate and _beyond_power_law(
+        return eighth.rate >= KEEPS_CLEARLY * seventh.rate and _beyond_power_law(
             self.third, seventh, eighth, ratio=15 / 13, before=1.3
         )
 
-    def _steady_in_later(self, largest_share: float) -> bool:
+    @property
+    def _steady_in_later(self) -> bool:
         later = self.later
         return (
             later.low > 0
@@ -250,8 +237,7 @@ class SampledSeries:
             and later.rise > 2 * self.quantum
             and min(self.third.low, self.last.low) > 0
             and self.last.rate >= self.limit
-            and later.largest_step <= largest_share * later.rise
-            and all(half.largest_step <= LARGEST_SHARE * half.rise for half in (self.third, self.last))
+            and all(part.largest_step <= LARGEST_SHARE * part.rise for part in (later, self.third, self.last))
             and not self.fell
         )
 
@@ -262,7 +248,7 @@ class SampledSeries:
             and floor.rate >= self.limit
             and floor.rise > 2 * self.quantum
             and _no_walk(floor)
-            and floor.largest_step <= LARGEST_SHARE_TEETH * floor.rise
+            and floor.largest_step <= LARGEST_SHARE * floor.rise
             and floor.rise - floor.first_rise >= KEEPS * floor.first_rise
         )
 
@@ -363,8 +349,8 @@ class SampledSeries:
         by a power law that slows down.
         """
         earlier, later, last = self.earlier, self.later, self.last
-        if later.rate < KEEPS_FIRST * self.first.rate and self._slower(self.first, later):
-            kept = min(later.rate, last.rate) >= KEEPS_BEYOND * earlier.rate
+        if later.rate < KEEPS_ROUGHLY * self.first.rate and self._slower(self.first, later):
+            kept = min(later.rate, last.rate) >= KEEPS * earlier.rate
             return kept and _beyond_power_law(self.first, earlier, later, ratio=2.0, before=3.0)
         slows = [self._slower(earlier, window) for window in (later, last)]
         kept_clearly = all(
@@ -375,7 +361,7 @@ class SampledSeries:
         )
         # Growth by rough jumps, of which the early window has too few, keeps the rate over all the rows.
         overall = self.whole.rate
-        kept_roughly = later.rate >= KEEPS * overall and last.rate >= KEEPS_AT_LAST * overall and not any(slows)
+        kept_roughly = later.rate >= KEEPS * overall and last.rate >= KEEPS_ROUGHLY * overall and not any(slows)
         return kept_clearly or kept_roughly
 
     def _slower(self, earlier: Trend, later: Trend) -> bool:
