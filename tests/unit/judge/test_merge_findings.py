@@ -163,8 +163,8 @@ def demo(histories: Mapping[str, str]) -> RunResult:
 def test_each_fault_has_a_rule_of_its_own() -> None:
     """The same leak was reported twice, because one of two variants had another leak later."""
     assert sentence(demo({"pop": "gggbbggbbg", "read": "gggbbggggg"})) == (
-        "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), in both variants; "
-        "and 2.8 KiB/step since 6.5.0 (fixed in 6.6.4), when then is pop. Layer: native heap."
+        "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), in both variants. Layer: native heap. "
+        "multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4), when then is pop. Layer: native heap."
     )
 
 
