@@ -8,7 +8,7 @@ USAGE = 2
 UNAVAILABLE = 3
 """Something that should have run could not, because of a host, an image or a full disk."""
 UNDECIDED = 4
-"""Nothing is bad, but something could not be decided."""
+"""Nothing is bad, but something could not be decided, or a version prints a new error."""
 OUR_BUG = 70
 """An error of the harness itself: EX_SOFTWARE of sysexits.h."""
 INTERRUPTED = 130

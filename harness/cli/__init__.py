@@ -96,7 +96,7 @@ def cli() -> None:
         2  wrong usage, or an error in the matrix file
         1  something is bad
         3  something could not run (no engine, no image, a lost host)
-        4  nothing bad, but a cell is inconclusive or suspect
+        4  nothing bad, but a cell is inconclusive or suspect, or prints a new error
         0  nothing bad
     """
 

@@ -35,6 +35,9 @@ def judge_run(
     verdict: RunVerdict = "running"
     if interrupted is not None:
         verdict = "interrupted" if interrupted else _verdict(cells, found.findings, hosts)
+    observations = tuple(each for row in rows for each in row.observations)
+    if verdict == "ok" and any(each.signal == "error" for each in observations):
+        verdict = "inconclusive"
     return RunResult(
         matrix=plan.matrix.name,
         verdict=verdict,
@@ -47,7 +50,7 @@ def judge_run(
         attribution=attribute(plan, cells, found.findings),
         directory=directory,
         warnings=(*warnings, *(warning for row in rows for warning in row.warnings)),
-        observations=tuple(each for row in rows for each in row.observations),
+        observations=observations,
         replicates=sum(row.replicates for row in rows),
     )
 

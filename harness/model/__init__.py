@@ -104,6 +104,7 @@ from harness.model.signals import (
     LEVELS,
     LIMITED,
     METRIC_PREFIX,
+    NOTABLE,
     SIGNALS,
     TIMES,
     Group,

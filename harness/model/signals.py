@@ -186,9 +186,19 @@ _TABLE = (
         name="log", kind="observation", group="values", title="log", noun="new lines in the log",
         verb="prints new lines", unit="lines", help="lines of output that no earlier version printed",
     ),
+    Signal(
+        name="error", kind="observation", group="values", title="new error", noun="a new error in the log",
+        verb="prints a new error", unit="lines", help="new lines that tell of an error, NaN, or a fallback",
+    ),
+    Signal(
+        name="deprecated", kind="observation", group="values", title="deprecated", noun="a new notice of removal",
+        verb="announces a removal", unit="lines", help="new lines that say that something will be removed",
+    ),
 )  # fmt: skip
 
 SIGNALS: Mapping[str, Signal] = {signal.name: signal for signal in _TABLE}
+NOTABLE = ("error", "deprecated")
+"""The observations that nobody should miss: a version that prints one is never simply good."""
 GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and signal.name != "memory")
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")

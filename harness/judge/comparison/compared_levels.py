@@ -148,6 +148,17 @@ MOST_TOLD = 5
 """Most new lines of one version that are reported."""
 LONGEST = 300
 """Most characters of a line that are compared."""
+NOTABLE_LINES = {
+    "error": re.compile(
+        r"Traceback \(most recent|\bXid\b|NCCL WARN|Segmentation fault|core dumped|\b[Kk]illed\b(?!:? ?#)"
+        r"|\b[A-Z]\w*(?:Error|Exception)\b(?=:(?! ?#)|$)|\bException (?:in|ignored)\b"
+        r"|\b(?:Error|ERROR|FATAL)\b(?=\]?:? ?[^\s:#])"
+        r"|[:=\[(,]\s*-?(?:nan|NaN)(?![\w./-])|(?<=[A-Za-z_])\s+-?nan(?![\w./-])"
+        r"|(?i:out of memory|\bf[ae]ll(?:s|ing)? back\b)"
+    ),
+    "deprecated": re.compile(r"(?i:deprecat.{0,200}\bremoved\b)"),
+}
+"""What a masked line must contain to be of that signal, and not of `log`. A number after `Error:` is a metric."""
 MASKED = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b|/tmp/\S+|\d+(?:[.:,]\d+)*")
 
 
@@ -174,8 +185,12 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
 
 
 def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
+    """Yield the notable lines first. The first line of a traceback is told only without its last, which says more."""
+    kinds = {line: next((name for name, like in NOTABLE_LINES.items() if like.search(line)), "log") for line in lines}
+    lines = sorted(lines, key=lambda line: (kinds[line] == "log", line.startswith("Traceback ")))
     for line in lines[:MOST_TOLD]:
-        yield Observed(signal="log", before=before, after=after, text=line)
+        named = line.startswith("Traceback ") and list(kinds.values()).count("error") > 1
+        yield Observed(signal="log" if named else kinds[line], before=before, after=after, text=line)
     if len(lines) > MOST_TOLD:
         text = ObservedDifference.MORE_LINES(count=len(lines) - MOST_TOLD)
         yield Observed(signal="log", before=before, after=after, text=text)

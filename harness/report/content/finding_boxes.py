@@ -26,7 +26,6 @@ from harness.report.text.names import (
     place_of_cell,
     side_of,
     some_of,
-    variant_key,
     version_range,
 )
 from harness.report.text.signal_words import WHY_LENGTH, Tone
@@ -244,9 +243,7 @@ class _Box:
         """Return the observations at the first bad version of these findings: `log: Could not load libcudnn.so.#`."""
         begins = {side_of(finding, finding.after) for finding in self._findings() if finding.kind != "first_fixed"}
         told = dict.fromkeys(
-            observation_text(each)
-            for each in self.result.observations
-            if (each.series, str(each.lane), variant_key(each.variant), each.after) in begins
+            observation_text(each) for each in self.result.observations if side_of(each, each.after) in begins
         )
         return at_most(list(told), _MOST_OBSERVED)
 

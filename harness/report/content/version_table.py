@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from harness import amounts
-from harness.model import BAD, CellResult, CellVerdict, Finding, Metric, RunResult, SignalState, Trials
+from harness.model import BAD, CellResult, CellVerdict, Finding, Metric, Observation, RunResult, SignalState, Trials
 from harness.report import blocks
 from harness.report.blocks import Box, TextTable
 from harness.report.text import harmless_text, signal_words
 from harness.report.text.harmless_text import plain
-from harness.report.text.names import lane_text, params_text, place_of, place_of_cell, variant_key, variant_text
+from harness.report.text.names import (
+    RowKey,
+    lane_text,
+    notable_cells,
+    params_text,
+    place_of,
+    place_of_cell,
+    variant_key,
+    variant_text,
+)
 from harness.report.text.signal_words import Strip, Tone
 
-Mark = Literal["first_bad", "first_fixed"]
-MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲"}
-_SIGNS = {"✗": "bad", "✓": "good", "?": "not decided", "–": "not measured", "▼": "first bad", "▲": "first good again"}
+Mark = Literal["first_bad", "first_fixed", "look"]
+MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲", "look": "!"}
+_SIGNS = {
+    "✗": "bad", "✓": "good", "?": "not decided", "–": "not measured", "▼": "first bad", "▲": "first good again",
+    "!": "good, but prints new lines to look at",
+}  # fmt: skip
 _ABSENT = {
     "untested": "should have run but did not",
     "incompatible": "cannot run on that card",
@@ -140,7 +153,7 @@ def tables(result: RunResult) -> list[ReportTable]:
     for entry in result.cells:
         groups.setdefault((entry.cell.image.series, str(entry.cell.lane)), []).append(entry)
     order = {series.name: [image.version for image in series.images] for series in result.plan.matrix.series}
-    found = []
+    found, notable = [], notable_cells(result)
     for group in groups.values():
         cell = group[0].cell
         present = dict.fromkeys(entry.cell.image.version for entry in group)
@@ -153,7 +166,10 @@ def tables(result: RunResult) -> list[ReportTable]:
         is_shared = len(scenarios) == 1 and all(entry.cell.variant.params for entry in group)
         title = f"{plain(cell.image.series)} on {lane_text(cell.lane)}"
         least = result.plan.trials.least
-        rows = (rows_of(one, versions, result.findings, least=least, is_short=is_shared) for one in by_variant.values())
+        rows = (
+            rows_of(one, versions, result.findings, notable=notable, least=least, is_short=is_shared)
+            for one in by_variant.values()
+        )
         found.append(
             ReportTable(
                 title=f"{title}, {plain(scenarios.pop())}" if is_shared else title,
@@ -169,6 +185,7 @@ def rows_of(
     versions: Sequence[str],
     findings: Sequence[Finding],
     *,
+    notable: Mapping[RowKey, Sequence[Observation]] = MappingProxyType({}),
     least: int = Trials.least,
     is_short: bool = False,
 ) -> Iterable[Row]:
@@ -182,7 +199,8 @@ def rows_of(
     variant = variant_text(cell.variant)
     label = params_text(cell.variant) if is_short else variant
     verdicts = [_verdict_cell(results.get(version), least=least) for version in versions]
-    yield Row(variant=variant, label=label, cells=tuple(_marked(shown, here) for shown in verdicts))
+    told = (_noticed(_marked(shown, here), notable) for shown in verdicts)
+    yield Row(variant=variant, label=label, cells=tuple(told))
     for metric in dict.fromkeys(finding.metric for finding in here if _is_level(finding)):
         changed = [finding for finding in here if finding.metric == metric and _is_level(finding)]
         cells = _median_cells(results, versions, changed, metric)
@@ -216,6 +234,15 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
             cell, word=signal_words.verdict_word(verdict), figure=signal_words.cell_figure(verdict), shows="verdict"
         )
     return replace(cell, mark="first_fixed")
+
+
+def _noticed(cell: Shown | None, notable: Mapping[RowKey, Sequence[Observation]]) -> Shown | None:
+    """Return the cell; if nothing worse is known, it names the notable observation that was made there."""
+    seen = () if cell is None else notable.get(place_of_cell(cell.result.cell), ())
+    if cell is None or not seen or not (cell.tone == "good" or cell.shows == "coarse"):
+        return cell
+    title = signal_words.shown_signal(seen[0].signal).title
+    return replace(cell, mark=cell.mark or "look", tone="unsure", word=title, figure="", shows="signal")
 
 
 def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:

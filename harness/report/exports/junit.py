@@ -4,7 +4,9 @@ bad, or the first bad version of a finding  failure
 not run because of the infrastructure       error
 untested, incompatible, excluded, unsure    skipped: whether the cell is good or bad is not known
 blind in a signal, or too few launches      skipped: whether all limits are kept is not known
+good, but prints a new error                skipped: a person should look at it
 
+All observations are in the output of their tests.
 A finding is a failure unless it is a fix. The run's headline is a property of the first suite, and the run's warnings
 are in that suite's system-err.
 """
@@ -14,25 +16,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
-from harness.model import CellResult, Finding, RunResult
+from harness.model import CellResult, Finding, Observation, RunResult
 from harness.report.content import version_table
+from harness.report.content.finding_boxes import observation_text
 from harness.report.content.version_table import ReportTable
 from harness.report.document import warnings
 from harness.report.text import fault_sentences, finding_words, narrowed_text, signal_words
 from harness.report.text.harmless_text import plain, plain_lines
 from harness.report.text.headline import sentence
-from harness.report.text.names import finding_cells, lane_text, variant_text
+from harness.report.text.names import RowKey, finding_cells, lane_text, place_of_cell, side_of, variant_text
 
 _TAIL_LINES = 40
 Changes = Mapping[str, Sequence[Finding]]
 """The findings that begin with a cell, by cell id."""
+Observed = Mapping[RowKey, Sequence[Observation]]
+"""The observations at a cell, by its place."""
 
 
 def render(result: RunResult) -> str:
     """Return an XML document that ends with a newline."""
     root = ElementTree.Element("testsuites", name=plain(result.matrix))
     changes = finding_cells(result)
-    root.extend(_suite(shown_table, changes) for shown_table in version_table.tables(result))
+    observed: dict[RowKey, list[Observation]] = {}
+    for each in result.observations:
+        observed.setdefault(side_of(each, each.after), []).append(each)
+    root.extend(_suite(shown_table, changes, observed) for shown_table in version_table.tables(result))
     if result.findings:
         root.append(_counted(ElementTree.Element("testsuite", name="findings"), _finding_cases(result)))
     for kind in ("tests", "failures", "errors"):
@@ -48,9 +56,12 @@ def render(result: RunResult) -> str:
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
-def _suite(shown_table: ReportTable, changes: Changes) -> ElementTree.Element:
+def _suite(shown_table: ReportTable, changes: Changes, observed: Observed) -> ElementTree.Element:
     results = {cell.result.cell_id: cell.result for cell in shown_table.shown}
-    cases = (_case(entry, changes.get(entry.cell_id, ())) for entry in results.values())
+    cases = (
+        _case(entry, changes.get(entry.cell_id, ()), observed.get(place_of_cell(entry.cell), ()))
+        for entry in results.values()
+    )
     return _counted(ElementTree.Element("testsuite", name=shown_table.title), cases)
 
 
@@ -64,7 +75,7 @@ def _counted(suite: ElementTree.Element, cases: Iterable[ElementTree.Element]) -
     return suite
 
 
-def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
+def _case(entry: CellResult, changes: Sequence[Finding], observed: Sequence[Observation]) -> ElementTree.Element:
     cell = entry.cell
     case = ElementTree.Element(
         "testcase",
@@ -74,8 +85,12 @@ def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
     )
     begins = [finding for finding in changes if finding.kind != "first_fixed"]
     outcome = _outcome(entry, begins=bool(begins))
+    told = list(map(observation_text, observed))
+    errors = [each for each in observed if each.signal == "error"]
     if outcome is None and entry.problem:
-        ElementTree.SubElement(case, "system-out").text = signal_words.cell_sentence(entry)
+        told.insert(0, signal_words.cell_sentence(entry))
+    if outcome is None and errors:
+        ElementTree.SubElement(case, "skipped", {"message": observation_text(errors[0])})
     elif outcome is not None:
         message = "; ".join([*map(finding_words.text, begins), signal_words.cell_sentence(entry)])
         verdict = entry.verdict
@@ -83,6 +98,8 @@ def _case(entry: CellResult, changes: Sequence[Finding]) -> ElementTree.Element:
         kind = begins[0].metric if begins else own or verdict.verdict
         attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
         ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
+    if told:
+        ElementTree.SubElement(case, "system-out").text = "\n".join(told)
     return case
 
 

@@ -27,6 +27,7 @@ from harness.model import (
     HostState,
     Lane,
     Narrowed,
+    Observation,
     RunResult,
     SignalVerdict,
     Variant,
@@ -78,6 +79,7 @@ def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
     yield "hosts", (_host(state, result) for state in result.hosts)
     yield "cells", map(cell_json, result.cells)
     yield "findings", map(_finding, fault_sentences.numbered(result))
+    yield "observations", map(_observation, result.observations)
     yield "attribution", attributions_json(result)
     yield "narrowed", map(_narrowed, result.narrowed)
 
@@ -165,6 +167,11 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "effect": None if finding.effect is None else json_ready(asdict(finding.effect)),
         "consequence_of": finding.consequence_of or None,
     }
+
+
+def _observation(each: Observation) -> dict[str, Any]:
+    where = _where(each.lane, each.variant)
+    return {"series": each.series, **where, **_fields_of(each, ("signal", "before", "after", "text"))}
 
 
 def attributions_json(result: RunResult) -> Iterator[dict[str, Any]]:

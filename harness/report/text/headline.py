@@ -6,11 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from harness import amounts
-from harness.model import BAD, GOOD, UNSURE, CellResult, RunResult
+from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, RunResult, signal_of
 from harness.reasons import Remedy
 from harness.report.text import fault_sentences, signal_words
-from harness.report.text.harmless_text import plain, version
-from harness.report.text.names import at_most, lane_text, some_of, together, variant_text
+from harness.report.text.harmless_text import plain, shortened, version
+from harness.report.text.names import (
+    at_most,
+    lane_text,
+    notable_cells,
+    side_of,
+    some_of,
+    together,
+    variant_text,
+)
 from harness.report.text.signal_words import is_needless, looks_bad_because, tone
 
 _MOST = 3
@@ -18,7 +26,29 @@ _MOST = 3
 
 def sentence(result: RunResult) -> str:
     """Return what the run found and what it could not decide, in one line of plain English."""
-    return _SENTENCES[result.verdict](result)
+    look = to_look_at(result)
+    if look and (result.verdict == "ok" or (result.verdict == "inconclusive" and not _open(result))):
+        good = sum(tone(entry.verdict.verdict) == "good" for entry in result.cells)
+        cells = "All" if good == len(result.cells) else f"{good:,} of"
+        count = f"{len(result.cells):,} cells are" if len(result.cells) > 1 else "The only cell is"
+        told = f"{cells} {count}" if len(result.cells) > 1 else count
+        return f"{told} good, with {amounts.count(len(look), 'thing')} to look at: {'; '.join(at_most(look, _MOST))}."
+    told = _SENTENCES[result.verdict](result)
+    return f"{told} To look at: {'; '.join(at_most(look, _MOST))}." if look else told
+
+
+def to_look_at(result: RunResult) -> list[str]:
+    """Return a clause for each new line of output that nobody should miss, errors first: `six 1.2 prints a new error:
+    ValueError: …`. Lines of a version with a finding of its own stand there.
+    """
+    begins = {side_of(one, one.after) for one in result.findings if one.kind != "first_fixed"}
+    notable = [(place, each) for place, some in notable_cells(result).items() for each in some]
+    told = [
+        f"{plain(each.series)} {version(each.after)} {signal_of(each.signal).verb}: {shortened(each.text, most=160)}"
+        for place, each in sorted(notable, key=lambda one: NOTABLE.index(one[1].signal))
+        if place not in begins
+    ]
+    return list(dict.fromkeys(told))
 
 
 def _cells(result: RunResult, some: int) -> str:
@@ -61,6 +91,12 @@ def _infrastructure(result: RunResult) -> str:
 def _is_untested(entry: CellResult) -> bool:
     """Return whether the cell should have been measured but was not."""
     return entry.verdict.verdict == "untested" and entry.cell.excluded is None and not is_needless(entry)
+
+
+def _open(result: RunResult) -> bool:
+    """Return whether a cell or signal of an inconclusive run is open, rather than good with an error in its output."""
+    states = {entry.verdict.state for entry in result.cells if not entry.cell.excluded}
+    return "unsure" in states or any(entry.skipped is not None and entry.skipped.by == "stop" for entry in result.cells)
 
 
 def _inconclusive(result: RunResult) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import Cell, Finding, Lane, RunResult, Variant
+from harness.model import NOTABLE, Cell, Finding, Lane, Observation, RunResult, Variant
 from harness.report.text.harmless_text import plain, version
 
 
@@ -60,9 +60,9 @@ def place_of_cell(cell: Cell) -> RowKey:
     return cell.image.series, str(cell.lane), variant_key(cell.variant), cell.image.version
 
 
-def side_of(finding: Finding, version: str | None) -> RowKey:
-    """Return the place of the cell that tested `version` in the row of a finding."""
-    return *place_of(finding)[:3], version or ""
+def side_of(one: Finding | Observation, version: str | None) -> RowKey:
+    """Return the place of the cell that tested `version` in the row of a finding or an observation."""
+    return one.series, str(one.lane), variant_key(one.variant), version or ""
 
 
 def variant_key(variant: Variant) -> str:
@@ -77,6 +77,15 @@ def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
         found.setdefault(side_of(finding, finding.after), []).append(finding)
     places = ((entry.cell_id, place_of_cell(entry.cell)) for entry in result.cells) if found else ()
     return {name: found[place] for name, place in places if place in found}
+
+
+def notable_cells(result: RunResult) -> dict[RowKey, list[Observation]]:
+    """Return the observations that nobody should miss by the place of their cell, errors first."""
+    found: dict[RowKey, list[Observation]] = {}
+    for each in sorted(result.observations, key=lambda each: each.signal != NOTABLE[0]):
+        if each.signal in NOTABLE:
+            found.setdefault(side_of(each, each.after), []).append(each)
+    return found
 
 
 def positions(result: RunResult) -> dict[tuple[str, str], int]:

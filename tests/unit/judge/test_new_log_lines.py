@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,3 +40,38 @@ def test_a_flood_is_cut() -> None:
     found = new_lines([printing("", ""), printing(flood, flood)])
     assert len(found) == 6
     assert found[-1].text.startswith("and ")
+
+
+ERRORS = [
+    "Traceback (most recent call last):", "RuntimeError: worker 3 died; continuing with fewer workers",
+    "step 51 loss nan",
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "epoch 3: loss=nan acc=0.1",
+    '{"loss": NaN}', "NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus", "rank0 NCCL WARN Call failed",
+    "falling back to CPU", "Segmentation fault (core dumped)", "Killed", "KeyError", "[ERROR] no such device",
+    "Exception in thread Thread-3:", "ERROR worker 3 died",
+]  # fmt: skip
+HARMLESS = [
+    "mean squared error: 0.12", "MeanSquaredError: 0.5", "Error: 0.1", "0 errors", "reading nan.txt", "Nan Goldin",
+    "enemies killed: 12", "xid 47", "dropped 3 nan rows", "skilled", "/tmp/nan/x", "no Error", "error rate 0.3",
+    "100%|##########| 10/10", "terminal=xterm-nan-x", "fallback font", "checked for NaN", "ERROR: 0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [*ERRORS, *HARMLESS])
+def test_a_line_that_tells_of_an_error_is_no_mere_line(line: str) -> None:
+    """`step # loss nan` was the last line of a long page under `Nothing bad: all 3 cells are good`."""
+    (found,) = new_lines([printing("ready", "ready"), printing(f"ready\n{line}", f"ready\n{line}")])
+    assert found.signal == ("error" if line in ERRORS else "log")
+
+
+def test_a_notice_of_removal_is_no_error() -> None:
+    old, line = printing("a", "a"), "FutureWarning: `x` is deprecated and will be removed in 2.0"
+    assert [one.signal for one in new_lines([old, printing(line, line)])] == ["deprecated"]
+
+
+def test_an_error_is_told_before_a_flood_and_its_traceback_once() -> None:
+    flood = "\n".join(f"line {chr(97 + n)}" for n in range(20))
+    text = f"{flood}\nTraceback (most recent call last):\n  File x\nValueError: no\n"
+    found = new_lines([printing("", ""), printing(text, text)])
+    assert (found[0].signal, found[0].text) == ("error", "ValueError: no")
+    assert [one.signal for one in found].count("error") == 1

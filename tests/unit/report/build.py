@@ -133,7 +133,8 @@ _NO_GPU, _NO_ITEMS = (
 
 def seen(verdict: CellVerdict, **others: SignalVerdict) -> CellVerdict:
     """Return the verdict with all its signals, as the judge fills them in: good except for `others`."""
-    known = {name: SignalVerdict(seen="good", limit=SIGNALS[name].limit) for name in SIGNALS if name != "log"}
+    judged = {name: signal for name, signal in SIGNALS.items() if signal.kind != "observation"}
+    known = {name: SignalVerdict(seen="good", limit=signal.limit) for name, signal in judged.items()}
     step_s, peak_kib = verdict.of("step_time").value or 0.0, verdict.of("peak_memory").value or 0.0
     known |= {
         "memory": replace(verdict.of("memory"), seen="bad" if verdict.verdict == "leak" else "good", limit=0.5),

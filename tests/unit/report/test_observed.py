@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from xml.etree import ElementTree
 
 from harness.model import Observation, RunResult
 from harness.report.document import document
-from harness.report.exports import markdown
+from harness.report.exports import junit, markdown, summary_json
 from harness.report.terminal import run_report
+from harness.report.text import headline
 from tests.unit.report import build
 
 
@@ -47,3 +50,30 @@ def test_a_number_is_named_once() -> None:
     result = replace(result, observations=tuple(replace(one, signal="metrics.loss") for one in result.observations))
     (line,) = document(result).lines_of("observed")
     assert line == "multidict 6.0.5 → 6.1.0, local, multidict_pop: loss 0.3 → 0.4"
+
+
+def erring(result: RunResult, *, signal: str = "error") -> RunResult:
+    row = result.plan.rows[0]
+    told = Observation(series=row.series.name, lane=row.lane, variant=row.variant, signal=signal, before="6.0.5",
+                       after="6.1.0", text="step # loss nan")  # fmt: skip
+    return replace(result, observations=(told,), verdict="inconclusive" if result.verdict == "ok" else result.verdict)
+
+
+def test_a_new_error_is_in_the_headline_and_in_its_cell() -> None:
+    """It stood at the end of a long page whose headline was `Nothing bad: all 10 cells are good`."""
+    result = erring(build.quiet())
+    told = "All 10 cells are good, with 1 thing to look at: multidict 6.1.0 prints a new error: step # loss nan."
+    assert headline.sentence(result) == told
+    cells = [f"{cell.symbol} {cell.word}" for cell in document(result).tables[0].rows[0].cells if cell is not None]
+    assert cells[:3] == ["✓ flat", "! new error", "✓ flat"]
+    assert "To look at: multidict 6.1.0 prints a new error" in headline.sentence(erring(build.quickstart()))
+
+
+def test_a_program_that_reads_the_results_sees_observations() -> None:
+    result = erring(build.quiet())
+    (told,) = json.loads(summary_json.encoded(result))["observations"]
+    assert (told["signal"], told["after"], told["text"]) == ("error", "6.1.0", "step # loss nan")
+    (skipped,) = ElementTree.fromstring(junit.render(result)).iter("skipped")
+    assert skipped.get("message") == "new error: step # loss nan"
+    lines = [out.text for out in ElementTree.fromstring(junit.render(noticing("a"))).iter("system-out")]
+    assert "log: a" in lines

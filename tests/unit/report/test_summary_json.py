@@ -147,7 +147,7 @@ ENDS = {
 @pytest.mark.parametrize("result", RESULTS, ids=lambda result: result.verdict)
 def test_the_fields_are_those_that_other_programs_were_promised(result: RunResult) -> None:
     summary = through_json(result)
-    assert " ".join(summary) == "schema matrix verdict exit_code hosts cells findings attribution narrowed"
+    assert " ".join(summary) == "schema matrix verdict exit_code hosts cells findings observations attribution narrowed"
     assert {" ".join(host) for host in summary["hosts"]} == {"name engine gpus"}
     assert {" ".join(cell) for cell in summary["cells"]} == {CELL}
     assert all(" ".join(one) == FINDING.format(ENDS[one["kind"]]) for one in summary["findings"])
