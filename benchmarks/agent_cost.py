@@ -1,8 +1,8 @@
 """What the agent costs the scenario that it measures, as ratios within one run: `python benchmarks/agent_cost.py`.
 
-Prints the agent's own time on an empty step, in a script and in an unmodified program; its share of a step of 1 ms; how
-much the measured process grows in 100,000 empty steps; and the measured durations of steps of 0.3 to 10 µs, next to
-those in a plain loop. The agent runs as in a container: two processes, all probes.
+Prints the agent's own time on an empty step, in a script and in an unmodified program; its share of a step of 1 ms,
+also with ten workers; how much the measured process grows in 100,000 empty steps; and the measured durations of steps
+of 0.3 to 10 µs, next to those in a plain loop. The agent runs as in a container: two processes, all probes.
 """
 
 import argparse
@@ -73,6 +73,14 @@ for _ in range(STEPS):
 usual = sorted(GAPS_S)[:int(0.99 * len(GAPS_S))]
 print(sum(usual) / len(usual))
 """
+WITH_WORKERS = """
+    import multiprocessing
+    import time
+
+    WORKERS = [multiprocessing.Process(target=time.sleep, args=(1000,), daemon=True) for _ in range(10)]
+    for worker in WORKERS:
+        worker.start()
+"""
 PLAIN = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -120,8 +128,8 @@ def program_trial(python: str, *, steps: int) -> list[dict[str, Any]]:
     return trial(python, PROGRAM.replace("STEPS", str(steps)), steps=steps + 1)
 
 
-def busy_trial(python: str, *, work_s: float, steps: int) -> list[dict[str, Any]]:
-    return trial(python, STEP.replace("STEPS", str(steps)), steps=steps, work_s=work_s)
+def busy_trial(python: str, *, work_s: float, steps: int, more: str = "") -> list[dict[str, Any]]:
+    return trial(python, more + STEP.replace("STEPS", str(steps)), steps=steps, work_s=work_s)
 
 
 def plain_s(python: str, turns: int) -> float:
@@ -165,11 +173,14 @@ def figures(python: str) -> dict[str, float]:
     """Return all figures: times are the smallest of several trials (other load only adds), growth is the largest."""
     nothing = [busy_trial(python, work_s=0.0, steps=100_000) for _ in range(TRIALS)]
     programs = [program_trial(python, steps=100_000) for _ in range(TRIALS)]
-    busy = [busy_trial(python, work_s=0.001, steps=2000) for _ in range(TRIALS)]
+    busy, beside_ten = (
+        [busy_trial(python, work_s=0.001, steps=2000, more=more) for _ in range(TRIALS)] for more in ("", WITH_WORKERS)
+    )
     return {
         "own time on a step of nothing, µs": min(map(own_time_s, nothing)) * 1e6,
         "of it, in an unmodified program, µs": min(map(own_time_s, programs)) * 1e6,
         "share of a 1 ms step, %": min(map(own_time_s, busy)) / 0.001 * 100,
+        "of it, with ten workers, %": min(map(own_time_s, beside_ten)) / 0.001 * 100,
         "growth over 100,000 steps, B/step": max(map(growth_bytes_per_step, nothing)),
     }
 

@@ -77,6 +77,7 @@ PLANTED: tuple[Planted, ...] = (
     *_outcomes("segv_in_step", "raises_in_step", "segv_at_exit", "abort_at_exit", "exit_3_at_exit", "killed_at_exit"),
     *_outcomes("teardown_raises", "thread_at_exit", "hang_at_exit"),
     *_growths("memory", "leak_python", "leak_native"),
+    *_growths("worker_memory", "workers_forked", "workers_spawned"),
     *_growths("open_files", "files", "sockets", "pipes"),
     *_growths("threads", "threads", "timers"),
     *_growths("processes", "processes_programs", "processes_forked"),
@@ -108,9 +109,10 @@ PLANTED: tuple[Planted, ...] = (
 _HEALTHY = (
     "plain", "file_cache_64", "file_cache_400", "thread_pool", "worker_pool", "temporary_files", "rotating_log",
     "late_reaping", "shm_ring", "socket_churn", "cache_that_fills", "bursty_allocator", "uneven_peak",
-    "collected_cycles", "jittery_setup", "cold_start", "long_tails", "rare_pauses", "slow_warm_up", "bimodal_steps",
-    "two_kinds_of_launches", "bursts_beside", "quicker_versions", "slow_to_exit", "output_at_start", "noisy_lines",
-    "noisy_loss", "seeded_loss", "last_bit", "nan_everywhere", "uneven_items", "order_of_data",
+    "collected_cycles", "jittery_setup", "cold_start", "workers_replaced", "workers_cache", "long_tails", "rare_pauses",
+    "slow_warm_up", "bimodal_steps", "two_kinds_of_launches", "bursts_beside", "quicker_versions", "slow_to_exit",
+    "output_at_start", "noisy_lines", "noisy_loss", "seeded_loss", "last_bit", "nan_everywhere", "uneven_items",
+    "order_of_data",
 )  # fmt: skip
 HEALTHY = tuple(Planted(name=name, family="healthy", signal="none", fixed=True) for name in _HEALTHY)
 """Healthy programs that look guilty."""

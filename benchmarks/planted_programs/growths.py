@@ -8,6 +8,7 @@ import ctypes
 import glob
 import itertools
 import mmap
+import multiprocessing
 import os
 import signal
 import socket
@@ -139,6 +140,38 @@ def ended_program():
 # ---------------------------------------------------------------- shared memory
 
 
+def serve(pipe):
+    """Keep what is sent until "clear" is; run in a worker."""
+    kept = []
+    while True:
+        size = pipe.recv()
+        if size:
+            kept.append(b"x" * size)
+        else:
+            kept.clear()
+        pipe.send(None)
+
+
+def in_worker(start):
+    """Return a function that loses 8 KiB in a worker, which is started as `start` says with the first loss."""
+    pipes = []
+
+    def ask(size):
+        pipes[0].send(size)
+        pipes[0].recv()
+
+    def take():
+        if not pipes:
+            context = multiprocessing.get_context(start)
+            ours, theirs = context.Pipe()
+            context.Process(target=serve, args=(theirs,), daemon=True).start()
+            pipes.append(ours)
+        ask(8 << 10)
+        return lambda: ask(0)
+
+    return take
+
+
 def shm_segment():
     """Make a new file in /dev/shm each time."""
     path = written(own_path("/dev/shm", "segment-%d" % next(NUMBERS)))
@@ -203,6 +236,8 @@ PROGRAMS = {  # (the size of one piece in the signal's unit, how to take it)
     "processes_forked": (1, forked_worker),
     "zombies_forked": (1, ended_fork),
     "zombies_programs": (1, ended_program),
+    "workers_forked": (8, in_worker("fork")),
+    "workers_spawned": (8, in_worker("spawn")),
     "shm_segments": (16, shm_segment),
     "shm_one_file": (16, shm_one_file),
     "shm_without_name": (16, shm_without_name),

@@ -7,6 +7,7 @@ import gc
 import hashlib
 import logging.handlers
 import math
+import multiprocessing
 import os
 import random
 import socket
@@ -76,6 +77,27 @@ def worker_pool():
             worker.stdin.flush()
 
     return counted(act)
+
+
+LOST_IN_WORKER = []
+
+
+def lose(limit):
+    """Run in a worker: keep another 64 KiB, at most `limit` pieces."""
+    if len(LOST_IN_WORKER) < limit:
+        LOST_IN_WORKER.append(b"x" * 65536)
+
+
+def workers_replaced():
+    """A pool whose workers leak, and are replaced after a hundred tasks: nothing grows for long."""
+    pool = multiprocessing.Pool(2, maxtasksperchild=100)
+    return counted(lambda made: pool.apply(lose, (1 << 30,)))
+
+
+def workers_cache():
+    """Workers whose caches are full after a few hundred tasks."""
+    pool = multiprocessing.Pool(2)
+    return counted(lambda made: pool.apply(lose, (200,)))
 
 
 def temporary_files():
@@ -289,9 +311,10 @@ def order_of_data():
 
 NAMED = (
     plain, thread_pool, worker_pool, temporary_files, rotating_log, late_reaping, shm_ring, socket_churn,
-    cache_that_fills, bursty_allocator, uneven_peak, collected_cycles, jittery_setup, cold_start, long_tails,
-    rare_pauses, slow_warm_up, bimodal_steps, two_kinds_of_launches, bursts_beside, quicker_versions, slow_to_exit,
-    output_at_start, noisy_lines, noisy_loss, seeded_loss, last_bit, nan_everywhere, uneven_items, order_of_data,
+    cache_that_fills, bursty_allocator, uneven_peak, collected_cycles, jittery_setup, cold_start, workers_replaced,
+    workers_cache, long_tails, rare_pauses, slow_warm_up, bimodal_steps, two_kinds_of_launches, bursts_beside,
+    quicker_versions, slow_to_exit, output_at_start, noisy_lines, noisy_loss, seeded_loss, last_bit, nan_everywhere,
+    uneven_items, order_of_data,
 )  # fmt: skip
 PROGRAMS = {
     "file_cache_64": file_cache(64, 5),

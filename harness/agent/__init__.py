@@ -48,10 +48,12 @@ Anything else on stdout is noise from the image. Messages, in order:
                the rows since the last one, in chunks of at most 10,000 (fewer if a line would exceed 1 MiB);
                null for a missing number; no column for a probe that this process does not have
     counts    {"columns": {"step": [1, 47, 500, …], "open_files": […], "sockets": […], "pipes": […], "threads": […],
-               "processes": […], "zombies": […], "shm": […], "disk": […]}}
+               "processes": […], "zombies": […], "shm": […], "disk": […], "worker_memory": […],
+               "worker_memory_kept": […]}}
                what the process tree holds besides memory, counted by the supervisor from time to time (census.py);
-               null if it could not be counted; shm and disk in KiB. Sent before a look and before `done`, if there is
-               anything new. It has all rows so far, and replaces the message before.
+               null if it could not be counted; shm, disk and the memory of the workers (probes/processes.py) in KiB.
+               Sent before a look and before `done`, if there is anything new. It has all rows so far, and replaces
+               the message before.
     look      {"step": 500, "look": {fields of model.Look}, "last": false}      after the samples it covers.
                One with "last": true is never answered; `done` follows. It is taken at the budget, and once more
                at the same step after an answer of stop, or if the time limit ended the steps. A trial that

@@ -55,7 +55,7 @@ LOOK_COLUMNS = frozenset(
     {
         "rss_before_kib", "rss_kib", "rss_trimmed_kib", "heap_before_kib", "heap_kib", "heap_trimmed_kib",
         "blocks_before", "blocks", "rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "threads",
-        "cgroup_kib", "children_kib", "cpu_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib",
+        "cgroup_kib", "cpu_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib",
         "gpu_pool_peak_kib", "gpu_clock_mhz", "gpu_reasons", "gpu_heat_share", "gpu_power_share", "gpu_temperature_c",
         "gpu_power_w", "gpu_busy", "gpu_xid",
     }
@@ -120,8 +120,9 @@ class Trace:
     Missing samples are NaN.
 
     `counts` are sampled less often, including at looks: `step` and, of the same shape, the amounts of the growth
-    signals (`open_files`, `threads`, `processes`, `zombies`; `shm` and `disk` in KiB) with `sockets` and `pipes`, which
-    are among the open files. Values that could not be counted are NaN.
+    signals (`open_files`, `threads`, `processes`, `zombies`; `shm`, `disk` and `worker_memory` in KiB) with `sockets`
+    and `pipes`, which are among the open files, and `worker_memory_kept`, in which workers that start or end change
+    nothing. Values that could not be counted are NaN.
     """
 
     step: Floats

@@ -214,10 +214,6 @@ class TraceReason(Reason):
 
     HEAP_ALONE = "RSS alone does not show it: the growth fills memory that was free, or garbage hides it"
     GPU_SHARED = "{found}, but other processes use the GPU"
-    CHILDREN_GROW = (
-        "the memory of the processes that it started grows {rate:.4g} KiB/step ({low:.4g} to {high:.4g} between the "
-        "looks), which its own samples do not cover: measure it as a `command`; {why}"
-    )
 
     SLOWDOWN = "a step takes {rise:.0%} longer at the end than after the first quarter"
     STEPS_TOO_SHORT = "the steps are too short for the clock"
@@ -248,6 +244,7 @@ class MemoryName(Reason):
     GPU_PROCESS = "the process's GPU memory"
     GPU = "the GPU's memory"
     GPU_RESERVED = "the GPU memory reserved by the framework"
+    WORKERS = "the memory of the workers"
 
 
 @unique

@@ -132,12 +132,59 @@ def test_counts_come_between_looks_too_and_in_every_python(tmp_path: Path, pytho
     assert set(told.counts["processes"]) == {0}
 
 
+WORKERS = """
+import multiprocessing
+
+def serve(pipe):
+    kept = []
+    while True:
+        kept.append(b"x" * pipe.recv())
+        pipe.send(None)
+
+def setup(start):
+    context = multiprocessing.get_context(start)
+    ours, theirs = context.Pipe()
+    context.Process(target=serve, args=(theirs,), daemon=True).start()
+    def step():
+        ours.send(65536)
+        ours.recv()
+    return step
+"""
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_the_memory_of_workers_is_counted(tmp_path: Path, start: str) -> None:
+    told = run(tmp_path, script=WORKERS, params={"start": start}, looks=[50, 100, 200])
+
+    for name in ("worker_memory", "worker_memory_kept"):
+        row = dict(zip(told.counts["step"], told.counts[name], strict=True))
+        assert row[200] - row[100] == pytest.approx(100 * 64, rel=0.05)  # type: ignore[operator]
+
+
+def test_a_worker_that_starts_or_ends_adds_nothing_to_what_is_kept() -> None:
+    """Otherwise every pool that grows, and every second worker that is forked with its parent's pages, is a leak."""
+    workers = processes.Workers()
+    with subprocess.Popen(["sleep", "1000"]) as one, subprocess.Popen(["sleep", "1000"]) as two:
+        try:
+            while not all(map(processes.anonymous_kib, (one.pid, two.pid))):
+                time.sleep(0.01)
+            time.sleep(0.1)
+            alone, both, later = (workers.count(pids) for pids in ([one.pid], [one.pid, two.pid], [two.pid]))
+        finally:
+            one.kill()
+            two.kill()
+    assert both["worker_memory"] > alone["worker_memory"]
+    assert {each["worker_memory_kept"] for each in (alone, both, later)} == {alone["worker_memory"]}
+    assert workers.count(range(1, processes.MOST_WORKERS + 2)) == {}
+
+
 def test_a_command_is_counted_with_all_its_processes(tmp_path: Path) -> None:
     shell = "sleep 1000 & exec 7>/dev/null; for i in 1 2 3 4 5 6; do echo step; sleep 0.05; done"
     told = run(tmp_path, command=["bash", "-c", shell], step_pattern="step", looks=[3, 6])
 
     assert told.done["end"] == "completed"
     assert set(told.counts["processes"]) <= {1, 2}
+    assert set(told.counts["worker_memory"]) == {None}  # its samples cover all its processes
     assert all(count and count >= 7 for count in told.counts["open_files"])
 
 

@@ -97,7 +97,7 @@ def held_by(program: Planted, folder: Path, *, bad: bool, amount: float, steps: 
     return found
 
 
-GROWING = [one for one in PLANTED if one.family == "growths" and one.signal != "memory"]
+GROWING = [one for one in PLANTED if one.family == "growths" and one.signal not in ("memory", "worker_memory")]
 
 
 @pytest.mark.parametrize("program", GROWING, ids=lambda one: one.name)

@@ -31,15 +31,22 @@ def descendants(pid=None, bounds=None):
 
 def rss_kib(pids):
     """Return the sum of the processes' resident memory; shared pages count once per process."""
-    return sum(_rss_kib(pid) for pid in pids)
+    return sum(words[1] for words in map(_pages_kib, pids) if words)
 
 
-def _rss_kib(pid):
+def anonymous_kib(pid):
+    """Return the anonymous memory of a process, without mapped files and shared memory; None once it is gone."""
+    words = _pages_kib(pid)
+    return words and max(0.0, words[1] - words[2])
+
+
+def _pages_kib(pid):
+    """Return the KiB of address space, resident memory, and files and shared memory in it; None once it is gone."""
     try:
         with open("/proc/%d/statm" % pid, "rb") as file:
-            return int(file.read().split()[1]) * PAGE_KIB
-    except (OSError, IndexError):
-        return 0.0  # it has ended
+            return [int(word) * PAGE_KIB for word in file.read().split()[:3]]
+    except OSError:
+        return None
 
 
 def cpu_s(pids):
@@ -167,12 +174,42 @@ def count_held(pid):
         "processes": len(living) - 1,
         # A dead child of the supervisor is not a zombie of the scenario.
         "zombies": sum(process.state == "Z" and process.parent != os.getpid() for process in processes),
+        "workers": [process.pid for process in living if process.pid != pid],
     }
     try:
         counts.update(_open_files([process.pid for process in living], bounds))
     except (Beyond, OSError):  # too many to count, or a process of another user
         return counts
     return counts
+
+
+MOST_WORKERS = 256
+
+
+class Workers(object):
+    """The anonymous memory of the processes that the scenario started, over time.
+
+    Workers come and go, and each is forked with its parent's pages: the sum alone rises with their number. `kept` is
+    the sum at the first count plus all changes since then of processes that were alive at two counts in a row.
+    """
+
+    def __init__(self):
+        self._kib = {}
+        self._kept = None
+
+    def count(self, pids):
+        """Return name -> KiB: the sum, and `kept`; {} if they are too many to count at every turn."""
+        if len(pids) > MOST_WORKERS:
+            self._kib = {}
+            return {}
+        read = ((pid, anonymous_kib(pid)) for pid in pids)
+        now = {pid: kib for pid, kib in read if kib is not None}
+        total = sum(now.values())
+        if self._kept is None:
+            self._kept = total
+        grown = sum(kib - self._kib[pid] for pid, kib in now.items() if pid in self._kib)
+        self._kib, self._kept = now, max(0.0, self._kept + grown)
+        return {"worker_memory": total, "worker_memory_kept": self._kept}
 
 
 def written_bytes():

@@ -215,7 +215,6 @@ class Looker(object):
         fields.update(self._pool.look())
         fields["cpu_s"] = self._cpu.spent_s
         fields["cgroup_kib"] = self._cgroup.usage_kib()
-        fields["children_kib"] = processes.rss_kib(processes.descendants())
         return fields
 
     def last_look(self):

@@ -12,18 +12,22 @@ from .. import wire
 from ..due import Pace
 from ..probes import processes
 
-COUNTED = (*processes.COUNTED, "shm", "disk")
+COUNTED = (*processes.COUNTED, "shm", "disk", "worker_memory", "worker_memory_kept")
 PERIOD_S = 0.05
 SHARE = 0.005  # of the time, for each of the two paces
 MOST_PACED = 256
 
 
 class Census(object):
-    """Counts what the tree of process `pid` holds, and the files in `places`. `steps()` returns the steps so far."""
+    """Counts what the tree of process `pid` holds, and the files in `places`. `steps()` returns the steps so far.
 
-    def __init__(self, pid, places, steps, clock=time.perf_counter):
+    `workers` counts the memory of its descendants; None for a command, whose samples include that of all its processes.
+    """
+
+    def __init__(self, pid, places, steps, workers=None, clock=time.perf_counter):
         self._pid = pid
         self._places = places
+        self._workers = workers
         self._steps = steps
         self._clock = clock
         self._pace, self._files_pace = Pace(PERIOD_S, clock, SHARE), Pace(PERIOD_S, clock, SHARE)
@@ -67,6 +71,8 @@ class Census(object):
         counts = processes.count_held(self._pid)
         if counts is None:
             return  # the process has ended
+        if self._workers is not None and "workers" in counts:
+            counts.update(self._workers.count(counts["workers"]))
         if with_files:
             began = self._clock()
             counts.update(self._places.count())

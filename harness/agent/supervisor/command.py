@@ -21,6 +21,7 @@ class CommandWatch(Watch):
 
     def __init__(self, job, root, outbox, gpus):
         Watch.__init__(self, job, root, outbox, gpus)
+        self.workers = None
         self.measure_in(samples.Table(-1, self.rows, self.stride))
         self.table.clear(STEP_S, 2)
         self.columns = {"step_s": STEP_S, "rss_kib": RSS_KIB}

@@ -43,6 +43,7 @@ class Watch(object):
         self.notes = []
         self.output = wire.Output()
         self.census = None
+        self.workers = processes.Workers()
         self.countdown = None
         self.asked_at = None
         self.oom = cgroup.OomKiller(cgroup.find_cgroup())
@@ -91,7 +92,7 @@ class Watch(object):
         places = file_sizes.Places(self.root, os.environ, self.output)  # walks through the folders before anything runs
         self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
         self.countdown = child.Countdown(self.job["timeout_s"], self.clock())
-        self.census = census.Census(self.child.pid, places, self.steps, clock=self.clock)
+        self.census = census.Census(self.child.pid, places, self.steps, self.workers, clock=self.clock)
         self.listen(self.child.output, self._output)
 
     def _turn(self, pause_s):

@@ -14,9 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from harness.judge.trace.growth import Growth
+from harness.judge.trace.growth import LEAST_ROWS, Growth
+from harness.judge.trace.samples import even_rows
+from harness.judge.trace.trace_verdict import judge_column, memory_words
 from harness.model import GROWTHS, SIGNALS, Floats, Limits, Trace, unit_after
-from harness.reasons import CountReason
+from harness.reasons import CountReason, MemoryName
 
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Ends of the stretches, as shares of the steps; the first stretch begins at the first count."""
@@ -31,7 +33,7 @@ HALF = 0.5
 of the lowest counts of saw-teeth that climb, as a share of the rise at the limit."""
 FEWEST_ROWS = 8
 """Fewest counts in the last half that show whether it rose at once."""
-PIECE = {"shm": 4.0, "disk": 4.0}
+PIECE = {"shm": 4.0, "disk": 4.0, "worker_memory": 4.0}
 """Size of a piece in KiB, for signals that are amounts: a page, a disk block. For counted things, a piece is 1."""
 
 
@@ -42,9 +44,34 @@ def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, Growth]:
     growths = {}
     for name in GROWTHS:
         limit, step, values = limits.of(name), *_counted(trace, name)
-        if limit is not None and len(step) > 1:
+        if limit is None or len(step) < 2:
+            continue
+        if name == "worker_memory":
+            both = (_counted(trace, column) for column in (name, "worker_memory_kept"))
+            growths[name] = min((_judge_workers(*each, limit=limit) for each in both), key=_badness)
+        else:
             growths[name] = _judge(name, trace, step, values, limit=limit)
     return growths
+
+
+def _judge_workers(step: Floats, values: Floats, *, limit: float) -> Growth:
+    """Judge the memory of the workers by the rule for memory; as a count if it was read too rarely for that.
+
+    A leak must show in the sum, and in the part of it to which workers that start or end add nothing: a worker that
+    is replaced takes with it what it leaked, and one that is added is no leak.
+    """
+    trace = Trace(step=step, columns={"worker_memory": values})
+    if len(even_rows(step, values)[0]) < LEAST_ROWS:
+        return _judge("worker_memory", trace, step, values, limit=limit)
+    growth = judge_column(trace, "worker_memory", limit=limit)
+    words = memory_words(growth, what=MemoryName.WORKERS)
+    if growth.verdict in ("leak", "flat"):
+        return replace(growth, how=words if growth.verdict == "leak" else "", unmet=words)
+    return replace(growth, verdict="inconclusive", rate=growth.rate or 0.0, unmet=words)
+
+
+def _badness(growth: Growth) -> tuple[int, float]:
+    return ("flat", "inconclusive", "leak").index(growth.verdict), growth.rate or 0.0
 
 
 def unjudged(name: str, why: str) -> Growth:

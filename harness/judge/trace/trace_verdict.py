@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from harness.judge import intervals
-from harness.judge.trace.growth import KEEPS, LEAST_ROWS, Growth, judge_growth
+from harness.judge.trace.growth import LEAST_ROWS, Growth, judge_growth
 from harness.judge.trace.memory_layer import WRAP_KIB, gpu_layer_of, heap_layer_of, layer_of
 from harness.judge.trace.samples import (
     even_rows,
@@ -72,6 +72,7 @@ COLUMNS: Mapping[str, GrowingColumn] = {
     "gpu_process_kib": GrowingColumn(words=MemoryName.GPU_PROCESS),
     "gpu_kib": GrowingColumn(words=MemoryName.GPU),
     "gpu_reserved_kib": GrowingColumn(words=MemoryName.GPU_RESERVED),
+    "worker_memory": GrowingColumn(words=MemoryName.WORKERS, plateau=math.inf),
 }
 OWN_NUMBER = GrowingColumn(words=MemoryName.RSS, quanta=(0.0, math.inf), plateau=math.inf)
 BESIDE = (("gpu_pool_kib",), ("gpu_process_kib", "gpu_kib", "gpu_reserved_kib"))
@@ -198,7 +199,7 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool) 
         verdict = replace(
             verdict, **_figures(memory), layer=LayerName.CYCLES() if memory.cycles else layer,
         )  # fmt: skip
-    return _with_beside(_with_children(verdict, trace, limit=limit), trace, limit=limit, steps=steps, shared=shared)
+    return _with_beside(verdict, trace, limit=limit, steps=steps, shared=shared)
 
 
 def _figures(growth: Growth) -> dict[str, Any]:
@@ -255,8 +256,7 @@ def _drift(durations: Floats, *, limit: float) -> tuple[float | None, bool, str]
 # which hides a leak below that size. The heap in use shows both.
 #
 # Memory that is read only at the looks is read too rarely for the verdict `leak`, because a table that doubles in size
-# also shows one rate, but often enough to make a trace `suspect`: the heap that is left after the collections, and the
-# children of a script, whose samples cover only its own process.
+# also shows one rate, but often enough to make a trace `suspect`: the heap that is left after the collections.
 
 
 KEEPS_AT_LOOKS = 0.95
@@ -265,8 +265,6 @@ power 0.9 of time has a ratio of 0.93.
 """
 LOOKS = 4
 """Looks that can make a trace suspect: three intervals, which double in length, with one growth rate."""
-FEWEST_OF_CHILDREN = 3
-"""Fewest looks at the memory of children. Fewer give false alarms."""
 
 
 def _memory(trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth, str]:
@@ -296,23 +294,6 @@ def _memory(trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth,
 
 def _last_of(looks: tuple[Look, ...], name: str) -> float:
     return max((look.step, value) for look in looks if (value := look.of(name)) is not None)[1]
-
-
-def _with_children(verdict: TraceVerdict, trace: Trace, *, limit: float) -> TraceVerdict:
-    """Return the verdict, or `suspect` if it is good and the children grow by `limit` KiB per step or more."""
-    paces = paces_at(trace.looks, "children_kib", fewest=FEWEST_OF_CHILDREN, most=LOOKS)
-    if not GOOD & set(verdict.verdicts) or not keep_on(paces, limit=limit, keeps=KEEPS):
-        return verdict
-    low, high = min(paces), max(paces)
-    return replace(
-        verdict,
-        verdicts=(*(name for name in verdict.verdicts if name not in GOOD), "suspect"),
-        why=TraceReason.CHILDREN_GROW(rate=paces[-1], low=low, high=high, why=verdict.why),
-        rate_kib_per_step=paces[-1],
-        rate_ci=(low, high),
-        excluded_kib_per_step=max(high, verdict.excluded_kib_per_step or 0.0),
-        plateau_mib=None,
-    )
 
 
 # ---------------------------------------------------------------- columns beside resident memory

@@ -138,8 +138,9 @@ def predicate(same: Sequence[Finding], size: str, *, is_share: bool = False) -> 
         return f"returns NaN or infinity as `{plain(signal.title)}`"
     if signal.kind == "value" and is_share:
         return f"returns {size} `{plain(signal.title)}`"
-    if finding.metric == "memory":
-        return f"{signal.verb} {size or 'memory'}"
+    if finding.metric in ("memory", "worker_memory"):
+        verb, _, place = signal.verb.partition(" ")
+        return f"{verb} {size or 'memory'} {place}".rstrip()
     return f"{plain(signal.verb)}{f' ({size})' if size else ''}"
 
 

@@ -40,7 +40,7 @@ NUMBER_LIMIT = 1e30
 COUNT_LIMIT = 1 << 53
 CODE_LIMIT = (1 << 32) - 1
 COUNTS_LIMIT = 10_000  # the agent sends at most 256 rows and one for each look
-COUNTED = ("step", *GROWTHS, "sockets", "pipes")
+COUNTED = ("step", *GROWTHS, "sockets", "pipes", "worker_memory_kept")
 LONE_SURROGATE = re.compile(rb"\\u[dD]")
 """May begin half of a character, which JSON accepts, but no file or terminal does."""
 

@@ -61,6 +61,16 @@ def test_every_signal_has_a_verb(name: str) -> None:
     assert size in told
 
 
+def test_a_leak_says_whose_memory_it_is() -> None:
+    """A user who reads only `leaks 8.1 KiB a step` looks for it in the wrong process."""
+    own, workers = (
+        build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric=metric)
+        for metric in ("memory", "worker_memory")
+    )
+    assert fault_sentences.predicate([own], "8.1 KiB/step") == "leaks 8.1 KiB/step"
+    assert fault_sentences.predicate([workers], "8.1 KiB/step") == "leaks 8.1 KiB/step in its workers"
+
+
 def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None:
     of = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="metrics.loss")
     assert fault_sentences.predicate([of], "50 % more", is_share=True) == "returns 50 % more `loss`"
