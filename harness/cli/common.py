@@ -31,7 +31,7 @@ FRESH = click.option("--fresh", is_flag=True, help="Run everything again; do not
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 SUMMARY = click.option("--json", "as_json", is_flag=True, help="Print summary.json to stdout instead of the table.")
 WIDE = click.option(
-    "--wide", is_flag=True, help="Show every signal of every row: figures, limit, minimum detectable effect."
+    "--wide", is_flag=True, help="Show all of the report: every signal of every row, all reasons and observations."
 )
 TRIALS = click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of the matrix's.")
 UNTIL = click.option(

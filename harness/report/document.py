@@ -16,9 +16,8 @@ from harness.report.blocks import Items, ReportSection
 from harness.report.content import version_table
 from harness.report.content.finding_boxes import FindingBox, boxes, observation_text
 from harness.report.content.version_table import ReportTable
-from harness.report.text import narrowed_text, not_decided
+from harness.report.text import headline, narrowed_text, not_decided
 from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.headline import sentence
 from harness.report.text.names import at_most
 from harness.report.text.signal_words import SO_FAR, WHY_LENGTH, is_needless, tone
 
@@ -29,15 +28,17 @@ _DOUBTS = ("undecided", "slow", "warnings")
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """What a report says. `totals` counts cells and launches on one line. `legend` explains the signs of the tables.
-    `sections` holds only sections with lines.
+    """What a report says. `headline` has a sentence for each thing that it says first. `totals` counts cells and
+    launches on one line. `legend` explains the signs of the tables. `open` says on one line what was not decided or not
+    checked. `sections` holds only sections with lines.
     """
 
-    headline: str
+    headline: tuple[str, ...]
     totals: str
     findings: tuple[FindingBox, ...]
     tables: tuple[ReportTable, ...]
     legend: tuple[str, ...]
+    open: str
     sections: tuple[ReportSection, ...]
 
     def lines_of(self, name: str) -> tuple[str, ...]:
@@ -61,11 +62,12 @@ def document(result: RunResult) -> Document:
         for name, title, lines in lists
     )
     return Document(
-        headline=sentence(result),
+        headline=tuple(headline.lines(result)),
         totals=_totals(result),
         findings=boxes(result),
         tables=tuple(tables),
         legend=tuple(version_table.legend(tables)),
+        open=not_decided.gist(result),
         sections=tuple(section for section in sections if section.lines),
     )
 

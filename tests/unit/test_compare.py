@@ -120,7 +120,7 @@ def test_two_machines_without_a_network_between_them_get_the_sentence(runs: Runs
     found = compare_runs([old, new])
     assert found.together is not None
     assert sentence(found.together) == (
-        "signal_ops leaks 24 KiB/step since 22.12, on both cards; not the RTX 4090's fault. Layer: native heap."
+        "signal_ops leaks 24 KiB/step since 22.12, on both cards; not the RTX 4090's fault; layer: native heap."
     )
     times = measured(found, "step_time", "22.12")
     assert times.ratio == pytest.approx(2, rel=0.03)
@@ -138,7 +138,7 @@ def test_the_story_as_it_was_names_the_cell_that_would_tell(runs: Runs) -> None:
     assert found.together is not None
     assert sentence(found.together) == (
         "signal_ops leaks 24 KiB/step in 22.12, on the RTX 4090; whether the image or the RTX 4090 "
-        "is at fault is undecided: run 22.12 on the RTX 3090 to settle it. Layer: native heap."
+        "is at fault is undecided: run 22.12 on the RTX 3090 to settle it; layer: native heap."
     )
 
 
@@ -500,5 +500,5 @@ def test_lanes_of_one_name_on_two_machines_are_told_apart(runs: Runs) -> None:
     found = compare_runs([first, second])
     assert found.together is not None
     assert sentence(found.together) == (
-        "signal_ops leaks 24 KiB/step since 22.12, on both hosts; not the host's fault. Layer: native heap."
+        "signal_ops leaks 24 KiB/step since 22.12, on both hosts; not the host's fault; layer: native heap."
     )

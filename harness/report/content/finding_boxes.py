@@ -38,6 +38,7 @@ _MOST_REASONS, _REASON_LENGTH, _MOST_OBSERVED = 4, 120, 5
 @dataclass(frozen=True, kw_only=True)
 class FindingBox:
     """The texts of one fault. `number` is its number for `harness issue`, `findings` the numbers of all its findings.
+    `brief` has the figures and the evidence in one line.
 
     `sentence` states what is wrong, how much, since when, where and with which params. `texts` maps labels to what is
     known besides: the figures of both sides in the row with the largest effect, or for a failure, how the launches
@@ -49,6 +50,7 @@ class FindingBox:
     number: int
     findings: tuple[int, ...]
     sentence: str
+    brief: str
     texts: Mapping[str, str]
     figure: Figure
     commands: tuple[str, ...]
@@ -106,6 +108,12 @@ class _Box:
             attribution=self.of,
             number=number,
             findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
+            brief="; ".join(
+                filter(
+                    None,
+                    (texts["figures"] or ("" if failed else figure.title), doubt and "provisional", self._evidence()),
+                )
+            ),
             sentence=f"{fault_sentences.clause(self.of, self.result)}.",
             texts={name: text for name, text in texts.items() if text},
             figure=figure,
@@ -167,6 +175,22 @@ class _Box:
             others = sum(entry.verdict.trials for entry in self._entries(good))
             text += f"{',' if agreed else ''} against {others:,} of {_named(good)}"
         return f"{text}{chance}"
+
+    def _evidence(self) -> str:
+        """Return the evidence in short form: `6 launches against 6; p < 0.001`, `2 of 3 launches failed, before 0 of 3;
+        step 7: ValueError: …`.
+        """
+        sides = ([(each, name) for each in self.of.episodes if (name := _sides(each)[side])] for side in (0, 1))
+        bad, good = map(self._entries, sides)
+        trials, others = (sum(entry.verdict.trials for entry in side) for side in (bad, good))
+        if self.of.metric != "outcome":
+            return f"{amounts.count(trials, 'launch')}{f' against {others:,}' if good else ''}{self._chance()}"
+        failed, before = (sum(entry.verdict.failed for entry in side) for side in (bad, good))
+        told = f"{failed:,} of {amounts.count(trials, 'launch')} failed"
+        said = next(filter(None, map(_said, bad)), "")
+        return (
+            f"{told}{f', before {before:,} of {others:,}' if good else ''}{self._chance()}{said and f'; {plain(said)}'}"
+        )
 
     def _failures(self, side: Sequence[tuple[Episode, str]]) -> str:
         entries = self._entries(side)

@@ -39,7 +39,7 @@ _BREAK = r"\g<0><!-- -->"
 def render(result: RunResult) -> str:
     """Return the report, which ends with a newline."""
     shown = document(result)
-    top = [f"## {_short(result.matrix)}", f"**{_short(shown.headline)}**", _short(shown.totals)]
+    top = [f"## {_short(result.matrix)}", *(f"**{_short(line)}**" for line in shown.headline), _short(shown.totals)]
     top += _items("Findings", _findings(shown.findings))
     parts = [_short(f"{'; '.join(shown.legend)}.")]
     parts += [

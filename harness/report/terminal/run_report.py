@@ -14,48 +14,82 @@ from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from harness import amounts
 from harness.model import RunResult
 from harness.report.blocks import Box, text_of
 from harness.report.content import version_table
 from harness.report.content.version_table import ReportTable, Row, Shown, signal_table
-from harness.report.document import document
+from harness.report.document import Document, document
 from harness.report.text import signal_words
-from harness.report.text.harmless_text import plain, spelled
+from harness.report.text.harmless_text import plain, shortened, spelled
 from harness.report.text.signal_words import Strip
 
 _STYLES: dict[str, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _GUTTER = 2
-_MOST_IN_FULL = 8
-"""Findings that are printed in full."""
+_MOST_IN_FULL, _MOST_FINDINGS = 3, 8
+"""Findings that are printed with their figures and next command, and those whose sentences are printed."""
+_TOLD_BRIEFLY = ("narrowed", "slow", "warnings")
+"""The sections of which the first line is printed."""
+_MOST_GOOD, _MOST_VERSIONS = 6, 12
+"""Most rows of a table without anything but ticks that are printed, as more share a line; most versions of a table that
+are all printed."""
 
 
 def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
-    """Write the report to `console`, at its width and in its encoding; `wide` shows every signal of every row."""
+    """Write the report to `console`, at its width and in its encoding: one screen, or with `wide` all of it."""
     pen, shown = _Pen(console), document(result)
-    pen.line(shown.headline, style=_VERDICTS.get(result.verdict, "bold yellow"))
+    for line in shown.headline:
+        pen.line(line, style=_VERDICTS.get(result.verdict, "bold yellow"))
     pen.line(shown.totals, style="dim")
-    measured = [table for table in shown.tables if table.measured]
-    if shown.findings:
-        pen.line("Findings", style="bold", before=1)
-    for number, finding in enumerate(shown.findings):
-        sentence, *texts, command = finding.lines
-        pen.item(pen.text(sentence, "red"))
+    (_write_all if wide else _write_brief)(shown, pen)
+    pen.line(f"Report: {result.directory / 'report.html'}", before=wide, whole=True)
+
+
+def _write_brief(shown: Document, pen: _Pen) -> None:
+    """Write the tables without what a first look does not need, two lines for each of the first findings, and a line
+    on what is open.
+    """
+    most = max(20, pen.console.width)
+    for table in filter(lambda table: table.measured, shown.tables):
+        brief = _brief(table)
+        _write_table(brief, pen)
+        if more := len(table.verdicts) - len(brief.verdicts):
+            pen.line(f"and {amounts.count(more, 'more row')}: ✓ in every version", style="dim")
+    for number, finding in enumerate(shown.findings[:_MOST_FINDINGS]):
+        told = finding.brief if number < _MOST_IN_FULL else finding.sentence
+        pen.line(shortened(f"{finding.number}. {told}", most=most), before=number == 0)
         if number < _MOST_IN_FULL:
-            for line in texts:
-                pen.item(pen.text(line), sign="   ")
-            pen.line(f"   {command}", whole=True)
+            pen.line(f"   {finding.lines[-1]}", whole=True)
+    rest = [f"{shown.open} (--wide says why)"] if shown.open else []
+    if len(shown.findings) > _MOST_FINDINGS:
+        rest.insert(0, f"and {amounts.count(len(shown.findings) - _MOST_FINDINGS, 'further fault')}")
+    for section in shown.sections:
+        if section.name in _TOLD_BRIEFLY:
+            more_lines = f" (and {len(section.lines) - 1} more)" if len(section.lines) > 1 else ""
+            rest.append(f"{section.label}{more_lines}: {section.lines[0]}")
+    for number, line in enumerate(rest):
+        pen.line(shortened(line, most=most), style="yellow", before=number == 0)
+
+
+def _write_all(shown: Document, pen: _Pen) -> None:
+    """Write all that the page says, without its charts."""
+    measured = [table for table in shown.tables if table.measured]
     for table in measured:
-        _write_table(table, pen, wide=wide)
-        if wide:
-            _write_signals(table, pen)
-    for number, line in enumerate(version_table.legend(measured, strips=wide)):
+        _write_table(table, pen)
+        _write_signals(table, pen)
+    for finding in shown.findings:
+        sentence, *texts, command = finding.lines
+        pen.line(sentence, style="red", before=1)
+        for text in texts:
+            pen.item(pen.text(text))
+        pen.line(f"   {command}", whole=True)
+    for number, line in enumerate(version_table.legend(measured)):
         pen.line(line, style="dim", before=number == 0)
     for section in shown.sections:
         pen.line(section.label, style="bold", before=1)
         for line in section.lines:
             pen.item(pen.text(line, "yellow" if section.doubt else ""))
-    pen.line(f"Report: {result.directory / 'report.html'}", before=1, whole=True)
 
 
 def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
@@ -119,40 +153,77 @@ def _write_signals(shown_table: ReportTable, pen: _Pen) -> None:
                 pen.item(pen.text(f"{', '.join(titles)}: {reason}", "dim"))
 
 
-def _write_table(shown_table: ReportTable, pen: _Pen, *, wide: bool) -> None:
-    """Write the table in as few blocks as the width allows; verdict and figure share a line if a single block fits.
-    `wide` adds the strips.
+def _brief(shown_table: ReportTable) -> ReportTable:
+    """Return the table without what a first look does not need: the words of good cells, words that repeat those to
+    the left, strips, rows of figures whose changes the row of verdicts marks, and all but few of the good rows.
     """
-    if not wide:
-        rows = [
-            replace(row, cells=tuple(cell and replace(cell, strip=()) for cell in row.cells))
-            for row in shown_table.rows
-        ]
-        shown_table = replace(shown_table, rows=tuple(rows))
-    spare = pen.console.width - sum(_widths(shown_table, pen, wide=False))
-    label = min(max(8, pen.console.width // 3, spare), max(pen.width(row.label) for row in shown_table.rows))
-    room = pen.console.width - label
-    tall = sum(_widths(shown_table, pen, wide=True)) > room
-    for number, columns in enumerate(_blocks(_widths(shown_table, pen, wide=not tall), room)):
-        title = shown_table.title if number == 0 else f"{shown_table.title}, continued"
-        pen.line(title, style="bold", before=1)
-        pen.console.print(_block(shown_table, columns, label=label, tall=tall, pen=pen))
+    rows: list[Row] = []
+    marked: set[int] = set()
+    good = 0
+    for row in shown_table.rows:
+        changes = {place for place, cell in enumerate(row.cells) if cell is not None and cell.mark}
+        if row.medians is None:
+            marked = changes
+            good += (is_good := all(cell is None or cell.symbol == "✓" for cell in row.cells))
+            if is_good and good > _MOST_GOOD:
+                continue
+        if row.medians is None or not changes <= marked:
+            rows.append(replace(row, cells=tuple(_brief_cell(row, place) for place in range(len(row.cells)))))
+    versions, last = shown_table.versions, len(shown_table.versions) - 1
+
+    def same(place: int) -> bool:
+        pairs = ((row.cells[place - 1], row.cells[place]) for row in shown_table.rows)
+        return all(old and new and (old.kind, old.mark) == (new.kind, new.mark) for old, new in pairs)
+
+    def is_dull(place: int) -> bool:
+        return last > _MOST_VERSIONS and 0 < place < last and same(place) and same(place + 1)
+
+    kept = [place for place in range(len(versions)) if not is_dull(place) or not is_dull(place - 1)]
+    return replace(
+        shown_table,
+        versions=tuple("…" if is_dull(place) else versions[place] for place in kept),
+        rows=tuple(
+            replace(row, cells=tuple(None if is_dull(place) else row.cells[place] for place in kept)) for row in rows
+        ),
+    )
 
 
-def _widths(shown_table: ReportTable, pen: _Pen, *, wide: bool) -> list[int]:
-    """Return the width of each column in characters, including its gutter."""
+def _brief_cell(row: Row, place: int) -> Shown | None:
+    cell, before = row.cells[place], row.cells[place - 1] if place else None
+    if cell is None:
+        return None
+    repeats = before is not None and (cell.tone, cell.word) == (before.tone, before.word) and not cell.mark
+    is_bare = cell.tone == "good" or repeats or (row.medians is not None and not cell.mark)
+    return replace(cell, strip=(), word="", figure="") if is_bare else replace(cell, strip=())
+
+
+def _write_table(shown_table: ReportTable, pen: _Pen) -> None:
+    """Write the table in as few blocks as the width allows."""
     columns = zip(*(row.cells for row in shown_table.rows), strict=True)
-    return [
-        _GUTTER + max(pen.width(version), *(_cell_width(cell, pen, wide=wide) for cell in cells))
+    widths = [
+        _GUTTER + max(pen.width(version), *(_cell_width(cell, pen) for cell in cells))
         for version, cells in zip(shown_table.versions, columns, strict=True)
     ]
+    spare = pen.console.width - sum(widths)
+    label = min(max(8, pen.console.width // 3, spare), max(pen.width(row.label) for row in shown_table.rows))
+    for number, block in enumerate(_blocks(widths, pen.console.width - label)):
+        if number == 0:
+            pen.line(shown_table.title, style="bold", before=1)
+        grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="bold")
+        grid.add_column("", max_width=label, overflow="fold")
+        for place in block:
+            grid.add_column(pen.text(shown_table.versions[place]), overflow="fold")
+        for row in shown_table.rows:
+            grid.add_row(pen.text(row.label), *(_cell(row.cells[place], pen) for place in block))
+        pen.console.print(grid)
 
 
-def _cell_width(cell: Shown | None, pen: _Pen, *, wide: bool) -> int:
-    if cell is None:
-        return 0
-    first, second = pen.width(f"{cell.symbol} {cell.word}"), pen.width(cell.figure)
-    return max(len(cell.strip), first + (second + 1 if second else 0) if wide else max(first, second))
+def _cell_width(cell: Shown | None, pen: _Pen) -> int:
+    return 0 if cell is None else max(len(cell.strip), pen.width(_cell_text(cell)))
+
+
+def _cell_text(cell: Shown) -> str:
+    return " ".join(filter(None, (cell.symbol, cell.word, cell.figure)))
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
@@ -169,24 +240,10 @@ def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
         yield block
 
 
-def _block(shown_table: ReportTable, columns: Sequence[int], *, label: int, tall: bool, pen: _Pen) -> RichTable:
-    grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="bold")
-    grid.add_column("", max_width=label, overflow="fold")
-    for number in columns:
-        grid.add_column(pen.text(shown_table.versions[number]), overflow="fold")
-    for row in shown_table.rows:
-        grid.add_row(pen.text(row.label), *(_cell(row, number, tall=tall, pen=pen) for number in columns))
-    return grid
-
-
-def _cell(row: Row, number: int, *, tall: bool, pen: _Pen) -> Text:
-    cell = row.cells[number]
+def _cell(cell: Shown | None, pen: _Pen) -> Text:
     if cell is None:
         return Text("")
-    style = _STYLES[cell.tone]
-    text = pen.text(f"{cell.symbol} {cell.word}", style)
-    if cell.figure:
-        text.append("\n" if tall else " ").append_text(pen.text(cell.figure))
+    text = pen.text(_cell_text(cell), _STYLES[cell.tone])
     return text.append("\n").append_text(pen.strip(cell.strip)) if cell.strip else text
 
 

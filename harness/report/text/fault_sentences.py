@@ -54,26 +54,27 @@ def clause(attribution: Attribution, result: RunResult) -> str:
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
     """Return a fault's sentence: `signal leaks 24 KiB/step since 22.12, on both cards; not the RTX 4090's fault.`"""
-    said = "; ".join(filter(None, (clause(attribution, result), cause_text(attribution, result))))
-    return f"{said}.{f' Layer: {plain(attribution.layer)}.' if attribution.layer else ''}"
+    layer = f"layer: {plain(attribution.layer)}" if attribution.layer else ""
+    return f"{'; '.join(filter(None, (clause(attribution, result), cause_text(attribution, result), layer)))}."
 
 
 # ---------------------------------------------------------------- which fault comes first
 
 
 def worst_first(result: RunResult) -> list[Attribution]:
-    """Return the attributions in order of severity: lasting faults before fixed ones, then in the order of the signals
-    (failures, growth, levels, values), then by size.
+    """Return the attributions in order of severity: confirmed faults first, lasting ones before fixed ones, then in the
+    order of the signals (failures, growth, levels, values), then by size.
     """
     return sorted(result.attribution, key=_severity)
 
 
-def _severity(attribution: Attribution) -> tuple[bool, int, float]:
+def _severity(attribution: Attribution) -> tuple[bool, bool, int, float]:
     found = [episode.finding for episode in attribution.episodes]
     rank = 1 if found[0].verdict == "nan" else 2 * [*SIGNALS, found[0].metric].index(found[0].metric)
     effects = (finding.effect for finding in found if finding.effect is not None)
     extents = (abs(math.log(e.value)) if e.unit == "ratio" and e.value > 0 else e.value for e in effects)
-    return all(episode.ends is not None for episode in attribution.episodes), rank, -max(extents, default=0.0)
+    is_fixed = all(episode.ends is not None for episode in attribution.episodes)
+    return not any(finding.confirmed for finding in found), is_fixed, rank, -max(extents, default=0.0)
 
 
 def numbered(result: RunResult) -> list[Finding]:

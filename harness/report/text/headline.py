@@ -26,15 +26,29 @@ _MOST = 3
 
 def sentence(result: RunResult) -> str:
     """Return what the run found and what it could not decide, in one line of plain English."""
-    look = to_look_at(result)
-    if look and (result.verdict == "ok" or (result.verdict == "inconclusive" and not _open(result))):
+    return " ".join(lines(result))
+
+
+def lines(result: RunResult) -> list[str]:
+    """Return the sentences of the headline: one for each fault, what to look at, and then what could not be decided."""
+    look, every, is_closed = (
+        to_look_at(result),
+        len(result.cells),
+        result.verdict == "inconclusive" and not _open(result),
+    )
+    if look and (result.verdict == "ok" or is_closed):
         good = sum(tone(entry.verdict.verdict) == "good" for entry in result.cells)
-        cells = "All" if good == len(result.cells) else f"{good:,} of"
-        count = f"{len(result.cells):,} cells are" if len(result.cells) > 1 else "The only cell is"
-        told = f"{cells} {count}" if len(result.cells) > 1 else count
-        return f"{told} good, with {amounts.count(len(look), 'thing')} to look at: {'; '.join(at_most(look, _MOST))}."
-    told = _SENTENCES[result.verdict](result)
-    return f"{told} To look at: {'; '.join(at_most(look, _MOST))}." if look else told
+        cells = f"{'All' if good == every else f'{good:,} of'} {every:,} cells are" if every > 1 else "The only cell is"
+        return [
+            f"{cells} good, with {amounts.count(len(look), 'thing')} to look at: {'; '.join(at_most(look, _MOST))}."
+        ]
+    looks = [f"{text}." for text in at_most(look, _MOST)]
+    if result.verdict not in ("regression", "interrupted", "running") or not result.attribution:
+        return [*looks, _SENTENCES[result.verdict](result)]
+    worst, most = fault_sentences.worst_first(result), fault_sentences.MOST_AT_THE_TOP
+    told = [fault_sentences.sentence(each, result) for each in worst[:most]]
+    told += [f"And {amounts.count(len(worst) - most, 'further fault')} below."] if len(worst) > most else []
+    return [*told, *looks, *([] if result.verdict == "regression" else [_SENTENCES[result.verdict](result)])]
 
 
 def to_look_at(result: RunResult) -> list[str]:
@@ -56,18 +70,8 @@ def _cells(result: RunResult, some: int) -> str:
     return f"{some:,} of {amounts.count(len(result.cells), 'cell')}"
 
 
-def _regression(result: RunResult) -> str:
-    if not result.attribution:
-        return f"{_bad_cells(result)}, but the history does not show which version began it."
-    told, more = _worst(result)
-    return f"{' '.join(told)}{f' And {more} below.' if more else ''}"
-
-
-def _worst(result: RunResult) -> tuple[list[str], str]:
-    """Return the sentences of the faults that the headline names, and the count of the others as text ("" for none)."""
-    worst, most = fault_sentences.worst_first(result), fault_sentences.MOST_AT_THE_TOP
-    more = amounts.count(len(worst) - most, "further fault") if len(worst) > most else ""
-    return [fault_sentences.sentence(each, result) for each in worst[:most]], more
+def _unattributed(result: RunResult) -> str:
+    return f"{_bad_cells(result)}, but the history does not show which version began it."
 
 
 def _bad_cells(result: RunResult) -> str:
@@ -138,11 +142,8 @@ def _unfinished(result: RunResult, *, begins: str, ends: str) -> str:
     early = sum(entry.verdict.provisional for entry in result.cells)
     sure = f", {early} of them in too few launches to be called good" if early else ""
     told = f"{begins} {_cells(result, done)} measured{sure}{ends}."
-    worst, more = _worst(result)
-    bad = [*(text.rstrip(".") for text in worst), *([f"and {more} below"] if more else [])]
-    if not bad and any(entry.verdict.verdict in BAD for entry in result.cells):
-        bad = [_bad_cells(result)]
-    seen = [*bad, *seems_bad(result)]
+    is_bad = not result.attribution and any(entry.verdict.verdict in BAD for entry in result.cells)
+    seen = [*([_bad_cells(result)] if is_bad else []), *seems_bad(result)]
     return f"{told} So far: {'; '.join(seen)}." if seen else told
 
 
@@ -160,7 +161,7 @@ def _ok(result: RunResult) -> str:
 
 
 _SENTENCES: Mapping[str, Callable[[RunResult], str]] = {
-    "regression": _regression,
+    "regression": _unattributed,
     "infrastructure": _infrastructure,
     "inconclusive": _inconclusive,
     "interrupted": partial(_unfinished, begins="Interrupted with", ends=f"; {Remedy.SAME_SWEEP()}"),

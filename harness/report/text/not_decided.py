@@ -29,6 +29,23 @@ def lines(result: RunResult) -> list[str]:
     return [*(_line(*key, some) for key, some in told.items()), *_open_signals(result), *_unprinted(result)]
 
 
+def gist(result: RunResult) -> str:
+    """Return on one line what was not decided, and what no cell of any scenario checked; "" if nothing is open."""
+    told: dict[str, int] = {}
+    for entry in result.cells:
+        if tone(entry.verdict.verdict) not in ("good", "bad") and not is_needless(entry):
+            told[entry.verdict.verdict] = told.get(entry.verdict.verdict, 0) + 1
+        for name in signal_words.in_order(entry.verdict.signals):
+            if entry.verdict.signals[name].seen in ("blind", "suspect") and tone(entry.verdict.verdict) == "good":
+                told[shown_signal(name).title] = told.get(shown_signal(name).title, 0) + 1
+    unseen = [[name for name, _ in _unseen(cells)] for cells in _by_scenario(result).values()]
+    never = [name for name in next(iter(unseen), []) if all(name in some for some in unseen)]
+    undecided = [f"{name} ({amounts.count(cells, 'cell')})" for name, cells in told.items()]
+    parts = [f"not decided: {some_of(undecided, 2)}"] if told else []
+    parts += [f"not checked: {some_of(never, 3) if not told else amounts.count(len(never), 'signal')}"] if never else []
+    return (text := "; ".join(parts))[:1].upper() + text[1:]
+
+
 def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
     host_problems = {state.problem for state in result.hosts}
     fail_alone = set(_fails_alone(result))

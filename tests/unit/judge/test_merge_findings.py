@@ -163,8 +163,8 @@ def demo(histories: Mapping[str, str]) -> RunResult:
 def test_each_fault_has_a_rule_of_its_own() -> None:
     """The same leak was reported twice, because one of two variants had another leak later."""
     assert sentence(demo({"pop": "gggbbggbbg", "read": "gggbbggggg"})) == (
-        "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), in both variants. Layer: native heap. "
-        "multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4), when then is pop. Layer: native heap."
+        "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2), in both variants; layer: native heap. "
+        "multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4), when then is pop; layer: native heap."
     )
 
 
@@ -174,11 +174,11 @@ def test_each_fault_has_a_rule_of_its_own() -> None:
         ("gggbbuugbb", "since 6.3.0 (fixed in a version after 6.3.1, 6.5.0 at the latest)"),
         ("gguubbgggg", "since a version after 6.1.0, 6.3.1 at the latest (fixed in 6.4.4)"),
         ("ubbggggggg", "in every version from 6.1.0, the oldest that can be judged (fixed in 6.3.0)"),
-        ("ggbbbbbbuu", "since 6.2.0."),
+        ("ggbbbbbbuu", "since 6.2.0; layer"),
     ],
 )  # fmt: skip
 def test_no_version_is_named_that_was_not_looked_at(history: str, said: str) -> None:
-    assert said in sentence(demo({"pop": history})).replace(". Layer", ".")
+    assert said in sentence(demo({"pop": history}))
 
 
 def test_a_fix_that_only_some_variants_show_is_said_so() -> None:

@@ -28,22 +28,24 @@ LEAKS = "signal_ops leaks 24 KiB/step"
 def test_the_story_once_its_deciding_cell_was_run() -> None:
     assert sentence(run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)) == (
         "signal_ops leaks 24 KiB/step since 22.12, on both cards, when input is random or variable; "
-        "not the RTX 4090's fault. Layer: native heap."
+        "not the RTX 4090's fault; layer: native heap."
     )
 
 
 def test_the_story_before() -> None:
     assert sentence(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL)) == (
         "signal_ops leaks 24 KiB/step in 22.12, on the RTX 4090, when input is random or variable; "
-        "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to settle it. "
-        "Layer: native heap."
+        "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to settle it; "
+        "layer: native heap."
     )
 
 
 def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -> None:
     """It said "run 22.12 on the RTX 3090 to settle it" of a cell that had run twice: more launches settle nothing."""
     text = sentence(run({OLD: "ggn", NEW: "iib"}))
-    assert "22.12 on the RTX 3090 would settle it, but is inconclusive after 2 launches: give it more steps." in text
+    assert (
+        "22.12 on the RTX 3090 would settle it, but is inconclusive after 2 launches: give it more steps; layer" in text
+    )
     other = sentence(run({OLD: "ggn", NEW: "unb"}, of=faults.NGC))
     assert "run 20.12 on the RTX 4090 to settle it" in other, "not run yet"
 
@@ -114,8 +116,8 @@ def test_a_cell_that_passed_in_too_few_launches_is_not_nothing_good() -> None:
          "since 22.12, on the RTX 3090 and the RTX 4090; 22.12 is good on the RTX 5090: it takes both "
          "the image and one of these cards."),
         ({OLD: "bgg", NEW: "ggb"},
-         "since 22.12, on the RTX 4090; 22.12 is good on the RTX 3090: it takes both the image and the RTX 4090. "
-         "Layer: native heap. "
+         "since 22.12, on the RTX 4090; 22.12 is good on the RTX 3090: it takes both the image and the RTX 4090; "
+         "layer: native heap. "
          "signal_ops leaks 24 KiB/step in 20.12 (fixed in 21.08), on the RTX 3090; "
          "20.12 is good on the RTX 4090: it takes both the image and the RTX 3090."),
         ({OLD: "ggg", NEW: "uub"},
@@ -136,22 +138,22 @@ def test_a_cell_that_passed_in_too_few_launches_is_not_nothing_good() -> None:
     ],
 )  # fmt: skip
 def test_each_square_has_its_words(square: Square, text: str) -> None:
-    assert sentence(run(square)) == f"{LEAKS} {text} Layer: native heap."
+    assert sentence(run(square)) == f"{LEAKS} {text.removesuffix('.')}; layer: native heap."
 
 
 def test_what_is_bad_on_a_lane_that_is_not_blamed_is_not_told_of_those_that_are() -> None:
     """The 3090 is bad in 20.12, with which the others were never tried: they were "bad in every version from" it."""
     assert sentence(run({OLD: "bub", NEW: "ubb", THIRD: "ubu"})) == (
         f"{LEAKS} in every version from 21.08, the oldest that can be judged, on the RTX 4090 and the RTX 5090; "
-        "not the card's fault; not known for the RTX 3090. Layer: native heap."
+        "not the card's fault; not known for the RTX 3090; layer: native heap."
     )
 
 
 def test_a_control_that_stays_good_is_quoted_and_one_that_does_not_is_not() -> None:
-    assert sentence(run({NEW: "ggb"}, controls=[TORCH])).endswith("; torch_ops stays good there. Layer: native heap.")
+    assert sentence(run({NEW: "ggb"}, controls=[TORCH])).endswith("; torch_ops stays good there; layer: native heap.")
     many = [build.variant(f"t{number}") for number in range(6)]
     assert sentence(run({NEW: "ggb"}, controls=many)).endswith(
-        "t0, t1, t2 and 3 more scenarios stay good there. Layer: native heap."
+        "t0, t1, t2 and 3 more scenarios stay good there; layer: native heap."
     )
     assert "t2 and 1 more scenario stay good" in sentence(run({NEW: "ggb"}, controls=many[:4]))
     assert "stays good" not in sentence(run({NEW: "ggb"}, variants=[PLAIN, TORCH]))
@@ -191,8 +193,8 @@ def test_two_series_say_each_for_itself() -> None:
         )
     )
     assert sentence(both) == (
-        "ngc: signal_ops leaks 24 KiB/step since 22.12, on the RTX 3090. Layer: native heap. "
-        "wheel: signal_ops leaks 24 KiB/step since 1.15.5, on the RTX 3090. Layer: native heap."
+        "ngc: signal_ops leaks 24 KiB/step since 22.12, on the RTX 3090; layer: native heap. "
+        "wheel: signal_ops leaks 24 KiB/step since 1.15.5, on the RTX 3090; layer: native heap."
     )
 
 
@@ -200,7 +202,7 @@ def test_a_host_that_was_left_out_of_the_run_is_named() -> None:
     result = run({NEW: "ggb"})
     matrix = replace(result.plan.matrix, hosts=(NEW.host, OLD.host))
     told = sentence(faults.judged(replace(result, plan=replace(result.plan, matrix=matrix))))
-    assert told == f"{LEAKS} since 22.12, on the RTX 4090; not known for old. Layer: native heap."
+    assert told == f"{LEAKS} since 22.12, on the RTX 4090; not known for old; layer: native heap."
 
 
 def test_what_else_can_be_wrong_has_its_words() -> None:
@@ -215,8 +217,8 @@ def test_what_else_can_be_wrong_has_its_words() -> None:
 
 def test_what_came_went_and_came_again_has_each_size() -> None:
     assert sentence(build.quickstart()) == (
-        "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2). Layer: native heap. "
-        "multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4). Layer: native heap."
+        "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2); layer: native heap. "
+        "multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4); layer: native heap."
     )
 
 
@@ -241,7 +243,7 @@ def test_steps_that_get_slower_are_told_from_steps_that_are_slower() -> None:
 def test_more_faults_than_fit_are_counted_and_told_below() -> None:
     many = [build.variant(f"s{number}") for number in range(5)]
     result = run({NEW: "ggb"}, variants=many)
-    assert sentence(result).endswith("Layer: native heap. And 2 further faults below.")
+    assert sentence(result).endswith("layer: native heap. And 2 further faults below.")
     assert "s4 leaks 24 KiB/step since 22.12" in shown(result)
 
 
@@ -299,7 +301,7 @@ def test_params_that_always_came_together_are_both_named() -> None:
 def test_what_a_rule_rests_on_is_below_the_tables() -> None:
     result = run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)
     line = "params: input in {random, variable}; op makes no difference; 4 variants bad, 4 good"
-    assert line in " ".join(shown(result).split())
+    assert line in " ".join(shown(result, wide=True).split())
 
 
 def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
@@ -313,9 +315,9 @@ def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
         )
     )
     assert sentence(result) == (
-        "headers leaks 5.1 KiB/step since 21.08, on the RTX 4090, when then is pop. Layer: native heap. "
-        "headers leaks 5.1 KiB/step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read. "
-        "Layer: native heap."
+        "headers leaks 5.1 KiB/step since 21.08, on the RTX 4090, when then is pop; layer: native heap. "
+        "headers leaks 5.1 KiB/step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read; "
+        "layer: native heap."
     )
     assert any(
         card.texts["params"].endswith("1 variant bad, 0 good; 1 bad there with another fault") for card in boxes(result)

@@ -211,8 +211,10 @@ def test_what_may_yet_change_is_provisional() -> None:
     again = build.with_findings(replace(result, cells=(*result.cells[:3], early, *result.cells[4:])), result.findings)
     assert "provisional: more launches were planned" in boxes(again)[0].texts["evidence"]
     once = build.with_findings(result, [replace(result.findings[0], confirmed=False), *result.findings[1:]])
-    assert "provisional: one side has fewer than two launches" in boxes(once)[0].texts["evidence"]
-    assert boxes(once)[1].texts["evidence"].endswith("; confirmed")
+    assert "provisional: one side has fewer than two launches" in boxes(once)[1].texts["evidence"], (
+        "what is sure is first"
+    )
+    assert boxes(once)[0].texts["evidence"].endswith("; confirmed")
 
 
 def test_the_figure_has_every_version_and_its_tone() -> None:

@@ -26,7 +26,7 @@ def change(**fields: object) -> Finding:
 def test_several_series_are_told_one_after_the_other_what_lasts_first() -> None:
     assert sentence(build.varied()) == (
         "ngc leaks 24 KiB/step since a version after 21.08-tf1-py3, 22.12-tf1-py3 at the latest, on both cards, "
-        "when input is random; not the card's fault; not known for this machine. Layer: native heap. "
+        "when input is random; not the card's fault; not known for this machine; layer: native heap. "
         "onnxruntime has slower steps (5.62 times) since 1.21.0, on this machine; not known for old and new. "
         "orjson crashes since 3.7.9 (fixed in 3.7.10), on this machine; not known for old and new."
     )

@@ -27,7 +27,7 @@ def noticing(*texts: str) -> RunResult:
 
 def test_a_new_line_is_told_once_in_all_reports() -> None:
     result = noticing("Could not load libcudnn; falling back to CPU")
-    for text in (run_report.text(result, width=200), markdown.render(result)):
+    for text in (run_report.text(result, width=200, wide=True), markdown.render(result)):
         assert text.count("Could not load libcudnn") == 1
     assert document(build.quickstart()).lines_of("observed") == ()
 
@@ -39,7 +39,7 @@ def test_a_flood_of_new_lines_is_cut() -> None:
 
 
 def test_what_an_image_prints_is_no_markup_and_no_escape() -> None:
-    text = run_report.text(noticing("\x1b[31m[bold]red"), width=200)
+    text = run_report.text(noticing("\x1b[31m[bold]red"), width=200, wide=True)
     assert "\x1b" not in text
     assert "[bold]red" in text
 
@@ -66,7 +66,7 @@ def test_a_new_error_is_in_the_headline_and_in_its_cell() -> None:
     assert headline.sentence(result) == told
     cells = [f"{cell.symbol} {cell.word}" for cell in document(result).tables[0].rows[0].cells if cell is not None]
     assert cells[:3] == ["✓ flat", "! new error", "✓ flat"]
-    assert "To look at: multidict 6.1.0 prints a new error" in headline.sentence(erring(build.quickstart()))
+    assert "multidict 6.1.0 prints a new error: step # loss nan." in headline.sentence(erring(build.quickstart()))
 
 
 def test_a_program_that_reads_the_results_sees_observations() -> None:

@@ -198,7 +198,7 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
     ]
     assert document(result).totals.startswith("4 cells: 4 good in part; ")
     for page in (
-        run_report.text(result, width=300),
+        run_report.text(result, width=300, wide=True),
         markdown.render(result).replace("\\", ""),
         html_page.render(result),
     ):
@@ -246,7 +246,7 @@ def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     assert (cell.symbol, cell.word, cell.figure) == ("?", "good so far", "1 of 3 launches")
     assert document(result).totals.startswith("4 cells: 4 good so far; ")
     assert not_decided.lines(result)[0].startswith("flat so far: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local")
-    for page in (run_report.text(result), markdown.render(result), html_page.render(result)):
+    for page in (run_report.text(result, wide=True), markdown.render(result), html_page.render(result)):
         assert "1 of 3 launches" in page
         assert not re.search(r"✓(?! good)", re.sub(r'<span class="key.*', "", page))
     assert {case[0].tag for case in _cases(result)} == {"skipped"}

@@ -128,7 +128,7 @@ def test_whose_fault_it_is() -> None:
         {"series": "ngc", "image": "22.12", "host": "old", "gpu": "RTX 3090", "scenario": "signal_ops",
          "params": {"op": "rfft", "input": "random"}},
     ]  # fmt: skip
-    assert one["sentence"].endswith("run 22.12 on the RTX 3090 to settle it. Layer: native heap.")
+    assert one["sentence"].endswith("run 22.12 on the RTX 3090 to settle it; layer: native heap.")
 
 
 CELL = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from dataclasses import replace
 from textwrap import dedent
 
@@ -15,11 +14,14 @@ from harness.report.terminal import run_report
 from tests.unit.report import build
 
 
-def shown(result: RunResult, *, width: int = 100, encoding: str = "utf-8", color: bool = False) -> str:
+def shown(
+    result: RunResult, *, width: int = 100, encoding: str = "utf-8", color: bool = False, wide: bool = False
+) -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, newline="")
     system = "standard" if color else None
-    run_report.render(result, Console(file=file, width=width, force_terminal=color, color_system=system))  # type: ignore[arg-type]
+    console = Console(file=file, width=width, force_terminal=color, color_system=system)  # type: ignore[arg-type]
+    run_report.render(result, console, wide=wide)
     file.flush()
     return "\n".join(line.rstrip() for line in raw.getvalue().decode(encoding).splitlines())
 
@@ -32,71 +34,66 @@ def table_of(text: str, lines: int) -> str:
 
 
 def test_a_whole_report() -> None:
+    """It was 26 lines long, and a sweep of 18 cells 44: the finding was out of sight."""
     assert shown(build.quickstart()) == dedent("""\
-        multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2). Layer: native heap. multidict leaks 2.8
-        KiB/step since 6.5.0 (fixed in 6.6.4). Layer: native heap.
+        multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2); layer: native heap.
+        multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4); layer: native heap.
         10 cells: 6 good, 4 bad; 30 launches in 3 min 20 s; seed 1
 
-        Findings
-         - multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2).
-           figures: memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85)
-           evidence: 3 launches of 6.3.0, which agree, against 3 of 6.2.0; confirmed
-           whose fault: the package's
-           layer: native heap
-           next: harness issue reports/quickstart/20250301T120000Z-1a2b 1
-         - multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4).
-           figures: memory at most 0.017 → 2.82 KiB/step (2.81 to 2.82)
-           evidence: 3 launches of 6.5.0, which agree, against 3 of 6.4.4; confirmed
-           whose fault: the package's
-           layer: native heap
-           next: harness issue reports/quickstart/20250301T120000Z-1a2b 2
-
         multidict on local
-                       6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0   6.6.3   6.6.4
-        multidict_pop  ✓ flat  ✓ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat
-                       ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82    2.82    ≤0.017
+                       6.0.5  6.1.0  6.2.0  6.3.0        6.3.1  6.3.2  6.4.4  6.5.0        6.6.3  6.6.4
+        multidict_pop  ✓      ✓      ✓      ▼ leak 7.84  ✗      ▲      ✓      ▼ leak 2.82  ✗      ▲
 
-        ✗ bad  ✓ good  ▼ first bad  ▲ first good again
-        figures, in KiB/step: a leak's rate; after ≤, the smallest leak that `flat` rules out
-
-        What a good verdict does not cover
-         - flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller leak could go unnoticed
-
+        1. memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85); 3 launches against 3
+           next: harness issue reports/quickstart/20250301T120000Z-1a2b 1
+        2. memory at most 0.017 → 2.82 KiB/step (2.81 to 2.82); 3 launches against 3
+           next: harness issue reports/quickstart/20250301T120000Z-1a2b 2
         Report: reports/quickstart/20250301T120000Z-1a2b/report.html""")
+
+
+@pytest.mark.parametrize("result", [build.varied(), build.large(), build.signalled(), build.worsening()])
+def test_an_answer_is_one_screen(result: RunResult) -> None:
+    lines = shown(result).splitlines()
+    assert len(lines) <= 50
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_wide_has_the_words_the_figures_and_the_reasons() -> None:
+    text = shown(build.quickstart(), wide=True)
+    assert " - whose fault: the package's" in text
+    assert " - evidence: 3 launches of 6.3.0, which agree, against 3 of 6.2.0; confirmed" in text
+    assert "✓ flat ≤0.017" in text
+    assert " - flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller leak could go unnoticed" in text
 
 
 def test_step_times_and_crashes_in_their_tables() -> None:
     text = shown(build.varied())
     assert text[text.index("onnxruntime on local, ort_lrn\n") : text.index("\nngc on old")] == dedent("""\
         onnxruntime on local, ort_lrn
-                            1.19.2         1.20.0         1.20.1         1.21.0           1.21.1
-        size=64             ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017  ✓ flat ≤0.017    ✓ flat ≤0.017
-        size=64, step time  ✓ 0.405 ms     ✓ 0.403 ms     ✓ 0.410 ms     ▼ 2.30 ms 5.62×  ✗ 2.25 ms
+                            1.19.2  1.20.0  1.20.1  1.21.0           1.21.1
+        size=64             ✓       ✓       ✓       ✓                ✓
+        size=64, step time  ✓       ✓       ✓       ▼ 2.30 ms 5.62×  ✗
 
         orjson on local
-                        3.7.7          3.7.8          3.7.9            3.7.10
-        orjson_deleted  ✓ flat ≤0.017  ✓ flat ≤0.017  ▼ crash SIGSEGV  ▲ flat ≤0.017
+                        3.7.7  3.7.8  3.7.9            3.7.10
+        orjson_deleted  ✓      ✓      ▼ crash SIGSEGV  ▲
         """)
 
 
 def test_a_terminal_without_unicode_gets_signs_of_ascii() -> None:
-    assert table_of(shown(build.quickstart(), encoding="ascii"), 4) == dedent("""\
+    assert table_of(shown(build.quickstart(), encoding="ascii"), 3) == dedent("""\
         multidict on local
-                       6.0.5    6.1.0    6.2.0    6.3.0   6.3.1   6.3.2    6.4.4    6.5.0   6.6.3   6.6.4
-        multidict_pop  + flat   + flat   + flat   v leak  x leak  ^ flat   + flat   v leak  x leak  ^ flat
-                       <=0.017  <=0.017  <=0.017  7.84    7.84    <=0.017  <=0.017  2.82    2.82    <=0.017""")
+                       6.0.5  6.1.0  6.2.0  6.3.0        6.3.1  6.3.2  6.4.4  6.5.0        6.6.3  6.6.4
+        multidict_pop  +      +      +      v leak 7.84  x      ^      +      v leak 2.82  x      ^""")
 
 
 def test_a_table_that_does_not_fit_goes_on_below() -> None:
-    assert table_of(shown(build.quickstart(), width=80), 8) == dedent("""\
+    assert table_of(shown(build.quickstart(), width=80), 5) == dedent("""\
         multidict on local
-                       6.0.5   6.1.0   6.2.0   6.3.0   6.3.1   6.3.2   6.4.4   6.5.0
-        multidict_pop  ✓ flat  ✓ flat  ✓ flat  ▼ leak  ✗ leak  ▲ flat  ✓ flat  ▼ leak
-                       ≤0.017  ≤0.017  ≤0.017  7.84    7.84    ≤0.017  ≤0.017  2.82
-
-        multidict on local, continued
-                       6.6.3   6.6.4
-        multidict_pop  ✗ leak  ▲ flat""")
+                       6.0.5  6.1.0  6.2.0  6.3.0        6.3.1  6.3.2  6.4.4
+        multidict_pop  ✓      ✓      ✓      ▼ leak 7.84  ✗      ▲      ✓
+                       6.5.0        6.6.3  6.6.4
+        multidict_pop  ▼ leak 2.82  ✗      ▲""")
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
@@ -108,27 +105,25 @@ def test_it_fits_any_width(width: int, encoding: str) -> None:
     assert lines[-1] == "Report: reports/quickstart/20250301T120000Z-1a2b/report.html"
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_fifty_versions_and_24_variants_are_all_there(width: int) -> None:
-    text = shown(build.large(), width=width)
-    assert re.findall(r"\b1\.\d+\.0\b(?=[^:;()]*$)", "\n".join(re.findall(r"^ {10,}1\..*$", text, re.MULTILINE))) == [
-        f"1.{number}.0" for number in range(50)
-    ]
-    assert text.count("▼ leak") == 4
-    assert text.count("✗ leak") == 4 * 18
+def test_of_fifty_versions_and_24_variants_those_are_told_that_differ() -> None:
+    text = shown(build.large())
+    assert "op=op1 input=in0  ✓         ✓       ▼ leak 24.1  ✗          ✗" in text
+    assert "                  1.0.0  …  1.30.0  1.31.0       1.32.0  …  1.49.0" in text
+    assert "and 14 more rows: ✓ in every version" in text
+    wide = shown(build.large(), wide=True)
+    assert (wide.count("▼ leak"), wide.count("✗ leak")) == (4, 4 * 18)
 
 
 def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
     """`not run` is a riddle for a new user; signs that are not in the table need no explanation."""
-    text = " ".join(shown(build.varied()).split())
+    text = " ".join(shown(build.varied(), wide=True).split())
     assert "– untested: should have run but did not – incompatible: cannot run on that card" in text
     ran = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.flat())
     last = replace(
         ran.cells[-1], verdict=build.unknown("untested", ""), skipped=Skip(by="search", why="not needed: 6.6.3 is good")
     )
-    text = " ".join(shown(replace(ran, cells=(*ran.cells[:-1], last))).split())
+    text = " ".join(shown(replace(ran, cells=(*ran.cells[:-1], last)), wide=True).split())
     assert "– not run: not needed" in text
-    assert "marks, in order" not in text
 
 
 def test_colours_are_there_beside_the_signs() -> None:

@@ -263,7 +263,7 @@ def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
         'KiB/step, below the limit of 0.5: "leak: 0.25KiB" would report it'
     )
     assert not_decided.slow_growth(result) == ([said] if told else [])
-    assert (said in " ".join(run_report.text(result).split())) == told
+    assert (said in " ".join(run_report.text(result, width=300).split())) == told
     assert ("below the limit of 0.5" in markdown.render(result)) == told
     assert ("below the limit of 0.5" in html_page.render(result)) == told
 
@@ -281,7 +281,7 @@ def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
     result = replace(result, cells=tuple(map(without, result.cells)))
     said = "not checked: step time (the limit is none)"
     assert quiet_lines("not checked", result) == [said]
-    for shown in (run_report.text(result), markdown.render(result), html_page.render(result)):
+    for shown in (run_report.text(result, wide=True), markdown.render(result), html_page.render(result)):
         assert said in shown
 
 
