@@ -62,6 +62,12 @@ class InfrastructureError(HarnessError):
     exit_code = exit_codes.UNAVAILABLE
 
 
+class Undecided(HarnessError):
+    """Raised when nothing is bad, but nothing can be compared either."""
+
+    exit_code = exit_codes.UNDECIDED
+
+
 class EngineUnreachable(InfrastructureError):
     """Raised when a host's engine does not answer. All cells of the host are untested."""
 

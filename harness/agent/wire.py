@@ -97,6 +97,10 @@ class Output(object):
         """Note that the first step is made."""
         self._bytes_before_steps = self.bytes
 
+    def all_counts(self):
+        """Note that the whole run is the first step."""
+        self._bytes_before_steps = 0
+
     def fields(self):
         """Return the fields of `done`; output_bytes is null if no step was made."""
         return {

@@ -16,13 +16,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NoReturn
 
-from harness.errors import HarnessError, InfrastructureError, Interrupted, MatrixError, UsageError
+from harness.errors import HarnessError, InfrastructureError, Interrupted, MatrixError, Undecided, UsageError
 from harness.flows.index import remember
 from harness.flows.sweep import SweepOptions, selected
 from harness.index import database
 from harness.matrix import load_matrix
-from harness.matrix.draft import LEAST_BUDGET, Draft, functions, safe, text
+from harness.matrix.draft import Draft, called_in_loops, functions, safe, text
 from harness.model import RunResult, Stop, Trial, Trials
+from harness.model.measured import LEAST_STEPS
 from harness.model.watching import Say
 from harness.plan.cells import Selection
 from harness.store import RunDirectory
@@ -43,9 +44,9 @@ def tried(
     """Write the draft's matrix file, fit its budget and its timeout to the first launches, and sweep it.
 
     The oldest version is launched before all others: a program twice, because the second launch of a version is the
-    first to run the whole budget. The sweep takes over these launches. Raises UsageError if no step was seen, or if the
-    newest version fails before its first step in the same way as the oldest; and an error if nothing was launched. Then
-    the file and the runs are removed.
+    first to run the whole budget. The sweep takes over these launches. Raises UsageError if what the user named as a
+    step was not seen, and another error if the newest version fails before its first step in the same way as the
+    oldest, or if nothing was launched. Then the file and the runs are removed.
     """
     matrix = write(draft, out=options.out)
     check(matrix, environ)
@@ -75,9 +76,9 @@ def tried(
             check_steps(draft, first)
             if fails_before_a_step(first) and not stopped.is_set():
                 check_both(draft, first, launched(-1, 1))
-        except UsageError as error:
+        except (UsageError, Undecided) as error:
             refuse(error)
-        if (note := few_steps(draft, first)) is not None:
+        if (note := judged_as_whole(draft, first)) is not None:
             say(note)
     if stopped.is_set() or first.hosts[0].problem:
         if (problem := unlaunched(results)) is not None:
@@ -219,17 +220,22 @@ LONGER = 10.0
 
 
 def check_steps(draft: Draft, result: RunResult) -> None:
-    """Raise UsageError, with the option that helps, if nothing in the first launch counted as a step."""
+    """Raise an error, with the option that helps, if nothing in the first launch counted as a step: UsageError if the
+    user named what a step is, else Undecided, because the program did not end by itself either.
+    """
     trial = _first(result)
     if trial is None or not trial.stepless:
         return
-    remedies = [_by_pattern(f"{trial.output.head}\n{trial.output.tail}")]
+    remedies = [_by_pattern(_printed(trial))]
     if trial.failure.remedy == "command":
         remedies = ["start that program", *remedies]
     elif trial.failure.remedy:
         remedies = [_by_function(draft), *remedies]
+    if trial.failure.remedy == "longer":
+        remedies = ["let it do less, so that it ends by itself and its whole run is compared", *remedies]
     link = "; or " if draft.job.source and not trial.failure.remedy else "; "
-    raise UsageError(f"{_named(draft)}: {_said(trial)}{link}{', or '.join(remedies)}")
+    named = "steps_are" in draft.more or not draft.job.source
+    raise (UsageError if named else Undecided)(f"{_named(draft)}: {_said(trial)}{link}{', or '.join(remedies)}")
 
 
 def fails_before_a_step(result: RunResult) -> bool:
@@ -239,32 +245,38 @@ def fails_before_a_step(result: RunResult) -> bool:
 
 
 def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
-    """Raise UsageError if the oldest and the newest version fail in the same way before the first step, so that there
-    is nothing to compare. The words of Python and the system show whether a module or a file is missing."""
+    """Raise an error if the oldest and the newest version fail in the same way before the first step, so that there is
+    nothing to compare: UsageError if the words of Python or the system show that a module or a file is missing."""
     first, last = _first(oldest), _first(newest)
     if first is None or last is None or last.end != "setup" or _said(last) != _said(first):
         return
-    what, remedy = _said(first), "it must run in one of them"
+    what, remedy = _said(first), ""
     if "No such file or directory" in what:
         remedy = "if that is a file of this folder, also copy it in: --file NAME"
     if "No module named" in what and "install" in draft.series.entry:
         remedy = "if that is a package, also install it: --with PACKAGE"
     elif "No module named" in what:
         remedy = f"add it to the {'images' if draft.series.needs_containers else 'requirement files'}"
+    if not remedy:
+        raise Undecided(
+            f"{_named(draft)}: ends like this in the oldest and in the newest version, so there is nothing to compare: "
+            f"{what}"
+        )
     raise UsageError(f"{_named(draft)}: fails in the oldest and in the newest version: {what}; {remedy}")
 
 
-def few_steps(draft: Draft, result: RunResult) -> str | None:
-    """Return a note if the first launch ended by itself after too few steps to judge, else None."""
+def judged_as_whole(draft: Draft, result: RunResult) -> str | None:
+    """Return a note if only the whole run of a launch can be judged, else None."""
     trial = _first(result)
-    counts = draft.job.source or "step_pattern" in draft.job.entry
-    if trial is None or not counts or not trial.ended_well or not 0 < trial.last_step < LEAST_BUDGET:
+    if trial is None or not trial.is_one_figure or not draft.job.source:
         return None
-    count = f"{trial.last_step} step{'s' if trial.last_step > 1 else ''}"
-    return (
-        f"{_named(draft)}: made {count} and ended; with fewer than {LEAST_BUDGET}, neither memory nor step time can"
-        " be judged, so let it make more"
-    )
+    if trial.ended_early:
+        made = f"made {trial.last_step} step{'s' if trial.last_step > 1 else ''} and ended"
+        return f"{_named(draft)}: {made}; growth needs at least {LEAST_STEPS}, so everything else is judged"
+    function = next(iter(_functions(draft)), "FUNCTION")
+    finer = f"--steps-are {draft.job.module}:{function} or --step-pattern {_pattern(_printed(trial)) or 'REGEX'}"
+    figures = "run time, processor time, peak memory, output and printed numbers"
+    return f"{_named(draft)}: no step was seen, so each launch is one figure: {figures}; {finer} makes it finer"
 
 
 def fit(draft: Draft, matrix: Path, first: RunResult, *, out: Path) -> tuple[Path, Draft]:
@@ -275,7 +287,7 @@ def fit(draft: Draft, matrix: Path, first: RunResult, *, out: Path) -> tuple[Pat
     """
     trials = [trial for cell in first.cells for trial in cell.trials]
     own = min((trial.last_step for trial in trials if trial.ended_early), default=0)
-    known = replace(draft, budget=own) if own >= LEAST_BUDGET else draft
+    known = replace(draft, budget=own) if own >= LEAST_STEPS else draft
     if took_s := [took for trial in trials if (took := _took_s(trial)) is not None]:
         steps_s = draft.step_time_s if draft.has_steps else 0.0  # a slower version may use up this time
         timeout_s = math.ceil((steps_s + SPARE_S + LONGER * max(took_s)) / 10) * 10.0
@@ -314,23 +326,43 @@ def _named(draft: Draft) -> str:
 
 def _by_function(draft: Draft) -> str:
     """Return advice to name a function as the step, with the functions that the program defines as examples."""
-    job, asked = draft.job, draft.more.get("steps_are")
-    assert job.source is not None, "commands have no functions"
-    typed = str(asked["function"]).partition(":")[2] if isinstance(asked, Mapping) else None
-    names = sorted((name for name in functions(job.source) if name != typed), key=lambda name: not TRAINS.search(name))
+    job, names = draft.job, _functions(draft)
     if not names:
         return f"move the code of one step into a function and name it: --steps-are {job.module}:FUNCTION"
-    which = "another" if typed else "the"
+    which = "another" if isinstance(draft.more.get("steps_are"), Mapping) else "the"
     example, known = f"--steps-are {job.module}:{names[0]}", ", ".join(names[:MOST_NAMES])
     return f"name {which} function that makes a step, such as {example} (it defines {known})"
 
 
+def _functions(draft: Draft) -> list[str]:
+    """Return the functions that the program defines, without the one that the user named: first those that a loop
+    calls, and among these the ones whose names say that they train."""
+    asked = draft.more.get("steps_are")
+    assert draft.job.source is not None, "commands have no functions"
+    typed = str(asked["function"]).partition(":")[2] if isinstance(asked, Mapping) else None
+    names = [name for name in functions(draft.job.source) if name != typed]
+    looped = called_in_loops(draft.job.source)
+    return sorted(names, key=lambda name: (name.rpartition(".")[2] not in looped, not TRAINS.search(name)))
+
+
+def _printed(trial: Trial) -> str:
+    return f"{trial.output.head}\n{trial.output.tail}"
+
+
 def _by_pattern(printed: str) -> str:
-    """Return advice to count lines of output as steps; the pattern is the most common beginning of a printed line."""
+    """Return advice to count lines of output as steps."""
+    pattern = _pattern(printed)
+    if not pattern:
+        return "let it print a number at each step, and count these lines: --step-pattern REGEX"
+    return f"count each matching line of its output as a step: --step-pattern {pattern}"
+
+
+def _pattern(printed: str) -> str:
+    """Return a pattern, quoted for a shell, of the most common beginning of a printed line; "" if there is none."""
     begun = Counter(
         found[1] for line in printed.splitlines() if line.isprintable() and (found := UP_TO_A_NUMBER.match(line))
     )
     if not begun:
-        return "let it print a number at each step, and count these lines: --step-pattern REGEX"
-    example = shlex.quote("^" + SPECIAL.sub(r"\\\g<0>", begun.most_common(1)[0][0]))
-    return f"count each matching line of its output as a step: --step-pattern {example}"
+        return ""
+    escaped = SPECIAL.sub(r"\\\g<0>", begun.most_common(1)[0][0])
+    return shlex.quote("^" + escaped.replace("'", "."))  # a quote inside quotes would be hard to read

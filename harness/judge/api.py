@@ -39,15 +39,16 @@ def decide_at_look(cell: Cell, trace: Trace, *, whole: bool, usual_s: float | No
     return "stop" if is_slow and not stopping.looks_bad(trace, limits=scenario.limits, steps=scenario.steps) else "go"
 
 
-def judge_cell_of(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
-    """Return the verdict on a cell by the limits of its scenario."""
+def judge_cell_of(cell: Cell, trials: Sequence[Trial], *, setup_bad: bool = False) -> CellVerdict:
+    """Return the verdict on a cell by the limits of its scenario. `setup_bad`: as if they said `setup: bad`."""
     scenario = cell.variant.scenario
-    return judge_cell(trials, limits=scenario.limits, steps=scenario.steps)
+    limits = replace(scenario.limits, setup_bad=True) if setup_bad else scenario.limits
+    return judge_cell(trials, limits=limits, steps=scenario.steps)
 
 
-def judge_so_far(cell: Cell, trials: Sequence[Trial]) -> CellVerdict:
+def judge_so_far(cell: Cell, trials: Sequence[Trial], *, setup_bad: bool = False) -> CellVerdict:
     """Return the verdict on a cell. It is flat if nothing is missing except a launch that runs the whole budget."""
-    scenario, judged = cell.variant.scenario, judge_cell_of(cell, trials)
+    scenario, judged = cell.variant.scenario, judge_cell_of(cell, trials, setup_bad=setup_bad)
     is_quiet = judged.verdict == "inconclusive" and quiet(trials, limits=scenario.limits, steps=scenario.steps)
     return replace(judged, verdicts=("flat",)) if is_quiet else judged
 
@@ -61,6 +62,8 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
         return trial.after_end((trial.message.strip().splitlines() or [""])[-1]), trial.end in BAD
     if scenario.limits.exit_only:
         return "exit 0", False
+    if trial.is_one_figure:
+        return TrialReason.WHOLE_RUN(seconds=trial.run_s), False
     steps = judged_steps_of(trial, scenario.steps)
     whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
     rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
@@ -87,7 +90,7 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
     /dev/shm, which they share, fills up.
     """
     scenario = cell.variant.scenario
-    if trial.trace is None or trial.output.buffered or scenario.limits.exit_only:
+    if trial.trace is None or trial.output.buffered or trial.is_one_figure or scenario.limits.exit_only:
         return False
     steps = judged_steps_of(trial, scenario.steps)
     slows = "slowdown" in judge_trace(trial.trace, limits=scenario.limits, steps=steps).verdicts

@@ -40,6 +40,7 @@ from harness.model import (
     VerdictName,
     gist,
 )
+from harness.model.measured import LEAST_STEPS
 from harness.reasons import CellReason, Remedy, RepeatReason, SignalReason
 
 Launches = Sequence[JudgedTrial]
@@ -247,6 +248,8 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
         why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
         return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=why)
     good = [launch for launch in launches if launch.is_good]
+    if quoted.trial.is_one_figure:
+        return CellReason.WHOLE_RUN(good=len(good), launches=len(launches), steps=_made(quoted), least=LEAST_STEPS)
     if quoted.trace_verdict is None:
         exited = all(launch.trial.failure.exit_code == 0 for launch in good)
         return (CellReason.EXITED_0 if exited else CellReason.NOTHING_MEASURED)(good=len(good), launches=len(launches))
@@ -258,7 +261,7 @@ def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches,
     bad = [launch for launch in support if launch.is_bad]
     words = _failure_words(quoted) if quoted.failure is not None or quoted.trace_verdict is None else quoted.why
     words = "; ".join([*_bad_growths(quoted), words])
-    own_end = next((launch.trial.message for launch in support if launch.trial.ended_early), "")
+    own_end = next((one.trial.message for one in support if one.trial.ended_early and not one.trial.is_one_figure), "")
     if own_end and not bad:
         return f"{own_end}: {words}"
     if bad:
@@ -268,6 +271,21 @@ def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches,
         cut = any(launch.trial.out_of_time for launch in launches)
         return (CellReason.OUT_OF_TIME if cut else CellReason.NO_WHOLE_TRIAL)(steps=steps, why=words)
     return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=words)
+
+
+def _made(launch: JudgedTrial) -> str:
+    """Return how many steps a launch made of which only the whole run is judged."""
+    trial, count = launch.trial, launch.steps
+    if not count:
+        return CellReason.NO_STEP_SEEN()
+    durations = None if trial.trace is None else trial.trace.column("step_s")
+    return (CellReason.SAMPLES_TAKEN if durations is None else CellReason.STEPS_MADE)(count=count)
+
+
+def _growth_not_judged(launches: Launches) -> str:
+    """Return why growth is not judged, if only the whole run of these launches is; else ""."""
+    short = next((launch for launch in launches if launch.trial.is_one_figure), None)
+    return "" if short is None else CellReason.GROWTH_NOT_JUDGED(steps=_made(short), least=LEAST_STEPS)
 
 
 def _bad_growths(launch: JudgedTrial) -> list[str]:
@@ -333,7 +351,7 @@ def _memory(
         and launch.trial.trace.column("rss_kib") is not None
     ]
     if not sampled:
-        return replace(plain, seen="none", why=CellReason.MEMORY_NOT_MEASURED())
+        return replace(plain, seen="none", why=_growth_not_judged(launches) or CellReason.MEMORY_NOT_MEASURED())
     if names[0] == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
         return replace(plain, seen="suspect")
     quiet = [verdict for launch, verdict in sampled if launch.whole(steps) and GOOD & set(verdict.verdicts)]
@@ -354,7 +372,8 @@ def _growth(name: str, launches: Launches, *, limit: float | None) -> SignalVerd
     """Return the verdict on the growth of a count."""
     growths = [launch.growths[name] for launch in launches if name in launch.growths]
     if not growths:
-        why = SignalReason.LIMIT_IS_NONE() if limit is None else CellReason.NOT_COUNTED()
+        not_counted = _growth_not_judged(launches) or CellReason.NOT_COUNTED()
+        why = SignalReason.LIMIT_IS_NONE() if limit is None else not_counted
         return SignalVerdict(seen="none", limit=limit, why=why)
     agreed = [launch.growths[name] for launch in growing(launches, name)]
     if agreed:

@@ -34,18 +34,21 @@ class JudgedTrial:
 
     @property
     def steps(self) -> int:
-        """Return the number of steps on which the verdicts rest."""
+        """Return the number of steps on which the verdicts rest; 0 if no step was seen."""
+        if self.trial.failure.shortfall == "no_step":
+            return 0
         return self.trace_verdict.steps if self.trace_verdict is not None else self.trial.last_step
 
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
-        """Return all verdicts on this launch. A good launch without a trace is flat, unless it ended early."""
+        """Return all verdicts on this launch. A good launch without a trace is flat, unless it ended early. So is one
+        of which only the whole run is judged."""
         own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
         if any(growth.verdict == "leak" for growth in self.growths.values()):
             own = (*own, "growth")
         if self.trace_verdict is not None and (self.failure is None or BAD & set(self.trace_verdict.verdicts)):
             return (*own, *self.trace_verdict.verdicts)
-        return own or (("inconclusive",) if self.trial.ended_early else ("flat",))
+        return own or (("inconclusive",) if self.trial.ended_early and not self.trial.is_one_figure else ("flat",))
 
     @property
     def is_good(self) -> bool:
@@ -72,8 +75,8 @@ class JudgedTrial:
         return "shm" in self.growths and mixes_shm(self.trial)
 
     def whole(self, steps: Steps) -> bool:
-        """Return whether the launch completed or ran the whole budget."""
-        return self.trial.end == "completed" or self.steps >= steps.budget
+        """Return whether the launch completed, ran the whole budget, or is judged as a whole."""
+        return self.trial.end == "completed" or self.steps >= steps.budget or self.trial.is_one_figure
 
 
 def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> tuple[JudgedTrial, ...]:
@@ -120,7 +123,7 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Gr
     would look like a leak.
     """
     is_whole = trial.end == "completed" or trial.last_step >= steps.budget
-    if trial.trace is None or trial.output.buffered or not is_whole:
+    if trial.trace is None or trial.output.buffered or not is_whole or trial.is_one_figure:
         return {}
     growths = judge_counts(trial.trace, limits=limits)
     if "shm" in growths and mixes_shm(trial):
@@ -140,7 +143,7 @@ def mixes_shm(trial: Trial) -> bool:
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:
     """Return the verdict on a trace, as far as the output, the time limit and other load on the machine allow."""
-    if trial.trace is None or not len(trial.trace.step):
+    if trial.trace is None or not len(trial.trace.step) or trial.is_one_figure:
         return None
     asked, steps = steps, judged_steps_of(trial, steps)
     verdict = judge_trace(trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))

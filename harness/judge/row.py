@@ -87,7 +87,7 @@ def judge_row(
     the number of rows of its scenario. `bounded` is given if a bisection chose the launches. It stops at its own error
     probability, `miss`, with too few launches for the stricter one of a full sweep.
     """
-    cells = [_judged_cell(cell, least=least) for cell in cells]
+    cells = [_judged_cell(cell, least=least, setup_bad=_is_judged_as_whole(cells)) for cell in cells]
     trials, scenario = [cell.trials for cell in cells], row.variant.scenario
     limits, steps = scenario.limits, scenario.steps
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=steps)
@@ -152,14 +152,20 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
     )
 
 
-def _judged_cell(cell: CellResult, *, least: int) -> CellResult:
-    """Return the verdict on a cell. With fewer than `least` trials, a good one is provisional or inconclusive."""
+def _is_judged_as_whole(cells: Sequence[CellResult]) -> bool:
+    """Return whether a version ran to its end without a step: another that fails before its first step then crashes."""
+    return any(trial.is_one_figure and not trial.ended_early for cell in cells for trial in cell.trials)
+
+
+def _judged_cell(cell: CellResult, *, least: int, setup_bad: bool = False) -> CellResult:
+    """Return the verdict on a cell. With fewer than `least` trials, a good one is provisional or inconclusive.
+    `setup_bad`: a failure before the first step is a crash."""
     measured = sum(trial.measured for trial in cell.trials)
     if cell.verdict.verdict == "incompatible" or (not measured and cell.verdict.why):
         return cell
     too_few = measured < least
     judged = judge_so_far if measured and too_few and not cell.problem else judge_cell_of
-    verdict = judged(cell.cell, cell.trials)
+    verdict = judged(cell.cell, cell.trials, setup_bad=setup_bad)
     stopped = cell.skipped.why if cell.skipped is not None and cell.skipped.by == "stop" else ""
     if verdict.verdict in GOOD and too_few and cell.problem:
         why = TrialReason.TOO_FEW_RAN(count=measured, least=least, why=verdict.why)

@@ -19,10 +19,11 @@ from harness.errors import UsageError, did_you_mean, nearest
 from harness.matrix.programs import ScriptProblem, parse_python, undefined_function
 from harness.matrix.shape import KINDS_OF_STEPS
 from harness.model import Scenario
+from harness.model.measured import LEAST_STEPS
 from harness.safe_files import read_regular
 
 TRIALS = {"least": 3, "most": 6}
-BUDGET, LEAST_BUDGET = 4000, 64
+BUDGET = 4000
 LOOKS = 8
 """The first look at a launch comes after its budget of steps divided by this number."""
 SETUP_S = 600.0
@@ -107,7 +108,7 @@ def text(draft: Draft, *, name: str) -> str:
     host = {"engine": engine, "gpus": gpus if gpus in ("none", "all", "each") else gpus.split(",")}
     scenario = {**draft.job.entry, **draft.more}
     if draft.has_steps:
-        first = max(LEAST_BUDGET, draft.budget // LOOKS)
+        first = max(LEAST_STEPS, draft.budget // LOOKS)
         scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.step_time_s:g}s"}
     if draft.has_steps or draft.timeout_s is not None:
         scenario["timeout"] = f"{draft.timeout_s or draft.longest_s:g}s"
@@ -257,6 +258,13 @@ def functions(source: Path) -> Iterator[str]:
         elif isinstance(one, ast.ClassDef):
             inner = [each.name for each in one.body if isinstance(each, ast.FunctionDef)]
             yield from (f"{one.name}.{name}" for name in inner if not name.startswith("_"))
+
+
+def called_in_loops(source: Path) -> set[str]:
+    """Return the names of the functions and methods that a loop of a program's own file calls."""
+    loops = [node for one in _body(source) for node in ast.walk(one) if isinstance(node, ast.For | ast.While)]
+    called = [node.func for loop in loops for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    return {str(getattr(each, "id", "") or getattr(each, "attr", "")) for each in called}
 
 
 def _body(source: Path) -> list[ast.stmt]:

@@ -95,7 +95,9 @@ AGENT_COLUMNS = frozenset(
 Shortfall = Literal["", "timeout", "own_end", "no_step"]
 """Why a trial made fewer steps than its budget without a fault: `timeout` ended it, the program ended by itself, or
 no step of a program, or of a command with a pattern, was seen."""
-Remedy = Literal["", "function", "slow", "command"]
+LEAST_STEPS = 64
+"""Fewest steps of a launch in which growth can be judged."""
+Remedy = Literal["", "function", "longer", "slow", "command"]
 _FUNCTION = (
     'name the function that trains with steps_are: {function: "module:name"} (__main__:name if the program defines it),'
     " or run the program as a command with a step_pattern"
@@ -103,8 +105,8 @@ _FUNCTION = (
 REMEDIES: Mapping[Remedy, str] = {
     "": "",
     "function": _FUNCTION,
-    "slow": f"{_FUNCTION}; if the program only starts slowly, name its framework, such as steps_are: torch, so that"
-    " only `timeout` limits the wait",
+    "longer": f"raise `timeout`, so that the program ends by itself and its whole run is judged, or {_FUNCTION}",
+    "slow": _FUNCTION,  # in trials of earlier releases
     "command": "start that program, or measure it as a command with a step_pattern",
 }
 """Advice on the matrix file for a program of which no step was seen."""
@@ -302,6 +304,18 @@ class Trial:
     def ended_early(self) -> bool:
         """Return whether the trial is a program that ended by itself before its budget of steps."""
         return self.end == "stopped" and self.failure.shortfall == "own_end"
+
+    @property
+    def run_s(self) -> float | None:
+        """Return how long a program or a command took, in seconds, if it ended by itself."""
+        run_s = self.facts.get("run_s")
+        return float(run_s) if isinstance(run_s, int | float) else None
+
+    @property
+    def is_one_figure(self) -> bool:
+        """Return whether only the whole run is judged, because a program or a command ended by itself before its growth
+        could be judged: none of its steps was seen, or fewer than LEAST_STEPS."""
+        return self.ended_well and self.run_s is not None and self.last_step < LEAST_STEPS
 
     @property
     def stepless(self) -> bool:

@@ -151,7 +151,7 @@ class Probe:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
-StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transformers"]
+StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transformers", "lightgbm", "xgboost"]
 """What can count as a program's steps, other than a named function."""
 
 

@@ -70,7 +70,7 @@ _TABLE = (
         unit="KiB/step", limit=0.5, limit_unit="size a step",
         explains=(
             "peak_memory", "step_time", "late_step_time", "tail", "cpu_time", "throughput", "gpu_peak",
-            "pool_peak", "shm", "worker_memory",
+            "pool_peak", "shm", "worker_memory", "run_time",
         ),
         help="resident memory, the C heap and the memory of GPUs",
     ),
@@ -125,19 +125,19 @@ _TABLE = (
     Signal(
         name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
         verb="has slower steps", unit="s", limit=0.10, least=0.5e-6, weight=5.0,
-        explains=("throughput", "tail", "cpu_time", "late_step_time", "first_step"),
+        explains=("throughput", "tail", "cpu_time", "late_step_time", "first_step", "run_time"),
         help="the median duration of a step",
     ),
     Signal(
         name="late_step_time", kind="level", group="step time", title="late step time",
         noun="steps that are slower late in a launch", verb="has slower steps late in a launch", unit="ratio",
-        limit=0.25, explains=("tail", "throughput", "cpu_time"),
+        limit=0.25, explains=("tail", "throughput", "cpu_time", "run_time"),
         help="the step time in the last eighth of a whole launch, compared with its second quarter",
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
         verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0, rounds=5,
-        explains=("throughput", "cpu_time"),
+        explains=("throughput", "cpu_time", "run_time"),
         help="the 99th percentile of the step time, after the warm-up",
     ),
     Signal(
@@ -146,18 +146,23 @@ _TABLE = (
         help="processor time per step of all processes of the trial",
     ),
     Signal(
+        name="run_time", kind="level", group="step time", title="run time", noun="a longer run",
+        verb="takes longer to run", unit="s", limit=0.10, least=0.25, weight=0.5, explains=("cpu_time",),
+        help="the time from the start to the end of a program or a command that ends by itself",
+    ),
+    Signal(
         name="throughput", kind="level", group="step time", title="throughput", noun="lower throughput",
         verb="does less in the same time", unit="items/s", limit=0.10, falls=True,
         help="`items` per second, if the scenario returns them",
     ),
     Signal(
         name="setup_time", kind="level", group="start-up", title="setup time", noun="a slower setup",
-        verb="takes longer to set up", unit="s", limit=0.50, least=0.5, explains=("first_step",),
+        verb="takes longer to set up", unit="s", limit=0.50, least=0.5, explains=("first_step", "run_time"),
         help="the time to import the script and run its `setup`",
     ),
     Signal(
         name="first_step", kind="level", group="start-up", title="first step", noun="a slower first step",
-        verb="takes longer for its first step", unit="s", limit=0.50, least=0.5,
+        verb="takes longer for its first step", unit="s", limit=0.50, least=0.5, explains=("run_time",),
         help="the duration of the first step, in which frameworks compile",
     ),
     Signal(

@@ -25,6 +25,11 @@ class CellReason(Reason):
     SOME_GROW = "{growth}, in {bad} of {launches:launch}"
     NOT_COUNTED = "not counted in a whole launch"
     MEMORY_NOT_MEASURED = "memory was not measured"
+    WHOLE_RUN = "whole run in {good} of {launches:launch}: {steps}, and growth needs at least {least}"
+    GROWTH_NOT_JUDGED = "growth is not judged: {steps}, and it needs at least {least}"
+    NO_STEP_SEEN = "no step was seen"
+    STEPS_MADE = "it made {count} steps"
+    SAMPLES_TAKEN = "it ended after {count} samples"
 
     TIME_OVER = "{why}, when its time of {time_s:g} s ran out"
     ROWS_ARE_NOT_STEPS = (
@@ -50,6 +55,7 @@ class RepeatReason(Reason):
 class TrialReason(Reason):
     """Says what a launch shows, and why a verdict rests on too few launches."""
 
+    WHOLE_RUN = "ended well after {seconds:.3g} s"
     ON_GPU = "{shown} of GPU memory"
 
     TOO_FEW_RAN = "only {count} of {least} launches could run; so far: {why}"
@@ -121,6 +127,7 @@ class SignalReason(Reason):
     NO_ITEMS = "the scenario returns no `items`"
     NO_SETUP = "a command or a program has no separate setup"
     NO_STEP_TIMED = "no step was timed"
+    NO_RUN_TIME = "it did not run to its own end"
     NO_GPU = "no GPU"
     NO_GPU_POOL = "no GPU pool"
     ABSENT_HERE = "{absent} here, unlike in other versions"

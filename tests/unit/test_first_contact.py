@@ -14,9 +14,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from harness import exit_codes
 from harness.cli import run
 from harness.cli.try_ import try_
-from harness.errors import UsageError
+from harness.errors import Undecided, UsageError
 from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import steps_of
@@ -432,7 +433,7 @@ def ended(end: End, message: str, *, steps: int = 0, output: str = "", remedy: R
 def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
     """The message named a key of a matrix file, to a user who has none."""
     seen = ended("setup", NO_STEP, output="loaded\nstep 1 loss=0.5\nstep 2 loss=0.4\n", remedy="function")
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(Undecided) as told:
         flow.check_steps(plain_loop(folder), seen)
     assert str(told.value) == (
         "loop.py: the program ended, and no step was seen: it did not import any framework; name the function that "
@@ -443,7 +444,7 @@ def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
 
 def test_the_pattern_that_is_suggested_matches_the_line_that_was_printed(folder: Path) -> None:
     line = "[train] (epoch) 3/9"  # a coloured line would be suggested with its escape codes
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(Undecided) as told:
         flow.check_steps(plain_loop(folder), ended("setup", NO_STEP, output=f"\x1b[32m3 %\n\x1b[32m4 %\n{line}\n"))
     (pattern,) = shlex.split(str(told.value).rpartition("--step-pattern ")[2])
     assert re.search(pattern, line)
@@ -491,11 +492,40 @@ def test_try_has_the_options_that_the_first_launch_names() -> None:
     assert {"--file", "--with", "--steps-are", "--step-pattern"} <= {flag for one in try_.params for flag in one.opts}
 
 
-def test_too_few_steps_are_told_after_the_first_launch(folder: Path) -> None:
-    note = flow.few_steps(plain_loop(folder), ended("stopped", "", steps=5))
-    assert note is not None
-    assert note.startswith("loop.py: made 5 steps and ended; with fewer than 64, neither memory nor step time")
-    assert flow.few_steps(plain_loop(folder), ended("stopped", "", steps=64)) is None
+def ran(steps: int, shortfall: str, *, end: End = "stopped") -> RunResult:
+    """Return a run whose only launch ended by itself after two seconds."""
+    output = "it's epoch 1\nit's epoch 2\n"
+    return only_launch(end=end, last_step=steps, shortfall=shortfall, output_tail=output, facts={"run_s": 2.0})
+
+
+def test_a_program_without_steps_is_not_refused_but_judged_as_a_whole(folder: Path) -> None:
+    """Three of three ordinary scripts were refused: `no step was seen`."""
+    made = plain_loop(folder)
+    (folder / "loop.py").write_text(LOOP + "for _ in range(9): load(); train_one()\n")
+    flow.check_steps(made, ran(1, "no_step", end="completed"))
+    note = flow.judged_as_whole(made, ran(1, "no_step", end="completed"))
+    assert note == (
+        "loop.py: no step was seen, so each launch is one figure: run time, processor time, peak memory, output and "
+        "printed numbers; --steps-are loop:train_one or --step-pattern '^it.s epoch ' makes it finer"
+    )
+    note = flow.judged_as_whole(made, ran(5, "own_end"))
+    assert note == "loop.py: made 5 steps and ended; growth needs at least 64, so everything else is judged"
+    assert flow.judged_as_whole(made, ran(64, "own_end")) is None
+
+
+def test_a_program_that_ends_alike_in_every_version_is_no_wrong_usage(folder: Path) -> None:
+    """A script that ends with sys.exit(3) was told that it must run in one of the versions, with exit code 2."""
+    bye = ended("setup", "before the first step: the program called sys.exit(3): bye")
+    with pytest.raises(Undecided, match=r"in the oldest and in the newest version, .*sys.exit\(3\): bye"):
+        flow.check_both(plain_loop(folder), bye, bye)
+    assert Undecided("").exit_code == exit_codes.UNDECIDED
+
+
+def test_the_function_that_a_loop_calls_is_suggested_first(folder: Path) -> None:
+    made = plain_loop(folder)
+    (folder / "loop.py").write_text(LOOP + "train_one()\nfor _ in range(9): load()\n")
+    with pytest.raises(Undecided, match="such as --steps-are loop:load "):
+        flow.check_steps(made, ended("setup", NO_STEP, remedy="longer"))
 
 
 def test_a_function_that_is_not_there_is_told_in_the_words_that_were_typed(folder: Path) -> None:

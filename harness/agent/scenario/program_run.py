@@ -5,8 +5,10 @@ It sends these events in addition to those of a script (script_run.py):
 
     {"type": "hooked", "hook": "torch", "changed": true}      a module was imported; changed: its steps can be counted
     {"type": "metric", "name": "loss"}                        a number was logged for the first time
-    {"type": "unseen", "others": false}            it ended without a step; others: it ran other processes
-    {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end
+    {"type": "unseen", "others": false}            it ended without a step; others: it ran other processes. Unless
+                                                   `steps_are` names what a step is, `ready`, a look and `ended` follow
+    {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end. Else
+                                                   "run_s": the seconds that the program ran, without the looks
 """
 
 import ast
@@ -22,7 +24,7 @@ import types
 from .. import due, failure, samples
 from ..probes import cgroup
 from . import hooks, importing, script_run, stepping, ticking
-from .hooks import function, printed
+from .hooks import function, lines, printed
 
 READS_STDIN = "; its stdin is empty here"
 
@@ -41,6 +43,7 @@ class ProgramRun(script_run.ScriptRun):
         self._rows_sent = 0
         self._looker = None
         self._ticker = None
+        self._lines = None
         self._started = 0.0
 
     def _run(self):
@@ -63,7 +66,6 @@ class ProgramRun(script_run.ScriptRun):
     def _measure(self):
         self._readers_made = self._readers()
         self.table.clear(0, samples.ALWAYS)
-        self._started = time.perf_counter()
         self._ticker = ticking.Ticker(
             self.table,
             self._readers_made,
@@ -83,6 +85,11 @@ class ProgramRun(script_run.ScriptRun):
         importing.Finder(awaited).install()
         if self._program["printed"]:
             printed.Reader(self._program["printed"], self._logged).install()
+        if self._steps_are == "auto":
+            self._lines = lines.LineSteps(functools.partial(self._ticker.mark, "line"))
+            self._lines.install()
+        self._ticker.cpu.resume()
+        self._started = time.perf_counter()
         exec(code, module.__dict__)
 
     def _guarded(self, act):
@@ -153,21 +160,26 @@ class ProgramRun(script_run.ScriptRun):
 
     def _hooked(self, kind, changed):
         if os.getpid() == self.owner and kind != "log":
+            if self._lines is not None:
+                self._lines.is_off = True  # the framework says what a step is
             self.link.tell("hooked", hook=kind, changed=changed)
 
     def _logged(self, values):
         if os.getpid() != self.owner:
             return
-        number = max(1, self._ticker.steps)
+        number = max(1, self._ticker.steps + (self._ticker.kind == "line"))  # a line that is a step ends it
         row = max((number - 1) // self.table.stride, self._rows_sent)  # what follows a look belongs to the next row
         self._ticker.metrics.record(row, number, values)
 
     def _begin(self, ticker):
         """Wait after the first step, so that the supervisor can count what is held and read the output so far."""
+        self._ready(ticker, time.perf_counter() - self._started)
+
+    def _ready(self, ticker, first_step_s):
         self.where = "step"
-        took_s = time.perf_counter() - self._started
         self._looker = stepping.Looker(self._readers_made, cgroup.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
-        self.link.ask("ready", setup_s=None, first_step_s=took_s, probes=ticker.probes, metrics=ticker.metrics.names)
+        names = ticker.metrics.names
+        self.link.ask("ready", setup_s=None, first_step_s=first_step_s, probes=ticker.probes, metrics=names)
 
     def _look(self, ticker):
         """Take a look, and return whether the program goes on."""
@@ -190,14 +202,18 @@ class ProgramRun(script_run.ScriptRun):
     # -------------------------------------------------------------- how it ends
 
     def _complete(self):
-        """Report that the program ended by itself."""
-        if not self._ticker.steps:
-            others = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
-            self.link.tell("unseen", others=others)
-            return
+        """Report that the program ended by itself. If no step was seen, its whole run is the one step."""
+        run_s = time.perf_counter() - self._started - self._ticker.paused_s
+        is_seen = self._ticker.steps > 0
+        if not is_seen:
+            self.link.tell("unseen", others=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0)
+            if self._steps_are != "auto":
+                return
+            self._ticker.take_whole()
+            self._ready(self._ticker, None)
         self._ticker.settle()
         self._last_look()
-        self.link.tell("ended", end="stopped", cut=False)
+        self.link.tell("ended", end="stopped" if is_seen else "completed", cut=False, run_s=run_s)
 
     def _fail(self, error):
         exits = isinstance(error, SystemExit) and not isinstance(error.code, str)

@@ -17,7 +17,7 @@ class Ended(BaseException):
 
 
 class Ticker(stepping.Stepper):
-    """Fills the rows of a program's steps. `steps` is the number of steps made.
+    """Fills the rows of a program's steps. `steps` is the number of steps made, `paused_s` the time of all looks.
 
     `begin(ticker)` is called after the first step. `look(ticker)` is called when one of `due_looks` is due or the
     supervisor requests an end; it returns whether the program goes on. `leave()` ends the process.
@@ -35,7 +35,7 @@ class Ticker(stepping.Stepper):
         self._look_step, self._look_s = 1, float("inf")
         self._since = 0.0
         self._step_s = table.column(0)
-        self._overhead_s = self._busy_before_s = 0.0
+        self._overhead_s = self._busy_before_s = self.paused_s = 0.0
 
     def mark(self, kind):
         """Count one step of the hook `kind`. Raises Ended if the program must end."""
@@ -84,7 +84,18 @@ class Ticker(stepping.Stepper):
             raise Ended("the trial has its steps")
         self._look_step, self._look_s = self._due_looks.step, self._due_looks.busy_s
         self.cpu.resume()
-        self._overhead_s = began - time.perf_counter()  # `mark` adds the whole pause
+        paused_s = time.perf_counter() - began
+        self.paused_s += paused_s
+        self._overhead_s = -paused_s  # `mark` adds the whole pause
+
+    def take_whole(self):
+        """Make the whole run, of which no step was seen, the one step: fill its row, whose duration stays unknown."""
+        for probe in self._probes:
+            probe(0, 0.0)
+        self.steps = 1
+        self._table.header[samples.STEPS] = 1
+        self._table.header[samples.STARTED] = time.perf_counter()
+        self.cpu.pause(0.0)
 
     def settle(self):
         """Add up the processor time and the agent's overhead of the steps since the last pause."""

@@ -136,8 +136,12 @@ class CommandWatch(Watch):
         else:
             end, message = ending.of_command(death, self.steps(), self.job["step_pattern"], self.oom.killed(), said)
             self.shortfall = "no_step" if end == "setup" and death.exit_code == 0 else ""
-            if end == "completed" and self._counts() and self.steps():
-                self.look(self.steps(), self._fields(), last=True)
+            if end == "completed":
+                self.run_s = self.clock() - self._opened_at
+                if not self.steps():  # it ended before the first sample
+                    self._step(self.clock(), self.run_s, None, together=True)
+                if self._counts():
+                    self.look(self.steps(), self._fields(), last=True)
         self.end(end, message, death=death)
 
     def overdue(self, now):

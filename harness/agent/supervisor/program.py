@@ -2,8 +2,6 @@
 `why_unseen` then explains why.
 """
 
-import re
-
 from .. import ending, samples
 from ..probes import processes
 from .script import ScriptWatch
@@ -16,13 +14,9 @@ class ProgramWatch(ScriptWatch):
         ScriptWatch.__init__(self, job, root, outbox, gpus)
         self._steps_are = job["program"]["steps_are"]
         self._hooked = {}  # framework -> whether all of its imported modules could be changed
-        self._unseen_at = None  # when it should have made a step
-        self._starting_s = 0.0  # how long it was seen to import and compile by then
-
-    def open(self):
-        ScriptWatch.open(self)
-        if self._steps_are == "auto":
-            self._unseen_at = self.clock() + WAIT_S
+        self._why = ""
+        self._ended_at = None  # when the program had ended by itself, before its process did
+        self._ran_s = 0.0
 
     # -------------------------------------------------------------- events of the scenario process
 
@@ -30,15 +24,29 @@ class ProgramWatch(ScriptWatch):
         self._hooked[hook] = self._hooked.get(hook, True) and changed
 
     def _on_unseen(self, others):
-        self._leave(("setup", "the program ended, and no step was seen: " + self._why_unseen(others)), "no_step")
+        self._why = "the program ended, and no step was seen: " + self._why_unseen(others)
+        if self._steps_are == "auto":
+            self.remedy = ""
+        else:
+            self._leave(("setup", self._why), "no_step")
 
-    def _on_ended(self, end, cut):
+    def _on_ended(self, end, cut, run_s=0.0):
         """End the trial. `cut`: the agent stopped the program before its own end, so that this end does not count."""
         if cut:
             self._leave_after_steps(end)
+            return
+        self._made_its_steps = self._verdict is None
+        self._ran_s, self._ended_at = run_s, self.clock()
+        if self._why:
+            self.output.all_counts()
+            self._leave((end, self._why), "no_step")
         else:
-            self._made_its_steps = self._verdict is None
             self._leave((end, SHORT % (self.steps(), self.job["looks"][-1])), "own_end")
+
+    def died(self, death):
+        if self._ended_at is not None:
+            self.run_s = self._ran_s + self.clock() - self._ended_at
+        ScriptWatch.died(self, death)
 
     def _on_failed(self, exits=False, **event):
         """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of
@@ -50,40 +58,20 @@ class ProgramWatch(ScriptWatch):
 
     # -------------------------------------------------------------- no step was seen
 
-    def tick(self, now):
-        if self._unseen_at is not None and now > self._unseen_at:
-            self._miss_a_step(now)
-        ScriptWatch.tick(self, now)
-
-    def _miss_a_step(self, now):
-        """End a program that has made no step, unless it still imports or compiles."""
-        self._unseen_at = None
-        if self.done is not None or self._verdict is not None or not self._in_setup():
-            return
-        stacks = self._ask_stacks()
-        if is_starting(stacks):
-            self._starting_s += WAIT_S
-            self._unseen_at = now + WAIT_S
-            self._forget_stacks()
-        else:
-            self._end_unseen(self._starting_s + WAIT_S, stacks, remedy="slow")
-
     def _setup_overdue(self, limit_s):
-        self._end_unseen(limit_s, self._ask_stacks())
-
-    def _end_unseen(self, waited_s, stacks, remedy="function"):
         if self._replaced:
             self._end_replaced()
             return
+        stacks, why = self._ask_stacks(), self._why_unseen(len(processes.descendants()) > 1)
         self.shortfall = "no_step"
-        starting = " (it imported or compiled for %g s of them)" % self._starting_s if self._starting_s else ""
-        why = self._why_unseen(len(processes.descendants()) > 1, remedy)
-        message = "no step was seen in %g s%s%s: %s" % (waited_s, starting, self._place(stacks), why)
+        if self._steps_are == "auto":
+            self.remedy = "longer"
+        message = "no step was seen in %g s%s: %s" % (limit_s, self._place(stacks), why)
         self.end("setup", message, stacks=stacks)
 
-    def _why_unseen(self, others, remedy="function"):
+    def _why_unseen(self, others):
         elsewhere = int(self.table.header[samples.ELSEWHERE])
-        self.remedy = "" if elsewhere else remedy
+        self.remedy = "" if elsewhere else "function"
         return why_unseen(self._steps_are, self._hooked, elsewhere, others)
 
     def _end_replaced(self, death=None):
@@ -100,9 +88,6 @@ class ProgramWatch(ScriptWatch):
 # ---------------------------------------------------------------- unseen
 
 
-WAIT_S = 60.0  # in which a program must make its first step, unless it imports or compiles
-STARTS = re.compile("importlib._bootstrap|compil|polymorphic_function|_dynamo|_inductor|triton|xla", re.IGNORECASE)
-
 CALLS = {
     "torch": "an optimizer's step",
     "keras": "a batch of fit",
@@ -110,6 +95,8 @@ CALLS = {
     "jax": "a compiled function whose name says that it trains",
     "lightning": "a training batch",
     "transformers": "a step of Trainer",
+    "lightgbm": "a round of boosting",
+    "xgboost": "a round of boosting",
 }
 OWN_PROCESS = "let it train in its own process"
 OTHERS = "it ran other processes, and steps made in them are not counted: " + OWN_PROCESS
@@ -138,8 +125,3 @@ def _hooks(steps_are, hooked):
     if unknown:
         return "this version of %s is not known" % " and ".join(unknown)
     return "%s: none was made" % " or ".join(CALLS[kind] for kind in sorted(hooked) if kind in CALLS)
-
-
-def is_starting(stacks):
-    """Return whether a thread is importing or compiling, which may take minutes before the first step."""
-    return STARTS.search(stacks) is not None

@@ -261,10 +261,6 @@ class ScriptWatch(Watch):
                 break
         return text
 
-    def _forget_stacks(self):
-        os.ftruncate(self._stacks_fd, 0)
-        os.lseek(self._stacks_fd, 0, os.SEEK_SET)  # where the scenario process writes, too: one open file
-
     def _stacks(self):
         """Return what faulthandler wrote, without the agent's own frames."""
         text = os.pread(self._stacks_fd, wire.TAIL_BYTES, 0).decode("utf-8", "replace")

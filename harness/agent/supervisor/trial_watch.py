@@ -38,6 +38,7 @@ class Watch(object):
         self.components = wrapping.make_component_lister(job)
         self.done = None
         self.shortfall = self.remedy = ""
+        self.run_s = None  # how long a program or a command that ended by itself ran
         self.memory_error = False
         self.gone = False
         self.notes = []
@@ -270,6 +271,7 @@ class Watch(object):
             "done",
             last_step=self.steps(),
             peak_rss_kib=wire.json_number(self._peak_rss_kib()),
+            run_s=wire.json_number(self.run_s),
             probe_cost=wire.json_number(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             # The end comes last, for programs that read only the last line.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),

@@ -18,6 +18,7 @@ from harness.judge.comparison.which_launches import (
     at_least,
     common_steps,
     ended_as_slow,
+    has_step_times,
     is_clean,
     is_measured,
     is_timed,
@@ -211,7 +212,7 @@ def _cpu(launches: Launches) -> LaunchFigure:
     def per_step(trial: Trial) -> float | None:
         values = _cpu_looks(trial) if is_enough else {}
         step = common or max(values, default=0)
-        return values[step] / step if step in values and step else None
+        return values[step] / _steps(trial, step) if step in values and step else None
 
     return per_step
 
@@ -248,9 +249,13 @@ def _peak_of(*columns: str, inside: str = "") -> Callable[[Launches], LaunchFigu
         steps = [set(look_values(trace.looks, inside)) for trace in traces]
         looked, common = max(set.intersection(*steps), default=0) if steps else 0, common_steps(launches)
 
+        is_whole = all(trial.run_s is not None for version in launches for trial in version)
+
         def peak(trial: Trial) -> float | None:
             if trial.trace is None:
                 return None
+            if is_whole and "rss_kib" in columns:
+                return trial.peak_rss_kib
             peaks = [kib for step, kib in look_values(trial.trace.looks, inside).items() if step <= looked]
             sampled = (rows_between(trial.trace, name, 0, common).max(initial=0.0) for name in columns)
             return max([*peaks, float(next(filter(None, sampled), 0.0))]) or None
@@ -279,8 +284,17 @@ def _fact(name: str) -> LaunchFigure:
 
 
 def _output(trial: Trial) -> float | None:
-    """Return the bytes printed per step."""
-    return None if trial.output.bytes is None or not trial.last_step else trial.output.bytes / trial.last_step
+    """Return the bytes printed per step, or in a whole run that has no steps."""
+    return (
+        None
+        if trial.output.bytes is None or not trial.last_step
+        else trial.output.bytes / _steps(trial, trial.last_step)
+    )
+
+
+def _steps(trial: Trial, steps: int) -> int:
+    """Return the number of steps by which an amount is divided: 1 for a whole run that has no steps, only samples."""
+    return 1 if trial.run_s is not None and not has_step_times(trial) else steps
 
 
 RULES: Mapping[str, FigureRule] = {
@@ -288,6 +302,13 @@ RULES: Mapping[str, FigureRule] = {
     "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio), absent=SignalReason.NO_LONG_LAUNCH),
     "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
     "cpu_time": FigureRule(usable=is_timed, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
+    "run_time": FigureRule(
+        usable=is_warm,
+        of_steps=False,
+        prepare=_of_itself(lambda trial: trial.run_s if trial.ended_well else None),
+        absent=SignalReason.NO_RUN_TIME,
+        unusable=SignalReason.NO_WARM_LAUNCH,
+    ),
     "throughput": FigureRule(usable=is_timed, prepare=_of_steps(_throughput), absent=SignalReason.NO_ITEMS),
     "setup_time": FigureRule(
         usable=is_warm,

@@ -19,11 +19,12 @@ Launches = Sequence[Sequence[Trial]]
 def is_clean(trial: Trial, steps: Steps) -> bool:
     """Return whether the trial made the steps that it was asked for. A trial that its time limit cut short, or a
     program that ended early, must have reached the first look, because it shortens the comparison for all versions. A
-    command that ended by itself made all of its steps.
+    command that ended by itself made all of its steps, and so did a launch of which only the whole run is judged.
     """
     if not trial.made_its_steps or trial.trace is None:
         return False
-    return last_step(trial.trace) >= (steps.first if trial.out_of_time or trial.ended_early else 1)
+    is_cut = trial.out_of_time or (trial.ended_early and not trial.is_one_figure)
+    return last_step(trial.trace) >= (steps.first if is_cut else 1)
 
 
 def has_step_times(trial: Trial) -> bool:

@@ -25,6 +25,7 @@ from harness.model import (
     SignalState,
     SignalVerdict,
 )
+from harness.model.measured import LEAST_STEPS
 from harness.model.signals import signal_of
 from harness.report.text.harmless_text import plain, shortened
 
@@ -222,8 +223,8 @@ MEANINGS: Mapping[Tone, str] = {
 TONES: Mapping[SignalState, Tone] = {
     "bad": "bad", "suspect": "unsure", "blind": "unsure", "good": "good", "none": "none",
 }  # fmt: skip
-_LEADING: Mapping[Group, str] = {"memory": "memory", "step time": "step_time"}
-"""The signal that must be checked for a group to be good."""
+_LEADING: Mapping[Group, tuple[str, ...]] = {"memory": ("memory",), "step time": ("step_time", "run_time")}
+"""The signals of which one must be checked for a group to be good."""
 GROUP_NAMES: Mapping[Group, str] = {
     "outcome": "outcome", "memory": "memory", "resources": "other growth", "step time": "step time",
     "start-up": "start-up", "values": "results",
@@ -247,8 +248,8 @@ def _strip(seen: tuple[tuple[str, SignalState], ...]) -> Strip:
     tones: dict[Group, set[Tone]] = {group: set() for group in GROUPS}
     for name, state in seen:
         tones[shown_signal(name).group].add(TONES[state])
-    for group, name in _LEADING.items():
-        if dict(seen).get(name, "none") == "none":
+    for group, leading in _LEADING.items():
+        if all(dict(seen).get(name, "none") == "none" for name in leading):
             tones[group].discard("good")
     order: tuple[Tone, ...] = ("bad", "unsure", "good")
     return tuple(next((tone for tone in order if tone in tones[group]), "none") for group in GROUPS)
@@ -344,6 +345,8 @@ def _word(name: str, verdict: CellVerdict) -> str:
         return "NaN or inf"
     if name == "flat" and verdict.signals.keys() == {"outcome"}:  # by `judge: exit`, which measures no memory
         return "exit 0"
+    if name == "flat" and verdict.steps < LEAST_STEPS and verdict.of("memory").seen == "none":
+        return "whole run"
     growing = _bad_of("growth", verdict) if name == "growth" else None
     return name if growing is None else shown_signal(growing).title
 
@@ -396,7 +399,8 @@ def cell_sentence(result: CellResult) -> str:
     verdict, reason, seen = result.verdict, shortened(why(result), most=WHY_LENGTH), ""
     if verdict.trials:
         launches = amounts.count(verdict.trials, "launch")
-        seen = f"{verdict.failed} of {launches} failed" if verdict.failed else f"{launches}, {verdict.steps:,} steps"
+        steps = f", {verdict.steps:,} steps" if verdict.steps else ""
+        seen = f"{verdict.failed} of {launches} failed" if verdict.failed else f"{launches}{steps}"
         seen = f" ({seen})"
     return "; ".join([f"{cell_text(verdict)}{seen}{': ' if reason else ''}{reason}", *doubts(verdict)])
 

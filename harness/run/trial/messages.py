@@ -249,6 +249,7 @@ class Done(Message):
     signal: Code | None = None
     exit_code: Code | None = None
     last_step: Count = 0
+    run_s: Measure | None = None
     peak_rss_kib: Figure | None = None
     probe_cost: Figure | None = None
     at_exit: bool = False

@@ -8,7 +8,7 @@ logged numbers. What the framework computes stays the same.
 import functools
 import numbers
 
-from . import jax, keras, lightning, loggers, tf1, torch, transformers
+from . import boosting, jax, keras, lightning, loggers, tf1, torch, transformers
 
 STEPS = {
     "torch": torch.MODULES,
@@ -17,6 +17,8 @@ STEPS = {
     "jax": jax.MODULES,
     "lightning": lightning.MODULES,
     "transformers": transformers.MODULES,
+    "lightgbm": boosting.LIGHTGBM,
+    "xgboost": boosting.XGBOOST,
 }
 LOGS = (loggers.MODULES, keras.LOGS, lightning.LOGS, transformers.LOGS)
 
