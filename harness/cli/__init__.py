@@ -23,28 +23,37 @@ from harness.cli.common import say
 from harness.errors import HarnessError, chain_of, did_you_mean
 from harness.report.text.harmless_text import readable
 
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
-    "demo": ("try_:demo", "run a first sweep: a real leak in a real package, without Docker"),
-    "try": ("try_:try_", "run your command with two or more versions; no matrix file is needed"),
-    "doctor": ("hosts:doctor", "check the hosts, and which image can run where, before a sweep"),
-    "watch": ("watch:watch", "run new images of a registry, together with the last good one"),
-    "compare": ("report:compare", "compare runs of several hosts or days"),
-    "runs": ("history:runs", "list all runs"),
-    "history": ("history:history", "show verdicts and figures over images and over days"),
-    "publish": ("history:publish", "write a static site of all runs"),
-    "report": ("report:report", "print or write a report of an earlier run"),
-    "issue": ("evidence:issue", "write a bug report on a finding, ready to paste"),
-    "repro": ("evidence:repro", "write a script that runs one cell again, without the harness"),
-    "diff": ("evidence:diff", "show what changed between the last good and the first bad version"),
-    "narrow": ("narrow:narrow", "find the package, library or variable behind a finding"),
-    "judge": ("judge:judge", "judge traces or histories from files"),
-    "probe": ("probe:probe", "examine scenarios from inside: ops, lines, valgrind, largest size"),
-    "frontier": ("report:frontier", "plot peak memory against throughput of a run's variants"),
-    "schema": ("report:schema", "print the JSON Schema of matrix files, for editors"),
-    "clean": ("hosts:clean", "remove what killed runs left behind"),
+GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Find": {
+        "demo": ("try_:demo", "run a first sweep: a real leak in a real package, without Docker"),
+        "try": ("try_:try_", "run your command with two or more versions; no matrix file is needed"),
+        "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
+        "watch": ("watch:watch", "run new images of a registry, together with the last good one"),
+        "narrow": ("narrow:narrow", "find the package, library or variable behind a finding"),
+        "judge": ("judge:judge", "judge traces or histories from files"),
+    },
+    "Understand": {
+        "report": ("report:report", "print or write a report of an earlier run"),
+        "diff": ("evidence:diff", "show what changed between the last good and the first bad version"),
+        "runs": ("history:runs", "list all runs"),
+        "history": ("history:history", "show verdicts and figures over images and over days"),
+        "compare": ("report:compare", "compare runs of several hosts or days"),
+        "probe": ("probe:probe", "examine scenarios from inside: ops, lines, valgrind, largest size"),
+        "frontier": ("report:frontier", "plot peak memory against throughput of a run's variants"),
+    },
+    "Tell": {
+        "issue": ("evidence:issue", "write a bug report on a finding, ready to paste"),
+        "repro": ("evidence:repro", "write a script that runs one cell again, without the harness"),
+        "publish": ("history:publish", "write a static site of all runs"),
+    },
+    "Care": {
+        "doctor": ("hosts:doctor", "check the hosts, and which image can run where, before a sweep"),
+        "clean": ("hosts:clean", "remove what killed runs left behind"),
+        "schema": ("report:schema", "print the JSON Schema of matrix files, for editors"),
+    },
 }
-"""Name -> module and function, and the one-line help, in the order of `harness --help`."""
+"""What a user wants to do -> name -> module and function, and the one-line help, in the order of `harness --help`."""
+COMMANDS: Mapping[str, tuple[str, str]] = {name: told for group in GROUPS.values() for name, told in group.items()}
 
 
 _REFUSED = ("can't start new thread", "failed to map segment from shared object")
@@ -81,8 +90,10 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, does) for name, (_, does) in COMMANDS.items()])
+        widest = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), does) for name, (_, does) in group.items()])
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

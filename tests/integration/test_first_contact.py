@@ -51,7 +51,7 @@ def test_a_plain_loop_is_told_once_what_to_type_and_then_tried(harness: Harness)
     words = ("numpy==2.1.3", "numpy==2.2.6", "--quick")
     ended = harness.run_here("try", *words, "--", "python", "loop.py")
     assert ended.code == 2
-    assert ended.err.count("trial local") == 1, "one launch is enough"
+    assert ended.err.count("cell ") == 1, "one launch is enough"
     assert ended.err.splitlines()[-1].endswith(
         "such as --steps-are loop:train_one (it defines train_one), or count each matching line of its output as a"
         " step: --step-pattern '^step '"

@@ -61,6 +61,13 @@ def test_each_shell_gets_its_script(shell: str) -> None:
         subprocess.run(["bash", "-n", "-c", script], check=True)
 
 
+def test_help_groups_the_commands_by_what_a_user_wants_to_do() -> None:
+    told = CliRunner().invoke(cli, ["--help"]).output
+    places = [told.index(f"\n{title}:\n") for title in ("Find", "Understand", "Tell", "Care")]
+    assert places == sorted(places)
+    assert places[0] < told.index("  try  ") < places[1] < told.index("  diff  ") < places[2] < told.index("  issue  ")
+
+
 def test_help_and_completion_do_not_wait_for_statistics() -> None:
     """numpy, pydantic and Docker's SDK take a second to import, which is too long for the Tab key."""
     code = f"""if True:

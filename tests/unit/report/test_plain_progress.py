@@ -63,8 +63,7 @@ def test_plain_lines() -> None:
     with plain_progress(stream) as watch:
         a_run(watch)
     assert stream.getvalue().splitlines() == [
-        "image local: 6.3.0: installing multidict==6.3.0",
-        "BAD local 1/3: multidict 6.3.0 on local: multidict_pop, trial 1: leak 7.84 KiB/step",
+        "BAD multidict 6.3.0 on local: multidict_pop: leak 7.84 KiB/step",
         "note host old is gone",
         "known 2 launches from earlier runs, 1 of them bad",
     ]
@@ -80,8 +79,29 @@ def test_who_waits_for_a_host_sees_that_it_still_waits() -> None:
             watch.preparing(
                 lane="local", image="lease", text=Waiting("waiting: this host is in use by root@lab, process 4711")
             )
-    line = "note local: waiting: this host is in use by root@lab, process 4711"
-    assert stream.getvalue().splitlines() == [line, f"{line}, for 1 min so far", f"{line}, for 2 min so far"]
+    line = "local: waiting: this host is in use by root@lab, process 4711"
+    assert stream.getvalue().splitlines() == [f"note {line}", f"after 1 min, {line}", f"after 2 min, {line}"]
+
+
+def test_a_log_has_a_line_where_a_cell_ends_otherwise_and_one_a_minute() -> None:
+    """A sweep of 36 launches printed 46 lines, `launch 1, about 36, at most 108` in each."""
+    stream, clock = io.StringIO(), Clock()
+    with plain_progress(stream, clock=clock) as watch:
+        watch.plan(most={"local": 12}, exact=False, about={"local": 9})
+        for number in range(1, 7):
+            clock.now_s = 20 * number
+            watch.trial_started(lane="local", cell=CELL, number=number, steps=4000)
+            watch.step(lane="local", step=1, rss_kib=None)
+            watch.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=number == 5)
+    assert stream.getvalue().splitlines() == [
+        f"cell {CELL}: flat",
+        "after 1 min, local: launch 2, about 9, at most 12; multidict 6.3.0: multidict_pop #3; "
+        "about 3 min 30 s left, <= 5 min",
+        f"BAD {CELL}: flat",
+        "after 2 min, local: launch 5, about 9, at most 12; multidict 6.3.0: multidict_pop #6; "
+        "about 1 min 36 s left, <= 2 min 48 s",
+        f"cell {CELL}: flat",
+    ]
 
 
 def test_known_launches_are_told_before_the_first_new_one() -> None:
@@ -92,17 +112,12 @@ def test_known_launches_are_told_before_the_first_new_one() -> None:
             watch.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=False, reused=True)
         watch.trial_ended(lane="local", cell=CELL, number=4, text="flat", bad=False)
     assert stream.getvalue().splitlines() == [
-        "known 3 launches from earlier runs", f"trial local 4/4: {CELL}, trial 4: flat"
+        "known 3 launches from earlier runs", f"cell {CELL}: flat"
     ]  # fmt: skip
 
 
 def test_where_the_number_of_launches_is_not_known_no_total_is_invented() -> None:
     """A search ends when it knows enough: a half-full bar would be wrong."""
-    stream = io.StringIO()
-    with plain_progress(stream) as watch:
-        watch.plan(most={"local": 40}, exact=False, about={})
-        watch.trial_ended(lane="local", cell=CELL, number=1, text="flat", bad=False)
-    assert stream.getvalue() == f"trial local launch 1, at most 40: {CELL}, trial 1: flat\n"
     here = bars(120, exact=False).splitlines()[0]
     assert " ".join(here.split()).startswith("local launch 1, at most 4 multidict 6.3.0: multidict_pop #2")
     assert "≤ 1 min 30 s left" in here
@@ -111,14 +126,14 @@ def test_where_the_number_of_launches_is_not_known_no_total_is_invented() -> Non
 def test_a_twin_s_launches_are_not_counted() -> None:
     """A/A replicates measure the noise: "4 of 3" would make the reader doubt the rest."""
     stream = io.StringIO()
-    with plain_progress(stream) as watch:
-        watch.plan(most={"local": 3}, exact=True, about={})
-        for number in (1, 2, 3):
-            watch.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=False)
-            watch.trial_ended(lane="local", cell="the replicate", number=number, text="flat", bad=False, replicate=True)
-    lines = stream.getvalue().splitlines()
-    assert lines[-2].startswith("trial local 3/3: multidict")
-    assert lines[-1] == "trial local: the replicate, trial 3: flat"
+    live = LiveProgress(Console(file=stream, width=100), clock=Clock())
+    live.plan(most={"local": 3}, exact=True, about={})
+    for number in (1, 2, 3):
+        live.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=False)
+        live.trial_ended(lane="local", cell="the replicate", number=number, text="flat", bad=False, replicate=True)
+    live.display.console.print(live.display.get_renderable())
+    assert "3/3" in stream.getvalue()
+    assert "the replicate" not in stream.getvalue()
 
 
 def test_finished_trials_stay_above_the_bars() -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import amounts
-from harness.report.terminal.progress.time_left import LanesProgress, LaneState
+from harness.report.terminal.progress.time_left import LanesProgress, LaneState, short
 from harness.report.terminal.run_report import console_text
 
 _WIDE = 60
@@ -38,7 +38,7 @@ class LiveProgress(LanesProgress):
 
     def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
         with self._lock:
-            self._lane(lane).begin_trial(f"{_short(cell, lane)} #{number}", steps=steps)
+            self._lane(lane).begin_trial(f"{short(cell, lane)} #{number}", steps=steps)
 
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
         with self._lock:
@@ -49,10 +49,10 @@ class LiveProgress(LanesProgress):
     ) -> None:
         with self._lock:
             self._lane(lane).end_trial(reused=reused, replicate=replicate)
-        if reused:  # there may be hundreds from earlier runs, so only the bar counts them
-            return
-        sign, style = ("✗", "bold red") if bad else ("·", "dim")
-        self._say(sign, f"{cell} #{number}: {text}", style=style)
+            is_news = not reused and not replicate and self._is_news(f"{lane} {cell}", bad=bad)
+        if is_news:  # of the others, there may be hundreds, so only the bar counts them
+            sign, style = ("✗", "bold red") if bad else ("·", "dim")
+            self._say(sign, f"{cell}: {text}", style=style)
 
     def so_far(self, text: str) -> None:
         with self._lock:
@@ -76,7 +76,7 @@ class LiveProgress(LanesProgress):
     def _lines(self) -> Table:
         with self._lock:
             rows = [
-                (name, state.count, state.activity, _seen(state), _left(state), _bar(state))
+                (name, state.count, state.activity, _seen(state), state.left or "—", _bar(state))
                 for name, state in self._lanes.items()
             ]
         width = self._console.width
@@ -109,23 +109,8 @@ def _seen(state: LaneState) -> str:
     return " · ".join(filter(None, (step, "" if rate is None else amounts.in_unit(rate, "KiB/step"))))
 
 
-def _left(state: LaneState) -> str:
-    left_s = state.left_s()
-    if left_s is None:
-        return "—"
-    about_s = state.about_left_s()
-    if about_s is not None:
-        return f"about {amounts.duration(about_s)} left, ≤ {amounts.duration(left_s)}"
-    return f"{'' if state.exact else '≤ '}{amounts.duration(left_s)} left"
-
-
 def _bar(state: LaneState) -> ProgressBar | Text:
     """Return the bar; an empty text if the number of launches is not known in advance."""
     if not (state.exact and state.most):
         return Text("")
     return ProgressBar(total=state.most, completed=state.done, width=_BAR_WIDTH)
-
-
-def _short(cell: str, lane: str) -> str:
-    """Return the cell's name without its lane, which the line already shows."""
-    return cell.replace(f" on {lane}:", ":")

@@ -7,7 +7,6 @@ Neither display can make a run fail: if the stream is closed or cannot encode a 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -19,7 +18,7 @@ from harness import amounts
 from harness.model import ProgressListener
 from harness.model.watching import Waiting
 from harness.report.terminal.progress.live import LiveProgress
-from harness.report.terminal.progress.time_left import LanesProgress
+from harness.report.terminal.progress.time_left import LanesProgress, short
 from harness.report.text.harmless_text import plain, spelled
 
 
@@ -45,7 +44,7 @@ def live_progress(console: Console) -> Iterator[ProgressListener]:
 
 @contextmanager
 def plain_progress(stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
-    """Print one line per finished trial, prepared image and note, without carriage returns and colours."""
+    """Print what changes, and a line a minute, without carriage returns and colours."""
     progress = PlainProgress(stream, clock=clock)
     try:
         yield progress
@@ -86,50 +85,58 @@ class LenientStream:
             self.lost = True
 
 
-REPEAT_S = 60.0
-"""Interval in seconds at which a continuing wait is printed again."""
+EVERY_S = 60.0
+"""Interval in seconds at which a log says what is being done and how long it will take."""
 
 
 class PlainProgress(LanesProgress):
-    """A thread-safe ProgressListener. Lines begin with their kind: `trial`, `BAD`, `known`, `image`, `note`."""
+    """A thread-safe ProgressListener. A line for each cell whose launches end otherwise than before, and one a minute
+    for each lane. Lines begin with their kind: `cell`, `BAD`, `known`, `note`, `after` and the time.
+    """
 
     def __init__(self, stream: TextIO, *, clock: Callable[[], float]) -> None:
         self._stream = LenientStream(stream)
         super().__init__(clock=clock)
-        self._prepared: dict[tuple[str, str], tuple[float, float]] = {}
-        """For each lane and image: when the preparation began, and when it is to be printed again, in seconds."""
+        self._due_s = EVERY_S
         self._known = self._known_bad = 0
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
-            now_s = self._elapsed_s()
-            began_s, due_s = self._prepared.get((lane, image), (now_s, now_s))
-            if now_s < due_s:
-                return
-            waits = isinstance(text, Waiting)
-            self._prepared[lane, image] = (began_s, now_s + REPEAT_S if waits else math.inf)
-            waited = f", for {amounts.duration(now_s - began_s)} so far" if now_s > began_s else ""
-            self._say(f"note {lane}: {text}{waited}" if waits else f"image {lane}: {image}: {text}")
+            if isinstance(text, Waiting) and self._lane(lane).newest.text != text:
+                self._say(f"note {lane}: {text}")
+            self._lane(lane).begin_trial(text if isinstance(text, Waiting) else f"{image}: {text}", steps=0)
+        self.tell_time()
 
     def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
-        """Print nothing: a plain log has only the end of each trial."""
+        with self._lock:
+            self._lane(lane).begin_trial(f"{short(cell, lane)} #{number}", steps=steps)
 
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
-        """Print nothing: a plain log has only the end of each trial."""
+        self.tell_time()
 
     def trial_ended(
         self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, replicate: bool = False
     ) -> None:
         with self._lock:
-            state = self._lane(lane)
-            state.end_trial(reused=reused, replicate=replicate)
+            self._lane(lane).end_trial(reused=reused, replicate=replicate)
             if reused:  # there may be hundreds, so they are reported together
                 self._known += 1
                 self._known_bad += bad
+            elif not replicate and self._is_news(f"{lane} {cell}", bad=bad):
+                self.tell_known()
+                self._say(f"{'BAD' if bad else 'cell'} {cell}: {text}")
+        self.tell_time()
+
+    def tell_time(self) -> None:
+        """Print, once a minute, what each lane does and how long it will take."""
+        with self._lock:
+            elapsed_s = self._elapsed_s()
+            if elapsed_s < self._due_s:
                 return
-            self.tell_known()
-            place = " ".join(filter(None, ("BAD" if bad else "trial", lane, "" if replicate else state.count)))
-            self._say(f"{place}: {cell}, trial {number}: {text}")
+            self._due_s = elapsed_s + EVERY_S
+            for name, state in self._lanes.items():
+                told = "; ".join(filter(None, (state.count, state.activity, state.left)))
+                self._say(f"after {amounts.duration(elapsed_s)}, {name}: {told}")
 
     def tell_known(self) -> None:
         """Print how many launches were taken over from earlier runs since the last such line, if any."""
@@ -140,7 +147,7 @@ class PlainProgress(LanesProgress):
             self._known = self._known_bad = 0
 
     def so_far(self, text: str) -> None:
-        """Print nothing: a plain log has only the end of each trial, and the report is in the run's directory."""
+        """Print nothing: the report is in the run's directory."""
 
     def note(self, text: str) -> None:
         with self._lock:

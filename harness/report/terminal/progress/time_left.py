@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from harness import amounts
+
 _LEAST_STEPS = 200
 _LEAST_SAMPLES = 6
 
@@ -99,6 +101,16 @@ class LaneState:
             return None
         return self.elapsed_s() / self.ran * (self.most - self.done)
 
+    @property
+    def left(self) -> str:
+        """Return `about 1 min left, ≤ 3 min`; "" if nothing is known."""
+        left_s, about_s = self.left_s(), self.about_left_s()
+        if left_s is None:
+            return ""
+        if about_s is not None:
+            return f"about {amounts.duration(about_s)} left, ≤ {amounts.duration(left_s)}"
+        return f"{'' if self.exact else '≤ '}{amounts.duration(left_s)} left"
+
     def about_left_s(self) -> float | None:
         """Return the expected remaining time for `about` trials, in seconds; None if the number of launches is exact
         or cannot be predicted.
@@ -108,12 +120,19 @@ class LaneState:
         return self.elapsed_s() / self.ran * (self.about - self.done)
 
 
+def short(cell: str, lane: str) -> str:
+    """Return the cell's name without its lane, which the line already shows."""
+    return cell.replace(f" on {lane}:", ":")
+
+
 class LanesProgress:
     """The lanes of a run, for every kind of progress display. Hold `_lock` to read or change them."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._lock = threading.RLock()
         self._lanes: dict[str, LaneState] = {}
+        self._told: dict[str, bool] = {}
+        """Whether each cell's last launch that was told was bad."""
         began_s = clock()
         self._elapsed_s: Callable[[], float] = lambda: clock() - began_s
 
@@ -121,6 +140,11 @@ class LanesProgress:
         with self._lock:
             for lane, number in most.items():
                 self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
+
+    def _is_news(self, cell: str, *, bad: bool) -> bool:
+        """Return whether this launch is the cell's first, or ends otherwise than those before."""
+        before, self._told[cell] = self._told.get(cell), bad
+        return before is not bad
 
     def _lane(self, name: str) -> LaneState:
         return self._lanes.setdefault(name, LaneState(elapsed_s=self._elapsed_s))
