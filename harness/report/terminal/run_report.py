@@ -61,7 +61,7 @@ def _write_brief(shown: Document, pen: _Pen) -> None:
         pen.line(shortened(f"{finding.number}. {told}", most=most), before=number == 0)
         if number < _MOST_IN_FULL:
             pen.line(f"   {finding.lines[-1]}", whole=True)
-    rest = [f"{shown.open} (--wide says why)"] if shown.open else []
+    rest = [shortened(f"{shown.open} (--wide says why)", most=most)] if shown.open else []
     if len(shown.findings) > _MOST_FINDINGS:
         rest.insert(0, f"and {amounts.count(len(shown.findings) - _MOST_FINDINGS, 'further fault')}")
     for section in shown.sections:
@@ -69,7 +69,7 @@ def _write_brief(shown: Document, pen: _Pen) -> None:
             more_lines = f" (and {len(section.lines) - 1} more)" if len(section.lines) > 1 else ""
             rest.append(f"{section.label}{more_lines}: {section.lines[0]}")
     for number, line in enumerate(rest):
-        pen.line(shortened(line, most=most), style="yellow", before=number == 0)
+        pen.line(line, style="yellow", before=number == 0)
 
 
 def _write_all(shown: Document, pen: _Pen) -> None:
