@@ -3,10 +3,12 @@ whether several episodes may be one. Pure functions."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model.judged import Finding, State
+from harness.model.judged import CellVerdict, Finding, State
+from harness.model.signals import signal_of
 
 Sign = str
 """A metric, or "slowdown": a step time that drifts within a trial."""
@@ -80,6 +82,34 @@ def span(episode: Episode, order: Order) -> range:
     """Return the positions that the episode covers: from its first bad version up to the first good one after it."""
     first = 0 if episode.begins is None else order[episode.begins.after]
     return range(first, len(order) if episode.ends is None else order[episode.ends.after])
+
+
+MOSTLY = 0.75
+"""The share of a change, as a log, without which a fault is mostly repaired."""
+
+
+def mostly_fixed(episode: Episode, known: Mapping[str, CellVerdict], order: Order) -> int | None:
+    """Return the position from which on the fault is mostly repaired, though the rest is still beyond the limit, until
+    it ends; None if it never is. `known` are the verdicts on the versions of its place.
+    """
+    begins, kind = episode.begins, signal_of(episode.finding.metric).kind
+    if begins is None or begins.before is None or begins.kind != "first_bad" or kind not in ("growth", "level"):
+        return None
+    figures: dict[int, float] = {}
+    for version in known:
+        signal = known[version].of(begins.metric)
+        figure = max(signal.value or 0.0, signal.limit or 0.0) if kind == "growth" else signal.value
+        if figure is not None and figure > 0 and version in order:
+            figures[order[version]] = math.log(figure)
+    good, worst = figures.get(order[begins.before]), figures.get(order[begins.after])
+    if good is None or worst is None or good == worst:
+        return None
+    found = None
+    for place in span(episode, order):
+        if place in figures:
+            is_mild = (figures[place] - good) / (worst - good) <= 1 - MOSTLY
+            found = None if not is_mild else place if found is None else found
+    return found
 
 
 # ---------------------------------------------------------------- several as one

@@ -11,9 +11,20 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from harness.model import SIGNALS, Effect, Episode, Finding, Lane, Variant
-from harness.model.episodes import EpisodeBounds, Order, Sign, bounds_of, episodes_of, met, sign_of, span
+from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant
+from harness.model.episodes import (
+    EpisodeBounds,
+    Order,
+    Sign,
+    bounds_of,
+    episodes_of,
+    met,
+    mostly_fixed,
+    sign_of,
+    span,
+)
 from harness.model.judged import State
 
 LaneOfVariant = tuple[Variant, Lane]
@@ -170,23 +181,26 @@ REASON = 2.0
 """Maximum size of a consequence relative to its cause: in logs for ratios, in rates for growth of the same unit."""
 
 
-def with_consequences(findings: Sequence[Finding], versions: Sequence[str]) -> tuple[Finding, ...]:
+def with_consequences(
+    findings: Sequence[Finding], versions: Sequence[str], known: Mapping[str, CellVerdict] = MappingProxyType({})
+) -> tuple[Finding, ...]:
     """Return the findings of a row, in the same order, with `consequence_of` filled in. `versions` are those of the
-    row, oldest first.
+    row, oldest first, and `known` the verdicts on them.
 
-    A consequence begins with its cause, and both end together or not at all. In a chain, the first cause counts.
+    A consequence begins with its cause, and both end together or not at all; a version in which one is mostly repaired
+    may be the end of the other. In a chain, the first cause counts.
     """
-    causes = _consequences(findings, {version: place for place, version in enumerate(versions)})
+    causes = _consequences(findings, {version: place for place, version in enumerate(versions)}, known)
     return tuple(replace(finding, consequence_of=causes.get(finding, "")) for finding in findings)
 
 
-def _consequences(findings: Sequence[Finding], order: Order) -> dict[Finding, str]:
+def _consequences(findings: Sequence[Finding], order: Order, known: Mapping[str, CellVerdict]) -> dict[Finding, str]:
     """Return, by each finding of one row that is a consequence, the metric of its first cause."""
     signs: dict[Sign, list[Finding]] = {}
     for finding in findings:
         signs.setdefault(sign_of(finding), []).append(finding)
     items = [
-        _BoundedEpisode(episode=episode, bounds=bounds_of(episode, order))
+        _BoundedEpisode(episode=episode, bounds=bounds_of(episode, order), mild=mostly_fixed(episode, known, order))
         for of_sign in signs.values()
         for episode in episodes_of(of_sign, order)
     ]
@@ -200,6 +214,14 @@ def _consequences(findings: Sequence[Finding], order: Order) -> dict[Finding, st
 class _BoundedEpisode:
     episode: Episode
     bounds: EpisodeBounds
+    mild: int | None
+
+    @property
+    def ends(self) -> list[EpisodeBounds]:
+        """Return the bounds with its end, and with the version in which it is mostly repaired in place of its end."""
+        if self.mild is None:
+            return [self.bounds]
+        return [self.bounds, replace(self.bounds, ends=(self.mild - 1, self.mild), seen=self.mild - 1)]
 
     @property
     def metric(self) -> str:
@@ -238,8 +260,8 @@ def _same_time(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
     first, second = cause.episode.begins, result.episode.begins
     if first is None or second is None or (first.kind == "bad_from_start") != (second.kind == "bad_from_start"):
         return False
-    both_end = (cause.bounds.ends is None) == (result.bounds.ends is None)
-    return both_end and met((cause.bounds, result.bounds)) is not None
+    pairs = itertools.product(cause.ends, result.ends)
+    return any((one.ends is None) == (other.ends is None) and met((one, other)) is not None for one, other in pairs)
 
 
 def _in_reason(cause: Effect | None, effect: Effect | None) -> bool:

@@ -13,6 +13,7 @@ from harness import amounts
 from harness.model import (
     SIGNALS,
     Attribution,
+    CellVerdict,
     Effect,
     Episode,
     Finding,
@@ -26,10 +27,10 @@ from harness.model import (
     written,
 )
 from harness.model.attributed import lane_bounds
-from harness.model.episodes import EpisodeBounds, Order, met
+from harness.model.episodes import EpisodeBounds, Order, met, mostly_fixed
 from harness.report.text.fault_causes import LaneNames, cause_text
 from harness.report.text.harmless_text import plain, version
-from harness.report.text.names import at_most, ordered, params_text, together
+from harness.report.text.names import RowKey, at_most, ordered, params_text, place_of_cell, side_of, together
 
 MOST_AT_THE_TOP = 3
 _DOUBLE = 2.0
@@ -189,10 +190,10 @@ def _rough(value: float) -> str:
 
 def _since_and_where(attribution: Attribution, result: RunResult) -> tuple[str, str]:
     names, order = LaneNames(attribution, result), order_of(attribution, result)
-    versions, lanes = list(order), lane_bounds(attribution, order)
+    versions, lanes, mild = list(order), lane_bounds(attribution, order), _mostly_fixed(attribution, result, order)
     together = _common(list(lanes.values()))
     if together is not None:
-        return _since(together, attribution, versions), names.on(attribution.bad_lanes)
+        return _since(together, attribution, versions, mild), names.on(attribution.bad_lanes)
     apart: dict[tuple[EpisodeBounds, ...], list[Lane]] = {}
     for lane, bounds in lanes.items():
         apart.setdefault(bounds, []).append(lane)
@@ -202,7 +203,7 @@ def _since_and_where(attribution: Attribution, result: RunResult) -> tuple[str, 
         return last < 0, first - last  # with a last good version first, then those that span fewest versions
 
     clauses = [
-        f"{_since(bounds, attribution, versions)} on {names.all_of(apart[bounds])}"
+        f"{_since(bounds, attribution, versions, mild)} on {names.all_of(apart[bounds])}"
         for bounds in sorted(apart, key=vagueness)
     ]
     return " and ".join(clauses), ""
@@ -217,19 +218,32 @@ def _common(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds, 
     return tuple(known) if len(known) == len(found) else None
 
 
-def _since(several: Sequence[EpisodeBounds], attribution: Attribution, versions: Sequence[str]) -> str:
+def _mostly_fixed(attribution: Attribution, result: RunResult, order: Order) -> str:
+    """Return the version from which on the fault is mostly repaired in all rows; "" if there is none."""
+    rows: dict[RowKey, dict[str, CellVerdict]] = {}
+    for entry in (each for each in result.cells if each.cell.image.series == attribution.series):
+        place = place_of_cell(entry.cell)
+        rows.setdefault((*place[:3], ""), {})[place[3]] = entry.verdict
+    found = {
+        mostly_fixed(episode, rows.get(side_of(episode.finding, None), {}), order) for episode in attribution.episodes
+    }
+    (place_in_order, *others) = found
+    return "" if others or place_in_order is None else version(list(order)[place_in_order])
+
+
+def _since(several: Sequence[EpisodeBounds], attribution: Attribution, versions: Sequence[str], mild: str) -> str:
     only = several[0]
     if len(several) == len(attribution.images) == 1 and only.begins is not None and only.begins[0] < 0:
-        return f"in {version(attribution.images[0])}{_fixed(only, versions)}"
-    return " and ".join(since(bounds, versions) for bounds in several)
+        return f"in {version(attribution.images[0])}{_fixed(only, versions, mild)}"
+    return " and ".join(since(bounds, versions, mild=mild if several == (only,) else "") for bounds in several)
 
 
-def since(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
-    """Return when an episode begins and ends, as far as known: `since 6.3.0 (fixed in 6.3.2)`.
+def since(bounds: EpisodeBounds, versions: Sequence[str], *, mild: str = "") -> str:
+    """Return when an episode begins and ends, as far as known: `since 6.3.0 (fixed in 6.3.2, most of it in 6.3.1)`.
 
-    `versions` are all versions of the series, oldest first.
+    `versions` are all versions of the series, oldest first; `mild` is the one that repairs most of it, if any.
     """
-    end = _fixed(bounds, versions)
+    end = _fixed(bounds, versions, mild)
     if bounds.begins is None:
         return f"up to {version(versions[bounds.seen])}{end}"
     last, first = bounds.begins
@@ -243,14 +257,15 @@ def since(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
     return f"since {name}{end}"
 
 
-def _fixed(bounds: EpisodeBounds, versions: Sequence[str]) -> str:
+def _fixed(bounds: EpisodeBounds, versions: Sequence[str], mild: str) -> str:
     """Return the end of an episode: ` (fixed in 6.3.2)`; "" if no version fixes it."""
     if bounds.ends is None:
-        return ""
+        return f" (most of it fixed in {mild})" if mild else ""
     last, first = bounds.ends
     name = version(versions[first])
     where = name if first - last == 1 else f"a version after {version(versions[last])}, {name} at the latest"
-    return f" (fixed in {where}{', where that is known' if bounds.open else ''})"
+    told = (where, "where that is known" if bounds.open else "", f"most of it in {mild}" if mild else "")
+    return f" (fixed in {', '.join(filter(None, told))})"
 
 
 # ---------------------------------------------------------------- with which params

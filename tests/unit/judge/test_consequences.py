@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.judge.attribution.merge_findings import with_consequences
-from harness.model import SIGNALS, Effect, Finding
+from harness.model import SIGNALS, CellVerdict, Effect, Finding, SignalVerdict
+from harness.model.episodes import episodes_of, mostly_fixed
 from tests.unit.report import build
 
 VERSIONS = [image.version for image in build.MULTIDICT.images]
+ORDER = {version: place for place, version in enumerate(VERSIONS)}
 LEAK = Effect(value=7.8, unit="KiB/step", ci=(7.7, 7.9))
 
 
@@ -107,6 +109,56 @@ def test_no_chain_of_causes_is_a_circle() -> None:
 
 
 METRICS = sorted(SIGNALS)
+
+
+def levels(**figures: str) -> dict[str, CellVerdict]:
+    """Return the verdicts on the versions with these figures, which a space separates; the last one stays."""
+    columns = {name: [float(figure) for figure in told.split()] for name, told in figures.items()}
+
+    def seen(place: int) -> dict[str, SignalVerdict]:
+        shown = {name: own[min(place, len(own) - 1)] for name, own in columns.items()}
+        return {name: SignalVerdict(seen="good", value=value, limit=0.1) for name, value in shown.items()}
+
+    return {version: build.seen(build.flat(), **seen(place)) for place, version in enumerate(VERSIONS)}
+
+
+def test_what_ends_where_its_cause_is_mostly_repaired_is_its_consequence() -> None:
+    """opencv 4.12 took 109 times as long, 4.13 still 1.5 times, 4.14 was as before; the CPU time, fixed in 4.13, was a
+    fault of its own that contradicted the one before."""
+    steps, fixed = (
+        change("step_time", ratio(109)),
+        change("step_time", ratio(0.67), before=4, after=5, kind="first_fixed"),
+    )
+    cpu, lower = change("cpu_time", ratio(100)), change("cpu_time", ratio(0.01), before=3, after=4, kind="first_fixed")
+    all_of_them = (steps, fixed, cpu, lower)
+    assert causes(*all_of_them) == ["", "", "", ""], "where no figure is known"
+    mostly = levels(step_time="1 1 1 109 1.5 1 1", cpu_time="1 1 1 100 1.1 1 1")
+    assert [one.consequence_of for one in with_consequences(all_of_them, VERSIONS, mostly)] == [
+        "",
+        "",
+        *2 * ["step_time"],
+    ]
+    hardly = levels(step_time="1 1 1 109 40 1 1", cpu_time="1 1 1 100 1.1 1 1")
+    assert [one.consequence_of for one in with_consequences(all_of_them, VERSIONS, hardly)] == ["", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("figures", "mild"),
+    [
+        ("1 1 1 109 1.5 1.4", 4), ("1 1 1 109 40 40", None), ("1 1 1 109 109 1.5 1", 5),
+        ("1 1 1 2 1.18 1.18 1.5", None), ("1 1 1 2 1.5 1.18 1.18", 5), ("1 1 1 109 0 1.5", 5), ("1 1 1 1 1 1", None),
+        ("0 0 0 5 1 1", None),
+    ],
+)  # fmt: skip
+def test_three_quarters_of_a_change_as_a_log_are_most_of_it(figures: str, mild: int | None) -> None:
+    (episode,) = episodes_of([change("step_time", ratio(109))], ORDER)
+    assert mostly_fixed(episode, levels(step_time=figures), ORDER) == mild
+
+
+def test_a_leak_is_mostly_fixed_as_measured_from_the_limit() -> None:
+    (episode,) = episodes_of([change("memory", LEAK)], ORDER)
+    assert mostly_fixed(episode, levels(memory="0 0 0 7.8 0.2 0.2 0"), ORDER) == 4
+    assert mostly_fixed(episode, levels(memory="0 0 0 7.8 2 2 2"), ORDER) is None
 
 
 @given(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from harness.model import SIGNALS, Effect
+from harness.model import SIGNALS, CellVerdict, Effect, SignalVerdict
 from harness.model.episodes import EpisodeBounds
 from harness.report.text import fault_sentences
+from harness.report.text.headline import sentence
 from tests.unit.report import build
 
 VERSIONS = ["1", "2", "3", "4", "5"]
@@ -97,3 +100,23 @@ def test_an_end_is_no_more_exact_than_it_is_known(
     begins: tuple[int, int] | None, ends: tuple[int, int] | None, text: str
 ) -> None:
     assert fault_sentences.since(EpisodeBounds(begins=begins, ends=ends, seen=2), VERSIONS) == text
+
+
+def test_a_fault_that_is_mostly_repaired_in_between_says_so() -> None:
+    """opencv 4.12 took 109 times as long, and 4.13 1.5 times: `fixed in 4.14` alone kept users from 4.13."""
+    slow = {"6.3.0": 109.0, "6.3.1": 1.5}
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        step = SignalVerdict(seen="bad" if version in slow else "good", value=slow.get(version, 1.0), limit=0.1)
+        return build.seen(build.flat(), step_time=step)
+
+    level = {"metric": "step_time", "verdict": "slower", "effect": Effect(value=109.0, unit="ratio")}
+    begins = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", **level)  # type: ignore[arg-type]
+    ends = replace(begins, kind="first_fixed", before="6.3.1", after="6.3.2")
+    rows = [(build.MULTIDICT, [build.HERE], [build.POP])]
+    told = sentence(build.run(rows, judge, findings=[begins, ends]))
+    assert told == "multidict has slower steps (109 times) since 6.3.0 (fixed in 6.3.2, most of it in 6.3.1)."
+    lasting = {**slow, **dict.fromkeys(["6.3.2", "6.4.4", "6.5.0", "6.6.3", "6.6.4"], 1.4)}
+    slow.update(lasting)
+    told = sentence(build.run(rows, judge, findings=[begins]))
+    assert told == "multidict has slower steps (109 times) since 6.3.0 (most of it fixed in 6.3.1)."
