@@ -64,6 +64,8 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
         return "exit 0", False
     if trial.is_one_figure:
         return TrialReason.WHOLE_RUN(seconds=trial.run_s), False
+    if trial.grows_by_design:
+        return TrialReason.NOT_OF_GROWTH(steps=trial.last_step), False
     steps = judged_steps_of(trial, scenario.steps)
     whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
     rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
@@ -91,6 +93,8 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
     """
     scenario = cell.variant.scenario
     if trial.trace is None or trial.output.buffered or trial.is_one_figure or scenario.limits.exit_only:
+        return False
+    if trial.grows_by_design:
         return False
     steps = judged_steps_of(trial, scenario.steps)
     slows = "slowdown" in judge_trace(trial.trace, limits=scenario.limits, steps=steps).verdicts

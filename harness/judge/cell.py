@@ -248,8 +248,8 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
         why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
         return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=why)
     good = [launch for launch in launches if launch.is_good]
-    if quoted.trial.is_one_figure:
-        return CellReason.WHOLE_RUN(good=len(good), launches=len(launches), steps=_made(quoted), least=LEAST_STEPS)
+    if why := _growth_not_judged(good):
+        return CellReason.WITHOUT_GROWTH(good=len(good), launches=len(launches), why=why)
     if quoted.trace_verdict is None:
         exited = all(launch.trial.failure.exit_code == 0 for launch in good)
         return (CellReason.EXITED_0 if exited else CellReason.NOTHING_MEASURED)(good=len(good), launches=len(launches))
@@ -283,7 +283,10 @@ def _made(launch: JudgedTrial) -> str:
 
 
 def _growth_not_judged(launches: Launches) -> str:
-    """Return why growth is not judged, if only the whole run of these launches is; else ""."""
+    """Return why the growth of memory is not judged, if only the whole run of these launches is, or if it is no leak;
+    else ""."""
+    if any(launch.trial.grows_by_design for launch in launches):
+        return CellReason.GROWS_BY_DESIGN()
     short = next((launch for launch in launches if launch.trial.is_one_figure), None)
     return "" if short is None else CellReason.GROWTH_NOT_JUDGED(steps=_made(short), least=LEAST_STEPS)
 
@@ -351,7 +354,8 @@ def _memory(
         and launch.trial.trace.column("rss_kib") is not None
     ]
     if not sampled:
-        return replace(plain, seen="none", why=_growth_not_judged(launches) or CellReason.MEMORY_NOT_MEASURED())
+        why = _growth_not_judged(launches) or CellReason.MEMORY_NOT_MEASURED()
+        return replace(plain, seen="none", why=why)
     if names[0] == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
         return replace(plain, seen="suspect")
     quiet = [verdict for launch, verdict in sampled if launch.whole(steps) and GOOD & set(verdict.verdicts)]

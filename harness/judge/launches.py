@@ -42,7 +42,7 @@ class JudgedTrial:
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
         """Return all verdicts on this launch. A good launch without a trace is flat, unless it ended early. So is one
-        of which only the whole run is judged."""
+        whose memory may grow, or of which only the whole run is judged."""
         own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
         if any(growth.verdict == "leak" for growth in self.growths.values()):
             own = (*own, "growth")
@@ -143,7 +143,7 @@ def mixes_shm(trial: Trial) -> bool:
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:
     """Return the verdict on a trace, as far as the output, the time limit and other load on the machine allow."""
-    if trial.trace is None or not len(trial.trace.step) or trial.is_one_figure:
+    if trial.trace is None or not len(trial.trace.step) or trial.is_one_figure or trial.grows_by_design:
         return None
     asked, steps = steps, judged_steps_of(trial, steps)
     verdict = judge_trace(trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))

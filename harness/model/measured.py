@@ -318,6 +318,11 @@ class Trial:
         return self.ended_well and self.run_s is not None and self.last_step < LEAST_STEPS
 
     @property
+    def grows_by_design(self) -> bool:
+        """Return whether each step adds to the program's memory: a round of boosting adds a tree to its model."""
+        return self.facts.get("step_kind") in ("lightgbm", "xgboost")
+
+    @property
     def stepless(self) -> bool:
         """Return whether the trial ran, but nothing counted as a step: another launch would end in the same way."""
         return self.end == "setup" and self.failure.shortfall == "no_step"

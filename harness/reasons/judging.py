@@ -25,8 +25,9 @@ class CellReason(Reason):
     SOME_GROW = "{growth}, in {bad} of {launches:launch}"
     NOT_COUNTED = "not counted in a whole launch"
     MEMORY_NOT_MEASURED = "memory was not measured"
-    WHOLE_RUN = "whole run in {good} of {launches:launch}: {steps}, and growth needs at least {least}"
     GROWTH_NOT_JUDGED = "growth is not judged: {steps}, and it needs at least {least}"
+    GROWS_BY_DESIGN = "growth of memory is not judged: each round of boosting adds a tree to the model"
+    WITHOUT_GROWTH = "{good} of {launches:launch} ended well; {why}"
     NO_STEP_SEEN = "no step was seen"
     STEPS_MADE = "it made {count} steps"
     SAMPLES_TAKEN = "it ended after {count} samples"
@@ -56,6 +57,7 @@ class TrialReason(Reason):
     """Says what a launch shows, and why a verdict rests on too few launches."""
 
     WHOLE_RUN = "ended well after {seconds:.3g} s"
+    NOT_OF_GROWTH = "ended well after step {steps}"
     ON_GPU = "{shown} of GPU memory"
 
     TOO_FEW_RAN = "only {count} of {least} launches could run; so far: {why}"

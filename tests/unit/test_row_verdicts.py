@@ -15,6 +15,7 @@ from harness.run.run_interfaces import CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from tests.unit.judge.making import trial_of
 from tests.unit.report import build
+from tests.unit.trials import changed
 
 PURE = "py3-none-any"
 HOLLOW = "cp311-cp311-linux_x86_64, nothing compiled"
@@ -196,3 +197,18 @@ def test_the_median_of_finite_steps_is_not_told_as_the_loss_of_a_version_that_re
     row = returning({2}, [0.77] * 4)
     assert [cell_json(cell)["metrics"].get("loss", "absent") for cell in row.cells] == [0.0156, 0.0156, None, 0.0156]
     assert "loss not finite" in dict(details._facts(row.cells[2]))["own metrics"]
+
+
+@pytest.mark.parametrize(("is_whole", "verdict"), [(True, "crash"), (False, "untested")])
+def test_a_version_that_fails_where_others_run_to_their_end_crashes(*, is_whole: bool, verdict: str) -> None:
+    """A program without steps fails before its first step, whenever it fails: it would be untested for ever."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5"])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    whole = {"end": "completed", "shortfall": "no_step", "last_step": 1, "facts": {"run_s": 2.0}} if is_whole else {}
+    runs = [changed(trial_of(number), **whole) for number in range(2)]
+    fails = [changed(trial_of(number), end="setup", message="before the first step: ValueError") for number in range(2)]
+    pairs = zip(cells, (runs, fails), strict=True)
+    judged = judge_row(row, [CellRun(cell=cell, trials=trials).result for cell, trials in pairs], least=2)
+    assert [cell.verdict.verdict for cell in judged.cells] == ["flat", verdict]
+    assert bool(judged.findings) == is_whole

@@ -22,6 +22,7 @@ from harness.judge.comparison.which_launches import (
     is_clean,
     is_measured,
     is_timed,
+    is_undisturbed,
     is_warm,
     is_whole,
     longest_steps,
@@ -301,7 +302,7 @@ RULES: Mapping[str, FigureRule] = {
     "step_time": FigureRule(usable=is_timed, prepare=_of_steps(median_step_s), absent=SignalReason.NO_STEPS),
     "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio), absent=SignalReason.NO_LONG_LAUNCH),
     "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
-    "cpu_time": FigureRule(usable=is_timed, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
+    "cpu_time": FigureRule(usable=is_undisturbed, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
     "run_time": FigureRule(
         usable=is_warm,
         of_steps=False,

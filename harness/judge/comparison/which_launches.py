@@ -48,6 +48,11 @@ def is_timed(trial: Trial, steps: Steps) -> bool:
     return had_step_times(trial, steps) and not trial.conditions.pulled
 
 
+def is_undisturbed(trial: Trial, steps: Steps) -> bool:
+    """Return whether the processor time can be compared: as step times, or that of a whole run without steps."""
+    return is_timed(trial, steps) or (trial.is_one_figure and is_clean(trial, steps) and not trial.unsteady)
+
+
 def is_whole(trial: Trial, steps: Steps) -> bool:
     """Return whether the launch can be compared and made its whole budget, or ran for its whole time."""
     in_time = trial.end == "completed" and (trial.asked.time_s or steps.time_s) is not None

@@ -74,7 +74,7 @@ def _least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows
     return least_found(spread, rounds=rounds, versions=versions, alpha=strictest(name, rows=rows))
 
 
-ALWAYS_ASKING = frozenset({"step_time", "peak_memory"})
+ALWAYS_ASKING = frozenset({"step_time", "run_time", "peak_memory"})
 """Level signals for which rounds are added even if the matrix gives them no limit."""
 
 
@@ -107,8 +107,8 @@ def wants_round(
                 continue
             if np.ptp((table.values - step_times.values).mean(axis=0)) > log_of(metric, limited[metric]):
                 return RoundReason.SEEMS_TO_DIFFER(signal=SIGNALS[metric].title, rounds=SIGNALS[metric].rounds)
-    for metric in tables:
-        if metric in ALWAYS_ASKING:
+    for metric, known in tables.items():
+        if metric in ALWAYS_ASKING and (metric != "run_time" or known is not None):  # few programs end by themselves
             lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
             if lacking is not None:
                 return lacking

@@ -25,7 +25,6 @@ from harness.model import (
     SignalState,
     SignalVerdict,
 )
-from harness.model.measured import LEAST_STEPS
 from harness.model.signals import signal_of
 from harness.report.text.harmless_text import plain, shortened
 
@@ -345,8 +344,8 @@ def _word(name: str, verdict: CellVerdict) -> str:
         return "NaN or inf"
     if name == "flat" and verdict.signals.keys() == {"outcome"}:  # by `judge: exit`, which measures no memory
         return "exit 0"
-    if name == "flat" and verdict.steps < LEAST_STEPS and verdict.of("memory").seen == "none":
-        return "whole run"
+    if name == "flat" and verdict.of("memory").seen == "none" and verdict.of("memory").visible is None:
+        return "whole run"  # its growth was not judged
     growing = _bad_of("growth", verdict) if name == "growth" else None
     return name if growing is None else shown_signal(growing).title
 

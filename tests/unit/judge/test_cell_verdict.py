@@ -15,6 +15,7 @@ from harness.judge.cell import judge_cell, needs_whole_budget, wants_more
 from harness.judge.trace import trace_verdict
 from harness.judge.trace.growth import Growth
 from harness.model import Failure, Limits, Look, Trace, Trial, Trials
+from harness.report.text.signal_words import strip, strip_text, verdict_word
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of
 
@@ -102,6 +103,39 @@ def test_a_launch_without_a_row_is_not_good():
     cell = cell_of([replace(by_itself(number, steps=7), trace=None) for number in range(3)])
     assert cell.verdict == "inconclusive"
     assert "ended by itself after 7 of 4000 steps" in cell.why
+
+
+def whole_run(number: int, *, run_s: float = 2.0, steps: int = 1, **more: Any) -> Trial:
+    """Return a program that ended by itself: without a step, or after a few."""
+    end = {"end": "completed", "shortfall": "no_step"} if steps == 1 else {"end": "stopped", "shortfall": "own_end"}
+    trial = trial_of(number, steps=steps, facts={"run_s": run_s}, peak_rss_kib=50_000.0, **end, **more)
+    look = Look(step=steps, values={"cpu_s": run_s, "rss_peak_kib": 50_000.0})
+    return replace(trial, trace=None if trial.trace is None else replace(trial.trace, looks=(look,)))
+
+
+@pytest.mark.parametrize(("steps", "made"), [(1, "no step was seen"), (20, "it made 20 steps")])
+def test_a_program_that_ends_by_itself_is_good_but_its_growth_is_not_judged(steps: int, made: str) -> None:
+    """Programs without a step were untested, and those with few steps were inconclusive, whatever they did."""
+    trials = [whole_run(number, steps=steps, rate=900.0) for number in range(3)]
+    cell = cell_of(trials)
+    assert (cell.verdict, cell.steps) == ("flat", 0 if steps == 1 else steps)
+    assert cell.why == f"3 of 3 launches ended well; growth is not judged: {made}, and it needs at least 64"
+    assert {name: cell.of(name).seen for name in ("outcome", "memory", "open_files")} == {
+        "outcome": "good", "memory": "none", "open_files": "none",
+    }  # fmt: skip
+    assert cell.of("memory").why == f"growth is not judged: {made}, and it needs at least 64"
+    assert more(trials) is None
+    assert not needs_whole_budget(trials, limits=LIMITS, steps=STEPS)
+    assert verdict_word(cell) == "whole run"
+    assert "memory" not in strip_text(strip(cell)).replace("memory not checked", "")
+
+
+def test_rounds_of_boosting_are_no_leak() -> None:
+    """Each round adds a tree: LightGBM was said to leak 3.4 KiB a step."""
+    cell = cell_of(three(rate=12.0, facts={"step_kind": "lightgbm"}))
+    assert (cell.verdict, cell.of("memory").seen) == ("flat", "none")
+    assert cell.why.endswith("each round of boosting adds a tree to the model")
+    assert cell_of(three(rate=12.0, facts={"step_kind": "line"})).verdict == "leak"
 
 
 @pytest.mark.parametrize("noises", [(4000.0, 20000.0), (20000.0, 4000.0, 4000.0), (16.0, 400.0, 100.0)])

@@ -17,9 +17,10 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import differs_late
 from harness.judge.remedies import more_launches, with_remedy
 from harness.judge.signal_verdicts import with_findings
-from harness.model import LEVELS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trial
+from harness.model import LEVELS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trace, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, row_of, shown, times, trace_of, trial_of
 from tests.unit.report import build
+from tests.unit.trials import made_trial
 
 
 def row(*, versions: int = 4, launches: int = 3, **more: Any) -> list[list[Trial]]:
@@ -387,3 +388,34 @@ def test_a_figure_beyond_the_limit_is_not_good_while_its_change_is_unconfirmed(s
     """A tail that doubled was good after three launches, because naming its change takes five."""
     cells = shown(with_facts(row(versions=3), "setup_s", [[1.0, 1.01, 0.99], [seconds] * 3, [1.0, 1.01, 0.99]]))
     assert [cell.signals["setup_time"].seen for cell in cells] == ["good", seen, "good"]
+
+
+def run_of(number: int, *, run_s: float = 2.0, cpu_s: float = 2.0, peak_kib: float = 50_000.0) -> Trial:
+    """Return a launch of a program without a step."""
+    trace = Trace(
+        step=np.array([1.0]), columns={"rss_kib": np.array([40_000.0]), "step_s": np.array([np.nan])},
+        looks=(Look(step=1, values={"cpu_s": cpu_s, "rss_peak_kib": 45_000.0}),),
+    )  # fmt: skip
+    return made_trial(
+        number=number, round=number, run="r", trace=trace, last_step=1, steps_asked=4000, shortfall="no_step",
+        facts={"run_s": run_s * (1 + 0.002 * (number % 3))}, peak_rss_kib=peak_kib, output_bytes=100,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "bad"),
+    [
+        ({}, set()),
+        ({"run_s": 2.6}, {"run_time"}),
+        ({"cpu_s": 2.7}, {"cpu_time"}),
+        ({"peak_kib": 90_000.0}, {"peak_memory"}),
+    ],
+)
+def test_whole_runs_are_compared_by_time_processor_time_and_peak(changed: dict[str, float], bad: set[str]) -> None:
+    trials = [[run_of(number, **(changed if place else {})) for number in range(4)] for place in range(2)]
+    old, new = shown(trials)
+    compared = ("run_time", "cpu_time", "peak_memory", "output")
+    assert {name for name in compared if old.of(name).seen != "good"} <= bad
+    changes = find_changes(of_row(trials), limits=Limits())
+    assert {change.metric for change in changes} == bad
+    assert new.of("step_time").seen == new.of("memory").seen == "none"
