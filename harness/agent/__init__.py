@@ -14,9 +14,11 @@ its death. With a `command` the supervisor samples the command's process tree fr
 job.json
     {"marker": "hex, unique to the trial", "script": "scenario/x.py" or null, "params": {...},
      "program": {"path": "scenario/train.py" or null, "module": "mypkg.train" or null, "args": [...],
-                 "steps_are": "auto", "torch", … or "module:name", "printed": {"loss": "loss: {}"}} or null,
+                 "steps_are": "auto", "torch", … or "module:name"} or null,
                                                 in place of a script (scenario/program_run.py)
      "command": [...] or null, "step_pattern": regex or null, "judge_exit": false,
+     "printed": {"loss": "loss: {}"},           of a program or a command: the numbers to read from its output; null:
+                                                those beside a name (scenario/hooks/printed.py)
      "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget
      "look_times_s": [10, 20, 40, null],        seconds in steps after the first, at which to look if they pass before
                                                 the step counts; the last ends the trial. Null or absent: only steps

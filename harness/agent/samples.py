@@ -98,6 +98,11 @@ class Table(object):
         """Return the number of rows sampled so far."""
         return int(self.header[STEPS]) // self.stride
 
+    def not_finite(self, metrics):
+        """Return name -> (how many steps had NaN or infinity in this metric, the first of them), where any had."""
+        places = ((name, NOT_FINITE + 2 * number) for number, name in enumerate(metrics))
+        return {name: [int(self.header[at]), int(self.header[at + 1])] for name, at in places if self.header[at]}
+
     def last(self, index):
         """Return the newest number of a column that is not NaN, or None."""
         column = self.column(index)

@@ -169,7 +169,6 @@ def read_program(entry: shape.ScenarioEntry, context: Context) -> model.Program 
         module=entry.module,
         args=tuple(entry.args),
         steps_are=asked.function if isinstance(asked, shape.StepsFunction) else asked,
-        printed=tuple(entry.printed.items()),
     )
 
 
@@ -186,21 +185,28 @@ def read_script_or_program(entry: shape.ScenarioEntry, key: KeyPath, context: Co
                 "the steps of a program are counted from inside" if is_program else "a script counts its steps itself"
             )
             context.add((*key, name), f"is for a command; {what}")
+    _check_printed(entry, key, context)
     if is_program:
         return _check_program(entry, key, context)
-    for name in ("args", "steps_are", "printed"):
+    for name in ("args", "steps_are"):
         if name in entry.model_fields_set:
             context.add((*key, name), "is for a program or a module")
     return None if entry.script is None else read_python(entry.script, (*key, "script"), context, read_script)
 
 
-def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
-    for name, pattern in entry.printed.items():
+def _check_printed(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
+    if entry.printed is not None and entry.script is not None:
+        context.add((*key, "printed"), "is for a program, a module or a command; a script returns its numbers")
+    printed = entry.printed or {}
+    for name, pattern in printed.items():
         if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip(" \t{}"):
             text = f"{shown(pattern)}: write the text around the number, with {{}} in its place, such as 'loss: {{}}'"
             context.add((*key, "printed", name), text)
-    if len(entry.printed) > MOST_PRINTED:
-        context.add((*key, "printed"), f"{len(entry.printed)} metrics; at most {MOST_PRINTED}")
+    if len(printed) > MOST_PRINTED:
+        context.add((*key, "printed"), f"{len(printed)} metrics; at most {MOST_PRINTED}")
+
+
+def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
     tree, file = None, None
     if entry.program is not None:
         tree = _tree(entry.program, (*key, "program"), context)

@@ -76,6 +76,7 @@ def _scenario(
         program=read_program(entry, context),
         command=tuple(entry.command or ()),
         step_pattern=entry.step_pattern,
+        printed=None if entry.printed is None else tuple(entry.printed.items()),
         params=tuple((param, tuple(values)) for param, values in entry.params.items()),
         series=tuple(entry.series or ()),
         hosts=hosts,

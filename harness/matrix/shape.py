@@ -504,6 +504,14 @@ AnyMetricLimit = Annotated[
 ]
 
 
+Printed = Annotated[
+    dict[Text, Text],
+    BeforeValidator(
+        lambda value: {} if value == "off" else value, json_schema_input_type=dict[Text, Text] | Literal["off"]
+    ),
+]
+
+
 class Ulimit(Shape):
     """A kernel limit; -1 means unlimited."""
 
@@ -619,8 +627,9 @@ class ScenarioEntry(Shape):
     """For a program: its arguments; a param replaces its name in braces."""
     steps_are: AnyStepsAre | None = None
     """For a program: what counts as its steps; auto, the default: those of the first framework that makes one."""
-    printed: dict[Text, Text] = {}
-    """For a program: metrics in the lines that it prints, such as {loss: "loss: {}"}, where {} is the number."""
+    printed: Printed | None = None
+    """For a program or a command: the numbers that it prints, such as {loss: "loss: {}"}, where {} is the number; off:
+    none. Default: all numbers beside a name."""
     command: Arguments | None = None
     """Any other program, as a list of its arguments, measured from outside. Give this, script, program or module."""
     step_pattern: Text | None = None

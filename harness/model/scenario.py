@@ -32,13 +32,14 @@ class Where:
         return f"{self.file}:{self.line}: {self.key}" if self.key else self.file
 
 
-MetricRule = Literal["equal", "change", "drop", "rise", "none"]
+MetricRule = Literal["equal", "change", "drop", "rise", "reproducible", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricLimit:
     """The change of a scenario's metric that is bad, compared with the preceding version: any difference (`equal`), or
-    a relative difference above `limit` in either direction (`change`), down or up. `none`: nothing is bad, not even
+    a relative difference above `limit` in either direction (`change`), down or up; `reproducible`: the usual limits
+    apply, and launches that differ are bad if those of the version before did not. `none`: nothing is bad, not even
     NaN."""
 
     metric: str
@@ -159,15 +160,13 @@ StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transfo
 class Program:
     """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
 
-    `steps_are` is a StepsAre, or a function as `module:name`. `printed` maps the name of a metric to a pattern of the
-    lines that print it.
+    `steps_are` is a StepsAre, or a function as `module:name`.
     """
 
     path: Path | None = None
     module: str | None = None
     args: tuple[str, ...] = ()
     steps_are: str = "auto"
-    printed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +174,8 @@ class Scenario:
     """A script with `setup(**params) -> step`, a program, or a command. Exactly one of the three is set.
 
     `params` maps a name to its values. `step_pattern` is a regular expression that counts a command's steps in its
-    output.
+    output. `printed` maps the name of a metric to a pattern of the lines that print it; None: the numbers beside names
+    are read.
     """
 
     name: str
@@ -185,6 +185,7 @@ class Scenario:
     program: Program | None = None
     command: tuple[str, ...] = ()
     step_pattern: str | None = None
+    printed: tuple[tuple[str, str], ...] | None = None
     params: tuple[tuple[str, tuple[Scalar, ...]], ...] = ()
     series: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()

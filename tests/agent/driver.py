@@ -39,6 +39,7 @@ def pack(root: Path, script: Path | str | None, *, files: Mapping[str, str] = {}
         "params": {},
         "command": None,
         "step_pattern": None,
+        "printed": None,
         "judge_exit": False,
         "looks": [50, 100],
         "timeout_s": 30.0,

@@ -177,3 +177,13 @@ def test_long_steps_of_a_command_are_ended_by_their_time(tmp_path: Path, python:
     (first, last) = told.all("look")
     assert 2 <= first["step"] < last["step"] <= 32
     assert (first["last"], last["last"], told.done["end"]) == (False, True, "completed")
+
+
+def test_the_loss_that_a_command_prints_is_a_metric_of_its_step(tmp_path: Path, thorough_python: str) -> None:
+    """Values of lines that come while a look is judged keep their step: launches can be compared step by step."""
+    text = "for n in range(1, 101): print('step', n, 'loss', 1 / n if n < 80 else float('inf'), flush=True)"
+    asked = {"command": [thorough_python, "-c", text], "step_pattern": "^step", "looks": [50, 100]}
+    told = driver.run(tmp_path, thorough_python, None, **asked)
+    steps = told.done["last_step"]
+    assert told.column("loss")[:79] == pytest.approx([1 / n for n in range(1, 80)][:steps])
+    assert told.done["not_finite"]["loss"] == [21, 80]

@@ -4,6 +4,7 @@ signatures of the real ones; tests/stories/test_frameworks.py tries the real whe
 
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ TRAINS = """
 
 def run(root: Path, python: str, text: str, files: dict[str, str] | None = None, **job: Any) -> Told:
     """Run the program train.py with its files, as the harness copies them."""
-    asked = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto", "printed": {}}
+    asked = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
     asked.update({name: job.pop(name) for name in tuple(asked) if name in job})
     return driver.run(root, python, None, program=asked, files={"train.py": text, **(files or {})}, **job)
 
@@ -505,6 +506,7 @@ def test_a_loss_that_is_only_printed_is_a_metric_of_its_step(tmp_path: Path, pyt
         STEP
         + """
 import sys
+import time
 for number in range(1, 61):
     o.step()
     print("epoch 1 step", number, " Loss:   %.2e" % (1 / number), "acc=%d%%" % number, sep="\\t")
@@ -545,3 +547,60 @@ sys.stderr.write("\\n" + "x" * 100000 + "Loss: 7\\n")
 def test_a_printed_number_is_found_where_the_pattern_says(pattern: str, line: str, value: float | None) -> None:
     found = printed.Reader({"it": pattern}, None).values(line)
     assert found == ({} if value is None else {"it": pytest.approx(value, rel=0, nan_ok=True)})
+
+
+@pytest.mark.parametrize(
+    ("lines", "values"),
+    [
+        ("epoch 5: loss=0.61", {"loss": 0.61}),
+        ("step 51 loss nan", {"loss": float("nan")}),
+        ('{"step": 3, "loss": 0.3, "time": 1.5}', {"loss": 0.3}),
+        ("{'loss': '0.3', 'epoch': '0.02'}", {"loss": 0.3}),
+        (" 45%|####     | 45/100 [00:01<00:02, 30.1it/s, loss=0.12, acc=93%]", {"loss": 0.12, "acc": 93.0}),
+        ("\x1b[1m45/100\x1b[0m ━━━ \x1b[1m1s\x1b[0m 10ms/step - accuracy: 0.90 - loss: 0.12", {"accuracy": 0.9, "loss": 0.12}),
+        ("[10]\tvalid_0's l2: 0.24\tvalid_0's auc: 0.9", {"l2": 0.24, "auc": 0.9}),
+        ("Train Epoch: 1 [0/60000 (0%)]\tLoss: 2.300", {"Loss": 2.3}),
+        ("Test set: Average loss: 0.026, Accuracy: 9913/10000 (99%)", {"loss": 0.026, "Accuracy": 0.9913}),
+        ("Time  0.123 ( 0.130)\tLoss 2.3e+00 (2.4e+00)\tAcc@1  75.00 ( 74.12)", {"Loss": 2.3, "Acc@1": 75.0}),
+        ("train loss 0.4, val loss 0.5", {"train_loss": 0.4, "val_loss": 0.5}),
+        ("objective=1.5\nobjective=1.4", {"objective": 1.4}),
+        ("误差：0.3\n误差：0.2", {"误差": 0.2}),
+        ("queue: 3\nqueue: nan", {"queue": float("nan")}),
+        ("lr: 0.1\nlr: 0.1\nlr: 0.05", {"lr": 0.05}),
+        # what is no result
+        ("epoch: 1\nepoch: 2\nepoch: 4", {}),
+        ("seen: 64\nseen: 128\nframes: 64\nframes: 128\nframes: 192", {}),
+        ("lr=0.1\nlr=0.1\nlr=0.1", {}),
+        ("worker 3 died\nworker 5 died\ncache 5 hits\ncache 9 hits\ncache 2 hits", {}),
+        ("took: 3.2 s\ntook: 3.1 s\nload: 45 MB\nload: 44 MB\nrate: 31 it/s\nrate: 30 it/s", {}),
+        ("loss-nan.txt\nopening nan.txt\nbanana: nanometre\nloss: nan.log\nloss: information", {}),
+        ("loss: 0x7f33\nloss: 2026-11-24\nloss: 12:30:11\nloss 1.16.0\nloss: 0,1234", {}),
+        ("loss: " + "9" * 400 + "\nloss 1e999\nloss: ٣", {}),
+        ("Downloading: 45%|###| 45/100\nDownloading: 40%", {}),
+    ],
+)
+def test_a_number_beside_a_name_is_read_without_configuration(lines: str, values: dict[str, float]) -> None:
+    """Whoever tries the harness has written no pattern; a loss of NaN then went unseen."""
+    reader = printed.reader(None, None)
+    found = [reader.values(line) for line in lines.split("\n")]
+    assert (found[-1] if values else {name: 0 for each in found for name in each}) == pytest.approx(values, nan_ok=True)
+
+
+def test_a_line_of_megabytes_costs_no_more_than_a_short_one_and_names_are_bounded() -> None:
+    reader = printed.reader(None, None)
+    began = time.process_time()
+    for line in ("a1 " * 10**6, "1" * 10**6, "\x1b[" * 10**6, "loss" * 10**6, "= " * 10**6 + "5"):
+        assert reader.values(line) == {}
+    for number in range(10**4):
+        reader.values("name%d=%g" % (number, number / 3))
+    assert time.process_time() - began < 3
+    assert len(reader._names) <= printed.MOST_NAMES
+
+
+@pytest.mark.smoke
+def test_an_unmodified_program_that_prints_nan_has_a_metric(tmp_path: Path, python: str) -> None:
+    text = STEP + "for number in range(1, 61):\n    o.step()\n    print('step', number, 'loss', 0.5 if number < 51 else float('nan'))\n"
+    told = run(tmp_path, python, text, TORCH, looks=[100])
+    assert told.column("loss")[:50] == [0.5] * 50
+    assert told.done["not_finite"] == {"loss": [10, 51]}
+    assert not run(tmp_path / "off", python, text, TORCH, looks=[100], printed={}).column("loss")

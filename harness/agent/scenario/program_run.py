@@ -83,8 +83,8 @@ class ProgramRun(script_run.ScriptRun):
             name, names = function.parted(self._steps_are)
             awaited.setdefault(name, []).append(functools.partial(self._hook_function, names, mark))
         importing.Finder(awaited).install()
-        if self._program["printed"]:
-            printed.Reader(self._program["printed"], self._logged).install()
+        if self.job["printed"] != {}:
+            printed.reader(self.job["printed"], self._logged).install()
         if self._steps_are == "auto":
             self._lines = lines.LineSteps(functools.partial(self._ticker.mark, "line"))
             self._lines.install()

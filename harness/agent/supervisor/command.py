@@ -10,10 +10,13 @@ import re
 
 from .. import due, ending, samples, wire, wrapping
 from ..probes import memory, processes
+from ..scenario import stepping
+from ..scenario.hooks import printed
 from .trial_watch import Watch
 
 BEAT_S = 0.1
 STEP_S, RSS_KIB = 0, 1
+MOST_READ = 2000  # lines of one read in which numbers are looked for
 
 
 class CommandWatch(Watch):
@@ -27,6 +30,9 @@ class CommandWatch(Watch):
         self.columns = {"step_s": STEP_S, "rss_kib": RSS_KIB}
         self._pattern = re.compile(job["step_pattern"].encode("utf-8")) if job["step_pattern"] else None
         self._lines = wire.Lines()
+        self._metrics = stepping.Metrics(self.table, self._tell_metric)
+        self._reader = None if job["printed"] == {} else printed.reader(job["printed"], None)
+        self._seen = 0  # lines that are steps; those that come while a look is judged are no rows, but have a place
         self._due_looks = due.DueLooks(job)
         self._busy_s = 0.0
         self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
@@ -47,11 +53,28 @@ class CommandWatch(Watch):
     # -------------------------------------------------------------- rows
 
     def printed(self, data):
-        if self._pattern is not None:
-            lines = self._lines.feed(data.replace(b"\r", b"\n"))  # progress bars end lines with a carriage return
-            count = sum(1 for line in lines if self._pattern.search(line))
-            if count:
-                self._steps_came(count, self.clock())
+        if self._pattern is None and self._reader is None:
+            return
+        count, read = 0, 0
+        for line in self._lines.feed(data.replace(b"\r", b"\n")):  # progress bars end lines with a carriage return
+            if self._pattern is not None and self._pattern.search(line):
+                count += 1
+                self._seen += 1
+            if self._reader is not None and read < MOST_READ:
+                read += 1
+                self._read(line)
+        if count:
+            self._steps_came(count, self.clock())
+
+    def _read(self, line):
+        """Record the numbers of a line: those of a step's own line, or of a line after it, belong to this step."""
+        values = self._reader.values(line[: printed.LONGEST].decode("utf-8", "replace"))
+        number = max(1, self._seen if self._pattern is not None else self.steps())
+        if values and number <= self.job["looks"][-1]:
+            self._metrics.record((number - 1) // self.stride, number, values)
+
+    def _tell_metric(self, name):
+        self.columns[name] = len(samples.COLUMNS) + len(self._metrics.names) - 1
 
     def beat_s(self):
         return BEAT_S
@@ -164,7 +187,8 @@ class CommandWatch(Watch):
         return ending.last_words(self.output.tail(), re.compile(pattern) if pattern else None)
 
     def about_output(self):
-        return dict(Watch.about_output(self), buffered=self._bursts.words())
+        not_finite = self.table.not_finite(self._metrics.names)
+        return dict(Watch.about_output(self), not_finite=not_finite, buffered=self._bursts.words())
 
     def resident(self):
         return processes.rss_kib(processes.descendants())

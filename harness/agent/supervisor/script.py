@@ -234,13 +234,7 @@ class ScriptWatch(Watch):
         return self.table.header[samples.STARTED] == 0
 
     def about_output(self):
-        not_finite = {}
-        for number, name in enumerate(self._metrics):
-            place = samples.NOT_FINITE + 2 * number
-            count, first_step = self.table.header[place : place + 2]
-            if count:
-                not_finite[name] = [int(count), int(first_step)]
-        return dict(Watch.about_output(self), not_finite=not_finite)
+        return dict(Watch.about_output(self), not_finite=self.table.not_finite(self._metrics))
 
     def resident(self):
         return self.table.last(samples.COLUMNS.index("rss_kib"))

@@ -131,9 +131,8 @@ def _line(what: str, place: str, reason: str, entries: Sequence[CellResult]) -> 
 def _unprinted(result: RunResult) -> Iterator[str]:
     """Yield a line for each program whose `printed:` has patterns that no output line matched in any launch."""
     for name, cells in _by_scenario(result).items():
-        program = cells[0].cell.variant.scenario.program
         seen = {signal for entry in cells for signal in entry.verdict.signals}
-        asked = program.printed if program is not None else ()
+        asked = cells[0].cell.variant.scenario.printed or ()
         lacking = [plain(repr(pattern)) for metric, pattern in asked if f"{METRIC_PREFIX}{metric}" not in seen]
         if lacking and any(trial.last_step for entry in cells for trial in entry.trials):
             outputs = (f"{trial.output.head}\n{trial.output.tail}" for entry in cells for trial in entry.trials)

@@ -41,6 +41,8 @@ def read(folder: Path, text: str) -> list[str]:
         "module: pkg.go\nfiles: [pkg]\nsteps_are: {function: 'pkg.loop:one'}",
         "module: torch.distributed.run",
         "program: train.py\nprinted: {loss: 'loss: {}', pace: '{} it/s'}",
+        "command: [x]\nprinted: {loss: 'loss: {}'}",
+        "program: train.py\nprinted: off",
     ],
 )
 def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
@@ -63,7 +65,7 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
         ),
         ("program: train.py\nprinted: {loss: ' {} '}", "with {} in its place, such as 'loss: {}'"),
         ("program: train.py\nprinted: {loss: '{{}}'}", "'{{}}': write the text around the number, with {} in"),
-        ("command: [x]\nprinted: {loss: 'loss: {}'}", "scenarios.a.printed: is for a program or a module"),
+        ("command: [x]\nprinted: {loss: 'loss'}", "scenarios.a.printed.loss: 'loss': write the text around"),
         ("program: train.py\nstep_pattern: x", "scenarios.a.step_pattern: is for a command"),
         ("program: train.py\nprobes: {lines: {steps: 9}}", "scenarios.a.probes.lines: is for a script or a command"),
         ("program: train.py\nparams: {b: 1}", "scenarios.a.params.b: args have no '{b}'"),
@@ -92,9 +94,8 @@ def test_a_program_is_copied_and_started_with_its_arguments(tmp_path: Path) -> N
     variant = Variant(scenario=scenario, params=(("b", 8),))
 
     assert scenario.title == "Train a net."
-    assert scenario.program == Program(
-        path=tmp_path / "train.py", args=("--batch={b}", "x"), printed=(("loss", "loss: {}"),)
-    )
+    assert scenario.program == Program(path=tmp_path / "train.py", args=("--batch={b}", "x"))
+    assert scenario.printed == (("loss", "loss: {}"),)
     payload = pack(variant)
     assert {"scenario/train.py", "scenario/pkg/loop.py"} < set(payload.files)
     asked = {
@@ -102,8 +103,8 @@ def test_a_program_is_copied_and_started_with_its_arguments(tmp_path: Path) -> N
         "module": None,
         "args": ["--batch=8", "x"],
         "steps_are": "auto",
-        "printed": {"loss": "loss: {}"},
     }
+    assert payload.job["printed"] == {"loss": "loss: {}"}
     assert (payload.job["program"], payload.job["script"], payload.job["command"]) == (asked, None, None)
 
 

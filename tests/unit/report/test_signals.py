@@ -292,9 +292,9 @@ def test_what_was_not_looked_at_is_told_once_with_the_reason() -> None:
 def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() -> None:
     """`results (the scenario returns none)` left users guessing which of their patterns was wrong."""
     printed = (("loss", "loss: {}"), ("cost", "cost={}"))
-    program = Program(path=Path("train.py"), printed=printed)
+    program = Program(path=Path("train.py"))
     variant = build.variant("train")
-    variant = replace(variant, scenario=replace(variant.scenario, script=None, program=program))
+    variant = replace(variant, scenario=replace(variant.scenario, script=None, program=program, printed=printed))
     seen = build.seen(build.flat(), **{"metrics.cost": SignalVerdict(seen="good", value=0.5)})
     result = build.run([(build.ORJSON, [build.HERE], [variant])], lambda *_: seen)
     launch = replace(

@@ -1,7 +1,9 @@
-"""Reads the numbers that a program prints: in a line that matches a pattern such as `loss: {}`, the number at the `{}`.
+"""Reads the numbers that a program prints.
 
-The text around a number is compared literally, except that any white space counts as one space. Patterns are not
-regular expressions, so that matching is always fast.
+Without patterns, it reads the numbers beside a name: `loss: 0.12 - accuracy: 0.9`, `step 51 loss nan`, `{"loss": 0.3}`,
+a progress bar. It leaves out counters, times, sizes and what never changes. With patterns such as `loss: {}`, it reads
+the number at the `{}` in each line that matches. The text around a number is compared literally, except that any white
+space counts as one space. Patterns are not regular expressions, so that matching is always fast.
 """
 
 import re
@@ -21,9 +23,14 @@ def single_spaced(text):
     return " ".join(text.split())
 
 
+def reader(patterns, log):
+    """Return what reads the lines: by `patterns` (name -> pattern), None: by the names beside the numbers. `log({name:
+    number})` is called for each line with numbers."""
+    return Named(log) if patterns is None else Reader(patterns, log)
+
+
 class Reader(object):
-    """Reads what is written to stdout and stderr. `patterns`: name -> pattern. `log({name: number})` is called for each
-    line that matches one."""
+    """Reads what is written to stdout and stderr, by patterns."""
 
     def __init__(self, patterns, log):
         parted = [(name, pattern.partition("{}")) for name, pattern in patterns.items()]
@@ -75,3 +82,91 @@ def _is_part_of_word(line, start, end, before, after):
     """Return whether `nan` or `inf` is only a part of a word, as in `information`, and the pattern does not contain the
     rest of the word."""
     return (not before and line[start - 1 : start].isalpha()) or (not after and line[end : end + 1].isalpha())
+
+
+# ---------------------------------------------------------------- without patterns: names beside numbers
+
+MOST_NAMES = 256  # that are told apart; later ones are left out
+ESCAPES = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|[^[])|\b+")
+SIGNS = re.compile("[0-9]|[nN][aA][nN]|[iI][nN][fF]")
+PAIR = re.compile(
+    r"""(?<![\w\-/@.]) ([^\W\d_][\w\-/@.]{0,39}) ["']?
+    (\ ?[=:\uff1a]\ ?|\ ) ["']? (?:(?:np\.)?(?:tensor|float\d\d)\()?
+    ([-+]?(?:(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
+      |(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![-/])))
+    (?!\w|\.\w|[,:\uff1a-][0-9]|%?\|)
+    (?:\ ?/\ ?([1-9][0-9]{0,15})(?![\w/.:]))?
+    (?!\ ?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|[\w.]{1,12}/s(?:ec)?|s/it|/)(?!\w))
+    (%?)""",
+    re.VERBOSE,
+)  # the name, what is between, the number, of how many, in percent
+OF = re.compile(r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?) $", re.IGNORECASE)
+RESULT = re.compile(
+    r"(?:^|[\W_])(?:acc|auc|auroc|bleu|cer|dice|err|f1|iou|kl|l1|l2|logloss|mae|map|miou|mape|mse|ndcg|nll|ppl|precision"
+    r"|psnr|r2|recall|reward|rmse|rouge|score|ssim|wer|\w*(?:loss|accuracy|error|perplexity))[\d@]*(?:$|[\W_])"
+)
+NO_RESULT = re.compile(
+    r"(?:^|[\W_])(?:batch|batches|bytes|chunk|count|cuda|data|date|device|duration|elapsed|epochs?|eta|examples?|fps|gpu"
+    r"|hours?|id|idx|images?|index|ips|items?|it|iters?|iterations?|job|line|mem|memory|min|minutes?|ms|node|ns|num|page"
+    r"|per|pid|port|process|qps|rank|remaining|rows?|rss|samples?|sec|secs|seconds?|seed|seen|size|speed|steps?|threads?"
+    r"|throughput|tokens?|took|total|tps|us|version|vram|workers?|\w*time)\d*(?:$|[\W_])"
+)
+LARGEST = 1e30  # a larger number is no measurement
+EXACT_INTEGER = re.compile("[-+]?[0-9,]+$")
+
+
+class Named(Reader):
+    """Reads the numbers beside names.
+
+    A name that says that it is a result, such as `loss`, counts at once. Any other counts once its number has changed
+    other than by a constant upwards, as a counter's does, so that a banner is no metric.
+    """
+
+    def __init__(self, log):
+        Reader.__init__(self, {}, log)
+        self._names = {}  # name -> True: it counts; False: it does not; else [last number, last rise]
+
+    def values(self, line):
+        """Return name -> number for the names that count; the first number of each does."""
+        line = line[:LONGEST]
+        if SIGNS.search(line) is None:
+            return {}
+        line, numbers = single_spaced(ESCAPES.sub(" ", line)), {}
+        for match in PAIR.finditer(line):
+            name, between, text, total, percent = match.groups()
+            state = self._names.get(name)
+            if state is None:
+                state = self._learn(name)
+            if state is False or (state is not True and (percent or total)):
+                continue
+            number = float(text.replace(",", ""))
+            if total:
+                number /= float(total)
+            if abs(number) > LARGEST and text[-1:].isdigit():
+                continue
+            if state is not True and not self._counts(name, state, number, text, between):
+                continue
+            of = OF.search(line, max(0, match.start() - 12), match.start())
+            numbers.setdefault("%s_%s" % (of.group(1), name) if of else name, number)
+        return numbers
+
+    def _learn(self, name):
+        lowered = name.lower()
+        state = True if RESULT.search(lowered) else False if NO_RESULT.search(lowered) else [None, None]
+        if len(self._names) < MOST_NAMES:
+            self._names[name] = state
+        return state
+
+    def _counts(self, name, state, number, text, between):
+        """Return whether a name counts from this number on."""
+        last, rise = state
+        if between == " " and last is None and EXACT_INTEGER.match(text):
+            self._names[name] = False  # `worker 3 died`
+            return False
+        state[:] = number, None if last is None else number - last
+        if last is None or number == last:
+            return False
+        counts = not state[1] > 0 or (rise is not None and abs(rise - state[1]) > 1e-9 * abs(number))
+        if counts and name in self._names:
+            self._names[name] = True
+        return counts
