@@ -110,6 +110,8 @@ def _limits(entry: shape.ScenarioEntry) -> model.Limits:
 def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit:
     if not isinstance(limit, shape.MetricLimitEntry):
         return model.MetricLimit(metric=metric, rule=limit)
+    if limit.reproducible:
+        return model.MetricLimit(metric=metric, rule="reproducible")
     rule: model.MetricRule = "change" if limit.change else "drop" if limit.drop else "rise"
     return model.MetricLimit(metric=metric, rule=rule, limit=getattr(limit, rule))
 

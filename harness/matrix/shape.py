@@ -475,7 +475,7 @@ else:
 
 
 class MetricLimitEntry(Shape):
-    """Limit of a number that the scenario returns. Exactly one of change, drop and rise."""
+    """Limit of a number that the scenario returns or prints. Exactly one of change, drop, rise and reproducible."""
 
     change: Share | None = None
     """Difference from the preceding version, in either direction: 1%."""
@@ -483,12 +483,14 @@ class MetricLimitEntry(Shape):
     """Fall below the preceding version: 5%."""
     rise: Share | None = None
     """Rise over the preceding version: 5%."""
+    reproducible: Literal[True] | None = None
+    """true: launches that differ are bad if those of the preceding version agreed; the usual limits apply."""
 
     @model_validator(mode="after")
     def _one_of_them(self) -> MetricLimitEntry:
-        given = [name for name in ("change", "drop", "rise") if getattr(self, name) is not None]
+        given = [name for name in ("change", "drop", "rise", "reproducible") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError("give exactly one of change, drop and rise, such as {drop: 5%}")
+            raise ValueError("give exactly one of change, drop, rise and reproducible, such as {drop: 5%}")
         if self.drop is not None and self.drop >= 1:
             raise ValueError("drop: a value cannot fall by 100 % or more; write less, such as {drop: 5%}")
         return self
@@ -647,7 +649,7 @@ class ScenarioEntry(Shape):
     limits: Limits = Limits()
     """What counts as bad."""
     metrics: dict[Text, AnyMetricLimit] = {}
-    """Limits of the numbers that the scenario returns: {loss: {change: 1%}, items: {drop: 5%}, sum: equal}."""
+    """Limits of the numbers that it returns or prints: {loss: {change: 1%}, items: {drop: 5%}, sum: equal}."""
     timeout: Annotated[Duration, Field(json_schema_extra={"default": "20m"})] = model.Scenario.timeout_s
     """Time limit for setup and all the steps of a trial: 20m, 90s, 1h30m, or seconds."""
     memory: Size | None = None

@@ -113,5 +113,6 @@ from harness.model.signals import (
     log_of_change,
     signal_of,
     unit_after,
+    worse_if,
 )
 from harness.model.watching import ProgressListener

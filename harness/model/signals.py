@@ -15,6 +15,7 @@ CONTRIBUTING.md shows how to add a signal.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -222,6 +223,31 @@ TIMES = tuple(
 METRIC_PREFIX = "metrics."
 
 
+_PART = r"(?:^|[\W_])(?:%s)[\d@]*(?:$|[\W_])"
+_RISE_IS_WORSE = re.compile(
+    _PART % r"err|errors|cer|wer|kl|l1|l2|logloss|mae|mape|mse|rmse|nll|ppl|\w*(?:loss|error|perplexity)"
+)
+_DROP_IS_WORSE = re.compile(
+    _PART % r"acc|auc|auroc|bleu|dice|f1|iou|map|miou|ndcg|precision|psnr|r2|recall|reward|rouge|score|ssim|throughput"
+    r"|per_sec|per_second|\w*accuracy"
+)
+_MEASURED = re.compile(
+    _PART % r"items|bytes|elapsed|eta|fps|latency|mem|memory|rss|seconds?|secs?|[mnu]?s|min|duration|\w*time"
+)
+
+
+def worse_if(metric: str) -> Literal["rise", "drop", "change"] | None:
+    """Return which change of a scenario's number is worse, according to its name: a `loss` that rises, an `accuracy`
+    that drops, and any other that changes; None for `items`, times and sizes, which the signals judge.
+    """
+    name = metric.lower()
+    if _RISE_IS_WORSE.search(name):
+        return "rise"
+    if _DROP_IS_WORSE.search(name):
+        return "drop"
+    return None if _MEASURED.search(name) else "change"
+
+
 _SINGULAR: Mapping[str, str] = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}
 """The units that have another form after `1`."""
 
@@ -239,7 +265,8 @@ def signal_of(name: str) -> Signal:
     metric = name.removeprefix(METRIC_PREFIX)
     return Signal(
         name=name, kind="value", group="values", title=metric, noun=f"another {metric}",
-        verb=f"returns another `{metric}`", unit="", help="a number that the scenario returns",
+        verb=f"returns another `{metric}`", unit="", help="a number that the scenario returns or prints",
+        falls=worse_if(metric) == "drop",
     )  # fmt: skip
 
 

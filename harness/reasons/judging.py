@@ -295,6 +295,7 @@ class ValueReason(Reason):
     NOT_IN_COMMON_STEPS = "none of the steps that all launches made returned `{name}`"
 
     TOO_FEW_AGREE = "two launches that agree are needed"
+    VARIES_TOO_MUCH = "its launches differ so much that a change beyond the limit might not have shown"
     VARIES = (
         "`{name}: equal` cannot be checked: the value differs between launches of one version; seed the scenario, or "
         "write `{name}: {{change: 1%}}`"
@@ -310,6 +311,7 @@ class ObservedDifference(Reason):
     SOME_STEPS_DIFFER = "{name} differs in some steps"
     VALUE_CHANGED = "{name} {old:.6g} → {new:.6g}"
     LAST_DIGITS_CHANGED = "{name} {old!r} → {new!r}"
+    NO_LONGER_REPRODUCIBLE = "{name} was the same in all launches and now differs from launch to launch"
 
     MORE_LINES = "and {count} more new lines"
 

@@ -557,7 +557,10 @@ def test_a_printed_number_is_found_where_the_pattern_says(pattern: str, line: st
         ('{"step": 3, "loss": 0.3, "time": 1.5}', {"loss": 0.3}),
         ("{'loss': '0.3', 'epoch': '0.02'}", {"loss": 0.3}),
         (" 45%|####     | 45/100 [00:01<00:02, 30.1it/s, loss=0.12, acc=93%]", {"loss": 0.12, "acc": 93.0}),
-        ("\x1b[1m45/100\x1b[0m ━━━ \x1b[1m1s\x1b[0m 10ms/step - accuracy: 0.90 - loss: 0.12", {"accuracy": 0.9, "loss": 0.12}),
+        (
+            "\x1b[1m45/100\x1b[0m ━━━ \x1b[1m1s\x1b[0m 10ms/step - accuracy: 0.90 - loss: 0.12",
+            {"accuracy": 0.9, "loss": 0.12},
+        ),
         ("[10]\tvalid_0's l2: 0.24\tvalid_0's auc: 0.9", {"l2": 0.24, "auc": 0.9}),
         ("Train Epoch: 1 [0/60000 (0%)]\tLoss: 2.300", {"Loss": 2.3}),
         ("Test set: Average loss: 0.026, Accuracy: 9913/10000 (99%)", {"loss": 0.026, "Accuracy": 0.9913}),
@@ -592,14 +595,21 @@ def test_a_line_of_megabytes_costs_no_more_than_a_short_one_and_names_are_bounde
     for line in ("a1 " * 10**6, "1" * 10**6, "\x1b[" * 10**6, "loss" * 10**6, "= " * 10**6 + "5"):
         assert reader.values(line) == {}
     for number in range(10**4):
-        reader.values("name%d=%g" % (number, number / 3))
+        reader.values(f"name{number}={number / 3:g}")
     assert time.process_time() - began < 3
     assert len(reader._names) <= printed.MOST_NAMES
 
 
 @pytest.mark.smoke
 def test_an_unmodified_program_that_prints_nan_has_a_metric(tmp_path: Path, python: str) -> None:
-    text = STEP + "for number in range(1, 61):\n    o.step()\n    print('step', number, 'loss', 0.5 if number < 51 else float('nan'))\n"
+    text = (
+        STEP
+        + """
+for number in range(1, 61):
+    o.step()
+    print("step", number, "loss", 0.5 if number < 51 else float("nan"))
+"""
+    )
     told = run(tmp_path, python, text, TORCH, looks=[100])
     assert told.column("loss")[:50] == [0.5] * 50
     assert told.done["not_finite"] == {"loss": [10, 51]}

@@ -202,7 +202,8 @@ def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:
     loss = MetricLimit(metric="loss", rule="change", limit=0.1)
     limits = Limits(signals={"memory": 2.0, "tail": None}, metrics=(loss,))
     scenario = Scenario(
-        name="train", where=build.WHERE, program=program, limits=limits, printed=(("loss", "loss: {}"),), params=(("n", (1, True, "1", None, 1.5)),),
+        name="train", where=build.WHERE, program=program, limits=limits, params=(("n", (1, True, "1", None, 1.5)),),
+        printed=(("loss", "loss: {}"),),
         steps=Steps(time_s=3.0), network=True,
     )  # fmt: skip
     pool = Host(

@@ -1,14 +1,14 @@
-"""Judges the values that a scenario returns: those that differ between versions, and NaN.
+"""Judges the values that a scenario returns or prints: those that differ between versions, those that vanish, and NaN.
 
-A value is *exact* if all launches of a version return the same numbers at the same steps. Any difference of an exact
-value between versions is reported; only a limit of the matrix file makes it bad. A value that differs from launch to
-launch is compared as a level: by the medians of the launches, in rounds.
+A value is *exact* if all launches of a version return the same numbers at the same steps. It is compared step by step
+with that of the version before, unless the matrix file has a limit for it. A value that differs from launch to launch
+is compared as a level: by the medians of the launches, in rounds. Any other difference of an exact value is reported.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -36,6 +36,7 @@ from harness.model import (
     Steps,
     Trial,
     log_of_change,
+    worse_if,
 )
 from harness.model.measured import AGENT_COLUMNS
 from harness.reasons import ObservedDifference, Remedy, ValueReason
@@ -51,6 +52,11 @@ def is_returned(name: str, trial: Trial) -> bool:
     """Return whether a step returned this number, even as NaN. A column without numbers holds text."""
     column = None if trial.trace is None else trial.trace.column(name)
     return name in trial.not_finite or (column is not None and bool(np.isfinite(column).any()))
+
+
+def is_text(name: str, trial: Trial) -> bool:
+    """Return whether a step returned something else under this name."""
+    return trial.trace is not None and trial.trace.column(name) is not None and not is_returned(name, trial)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +108,30 @@ def without_nan(launches: Launches, limits: Limits) -> Launches:
     return [[] if place in bad else version for place, version in enumerate(launches)]
 
 
-TOLD_CHANGE = 0.05
-"""Least change of level, as a share, that is reported for a value that varies between launches and has no limit."""
+NOISY_LIMIT = 0.10
+"""Least change of level, as a share, that is bad for a value that varies between launches and has no limit."""
+EXACT_LIMIT = 0.01
+"""Least change, as a share, that is bad for a value without a limit that is the same in all launches, if it is the same
+share, or the same amount, in all parts of a launch."""
+LATE_LIMITS = {"drop": 0.15, "rise": 0.35, "change": 0.35}
+"""Least change at the end of a launch that is bad for such a value if the versions part on the way: other seeds, and
+rounding that chaos amplifies, end less far apart. A score cannot exceed 1, so seeds change it less."""
+PARTS = 8
+"""Parts of a launch, or of its end, whose mean differences must agree: differences of neighbouring steps may follow one
+another."""
+STEADY = 0.2
+"""Largest deviation of the parts' differences, as a share of their mean, that counts as the same all along."""
+TINY = 1e-300
+ALIKE = 1e-3
+"""Largest relative difference of the first numbers of versions that begin alike."""
+LEARNING_LIMIT = 0.15
+"""Least change at the end that is bad for versions that begin alike and part at once, and to one side: the newer one
+learns slower. Rounding parts them late, and other batches to both sides."""
+MUCH_MORE = 3.0
+"""Ratio of the difference at the end to the largest one before from which it counts."""
+RANGE = 0.10
+"""Share of all that a value moves in a launch, by which a change at the end is measured if the value itself is less: a
+loss that fell from 2 to 0.01 may end at 0.02."""
 HARDLY_DIFFERENT = 5e-9
 """Share below which a change of a returned value has no size: as a percentage it would read 0."""
 
@@ -126,7 +154,7 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps) -> Mapping
     returned = {name for version in launches for trial in version for name in returned_names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
     return {
-        f"{METRIC_PREFIX}{name}": _Metric(name=name, limit=limit, launches=launches, clean=clean).judged()
+        f"{METRIC_PREFIX}{name}": _Metric(name=name, given=limit, launches=launches, clean=clean).judged()
         for name in sorted(returned | set(given))
         if (limit := given.get(name)) is None or limit.rule != "none"
     }
@@ -134,12 +162,26 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps) -> Mapping
 
 @dataclass(frozen=True, kw_only=True)
 class _Metric:
-    """One metric of a row. `clean` are the launches whose values can be compared."""
+    """One metric of a row. `given` is what the matrix file says of it. `clean` are the launches whose values can be
+    compared."""
 
     name: str
-    limit: MetricLimit | None
+    given: MetricLimit | None
     launches: Launches
     clean: Launches
+
+    @property
+    def limit(self) -> MetricLimit | None:
+        """Return the limit of the matrix file; None if it has none, so that the usual ones apply."""
+        return None if self.given is not None and self.given.rule == "reproducible" else self.given
+
+    @cached_property
+    def rule(self) -> MetricLimit | None:
+        """Return the limit of a value that varies: that of the matrix file, or the usual one. None: nothing is bad."""
+        usual = worse_if(self.name)
+        if self.limit is not None or usual is None:
+            return self.limit
+        return MetricLimit(metric=self.name, rule=usual, limit=NOISY_LIMIT)
 
     @property
     def signal(self) -> str:
@@ -166,7 +208,9 @@ class _Metric:
         is_noisy = any(len(own) >= AGREE and values is None for own, values in zip(returned, exact, strict=True))
         visible: float | None = 0.0
         if is_noisy:
-            changes, observed, visible = self._of_noisy(rows)
+            changes, observed, visible = self._of_noisy(rows, usual_value)
+            if self.limit is None and not changes:
+                changes = self._of_noisy(rows, late_value)[0]
         else:
             changes, observed = self._of_exact({at: values for at, values in enumerate(exact) if values is not None})
         seen = [
@@ -174,19 +218,57 @@ class _Metric:
             for place, (own, agreed) in enumerate(zip(rows, exact, strict=True))
         ]
         # NaN or an infinity from the start is not a change.
-        nan = [self._change(*each, self.nan.states, verdict="nan") for each in transitions(self.nan.states)]
+        vanished, varies = self._vanished(), self._varies(returned, exact)
+        of_states = {"nan": self.nan.states, "vanished": vanished}
+        if self.given is not None and self.given.rule == "reproducible":
+            of_states["varies"] = varies
+        begun = [
+            self._change(*each, states, verdict=verdict)
+            for verdict, states in of_states.items()
+            for each in transitions(states)
+        ]
         return Values(
-            changes=(*(change for change in nan if change.before is not None), *changes),
+            changes=(*(change for change in begun if change.before is not None), *changes),
             seen=tuple(seen),
-            observed=(*self._came_and_went(), *(() if self.nan.first_step else observed)),
+            observed=(
+                *self._came_and_went(vanished),
+                *(() if "varies" in of_states else self._no_longer_exact(varies)),
+                *(() if self.nan.first_step else observed),
+            ),
             is_tested=is_noisy and visible is not None,
         )
 
-    def _came_and_went(self) -> Iterator[Observed]:
-        """Yield where versions begin or cease to return a number that has no limit; one with a limit is blind there."""
+    def _vanished(self) -> list[bool | None]:
+        """Return, for each version, whether it no longer returns the number, if its name tells that it is a result: all
+        launches of the versions before do. A launch that ended before the first of these numbers does not count."""
+        firsts = [at for own in self.clean for trial in own if (at := first_step(trial, self.name)) is not None]
+        if self.given is None and worse_if(self.name) not in ("rise", "drop"):
+            firsts = []
+        states: list[bool | None] = []
+        for own in self.clean:
+            long = [trial for trial in own if firsts and trial.last_step >= max(firsts)]
+            asked = [is_returned(self.name, trial) for trial in long if not is_text(self.name, trial)]
+            is_known = any(state is False for state in states) or all(asked)
+            agree = len(set(asked)) == 1 and len(asked) >= AGREE
+            states.append(not asked[0] if agree and is_known else None)
+        return states
+
+    def _varies(self, returned: Sequence[Sequence[Floats]], exact: Sequence[Floats | None]) -> list[bool | None]:
+        """Return, for each version, whether the number differs between launches."""
+        return [None if len(own) < AGREE else values is None for own, values in zip(returned, exact, strict=True)]
+
+    def _no_longer_exact(self, varies: Sequence[bool | None]) -> Iterator[Observed]:
+        for _, before, after in transitions(varies):
+            if before is not None and varies[after]:
+                text = ObservedDifference.NO_LONGER_REPRODUCIBLE(name=self.name)
+                yield Observed(signal=self.signal, before=before, after=after, text=text)
+
+    def _came_and_went(self, vanished: Sequence[bool | None]) -> Iterator[Observed]:
+        """Yield where versions begin or cease to return a number that has no limit, unless that is a finding; one with
+        a limit is blind there."""
         known = [] if self.limit else [(place, state) for place, state in enumerate(self.returned) if state is not None]
         for (before, old), (after, new) in pairwise(known):
-            if old != new:
+            if old != new and not vanished[after]:
                 text = (ObservedDifference.RETURNED if new else ObservedDifference.NO_LONGER_RETURNED)(name=self.name)
                 yield Observed(signal=self.signal, before=before, after=after, text=text)
 
@@ -223,11 +305,15 @@ class _Metric:
             )
         return Observed(signal=self.signal, before=before, after=after, text=text)
 
+    def _effect(self, old: Floats, new: Floats) -> Effect | None:
+        """Return the ratio of the usual values, or that of the last ones, whichever differs more."""
+        both = [ratio(usual_value(old), usual_value(new)), ratio(late_value(old), late_value(new))]
+        if self.limit is not None:
+            return both[0]
+        return max((one for one in both if one is not None), key=lambda one: abs(math.log(one.value)), default=None)
+
     def _is_beyond(self, relative: float) -> bool:
-        if self.limit is None:
-            return False
-        worse = {"change": abs(relative), "rise": relative, "drop": -relative}.get(self.limit.rule, 0.0)
-        return worse > self.limit.limit
+        return self.rule is not None and worse_by(relative, self.rule.rule) > self.rule.limit
 
     # ------------------------------------------------------------ exact values
 
@@ -238,14 +324,16 @@ class _Metric:
         for place, values in known.items():
             if good is None:
                 good = values
-            if self.limit is not None and self.limit.rule == "equal":
+            if self.limit is None:
+                states[place] = self.rule is not None and parts_from(good, values, self.rule.rule)
+            elif self.limit.rule == "equal":
                 states[place] = not same_values(good, values)
             else:
                 states[place] = self._is_beyond(relative(usual_value(good), usual_value(values)))
             good = good if states[place] else values
         usual = {place: usual_value(values) for place, values in known.items()}
         changes = [
-            self._change(kind, before, after, states, effect=ratio(usual[before], usual[after]))
+            self._change(kind, before, after, states, effect=self._effect(known[before], known[after]))
             for kind, before, after in transitions(states)
             if before is not None
         ]
@@ -255,13 +343,15 @@ class _Metric:
 
     # ------------------------------------------------------------ values that differ from launch to launch
 
-    def _of_noisy(self, rows: Sequence[Sequence[Floats]]) -> tuple[list[Change], list[Observed], float | None]:
-        """Return the changes beyond the limit or, without a limit, the observed changes; and the minimum detectable
-        effect.
+    def _of_noisy(
+        self, rows: Sequence[Sequence[Floats]], figure: Callable[[Floats], float]
+    ) -> tuple[list[Change], list[Observed], float | None]:
+        """Return the changes beyond the limit, without a limit of the matrix file also the other changes, which are
+        observed; and the minimum detectable effect. `figure` is that of a launch.
         """
         columns = {
             place: {
-                (trial.run, trial.round): usual_value(values)
+                (trial.run, trial.round): figure(values)
                 for trial, values in zip(trials, own, strict=True)
                 if np.isfinite(values).any()
             }
@@ -272,26 +362,26 @@ class _Metric:
         spread = None if table is None else noise_within(table.values)
         if table is None or spread is None:
             return [], [], None
-        limit = TOLD_CHANGE if self.limit is None or self.limit.rule == "equal" else self.limit.limit
+        limit = NOISY_LIMIT if self.rule is None or self.rule.rule == "equal" else self.rule.limit
         levels, places = find_levels(table.values, least=limit, alpha=ALPHA), table.positions
-        if self.limit is None:
-            means = dict(zip(places, (float(mean) * size for mean in table.values.mean(axis=0)), strict=True))
-            shifts = ((places[shift.before], places[shift.after]) for shift in levels.shifts)
-            return [], [self._observed(a, b, means[a], means[b]) for a, b in shifts], None
+        means = dict(zip(places, (float(mean) * size for mean in table.values.mean(axis=0)), strict=True))
+        observed = []
         compared = [True if place in places else None for place in range(len(rows))]
         heights = [float(table.values.mean()) + mean for mean in levels.means]  # levels are relative to the mean
         good, bad, changes = heights[0], False, []
         for shift, level in zip(levels.shifts, heights[1:], strict=True):
             worse = self._is_beyond(relative(good, level, scale=1.0))
+            before, after = places[shift.before], places[shift.after]
+            if worse == bad and self.limit is None:
+                observed.append(self._observed(before, after, means[before], means[after]))
             if worse != bad:
                 kind: FindingKind = "first_bad" if worse else "first_fixed"
-                before, after = places[shift.before], places[shift.after]
                 changes.append(self._change(kind, before, after, compared, effect=ratio(good, level), p=shift.p))
             bad = worse
             good = good if worse else level
         rounds, versions = table.values.shape
         alpha = strictest(self.signal, rows=1)
-        return changes, [], least_found(spread, rounds=rounds, versions=versions, alpha=alpha)
+        return changes, observed, least_found(spread, rounds=rounds, versions=versions, alpha=alpha)
 
     # ------------------------------------------------------------ what each version shows
 
@@ -300,6 +390,8 @@ class _Metric:
         is_nan, name = self.nan.states[place], self.name
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
+        if self.limit is None and self.rule is not None and (is_noisy or len(self.clean) > 1):
+            limit = NOISY_LIMIT if is_noisy else EXACT_LIMIT
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
         if not self.launches[place] or (self.limit is None and not self.returned[place]):
             why = ValueReason.NOT_RETURNED(name=name) if rows else ValueReason.NO_WHOLE_LAUNCH()
@@ -310,8 +402,19 @@ class _Metric:
         if is_nan is None and any(name in trial.not_finite for trial in self.launches[place]):
             return replace(plain, seen="suspect", why=ValueReason.NAN_ONCE(), remedy=Remedy.SETTLED())
         if self.limit is None:
-            return replace(plain, visible=None, why=ValueReason.NO_LIMIT())
+            return self._by_usual_limit(plain)
         return self._by_limit(plain, rows, place=place, limit=self.limit, is_noisy=is_noisy)
+
+    def _by_usual_limit(self, plain: SignalVerdict) -> SignalVerdict:
+        """Return `plain`, which is good, or a verdict of `none` if a change might not have shown. It is not blind:
+        nobody asked for this limit."""
+        if self.rule is None:
+            return replace(plain, limit=None, visible=None, why=ValueReason.NO_LIMIT())
+        if plain.visible is None:
+            return replace(plain, seen="none", why=ValueReason.TOO_FEW_AGREE())
+        if plain.visible > NOISY_LIMIT:
+            return replace(plain, seen="none", why=ValueReason.VARIES_TOO_MUCH())
+        return plain
 
     def _by_limit(
         self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit, is_noisy: bool
@@ -359,6 +462,67 @@ def _rows(trial: Trial, name: str, *, last: float) -> Floats:
 def same_values(first: Floats, second: Floats) -> bool:
     """Return whether two launches returned the same values."""
     return first.shape == second.shape and bool(np.array_equal(first, second, equal_nan=True))
+
+
+def first_step(trial: Trial, name: str) -> float | None:
+    """Return the first step of which the launch has the number; None if it has none."""
+    values = None if trial.trace is None else trial.trace.column(name)
+    if trial.trace is None or values is None or not np.isfinite(values).any():
+        return None
+    return float(trial.trace.step[int(np.isfinite(values).argmax())])
+
+
+def worse_by(relative: float, rule: str) -> float:
+    """Return by which share a change is worse; negative if it is better."""
+    return {"change": abs(relative), "rise": relative, "drop": -relative}.get(rule, 0.0)
+
+
+def parts_from(old: Floats, new: Floats, rule: str) -> bool:
+    """Return whether an exact value is worse by more than other seeds, or rounding, may make it: by the same share or
+    amount all along, or much worse at its end."""
+    rows = min(len(old), len(new))
+    known = np.isfinite(old[:rows]) & np.isfinite(new[:rows])
+    old, new = old[:rows][known], new[:rows][known]
+    if len(old) and worse_by(relative(usual_value(old), usual_value(new)), rule) > EXACT_LIMIT:
+        sizes = np.maximum(np.abs(old), TINY)
+        if _is_steady(new - old) or _is_steady((new - old) / sizes):
+            return True
+    return len(old) >= PARTS and _ends_worse(old, new, rule)
+
+
+def _is_steady(differences: Floats) -> bool:
+    """Return whether the differences are the same in all parts, and as large in the first rows: those of other seeds
+    begin anywhere."""
+    means, first = _means(differences), differences[:PARTS]
+    mean = float(means.mean())
+    return float(means.std()) <= STEADY * abs(mean) and float(np.abs(first - mean).max()) <= abs(mean) / 2
+
+
+def _ends_worse(old: Floats, new: Floats, rule: str) -> bool:
+    """Return whether the last quarter is much worse in all its parts, and not only as other seeds or rounding may make
+    it: the versions begin alike and part to one side at once, or differed much less before."""
+    turn = len(old) - len(old) // 4
+    size = max(abs(float(np.median(old[turn:]))), RANGE * float(np.ptp(old)))
+    before, end = _means((new - old)[:turn]), _means((new - old)[turn:])
+    mean = float(end.mean())
+    worst = worse_by(mean / max(size, TINY), rule)
+    if (end * mean <= 0).any():
+        return False
+    first, least = np.abs(new - old)[:PARTS], ALIKE * abs(float(old[0]))
+    is_learning = first[0] <= least < first.max() and (before * mean >= 0).all()
+    is_late = abs(mean) > MUCH_MORE * float(np.abs(before).max())
+    return bool((is_learning and worst > LEARNING_LIMIT) or (is_late and worst > LATE_LIMITS[rule]))
+
+
+def _means(values: Floats) -> Floats:
+    """Return the means of the parts of some values."""
+    return np.array([float(part.mean()) for part in np.array_split(values, min(PARTS, len(values)))])
+
+
+def late_value(values: Floats) -> float:
+    """Return the median of the last quarter of the finite values; NaN if there are none."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known[-max(1, len(known) // 4) :])) if len(known) else math.nan
 
 
 def usual_value(values: Floats) -> float:

@@ -35,6 +35,11 @@ from harness.report.text.names import RowKey, at_most, ordered, params_text, pla
 MOST_AT_THE_TOP = 3
 _DOUBLE = 2.0
 """A smaller ratio is written as a share."""
+_VALUES = {
+    "nan": "returns NaN or infinity as `{}`",
+    "vanished": "no longer gives `{}`",
+    "varies": "gives another `{}` in each launch",
+}
 _FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
 
 
@@ -49,7 +54,8 @@ def clause(attribution: Attribution, result: RunResult) -> str:
         size = f"a further {size}"
     is_share = bool(effects) and all(effect.unit == "ratio" and effect.value < _DOUBLE for effect in effects)
     since, where = _since_and_where(attribution, result)
-    said = f"{_subject(attribution, result)} {predicate(found, size, is_share=is_share)} {since}"
+    what = predicate(found, size, is_share=is_share)
+    said = f"{_subject(attribution, result)}{':' if what.startswith('`') else ''} {what} {since}"
     return ", ".join(filter(None, (said, where, params_clause(attribution))))
 
 
@@ -128,7 +134,7 @@ def _subject(attribution: Attribution, result: RunResult) -> str:
 
 def predicate(same: Sequence[Finding], size: str, *, is_share: bool = False) -> str:
     """Return the predicate of findings of one sign, with their common size: `leaks 7.8 KiB/step`. `is_share`: the size
-    is a share, as in `returns 50 % more loss`, and not a factor.
+    is a share, as in `loss is 50 % higher`, and not a factor.
     """
     finding, signal = same[0], signal_of(same[0].metric)
     if finding.metric == "outcome":
@@ -136,10 +142,11 @@ def predicate(same: Sequence[Finding], size: str, *, is_share: bool = False) -> 
         return f"{said}{f' in {size}' if size else ''}"
     if finding.verdict == "slowdown":
         return "gets slower step by step"
-    if finding.verdict == "nan":
-        return f"returns NaN or infinity as `{plain(signal.title)}`"
-    if signal.kind == "value" and is_share:
-        return f"returns {size} `{plain(signal.title)}`"
+    if signal.kind == "value" and finding.verdict in _VALUES:
+        return _VALUES[finding.verdict].format(plain(signal.title))
+    if signal.kind == "value" and size:
+        changed = size.replace("more", "higher").replace("less", "lower") if is_share else f"{size} what it was"
+        return f"`{plain(signal.title)}` is {changed}"
     if finding.metric in ("memory", "worker_memory"):
         verb, _, place = signal.verb.partition(" ")
         return f"{verb} {size or 'memory'} {place}".rstrip()

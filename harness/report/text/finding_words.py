@@ -26,6 +26,8 @@ def symptom(metric: Metric, verdict: str) -> str:
     """Return what is wrong, as a noun for a metric and the verdict on it: `memory leak`, `slower steps`."""
     if verdict == "nan":
         return f"NaN or infinity in {shown_signal(metric).title}"
+    if verdict in ("vanished", "varies"):
+        return f"{shown_signal(metric).title} that {'is gone' if verdict == 'vanished' else 'differs in each launch'}"
     return _WHAT.get(verdict) or shown_signal(metric).noun
 
 

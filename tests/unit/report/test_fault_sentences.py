@@ -76,8 +76,12 @@ def test_a_leak_says_whose_memory_it_is() -> None:
 
 def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None:
     of = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="metrics.loss")
-    assert fault_sentences.predicate([of], "50 % more", is_share=True) == "returns 50 % more `loss`"
-    assert fault_sentences.predicate([of], "5 times") == "returns another `loss` (5 times)"
+    assert fault_sentences.predicate([of], "50 % more", is_share=True) == "`loss` is 50 % higher"
+    assert fault_sentences.predicate([of], "10 % less", is_share=True) == "`loss` is 10 % lower"
+    assert fault_sentences.predicate([of], "5 times") == "`loss` is 5 times what it was"
+    assert fault_sentences.predicate([of], "") == "returns another `loss`"
+    assert fault_sentences.predicate([replace(of, verdict="vanished")], "") == "no longer gives `loss`"
+    assert fault_sentences.predicate([replace(of, verdict="varies")], "") == "gives another `loss` in each launch"
     nan = build.finding(
         build.MULTIDICT, build.HERE, build.POP, before=None, after="6.3.0", metric="metrics.loss", verdict="nan"
     )

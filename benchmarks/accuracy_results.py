@@ -1,0 +1,210 @@
+"""How often healthy results are accused, and planted faults of results found.
+
+    python -m benchmarks.accuracy_results
+
+Each row has three versions of a few launches. Losses and accuracies are those of small numpy networks, whose launches
+share a seed or do not, and of noise around a curve. The last version is healthy or has one planted fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from harness.judge.history.returned_values import judge_values
+from harness.model import Limits, Steps, Trial
+from tests.unit.judge.making import trial_of
+
+ROWS = 400
+VERSIONS, LAUNCHES = 3, 4
+Curves = dict[str, np.ndarray]
+
+
+def network(
+    seed: int, *, data: int, rate: float, batch: int, nudge: float = 0.0, width: int = 12, wrong: float = 0.05
+) -> Curves:
+    """Train a network on spirals, of which the share `wrong` has wrong labels; return the loss and the accuracy of each
+    step. `nudge` is the size of a rounding error that each step adds."""
+    source, rng, rounding = np.random.default_rng(data), np.random.default_rng(seed), np.random.default_rng(99 + seed)
+    count = 128
+    angle, side = source.uniform(0.5, 3, count), source.integers(0, 2, count)
+    points = np.c_[angle * np.cos(angle + np.pi * side), angle * np.sin(angle + np.pi * side)]
+    points += source.normal(scale=0.2, size=points.shape)
+    labels = np.where(source.random(count) < wrong, 1 - side, side)
+    first, bias = rng.normal(size=(2, width)), rng.normal(size=width)
+    second = rng.normal(size=width) / np.sqrt(width)
+    losses, accuracies = np.empty(ROWS), np.empty(ROWS)
+    for step in range(ROWS):
+        chosen = rng.integers(0, count, batch) if batch < count else np.arange(count)
+        x, y = points[chosen], labels[chosen]
+        hidden = np.tanh(x @ first + bias)
+        guess = 1 / (1 + np.exp(-np.clip(hidden @ second, -30, 30)))
+        losses[step] = -np.mean(np.log(np.where(y == 1, guess, 1 - guess) + 1e-9))
+        accuracies[step] = np.mean((guess > 0.5) == y)
+        slope = (guess - y) / len(y)
+        back = np.outer(slope, second) * (1 - hidden**2)
+        second -= rate * hidden.T @ slope
+        first -= rate * x.T @ back
+        bias -= rate * back.sum(axis=0)
+        if nudge:
+            second *= 1 + nudge * rounding.normal(size=width)
+    return {"loss": losses, "accuracy": accuracies}
+
+
+def noisy(rng: np.random.Generator, noise: float) -> Curves:
+    """Return a falling loss and a rising reward with noise that follows itself."""
+    along = np.arange(1, ROWS + 1)
+    walk = np.cumsum(rng.normal(size=ROWS)) / np.sqrt(ROWS)
+    loss = (0.3 + 2 / np.sqrt(along)) * (1 + noise * rng.normal(size=ROWS)) * (1 + noise * rng.normal())
+    reward = 50 * (1 - 1 / np.sqrt(along)) * (1 + noise * rng.normal(size=ROWS)) + 5 * noise * walk
+    return {"loss": loss, "reward": reward}
+
+
+def launched(curves: Curves, number: int, place: int) -> Trial:
+    trial = trial_of(number, steps=ROWS, seed=place, last_step=ROWS)
+    assert trial.trace is not None
+    broken = {name: int(np.isnan(values).argmax()) + 1 for name, values in curves.items() if np.isnan(values).any()}
+    return replace(
+        trial,
+        trace=replace(trial.trace, columns={**trial.trace.columns, **curves}),
+        not_finite={name: (ROWS - at, at) for name, at in broken.items()},
+    )
+
+
+Made = Callable[[int, int], Curves]
+
+
+def accused(made: Made) -> set[str]:
+    """Return what is bad in the last of the versions; `made(version, launch)` returns what a launch printed."""
+    rows = [[launched(made(v, n), n, v) for n in range(LAUNCHES)] for v in range(VERSIONS)]
+    found = judge_values(rows, limits=Limits(), steps=Steps(first=50, budget=ROWS))
+    return {f"{name} {change.verdict}" for name, values in found.items() for change in values.changes}
+
+
+def settings(seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "data": seed,
+        "rate": float(rng.choice([0.3, 1.0, 3.0, 10.0])),
+        "batch": int(rng.choice([8, 32, 128])),
+        "width": int(rng.choice([4, 12, 32])),
+        "wrong": float(rng.choice([0.0, 0.05])),
+    }
+
+
+def fixed(seed: int, change: Callable[[Curves], Curves] = dict) -> Made:
+    """Launches share their seed; `change` alters those of the last version."""
+    curves = network(seed, **settings(seed))
+    return lambda version, launch: change(dict(curves)) if version == VERSIONS - 1 else curves
+
+
+def seeds_differ(seed: int) -> Made:
+    return lambda version, launch: network(1000 * seed + 10 * version + launch, **settings(seed))
+
+
+def other_seed(seed: int) -> Made:
+    curves = [network(1000 * seed + version, **settings(seed)) for version in range(VERSIONS)]
+    return lambda version, launch: curves[version]
+
+
+def chaos(seed: int) -> Made:
+    """The learning rate is so large that differences grow a millionfold in half of the rows."""
+    own = settings(seed)
+    rates = [own["rate"] * 6, own["rate"] * 6, own["rate"] * 6 * (1 + 1e-9)]
+    nudges = [0.0, 1e-7, 1e-7]
+    curves = [network(seed, **{**own, "rate": rate}, nudge=nudge) for rate, nudge in zip(rates, nudges, strict=True)]
+    return lambda version, launch: curves[version]
+
+
+def noise(seed: int) -> Made:
+    size = float(np.random.default_rng(seed).choice([0.01, 0.05, 0.2]))
+    return lambda version, launch: noisy(np.random.default_rng([seed, version, launch]), size)
+
+
+def better(seed: int) -> Made:
+    return fixed(seed, lambda curves: {"loss": curves["loss"] * 0.9, "accuracy": curves["accuracy"] * 1.02})
+
+
+def larger(share: float) -> Callable[[int], Made]:
+    return lambda seed: fixed(seed, lambda curves: {**curves, "loss": curves["loss"] * (1 + share)})
+
+
+def drop(seed: int) -> Made:
+    return fixed(seed, lambda curves: {**curves, "accuracy": curves["accuracy"] - 0.05})
+
+
+def late(curves: Curves) -> Curves:
+    bend = np.clip((np.arange(ROWS) / ROWS - 0.75) * 4, 0, 1)
+    return {**curves, "loss": curves["loss"] + bend * 1.2 * max(0.3, float(np.median(curves["loss"])))}
+
+
+def slower(seed: int) -> Made:
+    """The learning rate is a tenth of what it was."""
+    own = settings(seed)
+    curves = [network(seed, **{**own, "rate": rate}) for rate in (own["rate"], own["rate"], own["rate"] / 10)]
+    return lambda version, launch: curves[version]
+
+
+def noisy_fault(change: Callable[[Curves], Curves], size: float = 0.02) -> Callable[[int], Made]:
+    def made(seed: int) -> Made:
+        def of(version: int, launch: int) -> Curves:
+            curves = noisy(np.random.default_rng([seed, version, launch]), size)
+            return change(curves) if version == VERSIONS - 1 else curves
+
+        return of
+
+    return made
+
+
+def broken(curves: Curves) -> Curves:
+    return {**curves, "loss": np.where(np.arange(ROWS) < 250, curves["loss"], np.nan)}
+
+
+def without(curves: Curves) -> Curves:
+    return {"loss": curves["loss"]}
+
+
+HEALTHY: dict[str, Callable[[int], Made]] = {
+    "each launch has a seed of its own": seeds_differ,
+    "each version has another seed": other_seed,
+    "rounding of 1e-7 that grows": chaos,
+    "noise of 1 to 20 %": noise,
+    "results improve": better,
+}
+PLANTED: dict[str, Callable[[int], Made]] = {
+    "loss +2 %, the same in all launches": larger(0.02),
+    "accuracy −0.05, the same in all launches": drop,
+    "loss leaves late, the same in all launches": lambda seed: fixed(seed, late),
+    "a tenth of the learning rate": slower,
+    "loss +30 %, launches differ by 2 %": noisy_fault(lambda curves: {**curves, "loss": curves["loss"] * 1.3}),
+    "reward −30 %, launches differ by 2 %": noisy_fault(lambda curves: {**curves, "reward": curves["reward"] * 0.7}),
+    "loss leaves late, launches differ by 2 %": noisy_fault(late),
+    "loss becomes NaN": lambda seed: fixed(seed, broken),
+    "accuracy is no longer returned": lambda seed: fixed(seed, without),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=40, help="rows of each kind")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--show", action="store_true", help="name the rows that are judged wrong")
+    asked = parser.parse_args()
+    for title, kinds, is_bad in (("healthy, accused", HEALTHY, False), ("planted, found", PLANTED, True)):
+        total = 0
+        for name, make in kinds.items():
+            told = {seed: accused(make(seed)) for seed in range(asked.first, asked.first + asked.rows)}
+            count = sum(map(bool, told.values()))
+            total += count
+            print(f"{title:18}  {name:44}  {count:4} of {asked.rows}")
+            if asked.show:
+                print("   ", {seed: one for seed, one in told.items() if bool(one) != is_bad})
+        print(f"{title:18}  {'all':44}  {total:4} of {len(kinds) * asked.rows}")
+
+
+if __name__ == "__main__":
+    main()
