@@ -107,7 +107,11 @@ def find(rows: Sequence[JudgedRow]) -> Findings:
         places = {(one.metric, one.after) for one in kept}
         verdicts = with_findings(known, kept, [one for one in row.findings if (one.metric, one.after) not in places])
         cells = tuple(replace(cell, verdict=verdict) for cell, verdict in zip(row.cells, verdicts, strict=True))
-        told.append(replace(row, cells=cells, findings=with_consequences(kept, list(known), known)))
+        told.append(
+            replace(
+                row, cells=cells, findings=with_consequences(kept, list(known), dict(zip(known, verdicts, strict=True)))
+            )
+        )
     return Findings(findings=tuple(one for row in told for one in row.findings), rows=tuple(told))
 
 

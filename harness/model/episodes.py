@@ -96,8 +96,8 @@ def mostly_fixed(episode: Episode, known: Mapping[str, CellVerdict], order: Orde
     if begins is None or begins.before is None or begins.kind != "first_bad" or kind not in ("growth", "level"):
         return None
     figures: dict[int, float] = {}
-    for version in known:
-        signal = known[version].of(begins.metric)
+    for version, verdict in known.items():
+        signal = verdict.of(begins.metric)
         figure = max(signal.value or 0.0, signal.limit or 0.0) if kind == "growth" else signal.value
         if figure is not None and figure > 0 and version in order:
             figures[order[version]] = math.log(figure)
@@ -105,7 +105,10 @@ def mostly_fixed(episode: Episode, known: Mapping[str, CellVerdict], order: Orde
     if good is None or worst is None or good == worst:
         return None
     found = None
+    fine = {order[version] for version, verdict in known.items() if verdict.of(begins.metric).seen == "good"}
     for place in span(episode, order):
+        if place in fine:
+            return None
         if place in figures:
             is_mild = (figures[place] - good) / (worst - good) <= 1 - MOSTLY
             found = None if not is_mild else place if found is None else found

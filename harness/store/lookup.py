@@ -9,7 +9,7 @@ from typing import TypeVar
 from harness.errors import UsageError
 from harness.model import Cell, Finding, Trial, written
 from harness.store import result_file
-from harness.store.saved_run import StoredRun, newest, read_run
+from harness.store.saved_run import StoredRun, newest, read_run, when
 
 MOST_LISTED = 20
 Thing = TypeVar("Thing")
@@ -30,7 +30,7 @@ def find_run(text: str, *, out: Path, option: str = "--out") -> Path:
     if Path(text).is_dir():
         run = newest(Path(text))
         return run.parent / run.readlink() if run.is_symlink() else run  # `latest` names another run after a sweep
-    runs = sorted((plan.parent for plan in out.glob("*/[0-9]*/plan.json")), key=lambda run: run.name, reverse=True)
+    runs = sorted((plan.parent for plan in out.glob("*/[0-9]*/plan.json")), key=when, reverse=True)
     fitting = [run for run in runs if text in ("latest", run.name, run.parent.name)]
     if fitting:
         return next((run for run in fitting if (run / result_file.FILE).exists()), fitting[0])

@@ -49,8 +49,14 @@ class StoredRun:
 
 def newest(path: Path) -> Path:
     """Return the newest run with a result in a matrix's folder; if `path` contains no such run, return `path`."""
-    results = sorted(path.glob(f"[0-9]*/{result_file.FILE}"), key=lambda file: file.parent.name)
-    return results[-1].parent if results else path
+    results = [file.parent for file in path.glob(f"[0-9]*/{result_file.FILE}")]
+    return max(results, key=when, default=path)
+
+
+def when(run: Path) -> tuple[str, int, str]:
+    """Return a sort key of a run's directory: when it began, to the second, and if several did, when it was printed."""
+    result = run / result_file.FILE
+    return run.name.partition("-")[0], result.stat().st_mtime_ns if result.exists() else 0, run.name
 
 
 def read_run(path: Path, *, keep: Callable[[Trial], Trial] = lambda trial: trial) -> StoredRun:

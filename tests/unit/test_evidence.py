@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -114,6 +115,18 @@ def test_a_run_that_goes_on_or_was_killed_hides_no_report(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     (path / "result.json").rename(going / "result.json")
     assert find_run("latest", out=Path("reports")).name == going.name
+
+
+def test_of_two_runs_of_one_second_the_one_that_was_printed_last_is_the_latest(tmp_path: Path) -> None:
+    """`issue latest 1` wrote the bug report of the other run."""
+    path = stored_run.write(tmp_path)
+    other = path.with_name(path.name.replace("1a2b", "0000"))
+    shutil.copytree(path, other)
+    os.utime(path / "result.json", ns=(1, 1))
+    out = tmp_path / "reports"
+    assert {find_run(name, out=out) for name in ("latest", "quickstart", str(out / "quickstart"))} == {other}
+    os.utime(other / "result.json", ns=(0, 0))
+    assert {find_run(name, out=out) for name in ("latest", "quickstart", str(out / "quickstart"))} == {path}
 
 
 def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:

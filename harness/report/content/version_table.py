@@ -82,12 +82,14 @@ class Row:
     """One variant. `cells` has an entry for each version of the table, None where no cell was planned.
 
     `medians`: the metric whose figures the row shows because its level changed; None for a row of verdicts.
+    `follows`: all its changes are consequences of others.
     """
 
     variant: str
     label: str
     cells: tuple[Shown | None, ...]
     medians: Metric | None = None
+    follows: bool = False
 
     @property
     def is_bad(self) -> bool:
@@ -205,7 +207,8 @@ def rows_of(
         changed = [finding for finding in here if finding.metric == metric and _is_level(finding)]
         cells = _median_cells(results, versions, changed, metric)
         title = signal_words.shown_signal(metric).title
-        yield Row(variant=variant, label=f"{label}, {title}", cells=cells, medians=metric)
+        follows = all(finding.consequence_of for finding in changed)
+        yield Row(variant=variant, label=f"{label}, {title}", cells=cells, medians=metric, follows=follows)
 
 
 def _is_level(finding: Finding) -> bool:

@@ -29,6 +29,7 @@ _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _GUTTER = 2
 _MOST_IN_FULL, _MOST_FINDINGS = 3, 8
 """Findings that are printed with their figures and next command, and those whose sentences are printed."""
+_WHY = " (reasons: --wide)"
 _TOLD_BRIEFLY = ("narrowed", "slow", "warnings")
 """The sections of which the first line is printed."""
 _MOST_GOOD, _MOST_VERSIONS = 6, 12
@@ -61,7 +62,7 @@ def _write_brief(shown: Document, pen: _Pen) -> None:
         pen.line(shortened(f"{finding.number}. {told}", most=most), before=number == 0)
         if number < _MOST_IN_FULL:
             pen.line(f"   {finding.lines[-1]}", whole=True)
-    rest = [shortened(f"{shown.open} (--wide says why)", most=most)] if shown.open else []
+    rest = [f"{shortened(shown.open, most=max(1, most - len(_WHY)))}{_WHY}"] if shown.open else []
     if len(shown.findings) > _MOST_FINDINGS:
         rest.insert(0, f"and {amounts.count(len(shown.findings) - _MOST_FINDINGS, 'further fault')}")
     for section in shown.sections:
@@ -167,7 +168,7 @@ def _brief(shown_table: ReportTable) -> ReportTable:
             good += (is_good := all(cell is None or cell.symbol == "✓" for cell in row.cells))
             if is_good and good > _MOST_GOOD:
                 continue
-        if row.medians is None or not changes <= marked:
+        if row.medians is None or not (row.follows or changes <= marked):
             rows.append(replace(row, cells=tuple(_brief_cell(row, place) for place in range(len(row.cells)))))
     versions, last = shown_table.versions, len(shown_table.versions) - 1
 

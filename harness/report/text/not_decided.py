@@ -31,19 +31,21 @@ def lines(result: RunResult) -> list[str]:
 
 def gist(result: RunResult) -> str:
     """Return on one line what was not decided, and what no cell of any scenario checked; "" if nothing is open."""
-    told: dict[str, int] = {}
+    told: dict[str, None] = {}
+    cells = set()
     for entry in result.cells:
-        if tone(entry.verdict.verdict) not in ("good", "bad") and not is_needless(entry):
-            told[entry.verdict.verdict] = told.get(entry.verdict.verdict, 0) + 1
-        for name in signal_words.in_order(entry.verdict.signals):
-            if entry.verdict.signals[name].seen in ("blind", "suspect") and tone(entry.verdict.verdict) == "good":
-                told[shown_signal(name).title] = told.get(shown_signal(name).title, 0) + 1
+        own = tone(entry.verdict.verdict)
+        names: list[str] = [entry.verdict.verdict] if own not in ("good", "bad") and not is_needless(entry) else []
+        blind = (name for name, signal in entry.verdict.signals.items() if signal.seen in ("blind", "suspect"))
+        names += [shown_signal(name).title for name in signal_words.in_order(blind)] if own == "good" else []
+        cells |= {entry.cell_id} if names else set()
+        told |= dict.fromkeys(names)
     unseen = [[name for name, _ in _unseen(cells)] for cells in _by_scenario(result).values()]
     never = [name for name in next(iter(unseen), []) if all(name in some for some in unseen)]
-    undecided = [f"{name} ({amounts.count(cells, 'cell')})" for name, cells in told.items()]
-    parts = [f"not decided: {some_of(undecided, 2)}"] if told else []
-    parts += [f"not checked: {some_of(never, 3) if not told else amounts.count(len(never), 'signal')}"] if never else []
-    return (text := "; ".join(parts))[:1].upper() + text[1:]
+    if not told:
+        return f"Not checked: {some_of(never, 3)}" if never else ""
+    also = f"; not checked: {amounts.count(len(never), 'signal')}" if never else ""
+    return f"Not decided in {amounts.count(len(cells), 'cell')}: {some_of(list(told), 2)}{also}"
 
 
 def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:

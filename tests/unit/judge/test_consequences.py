@@ -117,7 +117,7 @@ def levels(**figures: str) -> dict[str, CellVerdict]:
 
     def seen(place: int) -> dict[str, SignalVerdict]:
         shown = {name: own[min(place, len(own) - 1)] for name, own in columns.items()}
-        return {name: SignalVerdict(seen="good", value=value, limit=0.1) for name, value in shown.items()}
+        return {name: SignalVerdict(seen="bad", value=value, limit=0.1) for name, value in shown.items()}
 
     return {version: build.seen(build.flat(), **seen(place)) for place, version in enumerate(VERSIONS)}
 
