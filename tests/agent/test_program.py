@@ -181,6 +181,7 @@ def test_a_training_is_measured_step_by_step_and_computes_what_it_would_alone(tm
 
     assert end_of(told) == of_itself(60)
     assert told.one("ready")["probes"] == ["rss", "heap", "python"]
+    assert told.one("ready")["step_kind"] == "torch"
     assert [(look["step"], look["last"]) for look in told.all("look")] == [(50, False), (60, True)]
     assert told.column("step") == list(range(1, 61))
     assert told.column("step_s")[0] is None, "nobody knows when the first step began"

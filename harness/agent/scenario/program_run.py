@@ -180,7 +180,7 @@ class ProgramRun(script_run.ScriptRun):
         self._looker = stepping.Looker(self._readers_made, cgroup.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
         names = ticker.metrics.names
         self.link.ask(
-            "ready", setup_s=None, first_step_s=first_step_s, probes=ticker.probes, metrics=names, kind=ticker.kind
+            "ready", setup_s=None, first_step_s=first_step_s, probes=ticker.probes, metrics=names, step_kind=ticker.kind
         )
 
     def _look(self, ticker):

@@ -192,7 +192,7 @@ class Watch(object):
 
     # -------------------------------------------------------------- what goes out
 
-    def ready(self, setup_s, first_step_s, probes, kind=None):
+    def ready(self, setup_s, first_step_s, probes, step_kind=None):
         """Send `ready`, with what was counted and printed up to the first step."""
         self.output.stepped()
         self.census.look()
@@ -204,7 +204,7 @@ class Watch(object):
             libraries=processes.of_interest(self.child.pid),
             probes=probes + (["gpu"] if self.monitor.columns else []),
             stride=self.stride,
-            step_kind=kind,
+            step_kind=step_kind,
         )
 
     def look(self, step, look, last):
