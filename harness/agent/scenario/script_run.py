@@ -37,17 +37,17 @@ class Link(object):
         self._events_fd = events_fd
         self._answers_fd = answers_fd
 
-    def tell(self, kind, **fields):
-        data = json.dumps(dict(fields, type=kind)).encode("ascii") + b"\n"
+    def tell(self, event, **fields):
+        data = json.dumps(dict(fields, type=event)).encode("ascii") + b"\n"
         try:
             while data:
                 data = data[os.write(self._events_fd, data) :]
         except OSError:
             raise LinkLost()
 
-    def ask(self, kind, **fields):
+    def ask(self, event, **fields):
         """Send an event and wait for the answer: "go" or "stop"."""
-        self.tell(kind, **fields)
+        self.tell(event, **fields)
         try:
             answer = os.read(self._answers_fd, 64)  # one line, written in one piece
         except OSError:

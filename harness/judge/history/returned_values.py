@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from harness.judge.comparison.round_tables import Columns, often, table_of
+from harness.judge.comparison.slow_versions import last_step
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
 from harness.judge.history.changepoints import find_levels, least_found, noise_within
 from harness.judge.history.changes import ALPHA, strictest
@@ -199,7 +200,11 @@ class _Metric:
     def judged(self) -> Values:
         common = common_steps(self.clean)
         rows = [[_rows(trial, self.name, last=common) for trial in version] for version in self.clean]
-        returned = [[values for values in version if np.isfinite(values).any()] for version in rows]
+        # The first round is brief, and an end that differs comes late: what most launches reached is compared.
+        reached = reached_steps(self.clean)
+        long = [[trial for trial in version if last_step(trial.trace) >= reached] for version in self.clean]
+        long_rows = [[_rows(trial, self.name, last=reached) for trial in version] for version in long]
+        returned = [[values for values in version if np.isfinite(values).any()] for version in long_rows]
         # A value is exact if all launches of a version that returned any, at least AGREE, returned the same.
         exact = [
             own[0] if len(own) >= AGREE and all(same_values(own[0], other) for other in own[1:]) else None
@@ -208,14 +213,14 @@ class _Metric:
         is_noisy = any(len(own) >= AGREE and values is None for own, values in zip(returned, exact, strict=True))
         visible: float | None = 0.0
         if is_noisy:
-            changes, observed, visible = self._of_noisy(rows, usual_value)
+            changes, observed, visible = self._of_noisy(self.clean, rows, usual_value)
             if self.limit is None and not changes:
-                changes = self._of_noisy(rows, late_value)[0]
+                changes = self._of_noisy(long, long_rows, late_value)[0]
         else:
             changes, observed = self._of_exact({at: values for at, values in enumerate(exact) if values is not None})
         seen = [
             self._seen(place, own, visible=visible if is_noisy or agreed is not None else None, is_noisy=is_noisy)
-            for place, (own, agreed) in enumerate(zip(rows, exact, strict=True))
+            for place, (own, agreed) in enumerate(zip(rows if is_noisy else long_rows, exact, strict=True))
         ]
         # NaN or an infinity from the start is not a change.
         vanished, varies = self._vanished(), self._varies(returned, exact)
@@ -344,7 +349,7 @@ class _Metric:
     # ------------------------------------------------------------ values that differ from launch to launch
 
     def _of_noisy(
-        self, rows: Sequence[Sequence[Floats]], figure: Callable[[Floats], float]
+        self, launches: Launches, rows: Sequence[Sequence[Floats]], figure: Callable[[Floats], float]
     ) -> tuple[list[Change], list[Observed], float | None]:
         """Return the changes beyond the limit, without a limit of the matrix file also the other changes, which are
         observed; and the minimum detectable effect. `figure` is that of a launch.
@@ -355,7 +360,7 @@ class _Metric:
                 for trial, values in zip(trials, own, strict=True)
                 if np.isfinite(values).any()
             }
-            for place, (trials, own) in enumerate(zip(self.clean, rows, strict=True))
+            for place, (trials, own) in enumerate(zip(launches, rows, strict=True))
         }
         size = scale(columns)
         table = table_of(often(columns), scale=lambda value: value / size)
@@ -457,6 +462,12 @@ def _rows(trial: Trial, name: str, *, last: float) -> Floats:
     if trial.trace is None or values is None:
         return np.empty(0)
     return values[: int(np.searchsorted(trial.trace.step, last, side="right"))]
+
+
+def reached_steps(launches: Launches) -> float:
+    """Return the number of steps that AGREE launches of each version made, or all of them if it has fewer."""
+    ends = [sorted((last_step(trial.trace) for trial in version), reverse=True)[:AGREE] for version in launches]
+    return min((version[-1] for version in ends if version), default=0.0)
 
 
 def same_values(first: Floats, second: Floats) -> bool:

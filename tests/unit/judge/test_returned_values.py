@@ -235,6 +235,17 @@ def test_the_same_loss_in_all_launches_is_compared_step_by_step(other: Any, is_b
     assert bool(judged(with_values(CURVE, CURVE, other)).changes) == is_bad
 
 
+def test_a_brief_first_launch_does_not_hide_a_loss_that_leaves_late() -> None:
+    trials = with_values(CURVE, CURVE, CURVE + BEND * 0.7)
+    for version in trials:
+        assert version[0].trace is not None
+        short = {name: values[:100] for name, values in version[0].trace.columns.items()}
+        version[0] = replace(
+            version[0], trace=replace(version[0].trace, step=version[0].trace.step[:100], columns=short), last_step=100
+        )
+    assert kinds(judged(trials)) == [("first_bad", 1, 2)]
+
+
 def test_a_lower_accuracy_is_worse_a_higher_one_better_and_a_time_is_no_result() -> None:
     for name, new, is_bad in (("val_accuracy", 0.8, True), ("val_accuracy", 0.95, False), ("fit_time", 2.0, False)):
         trials = named(versions([0.9, 0.9, new]), name)
