@@ -196,7 +196,7 @@ def _state_of(source: SiteSource, matrix: str, series: str | None = None) -> tup
     """Return the state of a matrix or a series, such as `2 open, 1 drift`, and its tone."""
     histories = source.histories.values()
     own = {each.id for each in histories if each.matrix == matrix and series in (None, each.series)}
-    lives = sum(life.history in own for life in _open_lives(source))
+    lives = len(_faults((life for life in _open_lives(source) if life.history in own), source))
     drifts = sum(drift.history in own for drift in source.drifts)
     told = [f"{lives} open"] * bool(lives) + [amounts.count(drifts, "drift")] * bool(drifts)
     if told:
@@ -209,6 +209,23 @@ def _open_lives(source: SiteSource) -> list[FindingLife]:
     return [life for life in source.lives if life.status == "open" and not life.begins.consequence_of]
 
 
+def _faults(lives: Iterable[FindingLife], source: SiteSource) -> list[list[FindingLife]]:
+    """Group the findings that several rows of a scenario share: the same signal between the same versions."""
+    groups: dict[tuple[str | None, ...], list[FindingLife]] = {}
+    for life in lives:
+        at, begins = source.histories[life.history], life.begins
+        sign = (
+            begins.signal,
+            begins.verdict,
+            begins.kind,
+            begins.before,
+            begins.after,
+            life.ends.after if life.ends else None,
+        )
+        groups.setdefault((at.matrix, at.series, at.scenario, *sign), []).append(life)
+    return list(groups.values())
+
+
 def _open(source: SiteSource, matrix: str | None) -> ReportSection:
     """Return the drifts and the open findings, newest first, of one matrix or of all."""
     drifts: list[tuple[Box, ...]] = []
@@ -219,29 +236,31 @@ def _open(source: SiteSource, matrix: str | None) -> ReportSection:
             drifts.append((Box(text="drift", tone="bad"), Box(text=text, link=series_page(at.matrix, at.series))))
     lives = [life for life in _open_lives(source) if matrix in (None, source.histories[life.history].matrix)]
     lives.sort(key=lambda life: source.runs[life.found].started, reverse=True)
-    told = [*drifts[:MOST_FINDINGS], *(_told(life, source) for life in lives[:MOST_FINDINGS])]
-    rest = _rest(len(told), len(lives) + len(drifts), "findings and drifts", "harness history")
+    faults = _faults(lives, source)
+    told = [*drifts[:MOST_FINDINGS], *(_told(some, source) for some in faults[:MOST_FINDINGS])]
+    rest = _rest(len(told), len(faults) + len(drifts), "findings and drifts", "harness history")
     blocks: tuple[Block, ...] = (Items(lines=tuple(told)), *rest) if told else ("Nothing is open.",)
     return ReportSection(title="Open findings", name="open", blocks=blocks)
 
 
-def _told(life: FindingLife, source: SiteSource) -> tuple[Box, ...]:
-    history = source.histories[life.history]
-    text = shortened(f"{_place(history)}: {finding_words.life_text(life)}", most=500)
+def _told(some: Sequence[FindingLife], source: SiteSource) -> tuple[Box, ...]:
+    life, history = some[0], source.histories[some[0].history]
+    also = f" (and in {amounts.count(len(some) - 1, 'more row')})" if len(some) > 1 else ""
+    text = shortened(f"{_place(history)}{also}: {finding_words.life_text(life)}", most=500)
     link = series_page(history.matrix, history.series)
     return Box(text=text, link=link), Box(text=finding_words.standing(life, source.runs), tone="dim")
 
 
 def _findings(source: SiteSource, key: str) -> Iterator[SitePage]:
     """Yield the page of open findings, and pages of closed findings by the year in which they were found."""
-    years: dict[str, list[FindingLife]] = {}
-    for life in source.lives:
-        if life.status != "open" and not life.begins.consequence_of:
-            years.setdefault(source.runs[life.found].started[:4], []).append(life)
+    years: dict[str, list[list[FindingLife]]] = {}
+    closed_lives = (life for life in source.lives if life.status != "open" and not life.begins.consequence_of)
+    for some in _faults(closed_lives, source):
+        years.setdefault(source.runs[some[0].found].started[:4], []).append(some)
     links: list[tuple[Box, ...]] = []
     for year, found in sorted(years.items()):
         for part, start in enumerate(range(0, len(found), MOST_FINDINGS), start=1):
-            told = tuple(_told(life, source) for life in found[start : start + MOST_FINDINGS])
+            told = tuple(_told(some, source) for some in found[start : start + MOST_FINDINGS])
             links.append((Box(text=year_title(year, part), link=year_page(year, part)),))
             content = _Content(
                 title="Closed findings",
@@ -298,7 +317,7 @@ def _run(source: SiteSource, run: IndexedRun) -> _Content:
             )
         )  # fmt: skip
     lists = (("What it found", run.sentences, MOST_SENTENCES), ("Warnings", warnings, MOST_WARNINGS),
-             ("Findings", findings, MOST_FINDINGS))  # fmt: skip
+             ("Findings of each row", findings, MOST_FINDINGS))  # fmt: skip
     sections = [
         ReportSection(
             title=title, name=title.lower().replace(" ", "-"), doubt=title == "Warnings",

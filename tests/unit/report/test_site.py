@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -221,6 +222,21 @@ def test_a_page_of_a_long_history_stays_small(tmp_path: Path) -> None:
     assert max(sizes.values()) <= 300_000, max(sizes.items(), key=lambda one: one[1])
     (series,) = (path for path in site.rglob("series-*.html"))
     assert f"{12 * 60 - pages.MOST_ROWS} older images are not shown" in words(series)
+
+
+def test_a_fault_of_several_variants_is_counted_once(tmp_path: Path) -> None:
+    """Three findings were counted in three ways: two in the report of the run, and one of them twice by variant."""
+    runs, site = tmp_path / "reports", tmp_path / "site"
+    for day, size in ((1, 8), (2, 9)):
+        variant = build.variant("pop", size=size)
+        found = replace(made.begins("1.1", "1.2"), variant=variant)
+        verdicts = {"1.1": made.good(), "1.2": made.bad()}
+        made.write_run(runs, day, verdicts, findings=[found], verdict="regression", variant=variant)
+    publish(runs, site)
+    assert "1 open" in (site / "m-nightly/badge.svg").read_text()
+    told = words(site / "index.html")
+    assert told.count("(and in 1 more row): memory leak since 1.2 (last good 1.1)") == 1
+    assert "✗ 1 open" in told
 
 
 def test_a_list_that_is_cut_says_of_how_many_and_where_the_rest_is(
