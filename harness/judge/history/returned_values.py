@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
@@ -215,7 +216,8 @@ class _Metric:
         if is_noisy:
             changes, observed, visible = self._of_noisy(self.clean, rows, usual_value)
             if self.limit is None and not changes:
-                changes = self._of_noisy(long, long_rows, late_value)[0]
+                late = self._of_noisy(long, long_rows, late_value)[0]
+                changes = [replace(change, verdict="late") for change in late]
         else:
             changes, observed = self._of_exact({at: values for at, values in enumerate(exact) if values is not None})
         seen = [
@@ -310,13 +312,6 @@ class _Metric:
             )
         return Observed(signal=self.signal, before=before, after=after, text=text)
 
-    def _effect(self, old: Floats, new: Floats) -> Effect | None:
-        """Return the ratio of the usual values, or that of the last ones, whichever differs more."""
-        both = [ratio(usual_value(old), usual_value(new)), ratio(late_value(old), late_value(new))]
-        if self.limit is not None:
-            return both[0]
-        return max((one for one in both if one is not None), key=lambda one: abs(math.log(one.value)), default=None)
-
     def _is_beyond(self, relative: float) -> bool:
         return self.rule is not None and worse_by(relative, self.rule.rule) > self.rule.limit
 
@@ -326,21 +321,25 @@ class _Metric:
         """Return the changes beyond the limit, and all other differences between neighbouring versions."""
         states: list[bool | None] = [None] * len(self.launches)
         good: Floats | None = None
+        is_late = False
         for place, values in known.items():
             if good is None:
                 good = values
             if self.limit is None:
-                states[place] = self.rule is not None and parts_from(good, values, self.rule.rule)
+                worse = "" if self.rule is None else parts_from(good, values, self.rule.rule)
+                states[place], is_late = bool(worse), is_late or worse == "late"
             elif self.limit.rule == "equal":
                 states[place] = not same_values(good, values)
             else:
                 states[place] = self._is_beyond(relative(usual_value(good), usual_value(values)))
             good = good if states[place] else values
         usual = {place: usual_value(values) for place, values in known.items()}
+        figure, verdict = (late_value, "late") if is_late else (usual_value, "value")
+        figures = {place: figure(values) for place, values in known.items()}
         changes = [
-            self._change(kind, before, after, states, effect=self._effect(known[before], known[after]))
-            for kind, before, after in transitions(states)
-            if before is not None
+            self._change(*each, states, verdict=verdict, effect=ratio(figures[before], figures[each[2]]))
+            for each in transitions(states)
+            if (before := each[1]) is not None
         ]
         named = {change.after for change in changes}
         differ = [(a, b) for a, b in pairwise(known) if not same_values(known[a], known[b]) and b not in named]
@@ -488,17 +487,17 @@ def worse_by(relative: float, rule: str) -> float:
     return {"change": abs(relative), "rise": relative, "drop": -relative}.get(rule, 0.0)
 
 
-def parts_from(old: Floats, new: Floats, rule: str) -> bool:
-    """Return whether an exact value is worse by more than other seeds, or rounding, may make it: by the same share or
-    amount all along, or much worse at its end."""
+def parts_from(old: Floats, new: Floats, rule: str) -> Literal["value", "late", ""]:
+    """Return where an exact value is worse by more than other seeds, or rounding, may make it: by the same share or
+    amount all along (`value`), or much worse at its end (`late`); "" if nowhere."""
     rows = min(len(old), len(new))
     known = np.isfinite(old[:rows]) & np.isfinite(new[:rows])
     old, new = old[:rows][known], new[:rows][known]
     if len(old) and worse_by(relative(usual_value(old), usual_value(new)), rule) > EXACT_LIMIT:
         sizes = np.maximum(np.abs(old), TINY)
         if _is_steady(new - old) or _is_steady((new - old) / sizes):
-            return True
-    return len(old) >= PARTS and _ends_worse(old, new, rule)
+            return "value"
+    return "late" if len(old) >= PARTS and _ends_worse(old, new, rule) else ""
 
 
 def _is_steady(differences: Floats) -> bool:

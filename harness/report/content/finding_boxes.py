@@ -285,12 +285,23 @@ def _named(side: Sequence[tuple[Episode, str]]) -> str:
     return version_range(list(dict.fromkeys(name for _, name in side)))
 
 
+_OF_VALUE = {
+    "vanished": " in no launch",
+    "varies": " differs in each launch",
+    "late": " at the end of a launch",
+}
+
+
 def _change(figure: Figure, old: str | None, new: str, episode: Episode) -> str:
     """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`, and for a ratio the finding's own size, which
     compares all versions before and after it; "" if the new side has no figure.
     """
     points = {point.version: point for point in figure.points}
     after, before = points[new], points.get(old or "")
+    verdict = episode.finding.verdict
+    if verdict in ("vanished", "varies", "late"):
+        effect = f"; {amounts.effect(size)}" if (size := fault_sentences.size_of(episode)) is not None else ""
+        return f"{figure.title}{_OF_VALUE[verdict]}{effect}"
     if after.value is None or math.isnan(after.value):
         return ""
     is_bound = before is not None and before.most is not None and before.tone == "good"

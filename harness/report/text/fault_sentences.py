@@ -146,7 +146,7 @@ def predicate(same: Sequence[Finding], size: str, *, is_share: bool = False) -> 
         return _VALUES[finding.verdict].format(plain(signal.title))
     if signal.kind == "value" and size:
         changed = size.replace("more", "higher").replace("less", "lower") if is_share else f"{size} what it was"
-        return f"`{plain(signal.title)}` is {changed}"
+        return f"`{plain(signal.title)}` is {changed}{' at the end' if finding.verdict == 'late' else ''}"
     if finding.metric in ("memory", "worker_memory"):
         verb, _, place = signal.verb.partition(" ")
         return f"{verb} {size or 'memory'} {place}".rstrip()

@@ -13,6 +13,7 @@ from harness.report.text.signal_words import SYMBOLS, Tone, shown_signal, tone
 
 Runs = Mapping[int, IndexedRun]
 UNCONFIRMED = "one side has fewer than two launches"
+_OF_VALUE = {"vanished": "{} that is gone", "varies": "{} that differs in each launch", "late": "another {} at the end"}
 _WHAT = {
     "leak": "memory leak",
     "slowdown": "steps that get slower during a launch",
@@ -26,8 +27,8 @@ def symptom(metric: Metric, verdict: str) -> str:
     """Return what is wrong, as a noun for a metric and the verdict on it: `memory leak`, `slower steps`."""
     if verdict == "nan":
         return f"NaN or infinity in {shown_signal(metric).title}"
-    if verdict in ("vanished", "varies"):
-        return f"{shown_signal(metric).title} that {'is gone' if verdict == 'vanished' else 'differs in each launch'}"
+    if verdict in _OF_VALUE:
+        return _OF_VALUE[verdict].format(shown_signal(metric).title)
     return _WHAT.get(verdict) or shown_signal(metric).noun
 
 

@@ -243,7 +243,11 @@ def test_a_brief_first_launch_does_not_hide_a_loss_that_leaves_late() -> None:
         version[0] = replace(
             version[0], trace=replace(version[0].trace, step=version[0].trace.step[:100], columns=short), last_step=100
         )
-    assert kinds(judged(trials)) == [("first_bad", 1, 2)]
+    found = judged(trials)
+    assert kinds(found) == [("first_bad", 1, 2)]
+    assert found.changes[0].verdict == "late"
+    assert found.changes[0].effect is not None
+    assert found.changes[0].effect.value == pytest.approx(1.85, abs=0.2), "that of the end, not that of the whole"
 
 
 def test_a_lower_accuracy_is_worse_a_higher_one_better_and_a_time_is_no_result() -> None:

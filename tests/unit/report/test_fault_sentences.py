@@ -80,6 +80,8 @@ def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None
     assert fault_sentences.predicate([of], "10 % less", is_share=True) == "`loss` is 10 % lower"
     assert fault_sentences.predicate([of], "5 times") == "`loss` is 5 times what it was"
     assert fault_sentences.predicate([of], "") == "returns another `loss`"
+    late = fault_sentences.predicate([replace(of, verdict="late")], "10 % more", is_share=True)
+    assert late == "`loss` is 10 % higher at the end"
     assert fault_sentences.predicate([replace(of, verdict="vanished")], "") == "no longer gives `loss`"
     assert fault_sentences.predicate([replace(of, verdict="varies")], "") == "gives another `loss` in each launch"
     nan = build.finding(
