@@ -26,7 +26,6 @@ from harness.report.text.names import (
     place_of_cell,
     side_of,
     some_of,
-    version_range,
 )
 from harness.report.text.signal_words import WHY_LENGTH, Tone
 
@@ -94,26 +93,23 @@ class _Box:
         commands = [shlex.join(["harness", "issue", str(self.result.directory), str(number)])]
         if self.of.cause == "undecided" and self.of.missing:
             commands.insert(0, shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), "--decide"]))
+        evidence, said = self._evidence(), next(map(_said, self._entries([(telling, bad)])), "") if failed else ""
         texts = {
             "figures": "" if failed else _change(figure, good, bad, telling),
             "output": self._says(telling) if failed else "",
             "consequences": "; ".join(self._consequences()),
-            "evidence": f"{self._launches()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
+            "evidence": f"{evidence}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
             "params": params,
             "whose fault": whose_fault(self.of, self.result, before=good, after=bad),
             "layer": plain(self.of.layer or ""),
             "also new": "; ".join(self._observed()),
         }
+        shown = texts["figures"] or ("" if failed else figure.title)
         return FindingBox(
             attribution=self.of,
             number=number,
             findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
-            brief="; ".join(
-                filter(
-                    None,
-                    (texts["figures"] or ("" if failed else figure.title), doubt and "provisional", self._evidence()),
-                )
-            ),
+            brief="; ".join(filter(None, (shown, doubt and "provisional", evidence, said))),
             sentence=f"{fault_sentences.clause(self.of, self.result)}.",
             texts={name: text for name, text in texts.items() if text},
             figure=figure,
@@ -156,46 +152,21 @@ class _Box:
 
     # ------------------------------------------------------------ evidence
 
-    def _launches(self) -> str:
-        """Return `6 launches of 6.3.0, 5 of which agree, against 6 of 6.2.0`, summed over all lanes and variants."""
-        bad = [(episode, _sides(episode)[0]) for episode in self.of.episodes]
-        good = [(episode, name) for episode in self.of.episodes if (name := _sides(episode)[1]) is not None]
-        chance = self._chance()
-        if self.of.metric == "outcome":
-            return f"{self._failures(bad)} failed{f', {self._failures(good)}' if good else ''}{chance}"
-        launches, agreeing = (
-            sum(getattr(e.verdict, name) for e in self._entries(bad)) for name in ("trials", "agreeing")
-        )
-        text = f"{amounts.count(launches, 'launch')} of {_named(bad)}"
-        agreed = ""
-        if not chance and launches > 1 and self.of.metric == "memory" and agreeing:
-            agreed = ", which agree" if agreeing == launches else f", {agreeing:,} of which agree"
-        text += agreed
-        if good:
-            others = sum(entry.verdict.trials for entry in self._entries(good))
-            text += f"{',' if agreed else ''} against {others:,} of {_named(good)}"
-        return f"{text}{chance}"
-
     def _evidence(self) -> str:
-        """Return the evidence in short form: `6 launches against 6; p < 0.001`, `2 of 3 launches failed, before 0 of 3;
-        step 7: ValueError: …`.
+        """Return `6 launches, 5 of which agree, against 6`, or `2 of 3 launches failed, before 0 of 3`, with the
+        p-value, summed over all lanes and variants.
         """
         sides = ([(each, name) for each in self.of.episodes if (name := _sides(each)[side])] for side in (0, 1))
         bad, good = map(self._entries, sides)
         trials, others = (sum(entry.verdict.trials for entry in side) for side in (bad, good))
-        if self.of.metric != "outcome":
-            return f"{amounts.count(trials, 'launch')}{f' against {others:,}' if good else ''}{self._chance()}"
-        failed, before = (sum(entry.verdict.failed for entry in side) for side in (bad, good))
-        told = f"{failed:,} of {amounts.count(trials, 'launch')} failed"
-        said = next(filter(None, map(_said, bad)), "")
-        return (
-            f"{told}{f', before {before:,} of {others:,}' if good else ''}{self._chance()}{said and f'; {plain(said)}'}"
-        )
-
-    def _failures(self, side: Sequence[tuple[Episode, str]]) -> str:
-        entries = self._entries(side)
-        failed, trials = (sum(getattr(entry.verdict, name) for entry in entries) for name in ("failed", "trials"))
-        return f"{failed:,} of {amounts.count(trials, 'launch')} of {_named(side)}"
+        launches, chance = amounts.count(trials, "launch"), self._chance()
+        if self.of.metric == "outcome":
+            failed, before = (sum(entry.verdict.failed for entry in side) for side in (bad, good))
+            return f"{failed:,} of {launches} failed{f', before {before:,} of {others:,}' if good else ''}{chance}"
+        agreeing = sum(entry.verdict.agreeing for entry in bad)
+        is_split = self.of.metric == "memory" and not chance and 0 < agreeing < trials
+        agreed = f", {agreeing:,} of which agree{',' if good else ''}" if is_split else ""
+        return f"{launches}{agreed}{f' against {others:,}' if good else ''}{chance}"
 
     def _entries(self, side: Sequence[tuple[Episode, str]]) -> list[CellResult]:
         places = [side_of(episode.finding, name) for episode, name in side]
@@ -279,10 +250,6 @@ def _sides(episode: Episode) -> tuple[str, str | None]:
         return begins.after, begins.before
     assert ends is not None, "an episode has a begin or an end"
     return ends.before or ends.after, ends.after
-
-
-def _named(side: Sequence[tuple[Episode, str]]) -> str:
-    return version_range(list(dict.fromkeys(name for _, name in side)))
 
 
 _OF_VALUE = {

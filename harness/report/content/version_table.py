@@ -123,8 +123,8 @@ class ReportTable:
         return any(cell.tone != "none" for cell in self.shown)
 
 
-def legend(shown: Sequence[ReportTable], *, strips: bool = True) -> list[str]:
-    """Return lines that explain the signs, words and figures in these tables, and with `strips` their marks."""
+def legend(shown: Sequence[ReportTable]) -> list[str]:
+    """Return lines that explain the signs, words, figures and marks in these tables."""
     cells = [cell for table in shown for cell in table.shown]
     signs = {cell.symbol for cell in cells}
     absent = {cell.word for cell in cells if cell.tone == "none"}
@@ -132,7 +132,7 @@ def legend(shown: Sequence[ReportTable], *, strips: bool = True) -> list[str]:
     lines = [
         "  ".join(f"{sign} {meaning}" for sign, meaning in _SIGNS.items() if sign in signs),
         "".join(f"– {word}: {meaning}  " for word, meaning in _ABSENT.items() if word in absent).rstrip(),
-        signal_words.strip_legend(tone for strip in {cell.strip for cell in cells if strips} for tone in strip),
+        signal_words.strip_legend(tone for strip in {cell.strip for cell in cells} for tone in strip),
         units(cell.result.verdict for cell in cells if cell.shows == "verdict"),
         ONLY.format(coarse) if coarse else "",
         SO_FAR if any(cell.shows == "so far" for cell in cells) else "",

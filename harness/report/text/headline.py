@@ -31,17 +31,12 @@ def sentence(result: RunResult) -> str:
 
 def lines(result: RunResult) -> list[str]:
     """Return the sentences of the headline: one for each fault, what to look at, and then what could not be decided."""
-    look, every, is_closed = (
-        to_look_at(result),
-        len(result.cells),
-        result.verdict == "inconclusive" and not _open(result),
-    )
-    if look and (result.verdict == "ok" or is_closed):
+    look, every = to_look_at(result), len(result.cells)
+    if look and (result.verdict == "ok" or (result.verdict == "inconclusive" and not _open(result))):
         good = sum(tone(entry.verdict.verdict) == "good" for entry in result.cells)
         cells = f"{'All' if good == every else f'{good:,} of'} {every:,} cells are" if every > 1 else "The only cell is"
-        return [
-            f"{cells} good, with {amounts.count(len(look), 'thing')} to look at: {'; '.join(at_most(look, _MOST))}."
-        ]
+        things = amounts.count(len(look), "thing")
+        return [f"{cells} good, with {things} to look at: {'; '.join(at_most(look, _MOST))}."]
     looks = [f"{text}." for text in at_most(look, _MOST)]
     if result.verdict not in ("regression", "interrupted", "running") or not result.attribution:
         return [*looks, _SENTENCES[result.verdict](result)]

@@ -28,7 +28,7 @@ def test_a_box_says_what_how_sure_whose_fault_and_what_to_do_next() -> None:
     assert lines(build.quickstart()) == [
         "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2).",
         "figures: memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85)",
-        "evidence: 3 launches of 6.3.0, which agree, against 3 of 6.2.0; confirmed",
+        "evidence: 3 launches against 3; confirmed",
         "whose fault: the package's",
         "layer: native heap",
         "next: harness issue reports/quickstart/20250301T120000Z-1a2b 1",
@@ -43,7 +43,7 @@ def test_two_hosts_and_a_rule_are_one_box() -> None:
     assert "params: input in {random, variable}; op makes no difference; 4 variants bad, 4 good" in box.lines
     assert "whose fault: the image's; not the RTX 4090's fault" in box.lines
     assert box.findings == tuple(range(1, 9))
-    assert box.texts["evidence"].startswith("24 launches of 22.12, which agree, against 12 of 21.08")
+    assert box.texts["evidence"].startswith("24 launches against 12")
 
 
 def test_a_box_counts_the_launches_that_agree() -> None:
@@ -52,7 +52,7 @@ def test_a_box_counts_the_launches_that_agree() -> None:
         return leaks if version == "6.3.0" else replace(build.flat(), trials=6)
 
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=build.quickstart().findings[:1])
-    assert "evidence: 6 launches of 6.3.0, 5 of which agree, against 6 of 6.2.0; confirmed" in lines(result)
+    assert "evidence: 6 launches, 5 of which agree, against 6; confirmed" in lines(result)
 
 
 def test_what_is_undecided_asks_for_the_cell_that_tells() -> None:
@@ -102,7 +102,7 @@ def test_a_consequence_stands_on_no_box_of_another_series() -> None:
 
 def test_a_failure_says_how_many_launches_failed() -> None:
     box = boxes(build.varied())[2]
-    assert box.texts["evidence"] == "3 of 3 launches of 3.7.9 failed, 0 of 3 launches of 3.7.8; p = 0.0119; confirmed"
+    assert box.texts["evidence"] == "3 of 3 launches failed, before 0 of 3; p = 0.0119; confirmed"
     assert "fixed in" in box.sentence
     assert box.texts.get("figures", "") == ""
 
@@ -125,7 +125,7 @@ def test_each_way_in_which_the_variants_of_a_failure_end_is_quoted_once() -> Non
     ]  # fmt: skip
     (box,) = boxes(build.run([(build.MULTIDICT, [build.HERE], variants)], judge, findings=found))
     assert box.texts["output"] == "with a=1 and a=3, crash: exit code 7; with a=2, crash: no end within 30 s"
-    told = "9 of 9 launches of 6.3.0 failed, 0 of 9 launches of 6.2.0; p ≤ 0.03 in each variant; confirmed"
+    told = "9 of 9 launches failed, before 0 of 9; p ≤ 0.03 in each variant; confirmed"
     assert box.texts["evidence"] == told
 
 
@@ -248,7 +248,7 @@ def test_any_signal_has_a_box() -> None:
     assert lines(result)[:3] == [
         "multidict leaves files open (1 file/step) since 6.3.0.",
         "figures: open files 0 → 1 file/step (0.99 to 1.01)",
-        "evidence: 3 launches of 6.3.0 against 3 of 6.2.0; confirmed",
+        "evidence: 3 launches against 3; confirmed",
     ]
 
 

@@ -182,7 +182,7 @@ def test_what_is_known_so_far_stands_above_the_bars() -> None:
 
 def test_a_bar_tells_the_cell_step_rate_and_time_left() -> None:
     here, new = bars(120).splitlines()
-    name, _bar, *rest = here.split()
+    name, *rest = here.split()
     assert name == "local"
     assert " ".join(rest) == "1/4 multidict 6.3.0: multidict_pop #2 step 1,200/4,000 · 8 KiB/step 1 min 30 s left"
     assert "0/2" in new

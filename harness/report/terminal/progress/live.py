@@ -1,4 +1,4 @@
-"""Draws the live display: one line with a bar per lane, at any width, below the lines of finished trials."""
+"""Draws the live display: one line per lane, at any width, below the lines of what changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -15,20 +14,18 @@ from harness.report.terminal.progress.time_left import LanesProgress, LaneState,
 from harness.report.terminal.run_report import console_text
 
 _WIDE = 60
-_ROOM_FOR_BARS = 120
-_BAR_WIDTH = 16
 _REFRESHES_PER_S = 4
 
 
 class LiveProgress(LanesProgress):
-    """A thread-safe ProgressListener. The bars are shown while the context manager `display` is active."""
+    """A thread-safe ProgressListener. The lanes are shown while the context manager `display` is active."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float]) -> None:
         self._console = console
         super().__init__(clock=clock)
         self._found = ""
         self.display = Live(
-            console=console, get_renderable=self._bars, refresh_per_second=_REFRESHES_PER_S, transient=True,
+            console=console, get_renderable=self._shown, refresh_per_second=_REFRESHES_PER_S, transient=True,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
 
@@ -50,7 +47,7 @@ class LiveProgress(LanesProgress):
         with self._lock:
             self._lane(lane).end_trial(reused=reused, replicate=replicate)
             is_news = not reused and not replicate and self._is_news(f"{lane} {cell}", bad=bad)
-        if is_news:  # of the others, there may be hundreds, so only the bar counts them
+        if is_news:  # of the others, there may be hundreds, so only the line of the lane counts them
             sign, style = ("✗", "bold red") if bad else ("·", "dim")
             self._say(sign, f"{cell}: {text}", style=style)
 
@@ -62,12 +59,12 @@ class LiveProgress(LanesProgress):
         self._say("!", text, style="bold yellow")
 
     def _say(self, sign: str, text: str, *, style: str) -> None:
-        """Print one line above the bars. Do not hold `_lock`: the display takes its own lock, then calls `_bars`."""
+        """Print one line above the lanes. Do not hold `_lock`: the display takes its own lock, then calls `_shown`."""
         self._console.print(console_text(sign, self._console, style), console_text(text, self._console))
 
-    # ------------------------------------------------------------ the bars
+    # ------------------------------------------------------------ the lanes
 
-    def _bars(self) -> Group:
+    def _shown(self) -> Group:
         """Return the lines of the lanes, preceded by the findings so far."""
         with self._lock:
             found = self._found
@@ -76,24 +73,23 @@ class LiveProgress(LanesProgress):
     def _lines(self) -> Table:
         with self._lock:
             rows = [
-                (name, state.count, state.activity, _seen(state), state.left or "—", _bar(state))
+                (name, state.count, state.activity, _seen(state), state.left or "—")
                 for name, state in self._lanes.items()
             ]
         width = self._console.width
         grid = Table.grid(padding=(0, 1), expand=width >= _WIDE)
         if width < _WIDE:
-            for *texts, _, _ in rows:
+            for *texts, _ in rows:
                 grid.add_row(self._text(" ".join(filter(None, texts))))
             return grid
         # Names are truncated to a fifth of the width, so that the figures fit.
         grid.add_column(max_width=width // 5)
-        grid.add_column()
         grid.add_column(no_wrap=True)
         for ratio in (1, None, None):
             grid.add_column(ratio=ratio)
-        for name, count, activity, seen, left, bar in rows:
+        for name, count, activity, seen, left in rows:
             told = [self._text(text) for text in (count, activity, seen, left)]
-            grid.add_row(self._text(name, "bold"), bar if width >= _ROOM_FOR_BARS else Text(""), *told)
+            grid.add_row(self._text(name, "bold"), *told)
         return grid
 
     def _text(self, text: str, style: str = "") -> Text:
@@ -107,10 +103,3 @@ def _seen(state: LaneState) -> str:
     rate = newest.rate_kib_per_step()
     step = f"step {newest.step:,}/{newest.steps:,}" if newest.steps else ""
     return " · ".join(filter(None, (step, "" if rate is None else amounts.in_unit(rate, "KiB/step"))))
-
-
-def _bar(state: LaneState) -> ProgressBar | Text:
-    """Return the bar; an empty text if the number of launches is not known in advance."""
-    if not (state.exact and state.most):
-        return Text("")
-    return ProgressBar(total=state.most, completed=state.done, width=_BAR_WIDTH)

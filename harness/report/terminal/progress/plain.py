@@ -1,4 +1,4 @@
-"""Shows the progress of a run: live bars on a terminal, plain lines anywhere else.
+"""Shows the progress of a run: live lines on a terminal, plain lines anywhere else.
 
     with open_progress(sys.stderr, os.environ) as progress: ...
 
@@ -23,7 +23,7 @@ from harness.report.text.harmless_text import plain, spelled
 
 
 def open_progress(stderr: TextIO, environ: Mapping[str, str]) -> AbstractContextManager[ProgressListener]:
-    """Return live bars if `stderr` is a terminal that can move its cursor and neither NO_COLOR nor CI is set.
+    """Return live lines if `stderr` is a terminal that can move its cursor and neither NO_COLOR nor CI is set.
 
     Otherwise return plain lines.
     """
@@ -36,7 +36,7 @@ def open_progress(stderr: TextIO, environ: Mapping[str, str]) -> AbstractContext
 
 @contextmanager
 def live_progress(console: Console) -> Iterator[ProgressListener]:
-    """Show one bar per lane at the foot of `console`; finished trials scroll above it."""
+    """Show one line per lane at the foot of `console`; what changes scrolls above it."""
     live = LiveProgress(console, clock=time.monotonic)
     with live.display:
         yield live
