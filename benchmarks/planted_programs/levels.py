@@ -1,5 +1,6 @@
 """Programs with a figure that is worse in a bad version. `amount` is a share, or seconds of a single event."""
 
+import atexit
 import hashlib
 import os
 import random
@@ -65,6 +66,20 @@ def tail(us, share, factor, longer):
         return step
 
     return program
+
+
+def stalls(more):
+    """Every two-hundredth step waits, like a checkpoint: neither the median nor the 99th percentile shows it."""
+    made = 0
+
+    def step():
+        nonlocal made
+        made += 1
+        work(200)
+        if more and made % 200 == 0:
+            time.sleep(200 * more * 200e-6)
+
+    return step
 
 
 # ---------------------------------------------------------------- CPU time: a step lasts as long as before
@@ -181,6 +196,12 @@ def first_step(wait):
     return program
 
 
+def end_sleeps(more_s):
+    """What a library has registered for the end of the process takes longer."""
+    atexit.register(time.sleep, BASE_FIRST_S + more_s)
+    return lambda: work(300)
+
+
 # ---------------------------------------------------------------- peak memory, output
 
 
@@ -242,6 +263,7 @@ PROGRAMS = {
     "sleeping_2ms": sleeping,
     "late": late,
     "late_gradual": gradual_late,
+    "stalls": stalls,
     "tail_new": tail(500, 0.02, 1, lambda more: 1 + more),
     "tail_longer": tail(500, 0.02, 3, lambda more: 1 + more),
     "tail_50_times": tail(500, 0.02, 1, lambda more: 50 if more else 1),
@@ -249,6 +271,7 @@ PROGRAMS = {
     "cpu_thread": busy_thread,
     "cpu_process": busy_process,
     "fewer_items": fewer_items,
+    "end_sleeps": end_sleeps,
     "setup_sleeps": setup_sleeps,
     "setup_works": setup_works,
     "import_sleeps": import_sleeps,

@@ -66,6 +66,7 @@ Anything else on stdout is noise from the image. Messages, in order:
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004, "at_exit": false,
                "starved": false, "oom_in_setup": false, "shortfall": "|timeout|own_end|no_step",
                "remedy": "|function|longer|command", "run_s": null or 12.5,
+               "end_s": null or 0.1,
                "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
                "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…"}
                always the last, after the samples not yet sent. The last line of the message of a crash, an oom, a hang
@@ -75,7 +76,8 @@ Anything else on stdout is noise from the image. Messages, in order:
                memory ran out before the first step; the end is then "setup". shortfall: why it made fewer steps than
                its budget without a fault; "no_step" with the end "completed": none of a program was seen, and its whole
                run is the one step. remedy: the kind of advice to give if no step was seen. run_s: the seconds that a
-               program or a command took, if it ended by itself. output_bytes: printed after the first step (null: none
+               program or a command took, if it ended by itself. end_s: those from the last step to the end of the
+               process; null for a program that the agent ended. output_bytes: printed after the first step (null: none
                was made). not_finite: metric -> how many steps returned NaN, an
                infinity or too large a number, and the first of these steps. buffered: why the rows of a command are not
                steps (supervisor/command.py).

@@ -70,55 +70,56 @@ _TABLE = (
         name="memory", kind="growth", group="memory", title="memory", noun="memory leak", verb="leaks",
         unit="KiB/step", limit=0.5, limit_unit="size a step",
         explains=(
-            "peak_memory", "step_time", "late_step_time", "tail", "cpu_time", "throughput", "gpu_peak",
-            "pool_peak", "shm", "worker_memory", "run_time",
+            "peak_memory", "step_time", "stalls", "late_step_time", "tail", "cpu_time", "throughput",
+            "gpu_peak", "pool_peak", "shm", "worker_memory", "run_time",
         ),
         help="resident memory, the C heap and the memory of GPUs",
     ),
     Signal(
         name="worker_memory", kind="growth", group="memory", title="memory of the workers",
         noun="memory leak in the workers", verb="leaks in its workers", unit="KiB/step", limit=0.5,
-        limit_unit="size a step", explains=("step_time", "late_step_time", "tail", "cpu_time", "throughput"),
+        limit_unit="size a step",
+        explains=("step_time", "stalls", "late_step_time", "tail", "cpu_time", "throughput", "run_time"),
         help="memory of the processes that the scenario started, without the pages that they share",
     ),
     Signal(
         name="open_files", kind="growth", group="resources", title="open files", noun="open files that pile up",
         verb="leaves files open", unit="files/step", limit=0.01, limit_unit="count a step",
-        explains=("memory", "worker_memory", "step_time", "cpu_time"),
+        explains=("memory", "worker_memory", "step_time", "stalls", "cpu_time"),
         plural=True,
         help="open files, sockets and pipes of all processes of the trial",
     ),
     Signal(
         name="threads", kind="growth", group="resources", title="threads", noun="threads that pile up",
         verb="leaves threads running", unit="threads/step", limit=0.01, limit_unit="count a step",
-        explains=("memory", "worker_memory", "peak_memory", "step_time", "cpu_time"),
+        explains=("memory", "worker_memory", "peak_memory", "step_time", "stalls", "cpu_time"),
         plural=True,
         help="threads of all processes of the trial",
     ),
     Signal(
         name="processes", kind="growth", group="resources", title="processes", noun="processes that pile up",
         verb="leaves processes running", unit="processes/step", limit=0.01, limit_unit="count a step",
-        explains=("memory", "worker_memory", "open_files", "threads", "step_time", "cpu_time"),
+        explains=("memory", "worker_memory", "open_files", "threads", "step_time", "stalls", "cpu_time"),
         plural=True,
         help="live processes that the scenario started",
     ),
     Signal(
         name="zombies", kind="growth", group="resources", title="zombies", noun="zombies that pile up",
         verb="leaves zombies", unit="zombies/step", limit=0.01, limit_unit="count a step",
-        explains=("step_time", "cpu_time"),
+        explains=("step_time", "stalls", "cpu_time"),
         plural=True,
         help="dead processes that the scenario started and did not wait for",
     ),
     Signal(
         name="shm", kind="growth", group="resources", title="shared memory", noun="shared memory that fills",
         verb="fills /dev/shm", unit="KiB/step", limit=0.5, limit_unit="size a step",
-        explains=("memory", "peak_memory", "step_time"),
+        explains=("memory", "peak_memory", "step_time", "stalls"),
         help="bytes in /dev/shm",
     ),
     Signal(
         name="disk", kind="growth", group="resources", title="files on disk", noun="files on disk that pile up",
         verb="fills the disk", unit="KiB/step", limit=0.5, limit_unit="size a step",
-        explains=("step_time", "cpu_time"),
+        explains=("step_time", "stalls", "cpu_time"),
         plural=True,
         help="bytes in the places that the trial may write to",
     ),
@@ -126,20 +127,26 @@ _TABLE = (
     Signal(
         name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
         verb="has slower steps", unit="s", limit=0.10, least=0.5e-6, weight=5.0,
-        explains=("throughput", "tail", "cpu_time", "late_step_time", "first_step", "run_time"),
+        explains=("throughput", "tail", "stalls", "cpu_time", "late_step_time", "first_step", "run_time"),
         help="the median duration of a step",
     ),
     Signal(
         name="late_step_time", kind="level", group="step time", title="late step time",
         noun="steps that are slower late in a launch", verb="has slower steps late in a launch", unit="ratio",
-        limit=0.25, explains=("tail", "throughput", "cpu_time", "run_time"),
+        limit=0.25, explains=("tail", "stalls", "throughput", "cpu_time", "run_time"),
         help="the step time in the last eighth of a whole launch, compared with its second quarter",
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
         verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0, rounds=5,
-        explains=("throughput", "cpu_time", "run_time"),
+        explains=("stalls", "throughput", "cpu_time", "run_time"),
         help="the 99th percentile of the step time, after the warm-up",
+    ),
+    Signal(
+        name="stalls", kind="level", group="step time", title="step time with stalls", noun="longer stalls",
+        verb="has longer stalls", unit="s", limit=0.25, least=20e-6, weight=0.5, rounds=5,
+        explains=("throughput", "cpu_time", "run_time"),
+        help="the usual duration of a step, plus the mean time lost in steps that take more than twice as long",
     ),
     Signal(
         name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time a step",
@@ -165,6 +172,11 @@ _TABLE = (
         name="first_step", kind="level", group="start-up", title="first step", noun="a slower first step",
         verb="takes longer for its first step", unit="s", limit=0.50, least=0.5, explains=("run_time",),
         help="the duration of the first step, in which frameworks compile",
+    ),
+    Signal(
+        name="end_time", kind="level", group="start-up", title="time to end", noun="a slower end",
+        verb="takes longer to end", unit="s", limit=0.50, least=0.5, weight=0.5, explains=("run_time",),
+        help="the time from the last step to the end of the process",
     ),
     Signal(
         name="peak_memory", kind="level", group="memory", title="peak memory", noun="higher peak memory",
@@ -215,9 +227,8 @@ GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and 
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")
 LIMITED = tuple(signal.name for signal in _TABLE if signal.limit is not None)
-TIMES = tuple(
-    signal.name for signal in _TABLE if signal.group == "step time" or signal.name in ("setup_time", "first_step")
-)
+_START_AND_END = ("setup_time", "first_step", "end_time")
+TIMES = tuple(signal.name for signal in _TABLE if signal.group == "step time" or signal.name in _START_AND_END)
 """The levels that load on the machine changes. `step_time: none` turns off all of them that have no limit in the file.
 """
 METRIC_PREFIX = "metrics."

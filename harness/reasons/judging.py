@@ -130,6 +130,7 @@ class SignalReason(Reason):
     NO_SETUP = "a command or a program has no separate setup"
     NO_STEP_TIMED = "no step was timed"
     NO_RUN_TIME = "it did not run to its own end"
+    NO_END_TIME = "no launch ended by itself after its last step"
     NO_GPU = "no GPU"
     NO_GPU_POOL = "no GPU pool"
     ABSENT_HERE = "{absent} here, unlike in other versions"

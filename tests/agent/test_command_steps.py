@@ -187,3 +187,9 @@ def test_the_loss_that_a_command_prints_is_a_metric_of_its_step(tmp_path: Path, 
     steps = told.done["last_step"]
     assert told.column("loss")[:79] == pytest.approx([1 / n for n in range(1, 80)][:steps])
     assert told.done["not_finite"]["loss"] == [21, 80]
+
+
+def test_the_time_to_end_of_a_command_begins_with_its_last_step(tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo step; echo step; sleep 0.4"]
+    told = driver.run(tmp_path, sys.executable, command=command, step_pattern="step", looks=[9])
+    assert 0.3 < told.done["end_s"] < 5

@@ -444,9 +444,17 @@ def test_the_time_of_a_run_covers_its_end_but_not_the_looks(tmp_path: Path, pyth
     assert 0.5 < done["run_s"] < 10
 
 
+def test_the_time_to_end_begins_with_the_last_step(tmp_path: Path, python: str) -> None:
+    """After training, a new version hung for six seconds before it ended, and nothing was said."""
+    text = STEP + "import atexit, time\natexit.register(time.sleep, 0.3)\nfor _ in range(7): o.step()\ntime.sleep(0.4)"
+    done = run(tmp_path, python, text, TORCH, looks=[3, 100]).done
+    assert 0.7 < done["end_s"] < 10
+    assert done["end_s"] < done["run_s"]
+
+
 def test_a_run_that_the_agent_cut_has_no_time(tmp_path: Path, python: str) -> None:
     done = run(tmp_path, python, STEP + "while True: o.step()", TORCH, looks=[10]).done
-    assert (done["end"], done["run_s"]) == ("completed", None)
+    assert (done["end"], done["run_s"], done["end_s"]) == ("completed", None, None)
 
 
 def test_a_line_that_recurs_is_a_step_from_the_third_on(tmp_path: Path, python: str) -> None:

@@ -395,3 +395,11 @@ def test_long_steps_are_looked_at_and_ended_by_their_time(tmp_path: Path, python
 def test_short_steps_keep_their_looks_whatever_the_time_allows(tmp_path: Path, thorough_python: str) -> None:
     told = run(tmp_path, thorough_python, looks=[50, 100], look_times_s=[100.0, 200.0])
     assert [look["step"] for look in told.all("look")] == [50, 100]
+
+
+def test_the_time_to_end_covers_the_teardown_and_the_exit(tmp_path: Path, python: str) -> None:
+    text = (
+        "import atexit, time\natexit.register(time.sleep, 0.2)\ndef setup():\n    return lambda: time.sleep(0.01)\n"
+        "def teardown():\n    time.sleep(0.3)\n"
+    )
+    assert 0.5 < run(tmp_path, python, text, looks=[30]).done["end_s"] < 0.5 + 5

@@ -8,7 +8,8 @@ It sends these events in addition to those of a script (script_run.py):
     {"type": "unseen", "others": false}            it ended without a step; others: it ran other processes. Unless
                                                    `steps_are` names what a step is, `ready`, a look and `ended` follow
     {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end. Else
-                                                   "run_s": the seconds that the program ran, without the looks
+                                                   "run_s": the seconds that the program ran, without the looks, and
+                                                   "ran_on_s": of them, those after its last step
 """
 
 import ast
@@ -205,7 +206,8 @@ class ProgramRun(script_run.ScriptRun):
 
     def _complete(self):
         """Report that the program ended by itself. If no step was seen, its whole run is the one step."""
-        run_s = time.perf_counter() - self._started - self._ticker.paused_s
+        now = time.perf_counter()
+        run_s, ran_on_s = now - self._started - self._ticker.paused_s, now - self.table.header[samples.STARTED]
         is_seen = self._ticker.steps > 0
         if not is_seen:
             self.link.tell("unseen", others=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0)
@@ -215,7 +217,7 @@ class ProgramRun(script_run.ScriptRun):
             self._ready(self._ticker, None)
         self._ticker.settle()
         self._last_look()
-        self.link.tell("ended", end="stopped" if is_seen else "completed", cut=False, run_s=run_s)
+        self.link.tell("ended", end="stopped" if is_seen else "completed", cut=False, run_s=run_s, ran_on_s=ran_on_s)
 
     def _fail(self, error):
         exits = isinstance(error, SystemExit) and not isinstance(error.code, str)

@@ -161,6 +161,7 @@ class CommandWatch(Watch):
             self.shortfall = "no_step" if end == "setup" and death.exit_code == 0 else ""
             if end == "completed":
                 self.run_s = self.clock() - self._opened_at
+                self.end_s = self.clock() - self._last_at if self._pattern is not None and self.steps() else None
                 if not self.steps():  # it ended before the first sample
                     self._step(self.clock(), self.run_s, None, together=True)
                 if self._counts():

@@ -15,8 +15,7 @@ class ProgramWatch(ScriptWatch):
         self._steps_are = job["program"]["steps_are"]
         self._hooked = {}  # framework -> whether all of its imported modules could be changed
         self._why = ""
-        self._ended_at = None  # when the program had ended by itself, before its process did
-        self._ran_s = 0.0
+        self._ran_s = self._ran_on_s = 0.0
 
     # -------------------------------------------------------------- events of the scenario process
 
@@ -30,13 +29,13 @@ class ProgramWatch(ScriptWatch):
         else:
             self._leave(("setup", self._why), "no_step")
 
-    def _on_ended(self, end, cut, run_s=0.0):
+    def _on_ended(self, end, cut, run_s=0.0, ran_on_s=0.0):
         """End the trial. `cut`: the agent stopped the program before its own end, so that this end does not count."""
         if cut:
             self._leave_after_steps(end)
             return
         self._made_its_steps = self._verdict is None
-        self._ran_s, self._ended_at = run_s, self.clock()
+        self._ran_s, self._ran_on_s, self._ended_at = run_s, ran_on_s, self.clock()
         if self._why:
             self.output.all_counts()
             self._leave((end, self._why), "no_step")
@@ -44,9 +43,10 @@ class ProgramWatch(ScriptWatch):
             self._leave((end, SHORT % (self.steps(), self.job["looks"][-1])), "own_end")
 
     def died(self, death):
-        if self._ended_at is not None:
-            self.run_s = self._ran_s + self.clock() - self._ended_at
         ScriptWatch.died(self, death)
+        if self.end_s is not None:
+            self.run_s = self._ran_s + self.end_s
+            self.end_s = None if self._why else self._ran_on_s + self.end_s
 
     def _on_failed(self, exits=False, **event):
         """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of

@@ -38,6 +38,7 @@ class ScriptWatch(Watch):
         self._lines = wire.Lines()
         self._verdict = None  # (end, message), as the scenario process reported it
         self._made_its_steps = False
+        self._ended_at = None  # when it had made its last step and reported its end, before its process ended
         self._failed_at_exit = False
         self._metrics = []
         self._leave_by = None
@@ -125,7 +126,7 @@ class ScriptWatch(Watch):
             self.answered("go")
 
     def _on_ended(self, end):
-        self._made_its_steps = self._verdict is None
+        self._made_its_steps, self._ended_at = self._verdict is None, self.clock()
         self._leave_after_steps(end)
 
     def _leave_after_steps(self, end):
@@ -188,6 +189,8 @@ class ScriptWatch(Watch):
         self.end(*self._verdict, at_exit=self._failed_at_exit)
 
     def died(self, death):
+        if self._ended_at is not None:
+            self.end_s = self.clock() - self._ended_at
         if self._verdict is None:
             self._died_without_a_word(death)
             return

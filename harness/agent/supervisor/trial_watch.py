@@ -39,6 +39,7 @@ class Watch(object):
         self.done = None
         self.shortfall = self.remedy = ""
         self.run_s = None  # how long a program or a command that ended by itself ran
+        self.end_s = None  # how long it took from its last step to its end
         self.memory_error = False
         self.gone = False
         self.notes = []
@@ -273,6 +274,7 @@ class Watch(object):
             last_step=self.steps(),
             peak_rss_kib=wire.json_number(self._peak_rss_kib()),
             run_s=wire.json_number(self.run_s),
+            end_s=wire.json_number(self.end_s),
             probe_cost=wire.json_number(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             # The end comes last, for programs that read only the last line.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),

@@ -60,6 +60,8 @@ TAIL = 0.99
 """Quantile of the step times that the signal `tail` compares."""
 TAIL_ROWS = 100
 """Fewest rows from which that quantile can be estimated."""
+STALL = 2.0
+"""Medians of the slowest version from which a step counts as a stall."""
 PACES = frozenset({"step_time", "throughput"})
 """Level signals that even a slow launch has."""
 LATE = 0.125
@@ -78,6 +80,10 @@ SHORTEST_CPU_S = 0.2
 """Least processor seconds of a launch that are compared: fewer cannot be distinguished from those of the agent, and
 count as this many. A version that begins to use the processor is thus compared with versions that hardly did.
 """
+
+
+SHORTEST_END_S = 0.1
+"""Least time to end (s) that is compared: less is the interpreter's own end, and counts as this much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +164,27 @@ def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launche
 def _tail_s(trace: Trace, common: int) -> float | None:
     settled = settled_step_s(trace, common)
     return float(np.quantile(settled, TAIL)) if len(settled) >= TAIL_ROWS else None
+
+
+def _stalls(launches: Launches) -> LaunchFigure:
+    """Make the figure of the usual step time plus the time lost in stalls, per step. The usual step time, and the
+    duration from which a step stalls, are the same for all versions, so that neither slower steps nor steps of two
+    kinds, of which now the one and now the other is the median, show as stalls.
+    """
+    common = paced_steps(launches)
+
+    def settled(trial: Trial) -> Floats:
+        return np.empty(0) if trial.trace is None else settled_step_s(trial.trace, common)
+
+    medians = [[float(np.median(rows)) for trial in version if len(rows := settled(trial))] for version in launches]
+    usual_s = [float(np.median(version)) for version in medians if version]
+
+    def figure(trial: Trial) -> float | None:
+        rows = settled(trial)
+        lost_s = np.maximum(rows - STALL * max(usual_s, default=0.0), 0.0)
+        return float(np.median(usual_s) + lost_s.mean()) if len(rows) >= BLOCKS else None
+
+    return figure
 
 
 def _late_ratio(trace: Trace, common: int) -> float | None:
@@ -302,6 +329,7 @@ RULES: Mapping[str, FigureRule] = {
     "step_time": FigureRule(usable=is_timed, prepare=_of_steps(median_step_s), absent=SignalReason.NO_STEPS),
     "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio), absent=SignalReason.NO_LONG_LAUNCH),
     "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
+    "stalls": FigureRule(usable=is_timed, prepare=_stalls, absent=SignalReason.TOO_FEW_STEPS),
     "cpu_time": FigureRule(usable=is_undisturbed, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
     "run_time": FigureRule(
         usable=is_warm,
@@ -323,6 +351,14 @@ RULES: Mapping[str, FigureRule] = {
         of_steps=False,
         prepare=_of_itself(_fact("first_step_s")),
         absent=SignalReason.NO_STEP_TIMED,
+        unusable=SignalReason.NO_WARM_LAUNCH,
+    ),
+    "end_time": FigureRule(
+        usable=is_warm,
+        of_steps=False,
+        prepare=_of_itself(lambda trial: _fact("end_s")(trial) if trial.ended_well else None),
+        least=lambda launches: SHORTEST_END_S,
+        absent=SignalReason.NO_END_TIME,
         unusable=SignalReason.NO_WARM_LAUNCH,
     ),
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", inside="rss_peak_kib")),

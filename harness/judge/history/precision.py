@@ -101,11 +101,13 @@ def wants_round(
     open_ = {name: table for name, table in tables.items() if table is not None and full.isdisjoint(table.positions)}
     for metric, table in open_.items():
         if metric in doubtful and len(table.values) < SIGNALS[metric].rounds:
-            # A signal that changes by the same ratio as the step time only reflects the step time.
+            # A signal that changes by the same ratio as the step time only reflects the step time, and one that is
+            # the same at other step times does not differ.
             step_times = tables.get("step_time") or level_table("step_time", alike, steps=steps)
             if step_times is None or table.values.shape != step_times.values.shape:
                 continue
-            if np.ptp((table.values - step_times.values).mean(axis=0)) > log_of(metric, limited[metric]):
+            apart = [np.ptp(each.mean(axis=0)) for each in (table.values, table.values - step_times.values)]
+            if min(apart) > log_of(metric, limited[metric]):
                 return RoundReason.SEEMS_TO_DIFFER(signal=SIGNALS[metric].title, rounds=SIGNALS[metric].rounds)
     for metric, known in tables.items():
         if metric in ALWAYS_ASKING and (metric != "run_time" or known is not None):  # few programs end by themselves

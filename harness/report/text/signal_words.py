@@ -35,7 +35,7 @@ _TENFOLD = 9.0
 """A relative change above this is named `more than tenfold`: two noisy launches may hide millions of per cent."""
 _SHORT: Mapping[str, str] = {
     "tail": "tail", "late_step_time": "late steps", "gpu_peak": "GPU peak", "pool_peak": "pool peak",
-    "shm": "/dev/shm", "disk": "disk",
+    "shm": "/dev/shm", "disk": "disk", "worker_memory": "workers", "stalls": "stalls", "end_time": "end",
 }  # fmt: skip
 """Short names for narrow columns, for signals with long titles."""
 

@@ -222,8 +222,7 @@ class Conversation:
             if self.session.exit().oom_killed:
                 end, message = "oom", _oom_after(done.last_step)
         # The output of the image's entrypoint (such as a driver warning) precedes the scenario's.
-        if done.run_s is not None:
-            self.facts["run_s"] = done.run_s
+        self.facts |= {name: took_s for name in ("run_s", "end_s") if (took_s := getattr(done, name)) is not None}
         banner = self.lines.noise.text().strip()[-BANNER_LIMIT:]
         return self._trial(
             end,

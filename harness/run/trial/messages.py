@@ -251,6 +251,7 @@ class Done(Message):
     exit_code: Code | None = None
     last_step: Count = 0
     run_s: Measure | None = None
+    end_s: Measure | None = None
     peak_rss_kib: Figure | None = None
     probe_cost: Figure | None = None
     at_exit: bool = False

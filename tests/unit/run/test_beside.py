@@ -32,7 +32,10 @@ from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Load, add_trial, 
 from harness.run.run_interfaces import CellRun
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
-NO_TIMES = ("late_step_time", "tail", "cpu_time", "run_time", "throughput", "setup_time", "first_step")
+NO_TIMES = (
+    "late_step_time", "tail", "stalls", "cpu_time", "run_time", "throughput", "setup_time", "first_step",
+    "end_time",
+)  # fmt: skip
 MEMORY_ONLY = Limits(signals=dict.fromkeys(("step_time", *NO_TIMES)))
 GIB = float(1 << 30)
 

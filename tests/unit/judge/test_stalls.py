@@ -1,0 +1,86 @@
+"""Stalls of rare steps are found; heavy tails that all versions have, and slower steps, are not accused of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.judge.comparison.level_rules import SHORTEST_END_S, launch_figure_of
+from harness.judge.history.changes import find_changes
+from harness.model import Floats, Trial
+from tests.nightly import many
+from tests.unit.judge.making import LIMITS, of_row, times, trial_of
+
+
+def launch(number: int, step_s: Floats) -> Trial:
+    trial = trial_of(number, steps=len(step_s))
+    assert trial.trace is not None
+    trial.trace.columns["step_s"][:] = step_s
+    return trial
+
+
+def plain(seed: int) -> Floats:
+    return times(0.3, steps=2000, seed=seed)
+
+
+def stalled(seed: int) -> Floats:
+    """Return step times of which every 400th is a stall of 200 ms, as at a checkpoint."""
+    step_s = plain(seed)
+    step_s[399::400] += 0.2
+    return step_s
+
+
+def paused(seed: int) -> Floats:
+    """Return step times with about five pauses of 50 ms in 4,000 steps, at random."""
+    return np.asarray(plain(seed) + 0.05 * (np.random.default_rng(seed).random(2000) < 5 / 4000))
+
+
+def test_stalls_that_the_median_and_the_tail_do_not_show_are_found() -> None:
+    """An epoch took 2.6 times as long, and all cells were flat."""
+    trials = [[launch(number, plain(number)) for number in range(5)]]
+    trials.append([launch(number, stalled(100 + number)) for number in range(5)])
+    (found,) = find_changes(of_row(trials), limits=LIMITS)
+    assert (found.metric, found.effect is not None) == ("stalls", True)
+    assert found.effect is not None
+    assert found.effect.value == pytest.approx((0.3 + 200 / 400) / 0.3, rel=0.15)
+
+
+def test_slower_steps_and_another_mix_of_steps_are_no_stalls() -> None:
+    """Steps of two kinds, 1 and 3 units long: the median is of the shorter or of the longer kind."""
+
+    def two_kinds(share: float, seed: int) -> Floats:
+        return np.asarray(plain(seed) * np.where(np.random.default_rng(seed).random(2000) < share, 3, 1))
+
+    for slower in (lambda seed: 2 * plain(seed), lambda seed: two_kinds(0.4, seed)):
+        trials = [[launch(n, two_kinds(0.6, n)) for n in range(5)], [launch(n, slower(100 + n)) for n in range(5)]]
+        assert "stalls" not in {change.metric for change in find_changes(of_row(trials), limits=LIMITS)}
+
+
+def test_pauses_at_random_in_all_versions_accuse_nobody() -> None:
+    seeds = range(many(20, 300))
+    accused = Counter(
+        change.metric
+        for seed in seeds
+        for change in find_changes(
+            of_row([[launch(n, paused(seed * 1000 + v * 50 + n)) for n in range(5)] for v in range(4)]), limits=LIMITS
+        )
+    )
+    assert accused["stalls"] <= 0.03 * len(seeds)
+
+
+def test_a_slow_end_is_found_and_an_end_that_takes_no_time_has_a_figure() -> None:
+    """After training, a version hung for six seconds before it ended."""
+
+    def ended(end_s: float, *, number: int = 0) -> Trial:
+        trial = launch(number, plain(number))
+        return replace(trial, facts={"end_s": end_s})
+
+    trials = [[ended(0.02 * (1 + n), number=n) for n in range(3)], [ended(6.0 + 0.1 * n, number=n) for n in range(3)]]
+    (found,) = find_changes(of_row(trials), limits=LIMITS)
+    assert (found.metric, found.kind) == ("end_time", "first_bad")
+    figure = launch_figure_of("end_time", trials)
+    assert [figure(trial) for trial in trials[0]] == [SHORTEST_END_S] * 3
+    assert figure(replace(trials[0][0], end="crash")) is None
