@@ -312,12 +312,10 @@ def _fact(name: str) -> LaunchFigure:
 
 
 def _output(trial: Trial) -> float | None:
-    """Return the bytes printed per step, or in a whole run that has no steps."""
-    return (
-        None
-        if trial.output.bytes is None or not trial.last_step
-        else trial.output.bytes / _steps(trial, trial.last_step)
-    )
+    """Return the bytes printed per step; None for a whole run that has no steps, in which one line would double it."""
+    if trial.output.bytes is None or not trial.last_step or _steps(trial, 0):
+        return None
+    return trial.output.bytes / trial.last_step
 
 
 def _steps(trial: Trial, steps: int) -> int:

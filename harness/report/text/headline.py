@@ -48,9 +48,9 @@ def lines(result: RunResult) -> list[str]:
 
 def to_look_at(result: RunResult) -> list[str]:
     """Return a clause for each new line of output that nobody should miss, errors first: `six 1.2 prints a new error:
-    ValueError: …`. Lines of a version with a finding of its own stand there.
+    ValueError: …`. Those of a version that fails or returns NaN are left out, because its finding quotes them.
     """
-    begins = {side_of(one, one.after) for one in result.findings if one.kind != "first_fixed"}
+    begins = {side_of(one, one.after) for one in result.findings if one.metric == "outcome" or one.verdict == "nan"}
     notable = [(place, each) for place, some in notable_cells(result).items() for each in some]
     told = [
         f"{plain(each.series)} {version(each.after)} {signal_of(each.signal).verb}: {shortened(each.text, most=160)}"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.judge.comparison.compared_levels import mask, new_lines
-from harness.model import Trial
+from harness.judge.comparison.level_rules import RULES
+from harness.model import Printed, Trial
 from tests.unit.judge.making import trial_of
 
 
@@ -75,3 +76,14 @@ def test_an_error_is_told_before_a_flood_and_its_traceback_once() -> None:
     found = new_lines([printing("", ""), printing(text, text)])
     assert (found[0].signal, found[0].text) == ("error", "ValueError: no")
     assert [one.signal for one in found].count("error") == 1
+
+
+def test_one_line_more_of_a_whole_run_is_no_flood() -> None:
+    """A traceback of 130 bytes in a run without steps was `prints more`, and the traceback itself was not told."""
+    stepping = replace(trial_of(steps=64), output=Printed(bytes=640))
+    figure = RULES["output"].prepare([[stepping]])
+    assert figure(stepping) == 10
+    assert stepping.trace is not None
+    columns = {name: values for name, values in stepping.trace.columns.items() if name != "step_s"}
+    whole = replace(stepping, trace=replace(stepping.trace, columns=columns), facts={"run_s": 0.2})
+    assert figure(whole) is None

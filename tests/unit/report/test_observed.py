@@ -69,6 +69,16 @@ def test_a_new_error_is_in_the_headline_and_in_its_cell() -> None:
     assert "multidict 6.1.0 prints a new error: step # loss nan." in headline.sentence(erring(build.quickstart()))
 
 
+def test_an_error_is_told_beside_a_finding_unless_that_is_the_failure_itself() -> None:
+    """`six prints more since 1.16.0` was all that was said of a version that printed a traceback."""
+    result = erring(build.quickstart())
+    (told,) = result.observations
+    at_leak = replace(result, observations=(replace(told, before="6.2.0", after="6.3.0"),))
+    assert "multidict 6.3.0 prints a new error: step # loss nan." in headline.sentence(at_leak)
+    nan = replace(at_leak.findings[0], metric="metrics.loss", verdict="nan")
+    assert "prints a new error" not in headline.sentence(build.with_findings(at_leak, (nan,)))
+
+
 def test_a_program_that_reads_the_results_sees_observations() -> None:
     result = erring(build.quiet())
     (told,) = json.loads(summary_json.encoded(result))["observations"]
