@@ -18,6 +18,7 @@ OVERHEAD_S = 3  # seconds spent on measuring between the steps up to the last lo
 BUSY_S = 4  # seconds spent in those steps
 LOST = 5  # set by the scenario process: its connection to the supervisor is broken
 ELSEWHERE = 6  # number of a program's steps that were made in processes that it forked
+OVER = 7  # when a program had made its steps, after which it may end by itself; 0 before
 NOT_FINITE = 8  # two numbers per metric: how many steps returned a non-finite value, and the first of them
 
 COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib")

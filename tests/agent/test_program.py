@@ -12,7 +12,7 @@ import pytest
 
 from harness.agent.scenario.hooks import lines, printed
 from tests.agent import driver
-from tests.agent.driver import Told
+from tests.agent.driver import Told, pack_with
 
 TORCH = {
     "torch/__init__.py": "from .optim import SGD",
@@ -450,6 +450,38 @@ def test_the_time_to_end_begins_with_the_last_step(tmp_path: Path, python: str) 
     done = run(tmp_path, python, text, TORCH, looks=[3, 100]).done
     assert 0.7 < done["end_s"] < 10
     assert done["end_s"] < done["run_s"]
+
+
+@pytest.mark.smoke
+def test_a_program_that_ends_after_its_steps_is_not_cut(tmp_path: Path, python: str) -> None:
+    """The accuracy that a training prints at its end was never seen, because the budget was its own number of steps."""
+    text = STEP + "for _ in range(100): o.step()\nprint('accuracy: 0.75')\nimport time; time.sleep(0.2)"
+    told = run(tmp_path, python, text, TORCH, looks=[50, 100], printed={"accuracy": "accuracy: {}"})
+    assert end_of(told) == ("completed", "", 100)
+    assert told.done["run_s"] > 0.2
+    assert [(look["step"], look["last"]) for look in told.all("look")] == [(50, False), (100, True)]
+    assert [value for value in told.column("accuracy") if value is not None] == [told.column("accuracy")[-1]] == [0.75]
+
+
+def test_a_program_that_fails_after_its_steps_is_no_good_one(tmp_path: Path) -> None:
+    text = STEP + "for _ in range(100): o.step()\nraise ValueError('bad')"
+    assert end_of(run(tmp_path, sys.executable, text, TORCH))[0] == "crash"
+
+
+@pytest.mark.parametrize("timeout_s", [60.0, 1.0])
+def test_a_program_that_goes_on_without_a_step_after_its_steps_is_cut_without_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float
+) -> None:
+    pack_with(monkeypatch, tmp_path, "supervisor/program.py", "LEAST_GRACE_S = 10.0", "LEAST_GRACE_S = 0.5")
+    text = STEP + "for _ in range(100): o.step()\nimport time; time.sleep(600)"
+    told = run(tmp_path / "root", sys.executable, text, TORCH, timeout_s=timeout_s)
+    assert end_of(told) == ("completed", "", 100)
+
+
+def test_what_is_printed_after_the_last_line_that_is_a_step_belongs_to_it(tmp_path: Path) -> None:
+    text = "for n in range(9): print('epoch', n)\nprint('accuracy: 0.75')"
+    told = run(tmp_path, sys.executable, text, printed={"accuracy": "accuracy: {}"})
+    assert told.column("accuracy") == [None] * 6 + [0.75]
 
 
 def test_a_run_that_the_agent_cut_has_no_time(tmp_path: Path, python: str) -> None:

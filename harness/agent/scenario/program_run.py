@@ -168,9 +168,10 @@ class ProgramRun(script_run.ScriptRun):
     def _logged(self, values):
         if os.getpid() != self.owner:
             return
-        number = max(1, self._ticker.steps + (self._ticker.kind == "line"))  # a line that is a step ends it
+        ticker = self._ticker
+        number = max(1, ticker.steps + (ticker.kind == "line" and not ticker.is_over))  # a line that is a step ends it
         row = max((number - 1) // self.table.stride, self._rows_sent)  # what follows a look belongs to the next row
-        self._ticker.metrics.record(row, number, values)
+        ticker.metrics.record(row, number, values)
 
     def _begin(self, ticker):
         """Wait after the first step, so that the supervisor can count what is held and read the output so far."""
@@ -186,7 +187,11 @@ class ProgramRun(script_run.ScriptRun):
 
     def _look(self, ticker):
         """Take a look, and return whether the program goes on."""
-        is_whole = self._due_looks.take(ticker.steps, ticker.busy_s)
+        is_whole = ticker.is_over or self._due_looks.take(ticker.steps, ticker.busy_s)
+        if is_whole and not ticker.is_over and not self.table.header[samples.STOP]:
+            ticker.is_over = True
+            self.table.header[samples.OVER] = time.perf_counter()
+            return True
         goes_on = not is_whole and not self.table.header[samples.STOP]
         if goes_on:
             look = ticker.aside(self._looker.look)
@@ -208,16 +213,19 @@ class ProgramRun(script_run.ScriptRun):
         """Report that the program ended by itself. If no step was seen, its whole run is the one step."""
         now = time.perf_counter()
         run_s, ran_on_s = now - self._started - self._ticker.paused_s, now - self.table.header[samples.STARTED]
-        is_seen = self._ticker.steps > 0
-        if not is_seen:
+        is_whole = self._ticker.is_over
+        if not self._ticker.steps:
+            is_whole = True
             self.link.tell("unseen", others=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0)
             if self._steps_are != "auto":
                 return
             self._ticker.take_whole()
             self._ready(self._ticker, None)
         self._ticker.settle()
+        self._ticker.metrics.fold(self._ticker.steps)
         self._last_look()
-        self.link.tell("ended", end="stopped" if is_seen else "completed", cut=False, run_s=run_s, ran_on_s=ran_on_s)
+        end = "completed" if is_whole else "stopped"
+        self.link.tell("ended", end=end, cut=False, run_s=run_s, ran_on_s=ran_on_s)
 
     def _fail(self, error):
         exits = isinstance(error, SystemExit) and not isinstance(error.code, str)

@@ -175,6 +175,13 @@ class Metrics(object):
                 if row < self._table.rows:
                     column[row] = value
 
+    def fold(self, steps):
+        """Move what was recorded after the last of `steps` steps to the row of that step."""
+        row = steps // self._table.stride
+        for _, column in self._columns:
+            if 0 < row < self._table.rows and column[row] == column[row]:
+                column[row - 1] = column[row]
+
     def _note(self, place, number):
         header = self._table.header
         if not header[place]:

@@ -20,13 +20,15 @@ class Ticker(stepping.Stepper):
     """Fills the rows of a program's steps. `steps` is the number of steps made, `paused_s` the time of all looks.
 
     `begin(ticker)` is called after the first step. `look(ticker)` is called when one of `due_looks` is due or the
-    supervisor requests an end; it returns whether the program goes on. `leave()` ends the process.
-    `tell_metric(name)` reports the name of a metric.
+    supervisor requests an end; it returns whether the program goes on. It sets `is_over` after the last step, and is
+    then called once more if the program goes on to another step: until then the program may end by itself. `leave()`
+    ends the process. `tell_metric(name)` reports the name of a metric.
     """
 
     def __init__(self, table, readers, due_looks, **calls):
         stepping.Stepper.__init__(self, None, table, readers, calls["tell_metric"])
         self.kind = None  # the hook whose calls are the steps: the first that marked
+        self.is_over = False  # it has made its steps
         self.ended = False
         self._due_looks = due_looks
         self._begin, self._look, self._leave = calls["begin"], calls["look"], calls["leave"]
@@ -47,8 +49,8 @@ class Ticker(stepping.Stepper):
             self.kind, self._thread = kind, threading.get_ident()
         elif kind != self.kind or threading.get_ident() != self._thread:
             return
-        if self.ended:
-            self._leave()
+        if self.is_over:
+            self._end()
         number = self.steps + 1
         self._record(number, now)
         self.steps = number
@@ -80,13 +82,23 @@ class Ticker(stepping.Stepper):
         if number == 1:
             self._begin(self)
         elif not self._look(self):
-            self.ended = True
-            raise Ended("the trial has its steps")
+            self._end()
+        if self.is_over:
+            return
         self._look_step, self._look_s = self._due_looks.step, self._due_looks.busy_s
         self.cpu.resume()
         paused_s = time.perf_counter() - began
         self.paused_s += paused_s
         self._overhead_s = -paused_s  # `mark` adds the whole pause
+
+    def _end(self):
+        """End the program, which has made its steps and goes on to another. Raises Ended, but only once."""
+        if self.ended:
+            self._leave()
+        if self.is_over:
+            self._look(self)
+        self.ended = True
+        raise Ended("the trial has its steps")
 
     def take_whole(self):
         """Make the whole run, of which no step was seen, the one step: fill its row, whose duration stays unknown."""

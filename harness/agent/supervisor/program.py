@@ -14,6 +14,7 @@ class ProgramWatch(ScriptWatch):
         ScriptWatch.__init__(self, job, root, outbox, gpus)
         self._steps_are = job["program"]["steps_are"]
         self._hooked = {}  # framework -> whether all of its imported modules could be changed
+        self._began = self.clock()
         self._why = ""
         self._ran_s = self._ran_on_s = 0.0
 
@@ -39,8 +40,27 @@ class ProgramWatch(ScriptWatch):
         if self._why:
             self.output.all_counts()
             self._leave((end, self._why), "no_step")
+        elif end == "completed":
+            self._leave((end, ""))
         else:
             self._leave((end, SHORT % (self.steps(), self.job["looks"][-1])), "own_end")
+
+    def tick(self, now):
+        over = self.table.header[samples.OVER]
+        if over and self._verdict is None and now - over > max(LEAST_GRACE_S, over - self._began):
+            self._cut()
+        ScriptWatch.tick(self, now)
+
+    def overdue(self, now):
+        if self.table.header[samples.OVER] and self._verdict is None:
+            self._cut()
+        else:
+            ScriptWatch.overdue(self, now)
+
+    def _cut(self):
+        """End a program that has made its steps and is busy with something else."""
+        if self.done is None:
+            self.end("completed", "")
 
     def died(self, death):
         ScriptWatch.died(self, death)
@@ -98,6 +118,8 @@ CALLS = {
     "lightgbm": "a round of boosting",
     "xgboost": "a round of boosting",
 }
+LEAST_GRACE_S = 10.0
+"""Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
 OWN_PROCESS = "let it train in its own process"
 OTHERS = "it ran other processes, and steps made in them are not counted: " + OWN_PROCESS
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
