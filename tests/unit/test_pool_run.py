@@ -236,4 +236,4 @@ def test_a_machine_s_trials_count_for_the_pool_and_have_a_line_of_their_own() ->
         progress = MachineProgress(listener, "gpu1")
         progress.preparing(lane="farm", image="s 1", text="pulling")
         progress.trial_ended(lane="farm", cell="s 1 on farm: x", number=1, text="flat", bad=False)
-    assert out.getvalue().splitlines() == ["cell s 1 on farm: x: flat (gpu1)"]
+    assert out.getvalue().splitlines() == ["image farm, gpu1: s 1: pulling", "cell s 1 on farm: x: flat (gpu1)"]

@@ -122,7 +122,7 @@ class HostImages:
             self.progress.preparing(lane=str(cell.lane), image=name, text=text)
 
         try:
-            say("preparing")
+            self._check_stopped()
             with self.disk.getting(engine, cell.image, say):
                 prepared = engine.prepare(cell.image, say)
                 self.disk.got(prepared)

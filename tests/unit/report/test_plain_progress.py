@@ -63,6 +63,7 @@ def test_plain_lines() -> None:
     with plain_progress(stream) as watch:
         a_run(watch)
     assert stream.getvalue().splitlines() == [
+        "image local: 6.3.0: installing multidict==6.3.0",
         "BAD multidict 6.3.0 on local: multidict_pop: leak 7.84 KiB/step",
         "note host old is gone",
         "known 2 launches from earlier runs, 1 of them bad",

@@ -90,20 +90,25 @@ EVERY_S = 60.0
 
 
 class PlainProgress(LanesProgress):
-    """A thread-safe ProgressListener. A line for each cell whose launches end otherwise than before, and one a minute
-    for each lane. Lines begin with their kind: `cell`, `BAD`, `known`, `note`, `after` and the time.
+    """A thread-safe ProgressListener. A line for each image that is made, for each cell whose launches end otherwise
+    than before, and one a minute for each lane. Lines begin with their kind: `image`, `cell`, `BAD`, `known`, `note`,
+    `after` and the time.
     """
 
     def __init__(self, stream: TextIO, *, clock: Callable[[], float]) -> None:
         self._stream = LenientStream(stream)
         super().__init__(clock=clock)
         self._due_s = EVERY_S
+        self._prepared: set[tuple[str, str]] = set()
         self._known = self._known_bad = 0
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
             if isinstance(text, Waiting) and self._lane(lane).newest.text != text:
                 self._say(f"note {lane}: {text}")
+            elif not isinstance(text, Waiting) and (lane, image) not in self._prepared:
+                self._prepared.add((lane, image))
+                self._say(f"image {lane}: {image}: {text}")
             self._lane(lane).begin_trial(text if isinstance(text, Waiting) else f"{image}: {text}", steps=0)
         self.tell_time()
 
