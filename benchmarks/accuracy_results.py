@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,8 @@ def noisy(rng: np.random.Generator, noise: float) -> Curves:
 def launched(curves: Curves, number: int, place: int) -> Trial:
     trial = trial_of(number, steps=ROWS, seed=place, last_step=ROWS)
     assert trial.trace is not None
-    broken = {name: int(np.isnan(values).argmax()) + 1 for name, values in curves.items() if np.isnan(values).any()}
+    ends = {name: values for name, values in curves.items() if np.isnan(values[-1])}
+    broken = {name: int(np.isnan(values).argmax()) + 1 for name, values in ends.items()}
     return replace(
         trial,
         trace=replace(trial.trace, columns={**trial.trace.columns, **curves}),
@@ -168,16 +170,47 @@ def without(curves: Curves) -> Curves:
     return {"loss": curves["loss"]}
 
 
+def by_epoch(make: Callable[[int], Made], epochs: int) -> Callable[[int], Made]:
+    """Return the means of the epochs, which a program prints instead of each step."""
+
+    def made(seed: int) -> Made:
+        of = make(seed)
+
+        def means(version: int, launch: int) -> Curves:
+            at = np.linspace(0, ROWS, epochs + 1).astype(int)
+            told = {}
+            for name, values in of(version, launch).items():
+                told[name] = np.full(ROWS, np.nan)
+                told[name][at[1:] - 1] = [values[a:b].mean() for a, b in pairwise(at)]
+            return told
+
+        return means
+
+    return made
+
+
+def behind(curves: Curves) -> Curves:
+    return {**curves, "accuracy": curves["accuracy"] * (1 - 0.1 * np.arange(ROWS) / ROWS)}
+
+
 HEALTHY: dict[str, Callable[[int], Made]] = {
     "each launch has a seed of its own": seeds_differ,
     "each version has another seed": other_seed,
     "rounding of 1e-7 that grows": chaos,
     "noise of 1 to 20 %": noise,
     "results improve": better,
+    "each version has another seed, 20 epochs": by_epoch(other_seed, 20),
+    "each version has another seed, 5 epochs": by_epoch(other_seed, 5),
+    "rounding of 1e-7 that grows, 5 epochs": by_epoch(chaos, 5),
+    "each launch has a seed of its own, 1 figure": by_epoch(seeds_differ, 1),
+    "rounding of 1e-7 that grows, 1 figure": by_epoch(chaos, 1),
 }
 PLANTED: dict[str, Callable[[int], Made]] = {
     "loss +2 %, the same in all launches": larger(0.02),
     "accuracy −0.05, the same in all launches": drop,
+    "accuracy falls behind by 10 %": lambda seed: fixed(seed, behind),
+    "accuracy falls behind by 10 %, 20 epochs": by_epoch(lambda seed: fixed(seed, behind), 20),
+    "accuracy falls behind by 10 %, 5 epochs": by_epoch(lambda seed: fixed(seed, behind), 5),
     "loss leaves late, the same in all launches": lambda seed: fixed(seed, late),
     "a tenth of the learning rate": slower,
     "loss +30 %, launches differ by 2 %": noisy_fault(lambda curves: {**curves, "loss": curves["loss"] * 1.3}),

@@ -121,16 +121,21 @@ rounding that chaos amplifies, end less far apart. A score cannot exceed 1, so s
 PARTS = 8
 """Parts of a launch, or of its end, whose mean differences must agree: differences of neighbouring steps may follow one
 another."""
-STEADY = 0.2
-"""Largest deviation of the parts' differences, as a share of their mean, that counts as the same all along."""
+STEADY, STEADY_FEW = 0.2, 0.05
+"""Largest deviation of the parts' differences, as a share of their mean, that counts as the same all along; if
+there are fewer numbers than parts, other seeds agree as well by chance, and less counts."""
 TINY = 1e-300
 ALIKE = 1e-3
 """Largest relative difference of the first numbers of versions that begin alike."""
 LEARNING_LIMIT = 0.15
 """Least change at the end that is bad for versions that begin alike and part at once, and to one side: the newer one
 learns slower. Rounding parts them late, and other batches to both sides."""
+SCORE_LIMIT = 0.05
+"""Least drop of a score at the end that is bad if it is lower all along."""
 MUCH_MORE = 3.0
 """Ratio of the difference at the end to the largest one before from which it counts."""
+ONE_LIMITS = {"drop": 0.03, "rise": 0.10, "change": 0.10}
+"""Least change that is bad if a launch has only one number: whether it is the same all along cannot be told."""
 RANGE = 0.10
 """Share of all that a value moves in a launch, by which a change at the end is measured if the value itself is less: a
 loss that fell from 2 to 0.01 may end at 0.02."""
@@ -493,19 +498,20 @@ def parts_from(old: Floats, new: Floats, rule: str) -> Literal["value", "late", 
     rows = min(len(old), len(new))
     known = np.isfinite(old[:rows]) & np.isfinite(new[:rows])
     old, new = old[:rows][known], new[:rows][known]
-    if len(old) and worse_by(relative(usual_value(old), usual_value(new)), rule) > EXACT_LIMIT:
+    limit = ONE_LIMITS[rule] if len(old) == 1 else EXACT_LIMIT
+    if len(old) and worse_by(relative(usual_value(old), usual_value(new)), rule) > limit:
         sizes = np.maximum(np.abs(old), TINY)
         if _is_steady(new - old) or _is_steady((new - old) / sizes):
             return "value"
-    return "late" if len(old) >= PARTS and _ends_worse(old, new, rule) else ""
+    return "late" if len(old) > 1 and _ends_worse(old, new, rule) else ""
 
 
 def _is_steady(differences: Floats) -> bool:
     """Return whether the differences are the same in all parts, and as large in the first rows: those of other seeds
     begin anywhere."""
     means, first = _means(differences), differences[:PARTS]
-    mean = float(means.mean())
-    return float(means.std()) <= STEADY * abs(mean) and float(np.abs(first - mean).max()) <= abs(mean) / 2
+    mean, most = float(means.mean()), STEADY if len(differences) >= PARTS else STEADY_FEW
+    return float(means.std()) <= most * abs(mean) and float(np.abs(first - mean).max()) <= abs(mean) / 2
 
 
 def _ends_worse(old: Floats, new: Floats, rule: str) -> bool:
@@ -519,9 +525,14 @@ def _ends_worse(old: Floats, new: Floats, rule: str) -> bool:
     if (end * mean <= 0).any():
         return False
     first, least = np.abs(new - old)[:PARTS], ALIKE * abs(float(old[0]))
-    is_learning = first[0] <= least < first.max() and (before * mean >= 0).all()
+    is_aside = bool((before * mean >= 0).all())
+    is_learning = is_aside and first[0] <= least < first.max()
     is_late = abs(mean) > MUCH_MORE * float(np.abs(before).max())
-    return bool((is_learning and worst > LEARNING_LIMIT) or (is_late and worst > LATE_LIMITS[rule]))
+    return (
+        (is_learning and worst > LEARNING_LIMIT)
+        or (is_aside and rule == "drop" and worst > SCORE_LIMIT)
+        or (is_late and len(old) >= PARTS and worst > LATE_LIMITS[rule])
+    )
 
 
 def _means(values: Floats) -> Floats:

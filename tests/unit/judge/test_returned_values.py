@@ -339,3 +339,23 @@ def test_a_change_of_a_negative_value_has_no_ratio() -> None:
     """A loss that fell from -1 to -1.5 was "50 % more"."""
     (change,) = judged(versions([-1.0, -1.0, -1.5, -1.5], noise=0.001), limit("change", 0.1)).changes
     assert (change.before, change.after, change.effect) == (1, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_bad"),
+    [
+        ([0.96], [0.91], True),  # a program that prints its accuracy once
+        ([0.96], [0.95], False),
+        ([0.8, 0.88, 0.9, 0.92, 0.93], [0.79, 0.85, 0.86, 0.87, 0.87], True),
+        ([0.8, 0.88, 0.9, 0.92, 0.93], [0.81, 0.87, 0.91, 0.91, 0.93], False),
+    ],
+)
+def test_an_accuracy_that_is_printed_a_few_times_is_judged(old: list[float], new: list[float], is_bad: bool) -> None:
+    def spread(values: list[float]) -> Any:
+        column = np.full(ROWS, np.nan)
+        column[np.linspace(10, ROWS - 1, len(values)).astype(int)] = values
+        return column
+
+    trials = named(with_values(spread(old), spread(new)), "accuracy")
+    found = judge_values(trials, limits=Limits(), steps=STEPS)["metrics.accuracy"]
+    assert bool(found.changes) == is_bad
