@@ -463,6 +463,14 @@ def test_a_program_that_ends_after_its_steps_is_not_cut(tmp_path: Path, python: 
     assert [value for value in told.column("accuracy") if value is not None] == [told.column("accuracy")[-1]] == [0.75]
 
 
+def test_what_a_program_opens_after_its_steps_is_no_growth(tmp_path: Path) -> None:
+    """The prediction after a training starts a thread: `threads` could not be judged."""
+    text = STEP + "for _ in range(100): o.step()\nimport os\nheld = [os.open('/dev/null', 0) for _ in range(50)]"
+    counts = run(tmp_path, sys.executable, text, TORCH, looks=[50, 100]).all("counts")[-1]["columns"]
+    assert counts["step"][-1] == 100
+    assert len(set(counts["open_files"])) == 1
+
+
 def test_a_program_that_fails_after_its_steps_is_no_good_one(tmp_path: Path) -> None:
     text = STEP + "for _ in range(100): o.step()\nraise ValueError('bad')"
     assert end_of(run(tmp_path, sys.executable, text, TORCH))[0] == "crash"

@@ -5,6 +5,7 @@ It sends these events in addition to those of a script (script_run.py):
 
     {"type": "hooked", "hook": "torch", "changed": true}      a module was imported; changed: its steps can be counted
     {"type": "metric", "name": "loss"}                        a number was logged for the first time
+    {"type": "over"}                               it has made its steps, and may end by itself; it waits
     {"type": "unseen", "others": false}            it ended without a step; others: it ran other processes. Unless
                                                    `steps_are` names what a step is, `ready`, a look and `ended` follow
     {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end. Else
@@ -190,6 +191,7 @@ class ProgramRun(script_run.ScriptRun):
         is_whole = ticker.is_over or self._due_looks.take(ticker.steps, ticker.busy_s)
         if is_whole and not ticker.is_over and not self.table.header[samples.STOP]:
             ticker.is_over = True
+            self.link.ask("over")
             self.table.header[samples.OVER] = time.perf_counter()
             return True
         goes_on = not is_whole and not self.table.header[samples.STOP]

@@ -23,6 +23,10 @@ class ProgramWatch(ScriptWatch):
     def _on_hooked(self, hook, changed):
         self._hooked[hook] = self._hooked.get(hook, True) and changed
 
+    def _on_over(self):
+        self.census.look()  # what it holds after its steps; the last look follows at its end
+        self.answered("go")
+
     def _on_unseen(self, others):
         self._why = "the program ended, and no step was seen: " + self._why_unseen(others)
         if self._steps_are == "auto":

@@ -211,7 +211,8 @@ class Watch(object):
     def look(self, step, look, last):
         """Send a look after the samples that it covers. Unless it is the last, wait for an answer from then on."""
         look = dict(look, **self.monitor.look())
-        self.census.look()
+        if not self.table.header[samples.OVER]:
+            self.census.look()
         self.components.look()
         self._send_samples()
         self.outbox.send("look", step=step, look={name: wire.json_number(look[name]) for name in look}, last=last)
