@@ -124,6 +124,14 @@ class CellVerdict:
         """Return the verdict on a signal; one without figures if the cell has none."""
         return self.signals.get(signal, NOT_JUDGED)
 
+    def grows_slowly(self, limit: float | None = None) -> bool:
+        """Return whether memory certainly grows in a good cell, by half the limit (by default the cell's) or more."""
+        memory = self.of("memory")
+        limit = memory.limit if limit is None else limit
+        if memory.value is None or memory.ci is None or limit is None or self.verdict not in GOOD:
+            return False
+        return memory.ci[0] > 0 and limit / 2 <= memory.value < limit
+
     @property
     def state(self) -> CellState:
         """Return the state over all signals: good only if nothing is bad, undecided or provisional."""

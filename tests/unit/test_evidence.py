@@ -26,7 +26,7 @@ from harness.facts import sections
 from harness.flows.evidence import difference, issue, recipe
 from harness.flows.reread import read_result
 from harness.masking import WITHHELD
-from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, Variant
+from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, SignalVerdict, Variant
 from harness.model.answers import Container, EnvironmentDifference, Machine, Section
 from harness.report.content.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
@@ -416,7 +416,14 @@ def report_of(run: StoredRun, *words: str) -> issue_report.Report:
 def test_the_report_holds_what_its_readers_ask(run: StoredRun, tmp_path: Path) -> None:
     report = report_of(run, "1")
     assert report.markdown.startswith("# multidict 6.3.0: memory leak, 7.84 KiB/step (6.2.0 is good)\n")
-    for part in ("| 6.3.2", "native heap", "glibc 2.36", "libcufft.so 10.3", "docker build", "confirmed: yes"):
+    for part in (
+        "| 6.3.2",
+        "native heap",
+        "glibc 2.36",
+        "libcufft.so 10.3",
+        "docker build",
+        "Confirmed: yes: 3 launches of",
+    ):
         assert part in report.markdown, part
     assert set(report.files) == {"issue.md", "repro.py", "versions.png", "versions.svg", "steps.png", "steps.svg"}
     code = re.search(r"```python\n(.*?)```\n", report.markdown, re.DOTALL)
@@ -496,6 +503,17 @@ def test_what_goes_wrong_elsewhere_in_another_way_is_not_the_same_fault(run: Sto
     report = issue_report.render(replace(found, elsewhere=(crashes, found.bad)), harness_version="1").markdown
     told = [line.partition(" in ")[0] for line in report.splitlines() if line.startswith(("- Also", "- Another"))]
     assert told == ["- Also present", "- Another fault"]
+
+
+def test_what_grows_below_the_limit_is_not_said_to_be_without_the_fault(run: StoredRun) -> None:
+    """A leak of 0.471 KiB/step below the limit of 0.5 was `Not present in digits=40: flat`."""
+    found = issue(run, find_finding(run, ["1"])[1], inspect=None)
+    slow = SignalVerdict(seen="good", value=0.471, ci=(0.46, 0.48), limit=0.5)
+    small = replace(found.bad, verdict=build.seen(build.flat(), memory=slow))
+    report = issue_report.render(replace(found, elsewhere=(small,)), harness_version="1").markdown
+    assert "Small growth, below the limit, in " in report
+    assert "small growth 0.471 KiB/step" in report
+    assert "Not present" not in report
 
 
 def test_a_base_that_only_this_machine_has_is_not_what_readers_are_told_to_take(tmp_path: Path) -> None:

@@ -282,7 +282,8 @@ def _of(row: VersionRow, findings: Sequence[Finding], sign: Sign) -> list[Findin
 
 def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
     """Return whether a cell was judged for this sign in enough launches and, for a level, precisely enough to show a
-    change of the size `smallest`. A flat cell was judged for leaks even if the GPU's memory had too few samples.
+    change of the size `smallest`. A flat cell was judged for leaks even if the GPU's memory had too few samples, but
+    not if its memory certainly grows, only by less than the limit: it may have the same fault.
     """
     if verdict.provisional:
         return False
@@ -296,7 +297,7 @@ def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
         return verdict.verdict not in UNTOLD
     own = {"memory": "leak", "slowdown": "slowdown"}.get(sign)
     if own is not None:
-        return not failed or own in verdict.verdicts
+        return (not failed or own in verdict.verdicts) and not (sign == "memory" and verdict.grows_slowly())
     leaks = sign == "peak_memory" and "leak" in verdict.verdicts
     is_measured = sign not in ("step_time", "peak_memory") or verdict.of(sign).value is not None
     return is_measured and not failed and not leaks

@@ -190,8 +190,9 @@ def _sure(issue: Issue) -> Iterator[str]:
         yield f"Size: {amounts.effect(finding.effect)}; the interval is over launches."
     chance = "not tested, because the launches agree" if finding.p is None else amounts.probability(finding.p)
     yield f"Significance: {chance}."
-    confirmed = "yes, at least two launches on each side, which agree" if finding.confirmed else "no, too few launches"
-    yield f"Both versions confirmed: {confirmed}."
+    sides = [entry for entry in (issue.bad, issue.good) if entry is not None]
+    of = [f"{amounts.count(one.verdict.trials, 'launch')} of {version(one.cell.image.version)}" for one in sides]
+    yield f"Confirmed: {'yes' if finding.confirmed else 'no, too few launches'}: {' and '.join(of)}."
     for entry in (issue.good, issue.bad):
         if entry is not None:
             yield f"{entry.cell.image.version}: {signal_words.cell_sentence(entry)}"
@@ -206,7 +207,10 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
     if issue.trial is not None:
         yield from growth_lines(issue.trial)
     fine, same, others = _elsewhere(issue)
-    for what, found in (("Not present", fine), ("Also present", same), ("Another fault", others)):
+    small = [entry for entry in fine if issue.finding.metric == "memory" and entry.verdict.grows_slowly()]
+    fine = [entry for entry in fine if entry not in small]
+    lists = ("Not present", fine), ("Small growth, below the limit,", small), ("Also present", same)
+    for what, found in (*lists, ("Another fault", others)):
         told = [f"{what} in {_place(entry)}: {signal_words.cell_text(entry.verdict)}" for entry in found]
         yield from at_most(told, MOST_ELSEWHERE, rest="And {} more.")
     if not issue.elsewhere:

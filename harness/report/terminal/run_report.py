@@ -194,7 +194,11 @@ def _brief_cell(row: Row, place: int) -> Shown | None:
     if cell is None:
         return None
     repeats = before is not None and (cell.tone, cell.word) == (before.tone, before.word) and not cell.mark
-    is_bare = cell.tone == "good" or repeats or (row.medians is not None and not cell.mark)
+    is_bare = (
+        (cell.tone == "good" and cell.word != signal_words.SMALL)
+        or repeats
+        or (row.medians is not None and not cell.mark)
+    )
     return replace(cell, strip=(), word="", figure="") if is_bare else replace(cell, strip=())
 
 

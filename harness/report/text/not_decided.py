@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness import amounts
-from harness.model import GOOD, GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, RunResult
+from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, RunResult
 from harness.reasons import Remedy, SignalReason
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened, version
@@ -152,11 +152,10 @@ def slow_growth(result: RunResult) -> list[str]:
     rows: dict[tuple[str, float], list[tuple[str, float]]] = {}
     for entry in result.cells:
         limit, verdict = entry.cell.variant.scenario.limits.leak_kib_per_step, entry.verdict
-        rate, interval = signal_words.figure_of("memory", verdict)
-        if verdict.verdict in GOOD and rate is not None and interval and interval[0] > 0 and limit / 2 <= rate < limit:
+        if verdict.grows_slowly(limit):
             place = f"{lane_text(entry.cell.lane)}, {variant_text(entry.cell.variant)}"
             of = f"{plain(entry.cell.image.series)} on {place}", limit
-            rows.setdefault(of, []).append((version(entry.cell.image.version), rate))
+            rows.setdefault(of, []).append((version(entry.cell.image.version), verdict.of("memory").value or 0.0))
     return [
         f"{place}: {some_of([name for name, _ in some], 8)} grow up to {amounts.rough(max(rate for _, rate in some))} "
         f'KiB/step, below the limit of {limit:g}: "leak: {limit / 2:g}KiB" would report it'

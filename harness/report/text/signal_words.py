@@ -278,6 +278,8 @@ SYMBOLS: Mapping[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none
 WHY_LENGTH = 260
 HINDERED = "not measured as planned"
 SO_FAR = "good so far"
+SMALL = "small growth"
+"""The word for memory that certainly grows, by half the limit or more, but less than the limit."""
 
 
 def tone(verdict: str) -> Tone:
@@ -346,6 +348,8 @@ def _word(name: str, verdict: CellVerdict) -> str:
         return "exit 0"
     if name == "flat" and verdict.of("memory").seen == "none" and verdict.of("memory").visible is None:
         return "whole run"  # its growth was not judged
+    if name in ("flat", "plateau") and verdict.grows_slowly():
+        return SMALL
     growing = _bad_of("growth", verdict) if name == "growth" else None
     return name if growing is None else shown_signal(growing).title
 
@@ -359,7 +363,7 @@ def _bad_of(kind: str, verdict: CellVerdict) -> str | None:
 
 def cell_figure(verdict: CellVerdict) -> str:
     """Return the figure of a cell in a table: `7.84`, `≤0.02`, `SIGSEGV` or "". Rates are in KiB/step, unit omitted."""
-    name = verdict.verdict
+    name = "suspect" if verdict.grows_slowly() else verdict.verdict
     growing, nan = _bad_of("growth", verdict), _bad_of("value", verdict)
     rate, excluded = verdict.of("memory").value, verdict.of("memory").visible
     figures: Mapping[str, str | None] = {

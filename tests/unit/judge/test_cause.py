@@ -208,6 +208,20 @@ def test_layers_that_differ_are_not_named() -> None:
     assert only(faults.judged(replace(result, cells=tuple(cells)))).layer is None
 
 
+def test_what_grows_below_the_limit_is_no_evidence_for_good() -> None:
+    """It said `1 variant bad, 2 good` of variants that leaked a little less than the limit."""
+    variants = [build.variant("s", digits=number) for number in (40, 80)]
+    result = run({NEW: "ggb"}, variants=variants)
+    slow = SignalVerdict(seen="good", value=0.471, ci=(0.46, 0.48), limit=0.5)
+    leaking = result.cells[2]
+    assert leaking.verdict.verdict == "leak"
+    flat = replace(leaking, verdict=build.seen(build.flat(), memory=slow))
+    cells = [flat if entry is leaking else entry for entry in result.cells]
+    told = only(faults.judged(replace(result, cells=tuple(cells))))
+    assert told.rule is not None
+    assert (told.rule.bad, told.rule.good, len(told.rule.never_run)) == (1, 0, 1)
+
+
 def test_the_only_image_of_a_series_is_all_of_them() -> None:
     single = faults.pulled("ngc", ["22.12"])
     assert only(run({OLD: "g", NEW: "b"}, of=single)).cause == "gpu"
