@@ -1,6 +1,6 @@
 """How long a sweep takes to answer, on measured histories that are replayed without an engine.
 
-    python -m benchmarks.time_to_answer [--seeds 3] [--before c7eef90] [--json answer.json] [NAME…]
+    python -m benchmarks.time_to_answer [--seeds 3] [--before fa0f60c6] [--json answer.json] [NAME…]
 
 For each history: seconds of launches (and their number, in parentheses) until (a) the right first bad version is first
 among those that look bad, and stays first, (b) it is named, and stays named, (c) the sweep ends. Columns: `before`, the
@@ -30,8 +30,8 @@ from benchmarks.replayed.histories import History, Version, launch, read
 ROOT = Path(__file__).parents[1]
 FIRST, SLOW = 500, 8.0
 """Steps of a launch that stops at its first look; the ratio to the usual step time from which few steps suffice."""
-BEFORE = "c7eef90"
-"""The last commit that judged every launch alone and ran rows one after the other."""
+BEFORE = "fa0f60c6"
+"""The last commit before the rooms of the harness were written anew. A commit must have this benchmark."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ def main() -> None:
     options = arguments()
     histories = [each for each in read() if not options.names or each.name in options.names]
     with tempfile.TemporaryDirectory() as folder:
-        trees = {"before": tree_of(options.before, Path(folder)), "now": copy_tree(Path(folder, "now"))}
+        trees = {"before": tree_of(options.before, Path(folder, "before")), "now": copy_tree(Path(folder, "now"))}
         columns = {"before": ("before", "full"), "now": ("now", "full"), "bisect": ("now", "bisect")}
         jobs = [
             (column, sweep, seed)
@@ -96,23 +96,19 @@ def arguments() -> argparse.Namespace:
 # ---------------------------------------------------------------- sweeps
 
 
-def tree_of(commit: str, folder: Path) -> Path:
-    """Check out the harness of another commit, with today's benchmarks."""
-    place = folder / "before"
+def tree_of(commit: str, place: Path) -> Path:
+    """Check out the harness of another commit, with its own benchmarks, which know its interfaces."""
     place.mkdir()
-    packed = subprocess.run(["git", "archive", commit, "harness"], cwd=ROOT, check=True, capture_output=True).stdout
+    parts = ["git", "archive", commit, "harness", "benchmarks"]
+    packed = subprocess.run(parts, cwd=ROOT, check=True, capture_output=True).stdout
     subprocess.run(["tar", "-x", "-C", str(place)], input=packed, check=True)
-    return with_benchmarks(place)
+    return place
 
 
 def copy_tree(place: Path) -> Path:
     """Copy the current harness, so that edits made while this runs have no effect."""
-    shutil.copytree(ROOT / "harness", place / "harness")
-    return with_benchmarks(place)
-
-
-def with_benchmarks(place: Path) -> Path:
-    shutil.copytree(ROOT / "benchmarks", place / "benchmarks")
+    for part in ("harness", "benchmarks"):
+        shutil.copytree(ROOT / part, place / part)
     return place
 
 
