@@ -127,7 +127,7 @@ _TABLE = (
     Signal(
         name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
         verb="has slower steps", unit="s", limit=0.10, least=0.5e-6, weight=5.0,
-        explains=("throughput", "tail", "stalls", "cpu_time", "late_step_time", "first_step", "run_time"),
+        explains=("throughput", "tail", "stalls", "warm_up", "cpu_time", "late_step_time", "first_step", "run_time"),
         help="the median duration of a step",
     ),
     Signal(
@@ -139,13 +139,13 @@ _TABLE = (
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
         verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0, rounds=5,
-        explains=("stalls", "throughput", "cpu_time", "run_time"),
+        explains=("stalls", "warm_up", "throughput", "cpu_time", "run_time"),
         help="the 99th percentile of the step time, after the warm-up",
     ),
     Signal(
         name="stalls", kind="level", group="step time", title="step time with stalls", noun="longer stalls",
         verb="has longer stalls", unit="s", limit=0.25, least=20e-6, weight=0.5, rounds=5,
-        explains=("throughput", "cpu_time", "run_time"),
+        explains=("warm_up", "throughput", "cpu_time", "run_time"),
         help="the usual duration of a step, plus the mean time lost in steps that take more than twice as long",
     ),
     Signal(
@@ -172,6 +172,11 @@ _TABLE = (
         name="first_step", kind="level", group="start-up", title="first step", noun="a slower first step",
         verb="takes longer for its first step", unit="s", limit=0.50, least=0.5, explains=("run_time",),
         help="the duration of the first step, in which frameworks compile",
+    ),
+    Signal(
+        name="warm_up", kind="level", group="start-up", title="warm-up", noun="a longer warm-up",
+        verb="takes longer to warm up", unit="s", limit=0.50, least=0.5, weight=0.5, explains=("run_time",),
+        help="the time lost in the steps of the first quarter that take more than twice as long as later ones",
     ),
     Signal(
         name="end_time", kind="level", group="start-up", title="time to end", noun="a slower end",
@@ -227,7 +232,7 @@ GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and 
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")
 LIMITED = tuple(signal.name for signal in _TABLE if signal.limit is not None)
-_START_AND_END = ("setup_time", "first_step", "end_time")
+_START_AND_END = ("setup_time", "first_step", "warm_up", "end_time")
 TIMES = tuple(signal.name for signal in _TABLE if signal.group == "step time" or signal.name in _START_AND_END)
 """The levels that load on the machine changes. `step_time: none` turns off all of them that have no limit in the file.
 """

@@ -7,7 +7,7 @@ all of them took. Each rule therefore sees all launches first (`prepare`), and t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,8 +82,9 @@ count as this many. A version that begins to use the processor is thus compared 
 """
 
 
-SHORTEST_END_S = 0.1
-"""Least time to end (s) that is compared: less is the interpreter's own end, and counts as this much."""
+SHORTEST_S = 0.1
+"""Least warm-up and least time to end (s) that are compared: less counts as this much. It takes an interpreter as long
+to end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,19 +173,39 @@ def _stalls(launches: Launches) -> LaunchFigure:
     kinds, of which now the one and now the other is the median, show as stalls.
     """
     common = paced_steps(launches)
-
-    def settled(trial: Trial) -> Floats:
-        return np.empty(0) if trial.trace is None else settled_step_s(trial.trace, common)
-
-    medians = [[float(np.median(rows)) for trial in version if len(rows := settled(trial))] for version in launches]
-    usual_s = [float(np.median(version)) for version in medians if version]
+    usual_s = _usual_s(launches, common)
 
     def figure(trial: Trial) -> float | None:
-        rows = settled(trial)
-        lost_s = np.maximum(rows - STALL * max(usual_s, default=0.0), 0.0)
-        return float(np.median(usual_s) + lost_s.mean()) if len(rows) >= BLOCKS else None
+        rows = np.empty(0) if trial.trace is None else settled_step_s(trial.trace, common)
+        return float(np.median(usual_s)) + _lost_s(rows, usual_s) if len(rows) >= BLOCKS else None
 
     return figure
+
+
+def _warm_up(launches: Launches) -> LaunchFigure:
+    """Make the figure of the seconds lost in stalls in the first quarter of the steps, without the first step."""
+    common = paced_steps(launches)
+    usual_s, last = _usual_s(launches, common), common * WARM_UP
+
+    def figure(trial: Trial) -> float | None:
+        rows = np.empty(0) if trial.trace is None else rows_between(trial.trace, "step_s", 1, last)
+        return _lost_s(rows, usual_s) * last if len(rows) and usual_s else None
+
+    return figure
+
+
+def _usual_s(launches: Launches, common: int) -> list[float]:
+    """Return the median step time of each version that has one, after the warm-up."""
+    medians = [
+        [own for trial in version if trial.trace is not None and (own := median_step_s(trial.trace, common))]
+        for version in launches
+    ]
+    return [float(np.median(version)) for version in medians if version]
+
+
+def _lost_s(rows: Floats, usual_s: Sequence[float]) -> float:
+    """Return the mean time that these steps lose in stalls."""
+    return float(np.maximum(rows - STALL * max(usual_s, default=0.0), 0.0).mean())
 
 
 def _late_ratio(trace: Trace, common: int) -> float | None:
@@ -351,11 +372,17 @@ RULES: Mapping[str, FigureRule] = {
         absent=SignalReason.NO_STEP_TIMED,
         unusable=SignalReason.NO_WARM_LAUNCH,
     ),
+    "warm_up": FigureRule(
+        usable=is_timed,
+        prepare=_warm_up,
+        least=lambda launches: SHORTEST_S,
+        absent=SignalReason.TOO_FEW_STEPS,
+    ),
     "end_time": FigureRule(
         usable=is_warm,
         of_steps=False,
         prepare=_of_itself(lambda trial: _fact("end_s")(trial) if trial.ended_well else None),
-        least=lambda launches: SHORTEST_END_S,
+        least=lambda launches: SHORTEST_S,
         absent=SignalReason.NO_END_TIME,
         unusable=SignalReason.NO_WARM_LAUNCH,
     ),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.judge.comparison.level_rules import SHORTEST_END_S, launch_figure_of
+from harness.judge.comparison.level_rules import SHORTEST_S, launch_figure_of
 from harness.judge.history.changes import find_changes
 from harness.model import Floats, Trial
 from tests.nightly import many
@@ -48,6 +48,21 @@ def test_stalls_that_the_median_and_the_tail_do_not_show_are_found() -> None:
     assert found.effect.value == pytest.approx((0.3 + 200 / 400) / 0.3, rel=0.15)
 
 
+def test_a_warm_up_that_takes_longer_is_found() -> None:
+    """A version that tunes its kernels in the first 50 steps made each launch 5 s longer, and nothing was said."""
+
+    def tuned(seed: int) -> Floats:
+        step_s = plain(seed)
+        step_s[1:51] += 0.1
+        return step_s
+
+    trials = [[launch(n, plain(n)) for n in range(3)], [launch(n, tuned(100 + n)) for n in range(3)]]
+    (found,) = find_changes(of_row(trials), limits=LIMITS)
+    assert found.metric == "warm_up"
+    figure = launch_figure_of("warm_up", trials)
+    assert [figure(trial) for trial in trials[1]] == pytest.approx([5.0] * 3, rel=0.05)
+
+
 def test_slower_steps_and_another_mix_of_steps_are_no_stalls() -> None:
     """Steps of two kinds, 1 and 3 units long: the median is of the shorter or of the longer kind."""
 
@@ -82,5 +97,5 @@ def test_a_slow_end_is_found_and_an_end_that_takes_no_time_has_a_figure() -> Non
     (found,) = find_changes(of_row(trials), limits=LIMITS)
     assert (found.metric, found.kind) == ("end_time", "first_bad")
     figure = launch_figure_of("end_time", trials)
-    assert [figure(trial) for trial in trials[0]] == [SHORTEST_END_S] * 3
+    assert [figure(trial) for trial in trials[0]] == [SHORTEST_S] * 3
     assert figure(replace(trials[0][0], end="crash")) is None

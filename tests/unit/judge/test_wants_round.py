@@ -76,7 +76,7 @@ def test_what_the_limits_leave_out_is_not_compared():
     """A user who asks only for leaks pays for no rounds, and reads nothing about step times."""
     trials, limits = (
         row([1, 1, 1, 1, 3, 3], spread=0.3),
-        Limits(signals=dict.fromkeys(("step_time", "tail", "stalls", "cpu_time"))),
+        Limits(signals=dict.fromkeys(("step_time", "tail", "stalls", "warm_up", "cpu_time"))),
     )
     assert wanted(trials, limits=limits) is None
     assert list(visible(of_row(trials), limits=limits) or {}) == ["peak_memory"]
