@@ -74,6 +74,8 @@ HARDLY = SIGNALS["output"].least / 10
 """Output below this, in B/step, counts as this much. It is far below the smallest change that
 counts, so that this change also counts for a version that prints hardly anything.
 """
+LEAST_OF_A_RUN = 16384.0
+"""Output of a whole run without steps below this, in bytes, counts as this much."""
 EXACT = frozenset({"image_size"})
 """Level signals whose figure is the same in every launch."""
 SHORTEST_CPU_S = 0.2
@@ -333,10 +335,16 @@ def _fact(name: str) -> LaunchFigure:
 
 
 def _output(trial: Trial) -> float | None:
-    """Return the bytes printed per step; None for a whole run that has no steps, in which one line would double it."""
-    if trial.output.bytes is None or not trial.last_step or _steps(trial, 0):
+    """Return the bytes printed per step, or in a whole run that has no steps."""
+    if trial.output.bytes is None or not trial.last_step:
         return None
-    return trial.output.bytes / trial.last_step
+    return trial.output.bytes / _steps(trial, trial.last_step)
+
+
+def _least_output(launches: Launches) -> float:
+    """Return HARDLY; for whole runs without steps, in which one line may double it, LEAST_OF_A_RUN."""
+    is_whole = any(_steps(trial, 0) for version in launches for trial in version)
+    return LEAST_OF_A_RUN if is_whole else HARDLY
 
 
 def _steps(trial: Trial, steps: int) -> int:
@@ -391,7 +399,7 @@ RULES: Mapping[str, FigureRule] = {
     "pool_peak": FigureRule(
         usable=is_clean, prepare=_peak_of("gpu_pool_kib", inside="gpu_pool_peak_kib"), absent=SignalReason.NO_GPU_POOL
     ),
-    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=lambda launches: HARDLY),
+    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=_least_output),
     "image_size": FigureRule(
         usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image.bytes), any_round=True
     ),

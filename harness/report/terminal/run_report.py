@@ -195,7 +195,7 @@ def _brief_cell(row: Row, place: int) -> Shown | None:
         return None
     repeats = before is not None and (cell.tone, cell.word) == (before.tone, before.word) and not cell.mark
     is_bare = (
-        (cell.tone == "good" and cell.word != signal_words.SMALL)
+        (cell.tone == "good" and cell.word not in (signal_words.SMALL, signal_words.WHOLE_RUN))
         or repeats
         or (row.medians is not None and not cell.mark)
     )

@@ -278,6 +278,8 @@ SYMBOLS: Mapping[Tone, str] = {"bad": "✗", "good": "✓", "unsure": "?", "none
 WHY_LENGTH = 260
 HINDERED = "not measured as planned"
 SO_FAR = "good so far"
+WHOLE_RUN = "whole run"
+"""The word for a good cell whose growth was not judged."""
 SMALL = "small growth"
 """The word for memory that certainly grows, by half the limit or more, but less than the limit."""
 
@@ -347,7 +349,7 @@ def _word(name: str, verdict: CellVerdict) -> str:
     if name == "flat" and verdict.signals.keys() == {"outcome"}:  # by `judge: exit`, which measures no memory
         return "exit 0"
     if name == "flat" and verdict.of("memory").seen == "none" and verdict.of("memory").visible is None:
-        return "whole run"  # its growth was not judged
+        return WHOLE_RUN
     if name in ("flat", "plateau") and verdict.grows_slowly():
         return SMALL
     growing = _bad_of("growth", verdict) if name == "growth" else None

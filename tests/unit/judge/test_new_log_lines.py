@@ -86,4 +86,6 @@ def test_one_line_more_of_a_whole_run_is_no_flood() -> None:
     assert stepping.trace is not None
     columns = {name: values for name, values in stepping.trace.columns.items() if name != "step_s"}
     whole = replace(stepping, trace=replace(stepping.trace, columns=columns), facts={"run_s": 0.2})
-    assert figure(whole) is None
+    assert figure(whole) == 640
+    assert RULES["output"].least([[whole]]) == 16384
+    assert RULES["output"].least([[stepping]]) == 10

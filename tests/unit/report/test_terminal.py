@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 from rich.console import Console
 
-from harness.model import RunResult, Skip
+from harness.model import RunResult, SignalVerdict, Skip
 from harness.report.terminal import run_report
 from tests.unit.report import build
 
@@ -112,6 +112,14 @@ def test_of_fifty_versions_and_24_variants_those_are_told_that_differ() -> None:
     assert "and 14 more rows: ✓ in every version" in text
     wide = shown(build.large(), wide=True)
     assert (wide.count("▼ leak"), wide.count("✗ leak")) == (4, 4 * 18)
+
+
+def test_a_tick_of_a_whole_run_says_that_growth_was_not_judged() -> None:
+    """A ✓ alone reads as if memory had been looked at."""
+    signals = {"outcome": SignalVerdict(seen="good"), "memory": SignalVerdict(seen="none")}
+    whole = replace(build.flat(), signals=signals)
+    text = shown(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: whole))
+    assert "✓ whole run" in text
 
 
 def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
