@@ -18,7 +18,7 @@ from harness.model import FAILURES, GOOD, Cell, Finding, Image, Scenario, Trial
 from harness.model.measured import TRACEBACK
 from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
 from harness.narrow.search import ComponentSearch
-from harness.reasons import NarrowReason
+from harness.reasons import NarrowReason, ValueReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
 
 
@@ -209,14 +209,24 @@ class _Reader:
         """Compare what the scenario returned with what it returned in A and in B."""
         if self.finding.verdict == "nan" or any(name in each.not_finite for each in self.b):
             return ("bad", NarrowReason.NOT_FINITE(name=name)) if name in trial.not_finite else ("good", "")
-        own = _level(trial, name)
-        a, b = ([value for each in side if (value := _level(each, name)) is not None] for side in (self.a, self.b))
+        own = self._level(trial, name)
+        if self.finding.verdict == "vanished":
+            return ("good", "") if own is not None else ("bad", ValueReason.NOT_RETURNED(name=name))
+        a, b = ([value for each in side if (value := self._level(each, name)) is not None] for side in (self.a, self.b))
         if own is None or not a or not b or (min(a) <= max(b) and min(b) <= max(a)):
             return "unresolved", NarrowReason.VALUES_OVERLAP(name=name)
         way = (own - median(a)) / (median(b) - median(a))
         if NEAR < way < 1 - NEAR:
             return "unresolved", NarrowReason.VALUE_OF_NEITHER(name=name, value=own)
         return ("bad", NarrowReason.VALUE_OF_B(name=name, value=own)) if way >= 1 - NEAR else ("good", "")
+
+    def _level(self, trial: Trial, name: str) -> float | None:
+        """Return the median of the numbers, of those in the last quarter if that is where the finding is."""
+        column = None if trial.trace is None else trial.trace.column(name)
+        finite = np.empty(0) if column is None else column[np.isfinite(column)]
+        if self.finding.verdict == "late":
+            finite = finite[-max(1, len(finite) // 4) :]
+        return float(np.median(finite)) if len(finite) else None
 
 
 def failure_signature(trial: Trial) -> tuple[object, ...]:
@@ -231,9 +241,3 @@ def failure_signature(trial: Trial) -> tuple[object, ...]:
 
 def _last_line(trial: Trial) -> str:
     return (trial.told.strip().splitlines() or [""])[-1]
-
-
-def _level(trial: Trial, name: str) -> float | None:
-    column = None if trial.trace is None else trial.trace.column(name)
-    finite = np.empty(0) if column is None else column[np.isfinite(column)]
-    return float(np.median(finite)) if len(finite) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -119,6 +120,15 @@ def test_a_returned_value_is_that_of_a_or_of_b_or_neither(value: float, expected
 def test_values_that_do_not_tell_a_from_b_accuse_nobody() -> None:
     ends = {"a": [returned(1.0), returned(2.0)], "b": [returned(2.0), returned(1.5)]}
     assert state(returned(2.0), metric="metrics.loss", **ends) == "unresolved"
+
+
+def test_a_value_that_vanished_is_the_fault_of_what_no_longer_returns_it() -> None:
+    gone = returned(1.0)
+    assert gone.trace is not None
+    columns = {name: values for name, values in gone.trace.columns.items() if name != "loss"}
+    gone = replace(gone, trace=replace(gone.trace, columns=columns))
+    assert state(gone, metric="metrics.loss", verdict="vanished", a=[returned(1.0)], b=[gone]) == "bad"
+    assert state(returned(1.0), metric="metrics.loss", verdict="vanished", a=[returned(1.0)], b=[gone]) == "good"
 
 
 def test_a_value_that_is_not_finite_is_the_fault_where_b_has_it() -> None:
