@@ -138,7 +138,7 @@ def test_names_that_try_to_act_are_text(browser: Browser, tmp_path: Path, librar
 def test_without_scripts_all_is_said(browser: Browser, tmp_path: Path, library: str) -> None:
     page = re.sub("script-src [^;]*;", "script-src 'none';", html_page.render(build.varied(), library=library))
     dump = browser.run(saved(tmp_path, page), "--dump-dom").stdout
-    assert "onnxruntime has slower steps (5.62 times) since 1.21.0" in dump.split("</h1>")[0]
+    assert "onnxruntime has slower steps (5.62 times) since 1.21.0" in dump.split("</header>")[0]
     assert dump.count('class="finding-chart"') == html_page.render(build.varied()).count('class="finding-chart"') > 0
     assert dump.count("<caption>") == html_page.render(build.varied()).count("<caption>")
     assert 'class="marks"' not in dump
