@@ -61,6 +61,11 @@ def is_text(name: str, trial: Trial) -> bool:
     return trial.trace is not None and trial.trace.column(name) is not None and not is_returned(name, trial)
 
 
+def is_full(trial: Trial) -> bool:
+    """Return whether the launch has as many numbers as the agent records, so that others may be missing."""
+    return trial.trace is not None and len(trial.trace.metrics) >= MOST_NUMBERS
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReturnedNan:
     """NaN in one number that the versions of a row returned."""
@@ -110,6 +115,8 @@ def without_nan(launches: Launches, limits: Limits) -> Launches:
     return [[] if place in bad else version for place, version in enumerate(launches)]
 
 
+MOST_NUMBERS = 16
+"""Numbers of a launch that the agent records at most."""
 NOISY_LIMIT = 0.10
 """Least change of level, as a share, that is bad for a value that varies between launches and has no limit."""
 EXACT_LIMIT = 0.01
@@ -252,18 +259,27 @@ class _Metric:
 
     def _vanished(self) -> list[bool | None]:
         """Return, for each version, whether it no longer returns the number, if its name tells that it is a result: all
-        launches of the versions before do. A launch that ended before the first of these numbers does not count."""
+        launches of the versions before do. A launch that ended before the first of these numbers does not count, nor
+        one that has no room for it, and a number that another of the same kind replaces (`acc`, `accuracy`) is renamed.
+        """
         firsts = [at for own in self.clean for trial in own if (at := first_step(trial, self.name)) is not None]
         if self.given is None and worse_if(self.name) not in ("rise", "drop"):
             firsts = []
         states: list[bool | None] = []
         for own in self.clean:
-            long = [trial for trial in own if firsts and trial.last_step >= max(firsts)]
+            long = [trial for trial in own if firsts and trial.last_step >= max(firsts) and not is_full(trial)]
             asked = [is_returned(self.name, trial) for trial in long if not is_text(self.name, trial)]
             is_known = any(state is False for state in states) or all(asked)
             agree = len(set(asked)) == 1 and len(asked) >= AGREE
             states.append(not asked[0] if agree and is_known else None)
-        return states
+        had = [place for place, state in enumerate(states) if state is False]
+        return [None if state and self._is_renamed(had, place) else state for place, state in enumerate(states)]
+
+    def _is_renamed(self, had: Sequence[int], place: int) -> bool:
+        """Return whether the version has a number of the same kind that those at `had` do not have."""
+        names = {name for trial in self.clean[place] for name in returned_names(trial)}
+        names -= {name for at in had for trial in self.clean[at] for name in returned_names(trial)}
+        return any(worse_if(name) == worse_if(self.name) for name in names)
 
     def _varies(self, returned: Sequence[Sequence[Floats]], exact: Sequence[Floats | None]) -> list[bool | None]:
         """Return, for each version, whether the number differs between launches."""

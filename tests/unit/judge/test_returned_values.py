@@ -192,6 +192,15 @@ def test_a_loss_that_is_no_longer_returned_is_a_finding_and_any_other_number_an_
     assert told == [(0, 1, "queue is no longer returned"), (1, 2, "queue is now returned")]
 
 
+def test_an_accuracy_with_a_new_name_has_not_vanished() -> None:
+    """Keras 2.3 logs `accuracy` where 2.2 logged `acc`."""
+    trials = [*named(versions([0.9]), "acc"), *named(versions([0.9]), "accuracy")]
+    found = judge_values(trials, limits=Limits(), steps=STEPS)
+    assert [change for values in found.values() for change in values.changes] == []
+    told = {one.text for values in found.values() for one in values.observed}
+    assert told == {"acc is no longer returned", "accuracy is now returned"}
+
+
 def test_a_launch_that_ended_before_the_first_accuracy_has_not_lost_it() -> None:
     trials = named(versions([1.0] * 2), "accuracy")
     for trial in trials[0]:
