@@ -42,21 +42,25 @@ def test_a_command_that_fails_in_the_newer_version_is_found(harness: Harness) ->
     assert (finding["last_good"], finding["first_bad"]) == ("2.1.3", "2.2.6")
 
 
-def test_a_plain_loop_is_told_once_what_to_type_and_then_tried(harness: Harness) -> None:
+def test_a_plain_loop_is_judged_by_the_lines_that_it_prints(harness: Harness) -> None:
     """Four launches ended `untested`, each with a long message about a file that the user had not written."""
     (harness.folder / "loop.py").write_text(
         "import numpy\n\ndef train_one(): numpy.ones(9).sum()\n\nfor number in range(700):\n"
         "    train_one()\n    print('step', number)\n"
     )
-    words = ("numpy==2.1.3", "numpy==2.2.6", "--quick")
-    ended = harness.run_here("try", *words, "--", "python", "loop.py")
-    assert ended.code == 2
-    assert ended.err.count("cell ") == 1, "one launch is enough"
-    assert ended.err.splitlines()[-1].endswith(
-        "such as --steps-are loop:train_one (it defines train_one), or count each matching line of its output as a"
-        " step: --step-pattern '^step '"
-    )
-    assert not (harness.folder / "reports").exists(), "a second call would be another file, and nothing was measured"
-    again = harness.run_here("try", *words, "--steps-are", "loop:train_one", "--", "python", "loop.py")
-    assert "the program ends by itself after 700 steps" in again.err
-    assert {cell["verdict"] for cell in harness.summary("try-loop")["cells"]} == {"flat"}, again.out
+    ended = harness.run_here("try", "numpy==2.1.3", "numpy==2.2.6", "--quick", "--", "python", "loop.py")
+    assert ended.code in (0, 1, 4), ended.err
+    assert "the program ends by itself after 698 steps" in ended.err
+    cells = harness.summary("try-loop")["cells"]
+    assert {cell["verdict"] for cell in cells} <= {"flat", "inconclusive"}, cells  # of 0.1 s, on a busy machine
+    assert {cell["steps"] for cell in cells} == {698}
+
+
+def test_a_script_without_a_step_is_judged_as_a_whole(harness: Harness) -> None:
+    """A fit of scikit-learn was refused: `no step was seen`."""
+    (harness.folder / "fit.py").write_text("import numpy\nprint('accuracy: %.2f' % numpy.ones(9).mean())\n")
+    ended = harness.run_here("try", "numpy==2.1.3", "numpy==2.2.6", "--quick", "--", "python", "fit.py")
+    assert ended.code in (0, 1, 4), ended.err
+    assert "fit.py: no step was seen, so each launch is one figure: run time" in ended.err
+    for cell in harness.summary("try-fit")["cells"]:
+        assert (cell["verdict"], cell["signals"]["memory"]["seen"]) == ("flat", "none"), cell
