@@ -253,6 +253,7 @@ def _sides(episode: Episode) -> tuple[str, str | None]:
 
 
 _OF_VALUE = {
+    "nan": " is NaN or infinity",
     "vanished": " in no launch",
     "varies": " differs in each launch",
     "late": " at the end of a launch",
@@ -266,7 +267,7 @@ def _change(figure: Figure, old: str | None, new: str, episode: Episode) -> str:
     points = {point.version: point for point in figure.points}
     after, before = points[new], points.get(old or "")
     verdict = episode.finding.verdict
-    if verdict in ("vanished", "varies", "late"):
+    if verdict in _OF_VALUE:
         effect = f"; {amounts.effect(size)}" if (size := fault_sentences.size_of(episode)) is not None else ""
         return f"{figure.title}{_OF_VALUE[verdict]}{effect}"
     if after.value is None or math.isnan(after.value):
