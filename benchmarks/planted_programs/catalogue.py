@@ -96,6 +96,7 @@ PLANTED: tuple[Planted, ...] = (
     *_levels("throughput", "fewer_items"),
     *_levels("setup_time", "setup_sleeps", "setup_works", "import_sleeps", limit=SECONDS),
     *_levels("first_step", "first_step_works", "first_step_sleeps", limit=SECONDS),
+    *_levels("warm_up", "tunes", limit=SECONDS),
     *_levels("end_time", "end_sleeps", limit=SECONDS),
     *_levels("peak_memory", "peak_temporary", "peak_kept"),
     *_levels("output", "output_stderr", "output_stdout"),

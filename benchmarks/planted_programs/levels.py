@@ -196,6 +196,18 @@ def first_step(wait):
     return program
 
 
+def tunes(more_s):
+    """The fifty steps after the first try what is fastest, and take longer."""
+    waits = [more_s / 50] * 50 + [0.0]
+
+    def step():
+        if waits:
+            time.sleep(waits.pop())
+        work(300)
+
+    return step
+
+
 def end_sleeps(more_s):
     """What a library has registered for the end of the process takes longer."""
     atexit.register(time.sleep, BASE_FIRST_S + more_s)
@@ -271,6 +283,7 @@ PROGRAMS = {
     "cpu_thread": busy_thread,
     "cpu_process": busy_process,
     "fewer_items": fewer_items,
+    "tunes": tunes,
     "end_sleeps": end_sleeps,
     "setup_sleeps": setup_sleeps,
     "setup_works": setup_works,
