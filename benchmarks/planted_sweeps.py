@@ -152,9 +152,13 @@ def matrix_of(
     With `gpu_packages`, a folder with PyTorch, the programs run on this machine's GPUs.
     """
     first, budget = program.steps
+    file = f"{program.family}.py"
+    started: dict[str, Any] = {"script": file}
+    if program.family == "runs":
+        started = {"program": file, "args": ["{program}", "{amount}"]}
     scenarios = {
         scenario_name(program, size): {
-            "script": f"{program.family}.py",
+            **started,
             "params": {"program": program.name, "amount": program.amount(size)},
             "steps": {"first": first, "budget": budget},
             "timeout": "5m",

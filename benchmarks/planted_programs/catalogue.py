@@ -37,7 +37,7 @@ class Planted:
     @property
     def timed(self) -> bool:
         """Whether other load on the machine disturbs the program."""
-        return self.family in ("levels", "healthy", "gpus")
+        return self.family in ("levels", "runs", "healthy", "gpus")
 
     @property
     def most_trials(self) -> int:
@@ -107,6 +107,9 @@ PLANTED: tuple[Planted, ...] = (
         "metrics.items", "items_drop", limit=0.05, also=("throughput",), more={"metrics": {"items": {"drop": "5%"}}}
     ),
     *_values("log", "new_line", fixed=True, told="Could not load libplanted.so"),
+    *_values("error", "new_error", fixed=True, told="planted worker"),
+    *_values("deprecated", "new_deprecation", fixed=True, told="planted.old is deprecated"),
+    Planted(name="run_sleeps", family="runs", signal="run_time"),
 )  # fmt: skip
 
 _HEALTHY = (

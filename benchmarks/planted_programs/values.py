@@ -48,6 +48,19 @@ def new_line(_):
     return counted(lambda made: None)
 
 
+def new_error(_):
+    """Print an error that the program survives."""
+    if BAD:
+        print("RuntimeError: planted worker 3 died; continuing with fewer workers", file=sys.stderr)
+    return counted(lambda made: None)
+
+
+def new_deprecation(_):
+    if BAD:
+        print("DeprecationWarning: planted.old is deprecated and will be removed", file=sys.stderr)
+    return counted(lambda made: None)
+
+
 PROGRAMS = {
     "loss_nan": loss_turns(math.nan),
     "loss_infinite": loss_turns(math.inf),
@@ -56,4 +69,6 @@ PROGRAMS = {
     "checksum": other_checksum,
     "items_drop": fewer_items,
     "new_line": new_line,
+    "new_error": new_error,
+    "new_deprecation": new_deprecation,
 }
