@@ -520,6 +520,12 @@ def test_lines_are_no_steps_of_a_program_with_a_framework(tmp_path: Path, python
     assert run(tmp_path, python, text, TORCH).done["last_step"] == 5
 
 
+def test_a_framework_that_is_imported_late_does_not_end_the_count_of_lines(tmp_path: Path, python: str) -> None:
+    """A program that imports torch for its last evaluation would have the few steps before it, and growth unseen."""
+    line = "for number in range(%d, %d): print('step', number)\n"
+    assert run(tmp_path, python, line % (0, 4) + STEP + line % (4, 9), TORCH).done["last_step"] == 7
+
+
 @pytest.mark.parametrize(
     ("texts", "steps"),
     [
@@ -536,6 +542,15 @@ def test_lines_are_no_steps_of_a_program_with_a_framework(tmp_path: Path, python
 def test_the_first_number_of_a_line_that_is_a_step_grows(texts: list[str], steps: list[int]) -> None:
     reader = lines.LineSteps(None)
     assert [place for place, text in enumerate(texts, 1) if reader.is_step(text)] == steps
+
+
+def test_a_long_row_of_digits_costs_no_time() -> None:
+    """A thousand digits took 0.1 s, in the program's own `print` or in the supervisor, which then missed its clock."""
+    began = time.process_time()
+    for digits in ("1" * 990, "1" * 400 + "." + "1" * 500):
+        for _ in range(50):
+            assert printed.Named(None).values(f"loss {digits}z") == {}
+    assert time.process_time() - began < 2
 
 
 def test_lines_of_any_shape_take_no_memory() -> None:

@@ -37,7 +37,7 @@ def rss_kib(pids):
 def anonymous_kib(pid):
     """Return the anonymous memory of a process, without mapped files and shared memory; None once it is gone."""
     words = _pages_kib(pid)
-    return words and max(0.0, words[1] - words[2])
+    return max(0.0, words[1] - words[2]) if words else None
 
 
 def _pages_kib(pid):

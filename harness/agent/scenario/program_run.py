@@ -75,7 +75,7 @@ class ProgramRun(script_run.ScriptRun):
             begin=self._guarded(self._begin),
             look=self._guarded(self._look),
             leave=self._leave,
-            tell_metric=self._tell_metric,
+            tell_metric=self._guarded(self._tell_metric),
         )
         code, module = self._load()
         mark = functools.partial(self._ticker.mark, "function")
@@ -97,9 +97,9 @@ class ProgramRun(script_run.ScriptRun):
     def _guarded(self, act):
         """Return a callback that ends the process if the supervisor is gone, so that no program can catch LinkLost."""
 
-        def guarded(ticker):
+        def guarded(given):
             try:
-                return act(ticker)
+                return act(given)
             except script_run.LinkLost:
                 self.table.header[samples.LOST] = 1
                 os._exit(1)
@@ -162,7 +162,7 @@ class ProgramRun(script_run.ScriptRun):
 
     def _hooked(self, kind, changed):
         if os.getpid() == self.owner and kind != "log":
-            if self._lines is not None:
+            if self._lines is not None and self._ticker.kind != "line":
                 self._lines.is_off = True  # the framework says what a step is
             self.link.tell("hooked", hook=kind, changed=changed)
 

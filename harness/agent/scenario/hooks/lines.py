@@ -5,9 +5,8 @@ until the third one, which is the first step; later it may also begin anew, as t
 """
 
 import re
-import sys
 
-from .printed import ENDS, LONGEST, NUMBER
+from . import printed
 
 WHOLE = re.compile(r"\d+", re.ASCII)
 MOST_DIGITS = 15
@@ -26,30 +25,18 @@ class LineSteps(object):
         self._seen = {}  # shape -> (newest number, how many lines it has grown for)
 
     def install(self):
-        for stream in (sys.stdout, sys.stderr):
-            stream.write = self._covered(stream.write)
+        printed.call_with_lines(self._read)
 
-    def _covered(self, write):
-        rest = [""]
-
-        def covered(text):
-            result = write(text)
-            if not self.is_off:
-                whole = ENDS.split(rest[0] + text)
-                rest[0] = whole.pop()[:LONGEST]
-                for line in whole:
-                    if self.is_step(line[:LONGEST]):
-                        self._mark()
-            return result
-
-        return covered
+    def _read(self, line):
+        if not self.is_off and self.is_step(line):
+            self._mark()
 
     def is_step(self, line):
         """Return whether a line ends a step."""
         first = WHOLE.search(line)
         if first is None or len(first.group()) > MOST_DIGITS:
             return False
-        shape, number = NUMBER.sub("#", line), int(first.group())
+        shape, number = printed.NUMBER.sub("#", line), int(first.group())
         if self._chosen is not None and shape != self._chosen:
             return False
         before, count = self._seen.get(shape, (-1, 0))

@@ -29,6 +29,26 @@ def reader(patterns, log):
     return Named(log) if patterns is None else Reader(patterns, log)
 
 
+def call_with_lines(act):
+    """Call `act(line)` from now on after each whole line that Python writes to stdout or stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.write = _covered(stream.write, act)
+
+
+def _covered(write, act):
+    rest = [""]
+
+    def covered(text):
+        result = write(text)
+        whole = ENDS.split(rest[0] + text)
+        rest[0] = whole.pop()[:LONGEST]
+        for line in whole:
+            act(line[:LONGEST])
+        return result
+
+    return covered
+
+
 class Reader(object):
     """Reads what is written to stdout and stderr, by patterns."""
 
@@ -39,24 +59,12 @@ class Reader(object):
 
     def install(self):
         """Read from now on whatever Python writes to stdout and stderr."""
-        for stream in (sys.stdout, sys.stderr):
-            stream.write = self.covered(stream.write)
+        call_with_lines(self._read)
 
-    def covered(self, write):
-        """Return a `write` that also reads each whole line."""
-        rest = [""]
-
-        def covered(text):
-            result = write(text)
-            whole = ENDS.split(rest[0] + text)
-            rest[0] = whole.pop()[:LONGEST]
-            for line in whole:
-                values = self.values(line)
-                if values:
-                    self._log(values)
-            return result
-
-        return covered
+    def _read(self, line):
+        values = self.values(line)
+        if values:
+            self._log(values)
 
     def values(self, line):
         """Return name -> number for the patterns that the line matches; the first match of each counts."""
@@ -92,7 +100,7 @@ SIGNS = re.compile("[0-9]|[nN][aA][nN]|[iI][nN][fF]")
 PAIR = re.compile(
     r"""(?<![\w\-/@.]) ([^\W\d_][\w\-/@.]{0,39}) ["']?
     (\ ?[=:\uff1a]\ ?|\ ) ["']? (?:(?:np\.)?(?:tensor|float\d\d)\()?
-    ([-+]?(?:(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
+    ([-+]?(?:(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
       |(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![-/])))
     (?!\w|\.\w|[,:\uff1a-][0-9]|%?\|)
     (?:\ ?/\ ?([1-9][0-9]{0,15})(?![\w/.:]))?
