@@ -263,7 +263,7 @@ def _cpu(launches: Launches) -> LaunchFigure:
     def per_step(trial: Trial) -> float | None:
         values = _cpu_looks(trial) if is_enough else {}
         step = common or max(values, default=0)
-        return values[step] / _steps(trial, step) if step in values and step else None
+        return values[step] / (1 if _is_whole_run(trial) else step) if step in values and step else None
 
     return per_step
 
@@ -334,22 +334,32 @@ def _fact(name: str) -> LaunchFigure:
     return fact
 
 
-def _output(trial: Trial) -> float | None:
-    """Return the bytes printed per step, or in a whole run that has no steps."""
-    if trial.output.bytes is None or not trial.last_step:
-        return None
-    return trial.output.bytes / _steps(trial, trial.last_step)
+def _output(launches: Launches) -> LaunchFigure:
+    """Make the figure of the bytes printed per step; in the whole run if all launches are whole runs without steps."""
+    is_whole = _are_whole_runs(launches)
+
+    def figure(trial: Trial) -> float | None:
+        if trial.output.bytes is None or not trial.last_step:
+            return None
+        return trial.output.bytes / (1 if is_whole else trial.last_step)
+
+    return figure
 
 
 def _least_output(launches: Launches) -> float:
     """Return HARDLY; for whole runs without steps, in which one line may double it, LEAST_OF_A_RUN."""
-    is_whole = any(_steps(trial, 0) for version in launches for trial in version)
-    return LEAST_OF_A_RUN if is_whole else HARDLY
+    return LEAST_OF_A_RUN if _are_whole_runs(launches) else HARDLY
 
 
-def _steps(trial: Trial, steps: int) -> int:
-    """Return the number of steps by which an amount is divided: 1 for a whole run that has no steps, only samples."""
-    return 1 if trial.run_s is not None and not has_step_times(trial) else steps
+def _are_whole_runs(launches: Launches) -> bool:
+    """Return whether there are launches, and all of them are whole runs without steps."""
+    trials = [trial for version in launches for trial in version]
+    return bool(trials) and all(map(_is_whole_run, trials))
+
+
+def _is_whole_run(trial: Trial) -> bool:
+    """Return whether the launch ran to its own end and has no steps, only samples."""
+    return trial.run_s is not None and not has_step_times(trial)
 
 
 RULES: Mapping[str, FigureRule] = {
@@ -399,7 +409,7 @@ RULES: Mapping[str, FigureRule] = {
     "pool_peak": FigureRule(
         usable=is_clean, prepare=_peak_of("gpu_pool_kib", inside="gpu_pool_peak_kib"), absent=SignalReason.NO_GPU_POOL
     ),
-    "output": FigureRule(usable=is_clean, prepare=_of_itself(_output), any_round=True, least=_least_output),
+    "output": FigureRule(usable=is_clean, prepare=_output, any_round=True, least=_least_output),
     "image_size": FigureRule(
         usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image.bytes), any_round=True
     ),

@@ -81,11 +81,22 @@ def test_an_error_is_told_before_a_flood_and_its_traceback_once() -> None:
 def test_one_line_more_of_a_whole_run_is_no_flood() -> None:
     """A traceback of 130 bytes in a run without steps was `prints more`, and the traceback itself was not told."""
     stepping = replace(trial_of(steps=64), output=Printed(bytes=640))
-    figure = RULES["output"].prepare([[stepping]])
-    assert figure(stepping) == 10
+    assert RULES["output"].prepare([[stepping]])(stepping) == 10
     assert stepping.trace is not None
     columns = {name: values for name, values in stepping.trace.columns.items() if name != "step_s"}
     whole = replace(stepping, trace=replace(stepping.trace, columns=columns), facts={"run_s": 0.2})
-    assert figure(whole) == 640
+    assert RULES["output"].prepare([[whole]])(whole) == 640
     assert RULES["output"].least([[whole]]) == 16384
     assert RULES["output"].least([[stepping]]) == 10
+
+
+def test_output_of_a_launch_that_was_cut_is_compared_by_the_sample() -> None:
+    """A command that takes 9 s printed 100 times what one of 11 s prints, whose first round ends after 10 s."""
+    cut = trial_of(steps=100, output=Printed(bytes=1000))
+    assert cut.trace is not None
+    columns = {name: values for name, values in cut.trace.columns.items() if name != "step_s"}
+    cut = replace(cut, trace=replace(cut.trace, columns=columns))
+    whole = replace(cut, facts={"run_s": 9.0})
+    figure = RULES["output"].prepare([[cut], [whole]])
+    assert figure(cut) == figure(whole) == 10
+    assert RULES["output"].least([[cut], [whole]]) == RULES["output"].least([])
