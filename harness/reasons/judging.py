@@ -29,8 +29,8 @@ class CellReason(Reason):
     GROWS_BY_DESIGN = "growth of memory is not judged: each round of boosting adds a tree to the model"
     WITHOUT_GROWTH = "{good} of {launches:launch} ended well; {why}"
     NO_STEP_SEEN = "no step was seen"
-    STEPS_MADE = "it made {count} steps"
-    SAMPLES_TAKEN = "it ended after {count} samples"
+    STEPS_MADE = "it made {count:step}"
+    SAMPLES_TAKEN = "it ended after {count:sample}"
 
     TIME_OVER = "{why}, when its time of {time_s:g} s ran out"
     ROWS_ARE_NOT_STEPS = (

@@ -6,7 +6,7 @@ from enum import Enum, unique
 from string import Formatter
 from typing import Any
 
-_PLURALS = {"trial": "trials", "launch": "launches"}
+_PLURALS = {"trial": "trials", "launch": "launches", "step": "steps", "sample": "samples"}
 
 
 class _CountFormatter(Formatter):

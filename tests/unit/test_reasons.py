@@ -78,6 +78,7 @@ def test_one_trial_is_in_the_singular() -> None:
     """A cell that was launched once read "1 of 1 launches"."""
     assert reasons.CellReason.AGREED(agreeing=1, trials=1, why="x") == "1 of 1 launch: x"
     assert reasons.CellReason.EXITED_0(good=2, launches=3) == "exit 0 in 2 of 3 launches"
+    assert reasons.CellReason.STEPS_MADE(count=1) == "it made 1 step"
 
 
 def test_every_call_gives_all_values_of_the_sentence() -> None:
