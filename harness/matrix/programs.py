@@ -15,6 +15,7 @@ from harness.errors import did_you_mean
 from harness.matrix import shape
 from harness.matrix.problems import Context, KeyPath, listed, shown
 from harness.model import Scalar
+from harness.model.measured import MOST_METRICS
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Parsed = TypeVar("Parsed")
@@ -156,9 +157,6 @@ def _literal_params(statement: ast.stmt, where: str) -> Mapping[str, tuple[Any, 
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 FUNCTION = re.compile(rf"({DOTTED.pattern}):({DOTTED.pattern})")
 
-MOST_PRINTED = 16
-"""Most metrics that a program can print, since a trial has no more columns for them."""
-
 
 def read_program(entry: shape.ScenarioEntry, context: Context) -> model.Program | None:
     if entry.program is None and entry.module is None:
@@ -202,8 +200,8 @@ def _check_printed(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -
         if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip(" \t{}"):
             text = f"{shown(pattern)}: write the text around the number, with {{}} in its place, such as 'loss: {{}}'"
             context.add((*key, "printed", name), text)
-    if len(printed) > MOST_PRINTED:
-        context.add((*key, "printed"), f"{len(printed)} metrics; at most {MOST_PRINTED}")
+    if len(printed) > MOST_METRICS:
+        context.add((*key, "printed"), f"{len(printed)} metrics; at most {MOST_METRICS}")
 
 
 def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:

@@ -63,8 +63,8 @@ LOOK_COLUMNS = frozenset(
 """The figures of a look.
 
 `*_before*` precede gc.collect, and `*_trimmed` follow malloc_trim(0), at the last look only. `rss_peak_kib` is the
-maximum of resident memory since the start, also inside steps; `children_kib` is the memory of all descendants of the
-scenario; `cpu_s` is the processor time of all of them since the first step.
+maximum of resident memory since the start, also inside steps; `cpu_s` is the processor time of the
+scenario and its descendants since the first step.
 
 GPUs (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator (in use, and
 reserved). Since the preceding look: mean clock, the bits of all reasons that reduced it, the shares of the working time
@@ -89,7 +89,9 @@ class Look:
 AGENT_COLUMNS = frozenset(
     {"rss_kib", "heap_kib", "blocks", "step_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
 )
-"""The columns of a trace that the agent measures. The others are metrics that the scenario returns."""
+"""The columns of a trace that the agent measures. The others are metrics that the scenario returns or prints."""
+MOST_METRICS = 16
+"""Most metrics of a trial for which the agent has columns."""
 
 
 Shortfall = Literal["", "timeout", "own_end", "no_step"]
@@ -97,7 +99,7 @@ Shortfall = Literal["", "timeout", "own_end", "no_step"]
 no step of a program, or of a command with a pattern, was seen."""
 LEAST_STEPS = 64
 """Fewest steps of a launch in which growth can be judged."""
-Remedy = Literal["", "function", "longer", "slow", "command"]
+Remedy = Literal["", "function", "longer", "command"]
 _FUNCTION = (
     'name the function that trains with steps_are: {function: "module:name"} (__main__:name if the program defines it),'
     " or run the program as a command with a step_pattern"
@@ -106,7 +108,6 @@ REMEDIES: Mapping[Remedy, str] = {
     "": "",
     "function": _FUNCTION,
     "longer": f"raise `timeout`, so that the program ends by itself and its whole run is judged, or {_FUNCTION}",
-    "slow": _FUNCTION,  # in trials of earlier releases
     "command": "start that program, or measure it as a command with a step_pattern",
 }
 """Advice on the matrix file for a program of which no step was seen."""

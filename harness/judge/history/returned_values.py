@@ -40,7 +40,7 @@ from harness.model import (
     log_of_change,
     worse_if,
 )
-from harness.model.measured import AGENT_COLUMNS
+from harness.model.measured import AGENT_COLUMNS, MOST_METRICS
 from harness.reasons import ObservedDifference, Remedy, ValueReason
 
 
@@ -57,13 +57,13 @@ def is_returned(name: str, trial: Trial) -> bool:
 
 
 def is_text(name: str, trial: Trial) -> bool:
-    """Return whether a step returned something else under this name."""
+    """Return whether the launch has this name, but no number under it: its steps returned something else."""
     return trial.trace is not None and trial.trace.column(name) is not None and not is_returned(name, trial)
 
 
 def is_full(trial: Trial) -> bool:
     """Return whether the launch has as many numbers as the agent records, so that others may be missing."""
-    return trial.trace is not None and len(trial.trace.metrics) >= MOST_NUMBERS
+    return trial.trace is not None and len(trial.trace.metrics) >= MOST_METRICS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +115,6 @@ def without_nan(launches: Launches, limits: Limits) -> Launches:
     return [[] if place in bad else version for place, version in enumerate(launches)]
 
 
-MOST_NUMBERS = 16
-"""Numbers of a launch that the agent records at most."""
 NOISY_LIMIT = 0.10
 """Least change of level, as a share, that is bad for a value that varies between launches and has no limit."""
 EXACT_LIMIT = 0.01
