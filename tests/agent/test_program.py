@@ -463,6 +463,17 @@ def test_a_program_that_ends_after_its_steps_is_not_cut(tmp_path: Path, python: 
     assert [value for value in told.column("accuracy") if value is not None] == [told.column("accuracy")[-1]] == [0.75]
 
 
+def test_the_count_after_the_last_step_is_no_time_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the supervisor counted what a program holds after its steps, its run time went on."""
+    counting = "        self.census.look()  # what it holds after its steps"
+    slow = f"        import time; time.sleep(2)\n{counting}"
+    pack_with(monkeypatch, tmp_path, "supervisor/program.py", counting, slow)
+    text = STEP + "for _ in range(100): o.step()"
+    done = run(tmp_path / "root", sys.executable, text, TORCH, looks=[50, 100]).done
+    assert 0 < done["run_s"] < 2
+    assert done["probe_cost"] * done["run_s"] < 2
+
+
 def test_what_a_program_opens_after_its_steps_is_no_growth(tmp_path: Path) -> None:
     """The prediction after a training starts a thread: `threads` could not be judged."""
     text = STEP + "for _ in range(100): o.step()\nimport os\nheld = [os.open('/dev/null', 0) for _ in range(50)]"

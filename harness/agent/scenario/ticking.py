@@ -83,10 +83,9 @@ class Ticker(stepping.Stepper):
             self._begin(self)
         elif not self._look(self):
             self._end()
-        if self.is_over:
-            return
-        self._look_step, self._look_s = self._due_looks.step, self._due_looks.busy_s
-        self.cpu.resume()
+        if not self.is_over:
+            self._look_step, self._look_s = self._due_looks.step, self._due_looks.busy_s
+            self.cpu.resume()
         paused_s = time.perf_counter() - began
         self.paused_s += paused_s
         self._overhead_s = -paused_s  # `mark` adds the whole pause
