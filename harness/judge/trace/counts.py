@@ -47,8 +47,10 @@ def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, Growth]:
         if limit is None or len(step) < 2:
             continue
         if name == "worker_memory":
-            both = (_counted(trace, column) for column in (name, "worker_memory_kept"))
-            growths[name] = min((_judge_workers(*each, limit=limit) for each in both), key=_badness)
+            kept = _counted(trace, "worker_memory_kept")
+            if len(kept[0]) > 1:  # an image may send anything
+                both = ((step, values), kept)
+                growths[name] = min((_judge_workers(*each, limit=limit) for each in both), key=_badness)
         else:
             growths[name] = _judge(name, trace, step, values, limit=limit)
     return growths

@@ -41,6 +41,12 @@ def test_workers_that_leak_and_are_replaced_are_good() -> None:
     assert judged(60_000 + 8 * (STEP % 400), 60_000 + 8 * STEP).verdict == "flat"
 
 
+def test_an_image_that_sends_half_of_the_figures_stops_no_judge() -> None:
+    counts = {"step": STEP, "worker_memory": 60_000 + 8 * STEP, "worker_memory_kept": np.full(len(STEP), np.nan)}
+    for sent in (counts, {name: counts[name] for name in ("step", "worker_memory")}):
+        assert judge_counts(Trace(step=STEP[:2], columns={}, counts=sent), limits=Limits()) == {}
+
+
 def test_more_workers_are_no_leak_of_memory() -> None:
     """One worker more at each hundredth step: the processes pile up, and each of them holds the same."""
     assert judged(5_000 * (1 + STEP // 100), np.full(len(STEP), 5_000.0)).verdict == "flat"
