@@ -517,7 +517,8 @@ def parts_from(old: Floats, new: Floats, rule: str) -> Literal["value", "late", 
         sizes = np.maximum(np.abs(old), TINY)
         if _is_steady(new - old) or _is_steady((new - old) / sizes):
             return "value"
-    return "late" if len(old) > 1 and _ends_worse(old, new, rule) else ""
+    has_last_quarter = len(old) >= 4
+    return "late" if has_last_quarter and _ends_worse(old, new, rule) else ""
 
 
 def _is_steady(differences: Floats) -> bool:

@@ -355,6 +355,9 @@ def test_a_change_of_a_negative_value_has_no_ratio() -> None:
     [
         ([0.96], [0.91], True),  # a program that prints its accuracy once
         ([0.96], [0.95], False),
+        ([0.8, 0.9], [0.8, 0.7], False),  # too few to tell an end; the whole run ended with a ValueError
+        ([0.8, 0.85, 0.9], [0.81, 0.85, 0.8], False),
+        ([0.8, 0.85, 0.9], [0.7, 0.75, 0.8], True),
         ([0.8, 0.88, 0.9, 0.92, 0.93], [0.79, 0.85, 0.86, 0.87, 0.87], True),
         ([0.8, 0.88, 0.9, 0.92, 0.93], [0.81, 0.87, 0.91, 0.91, 0.93], False),
     ],
