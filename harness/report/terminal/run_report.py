@@ -6,6 +6,7 @@ Text from images, tags, params and logs is cleaned by `plain` and printed as `ri
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -29,7 +30,6 @@ _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _GUTTER = 2
 _MOST_IN_FULL, _MOST_FINDINGS = 3, 8
 """Findings that are printed with their figures and next command, and those whose sentences are printed."""
-_WHY = " (reasons: --wide)"
 _TOLD_BRIEFLY = ("narrowed", "slow", "warnings")
 """The sections of which the first line is printed."""
 _MOST_GOOD, _MOST_VERSIONS = 6, 12
@@ -44,6 +44,8 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
         pen.line(line, style=_VERDICTS.get(result.verdict, "bold yellow"))
     pen.line(shown.totals, style="dim")
     (_write_all if wide else _write_brief)(shown, pen)
+    if shown.open and not wide:
+        pen.line(f"Reasons: {shlex.join(['harness', 'report', str(result.directory), '--wide'])}", whole=True)
     pen.line(f"Report: {result.directory / 'report.html'}", before=wide, whole=True)
 
 
@@ -62,7 +64,7 @@ def _write_brief(shown: Document, pen: _Pen) -> None:
         pen.line(shortened(f"{finding.number}. {told}", most=most), before=number == 0)
         if number < _MOST_IN_FULL:
             pen.line(f"   {finding.lines[-1]}", whole=True)
-    rest = [f"{shortened(shown.open, most=max(1, most - len(_WHY)))}{_WHY}"] if shown.open else []
+    rest = [shortened(shown.open, most=most)] if shown.open else []
     if len(shown.findings) > _MOST_FINDINGS:
         rest.insert(0, f"and {amounts.count(len(shown.findings) - _MOST_FINDINGS, 'further fault')}")
     for section in shown.sections:

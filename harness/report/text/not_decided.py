@@ -249,6 +249,8 @@ def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
         else:
             found += [(shown_signal(name).title, reason) for name, reason in why_not.items()]
     if is_recorded and not any(name.startswith(METRIC_PREFIX) for entry in cells for name in entry.verdict.signals):
-        none = "the scenario returns none" if scenario.program is None else "the program logs none"
+        none = "the scenario returns none"
+        if scenario.program is not None:
+            none = "the program logs none, and prints none under the name of a result"
         found.append((signal_words.GROUP_NAMES["values"], none))
     return found

@@ -372,7 +372,7 @@ def test_wide_tells_every_signal_of_every_row() -> None:
 @pytest.mark.parametrize("wide", [True, False])
 def test_signals_fit_any_width(width: int, *, wide: bool) -> None:
     lines = run_report.text(build.signalled(), width=width, wide=wide).splitlines()
-    assert all(len(line) <= width for line in lines if not line.startswith(("Report: ", "   next: ")))
+    assert all(len(line) <= width for line in lines if not line.startswith(("Report: ", "Reasons: ", "   next: ")))
 
 
 # ---------------------------------------------------------------- figures

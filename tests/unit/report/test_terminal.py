@@ -99,9 +99,9 @@ def test_a_table_that_does_not_fit_goes_on_below() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_it_fits_any_width(width: int, encoding: str) -> None:
-    """The path of the report and the next command are not wrapped, because users copy them."""
+    """The path of the report and the commands are not wrapped, because users copy them."""
     lines = shown(build.varied(), width=width, encoding=encoding).splitlines()
-    assert all(len(line) <= width for line in lines if not line.startswith(("Report: ", "   next: ")))
+    assert all(len(line) <= width for line in lines if not line.startswith(("Report: ", "Reasons: ", "   next: ")))
     assert lines[-1] == "Report: reports/quickstart/20250301T120000Z-1a2b/report.html"
 
 
