@@ -214,8 +214,6 @@ TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)
 UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?\d")
 SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
 MOST_NAMES = 6
-OFTEN = 3
-"""Fewest lines with the same beginning that may be those of steps."""
 SPARE_S = 60.0
 LONGER = 10.0
 """A launch may take LONGER times the time that the first launches took, and SPARE_S more."""
@@ -360,14 +358,11 @@ def _by_pattern(printed: str) -> str:
 
 
 def _pattern(printed: str) -> str:
-    """Return a pattern, quoted for a shell, of the most common beginning of printed lines; "" if none has a word and
-    recurs.
-    """
+    """Return a pattern, quoted for a shell, of the most common beginning of a printed line; "" if there is none."""
     begun = Counter(
         found[1] for line in printed.splitlines() if line.isprintable() and (found := UP_TO_A_NUMBER.match(line))
     )
-    start, count = max(begun.items(), key=lambda item: item[1], default=("", 0))
-    if count < OFTEN or not any(map(str.isalpha, start)):
+    if not begun:
         return ""
-    escaped = SPECIAL.sub(r"\\\g<0>", start)
+    escaped = SPECIAL.sub(r"\\\g<0>", begun.most_common(1)[0][0])
     return shlex.quote("^" + escaped.replace("'", "."))  # a quote inside quotes would be hard to read
