@@ -32,6 +32,7 @@ from harness.model import (
     Depth,
     Interval,
     Limits,
+    Per,
     SignalVerdict,
     Steps,
     TraceVerdict,
@@ -208,7 +209,17 @@ def _summarized(
         layer=layers.most_common(1)[0][0] if has_layer else None,
         drift=median(_known(verdict.step_drift for verdict in trace_verdicts(launches))),
         signals=signals,
+        per=per_of([launch.trial for launch in launches]),
     )
+
+
+def per_of(trials: Sequence[Trial]) -> Per:
+    """Return what the rates of these launches are counted by. A step of which only the output tells is a line."""
+    kinds = {trial.facts.get("step_kind") for trial in trials}
+    timed = any(trial.trace is not None and trial.trace.column("step_s") is not None for trial in trials)
+    if timed:
+        return "line" if "line" in kinds else "step"
+    return "run" if any(trial.run_s is not None for trial in trials) else "step"
 
 
 def _own_level(values: Sequence[float]) -> SignalVerdict:

@@ -24,9 +24,11 @@ from harness.model import (
     BAD,
     GOOD,
     LEVELS,
+    SIGNALS,
     CellResult,
     CellVerdict,
     Change,
+    Effect,
     Finding,
     Install,
     Noise,
@@ -185,9 +187,16 @@ def baseline_of(row: VersionRow) -> int | None:
 
 
 def _sized(change: Change, compared: Compared) -> Change:
-    """Return a change, without its effect if a level is too small for its ratio to mean anything."""
+    """Return a change; if a level is too small for its ratio to mean anything, its effect is the difference."""
     little = compared.little(change.metric) if change.metric in LEVELS else {}
-    return replace(change, effect=None) if little.keys() & {change.before, change.after} else change
+    if not little.keys() & {change.before, change.after}:
+        return change
+    own = {place: level for place, (level, _) in compared.own_levels(change.metric).items()} | little
+    old, new = own.get(-1 if change.before is None else change.before), own.get(change.after)
+    signal = SIGNALS[change.metric]
+    if old is None or new is None or signal.falls:
+        return replace(change, effect=None)
+    return replace(change, effect=Effect(value=abs(new - old), unit=signal.unit))
 
 
 def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:

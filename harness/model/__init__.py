@@ -108,11 +108,13 @@ from harness.model.signals import (
     SIGNALS,
     TIMES,
     Group,
+    Per,
     Signal,
     log_of,
     log_of_change,
     signal_of,
     unit_after,
+    unit_per,
     worse_if,
 )
 from harness.model.watching import ProgressListener

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from harness.model.matrix import Lane
 from harness.model.scenario import Variant
+from harness.model.signals import Per
 
 VerdictName = Literal[
     "leak", "growth", "slowdown", "nan", "oom", "crash", "hang", "plateau", "flat",
@@ -100,7 +101,7 @@ class CellVerdict:
     `verdicts` lists all that apply, strongest first. All figures are in `signals`, in the signals' units.
     `agreeing` is the number of launches on which the verdict rests, `failed` the number that failed, and `signal` the
     one that killed them. `drift` is the rise of the step time within a launch, a share. `provisional`: the cell has
-    fewer launches than its verdict needs, so that the verdict may change.
+    fewer launches than its verdict needs, so that the verdict may change. `per`: what rates are counted by.
     """
 
     verdicts: tuple[VerdictName, ...]
@@ -114,6 +115,7 @@ class CellVerdict:
     drift: float | None = None
     signals: Mapping[str, SignalVerdict] = field(default_factory=dict)
     provisional: bool = False
+    per: Per = "step"
 
     @property
     def verdict(self) -> VerdictName:

@@ -34,9 +34,10 @@ class Signal:
     `name` is the key of its limit in a matrix file and the `metric` of its findings. `unit` is the unit of its figure.
     `limit` is the default: a share for levels, an amount per step for growths; None: it has none, or it is not judged
     unless the matrix file sets one. `least` is the smallest absolute change that counts, in `unit`, whatever its share.
-    `falls`: a lower value is worse. `noun` names the regression (`slower steps`), `verb` is its predicate (`has slower
-    steps`), `title` names the figure (`step time`; `plural`: it is a plural, `open files`). `explains` are the signals
-    that a change of this one moves as well: a finding of theirs at the same version is a consequence of this one's.
+    `falls`: a lower value is worse. `noun` names the regression (`slower steps`), `verb` is its predicate, with a place
+    for its size (`takes {longer} per step`), `title` names the figure (`step time`; `plural`: it is a plural, `open
+    files`). `explains` are the signals that a change of this one moves as well: a finding of theirs at the same version
+    is a consequence of this one's.
     `weight` is its share of the false-alarm probability of all levels of a scenario together. `rounds` is the smallest
     number of rounds in which a change of this level is named: other load on the machine disturbs some figures so much
     that fewer rounds accuse equal versions.
@@ -67,7 +68,7 @@ _TABLE = (
     ),
     # ------------------------------------------------------------ growths: an amount added by each step
     Signal(
-        name="memory", kind="growth", group="memory", title="memory", noun="memory leak", verb="leaks",
+        name="memory", kind="growth", group="memory", title="memory", noun="memory leak", verb="leaks {amount}",
         unit="KiB/step", limit=0.5, limit_unit="size a step",
         explains=(
             "peak_memory", "step_time", "stalls", "late_step_time", "tail", "cpu_time", "throughput",
@@ -77,9 +78,11 @@ _TABLE = (
     ),
     Signal(
         name="worker_memory", kind="growth", group="memory", title="memory of the workers",
-        noun="memory leak in the workers", verb="leaks in its workers", unit="KiB/step", limit=0.5,
+        noun="memory leak in the workers", verb="leaks {amount} in its workers", unit="KiB/step", limit=0.5,
         limit_unit="size a step",
-        explains=("step_time", "stalls", "late_step_time", "tail", "cpu_time", "throughput", "run_time"),
+        explains=(
+            "peak_memory", "step_time", "stalls", "late_step_time", "tail", "cpu_time", "throughput", "run_time",
+        ),
         help="memory of the processes that the scenario started, without the pages that they share",
     ),
     Signal(
@@ -126,88 +129,88 @@ _TABLE = (
     # ------------------------------------------------------------ levels: one figure per launch
     Signal(
         name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
-        verb="has slower steps", unit="s", limit=0.10, least=0.5e-6, weight=5.0,
+        verb="takes {longer} per step", unit="s", limit=0.10, least=0.5e-6, weight=5.0,
         explains=("throughput", "tail", "stalls", "warm_up", "cpu_time", "late_step_time", "first_step", "run_time"),
         help="the median duration of a step",
     ),
     Signal(
         name="late_step_time", kind="level", group="step time", title="late step time",
-        noun="steps that are slower late in a launch", verb="has slower steps late in a launch", unit="ratio",
+        noun="steps that are slower late in a launch", verb="takes {longer} per step late in a launch", unit="ratio",
         limit=0.25, explains=("tail", "stalls", "throughput", "cpu_time", "run_time"),
         help="the step time in the last eighth of a whole launch, compared with its second quarter",
     ),
     Signal(
         name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
-        verb="has a longer tail of slow steps", unit="s", limit=1.0, least=100e-6, weight=2.0, rounds=5,
+        verb="has slow steps that take {longer}", unit="s", limit=1.0, least=100e-6, weight=2.0, rounds=5,
         explains=("stalls", "warm_up", "throughput", "cpu_time", "run_time"),
         help="the 99th percentile of the step time, after the warm-up",
     ),
     Signal(
         name="stalls", kind="level", group="step time", title="step time with stalls", noun="longer stalls",
-        verb="has longer stalls", unit="s", limit=0.25, least=20e-6, weight=0.5, rounds=5,
+        verb="takes {longer} per step with its stalls", unit="s", limit=0.25, least=20e-6, weight=0.5, rounds=5,
         explains=("warm_up", "throughput", "cpu_time", "run_time"),
         help="the usual duration of a step, plus the mean time lost in steps that take more than twice as long",
     ),
     Signal(
         name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time a step",
-        verb="takes more CPU time", unit="s/step", limit=0.25,
+        verb="takes {more} CPU time", unit="s/step", limit=0.25,
         help="processor time per step of all processes of the trial",
     ),
     Signal(
         name="run_time", kind="level", group="step time", title="run time", noun="a longer run",
-        verb="takes longer to run", unit="s", limit=0.10, least=0.25, weight=0.5, explains=("cpu_time",),
+        verb="takes {longer} to run", unit="s", limit=0.10, least=0.25, weight=0.5, explains=("cpu_time",),
         help="the time from the start to the end of a program or a command that ends by itself",
     ),
     Signal(
         name="throughput", kind="level", group="step time", title="throughput", noun="lower throughput",
-        verb="does less in the same time", unit="items/s", limit=0.10, falls=True,
+        verb="does {less} in the same time", unit="items/s", limit=0.10, falls=True,
         help="`items` per second, if the scenario returns them",
     ),
     Signal(
         name="setup_time", kind="level", group="start-up", title="setup time", noun="a slower setup",
-        verb="takes longer to set up", unit="s", limit=0.50, least=0.5, explains=("first_step", "run_time"),
+        verb="takes {longer} to set up", unit="s", limit=0.50, least=0.5, explains=("first_step", "run_time"),
         help="the time to import the script and run its `setup`",
     ),
     Signal(
         name="first_step", kind="level", group="start-up", title="first step", noun="a slower first step",
-        verb="takes longer for its first step", unit="s", limit=0.50, least=0.5, explains=("run_time",),
+        verb="takes {longer} for its first step", unit="s", limit=0.50, least=0.5, explains=("run_time",),
         help="the duration of the first step, in which frameworks compile",
     ),
     Signal(
         name="warm_up", kind="level", group="start-up", title="warm-up", noun="a longer warm-up",
-        verb="takes longer to warm up", unit="s", limit=0.50, least=0.5, weight=0.5, explains=("run_time",),
+        verb="takes {longer} to warm up", unit="s", limit=0.50, least=0.5, weight=0.5, explains=("run_time",),
         help="the time lost in the steps of the first quarter that take more than twice as long as later ones",
     ),
     Signal(
         name="end_time", kind="level", group="start-up", title="time to end", noun="a slower end",
-        verb="takes longer to end", unit="s", limit=0.50, least=0.5, weight=0.5, explains=("run_time",),
+        verb="takes {longer} to end", unit="s", limit=0.50, least=0.5, weight=0.5, explains=("run_time",),
         help="the time from the last step to the end of the process",
     ),
     Signal(
         name="peak_memory", kind="level", group="memory", title="peak memory", noun="higher peak memory",
-        verb="needs more memory at its peak", unit="KiB", limit=0.10, least=1024.0, weight=3.0,
-        help="the largest resident memory at any time",
+        verb="needs {more} memory at its peak", unit="KiB", limit=0.10, least=1024.0, weight=3.0,
+        help="the largest resident memory of a single process at any time",
     ),
     Signal(
         name="gpu_peak", kind="level", group="memory", title="peak GPU memory", noun="higher peak GPU memory",
-        verb="needs more GPU memory at its peak", unit="KiB", limit=0.10, weight=0.5, least=1024.0,
+        verb="needs {more} GPU memory at its peak", unit="KiB", limit=0.10, weight=0.5, least=1024.0,
         explains=("pool_peak",),
         help="the largest memory in use on the GPUs at any time",
     ),
     Signal(
         name="pool_peak", kind="level", group="memory", title="peak of the GPU pool",
-        noun="a higher peak of the GPU pool", verb="needs a larger GPU pool", unit="KiB", limit=0.10, weight=0.5,
-        least=1024.0,
+        noun="a higher peak of the GPU pool", verb="needs {more} of the GPU pool at its peak", unit="KiB", limit=0.10,
+        weight=0.5, least=1024.0,
         help="the largest memory that the framework's own GPU allocator handed out at any time",
     ),
     Signal(
-        name="output", kind="level", group="resources", title="output", noun="more output", verb="prints more",
+        name="output", kind="level", group="resources", title="output", noun="more output", verb="prints {more}",
         unit="B/step", limit=1.0, weight=0.5, least=100.0,
         help="B/step on stdout and stderr",
     ),
     Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",
-        verb="is a larger image", unit="B", limit=0.50, weight=0.5, least=float(50 << 20),
+        verb="takes {more} disk space", unit="B", limit=0.50, weight=0.5, least=float(50 << 20),
         help="the size of the image, or of the environment, on disk",
     ),
     # ------------------------------------------------------------ reported, not judged
@@ -262,6 +265,23 @@ def worse_if(metric: str) -> Literal["rise", "drop", "change"] | None:
     if _DROP_IS_WORSE.search(name):
         return "drop"
     return None if _MEASURED.search(name) else "change"
+
+
+Per = Literal["step", "line", "sample", "run"]
+"""What the amounts of a launch are counted by: steps, lines that the program prints, samples of a command without
+steps, or, of a program without steps that ends by itself, the whole run."""
+
+
+def unit_per(signal: Signal, per: Per, unit: str | None = None) -> str:
+    """Return the unit of a signal, or a given one, for what its amounts are counted by: `KiB/line` for `KiB/step`. The
+    levels of a whole run are counted by nothing, and its growths by its samples.
+    """
+    unit = signal.unit if unit is None else unit
+    if not unit.endswith("/step") or per == "step":
+        return unit
+    if per == "run" and signal.kind == "level":
+        return unit.removesuffix("/step")
+    return f"{unit.removesuffix('step')}{'line' if per == 'line' else 'sample'}"
 
 
 _SINGULAR: Mapping[str, str] = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}

@@ -47,7 +47,7 @@ class RepeatReason(Reason):
     TOO_FEW_TRIALS = "{trials} of at least {least} launches"
     NO_TWO_AGREE = "{verdicts}, but no two launches agree"
     SHM_SHARED = "its files in /dev/shm could not be distinguished from those of other launches"
-    NOT_FINITE_ONCE = "a step returned NaN or infinity in one launch, but two must agree"
+    NOT_FINITE_ONCE = "a number was NaN or infinity in one launch, but two must agree"
     DISAGREE = "the launches disagree"
     NO_WHOLE_TRIAL = "no launch ran the whole budget"
 
@@ -102,7 +102,8 @@ class RowWarning(Reason):
         "neighbouring version, so the finding names a range of versions; run more launches (`--trials`) to narrow it"
     )
     INSTALLED_OTHERWISE = (
-        "{series} on {lane}: in {before}, {package} was installed as {old}, in {after} as {new}, which may be the cause"
+        "{series} on {lane}: {package} was installed as {old} in {before} and as {new} in {after}; whether that makes "
+        "the difference was not tested"
     )
 
     STARTED_AGAIN = "{row}: started again on another machine: {why} (see {folder}/)"
@@ -281,19 +282,19 @@ class ValueReason(Reason):
     """Says why a number of a version is judged as it is, or not judged."""
 
     NO_WHOLE_LAUNCH = "not measured: no launch completed its steps"
-    NOT_RETURNED = "this version returned no `{name}`"
+    NOT_RETURNED = "this version gave no `{name}`"
     NO_LIMIT = "checked for NaN and infinity only: it has no limit"
 
     NOT_FINITE = "NaN or infinity in {name}"
-    NAN = "a step returned NaN or infinity as `{name}`"
-    NAN_EVERYWHERE = "a step returned NaN or infinity as `{name}` in every version"
-    NAN_ONCE = "a step returned NaN or infinity in one launch"
+    NAN = "`{name}` was NaN or infinity"
+    NAN_EVERYWHERE = "`{name}` was NaN or infinity in every version"
+    NAN_ONCE = "a number was NaN or infinity in one launch"
 
-    ABSENT = "no step returned `{name}`"
-    ABSENT_HERE = "no step returned `{name}`, unlike in other versions"
-    RETURNED_TEXT = "no step returned a number as `{name}`"
-    RETURNED_TEXT_HERE = "no step returned a number as `{name}`, unlike in other versions"
-    NOT_IN_COMMON_STEPS = "none of the steps that all launches made returned `{name}`"
+    ABSENT = "no step gave `{name}`"
+    ABSENT_HERE = "no step gave `{name}`, unlike in other versions"
+    RETURNED_TEXT = "no step gave a number as `{name}`"
+    RETURNED_TEXT_HERE = "no step gave a number as `{name}`, unlike in other versions"
+    NOT_IN_COMMON_STEPS = "none of the steps that all launches made gave `{name}`"
 
     TOO_FEW_AGREE = "two launches that agree are needed"
     VARIES_TOO_MUCH = "its launches differ so much that a change beyond the limit might not have shown"
@@ -307,8 +308,8 @@ class ValueReason(Reason):
 class ObservedDifference(Reason):
     """Says what differs between a version and the one before."""
 
-    RETURNED = "{name} is now returned"
-    NO_LONGER_RETURNED = "{name} is no longer returned"
+    RETURNED = "{name} is new"
+    NO_LONGER_RETURNED = "{name} is gone"
     SOME_STEPS_DIFFER = "{name} differs in some steps"
     VALUE_CHANGED = "{name} {old:.6g} → {new:.6g}"
     LAST_DIGITS_CHANGED = "{name} {old!r} → {new!r}"

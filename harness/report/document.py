@@ -100,7 +100,7 @@ def _totals(result: RunResult) -> str:
     """Return `12 cells: 6 good, 4 worse than before, 2 bad; 36 launches and 3 A/A replicates in 3 min; seed 7`.
 
     `worse than before`: the cell's verdict is good, but a level such as step time or peak memory got worse.
-    `good in part`: some signal could not be decided. The seed determines the launch order, for `--seed`.
+    `partly undecided`: good, but some signal could not be decided. The seed determines the launch order, for `--seed`.
     """
     counted = Counter(map(_counted_as, result.cells))
     parts = [f"{counted[name]:,} {name}" for name in _COUNTED if counted[name]]
@@ -112,14 +112,14 @@ def _totals(result: RunResult) -> str:
     return f"{cells}: {', '.join(parts) or 'none'}; {ran}{replicates} in {time}{earlier}; seed {result.plan.seed}"
 
 
-_COUNTED = ("good", "good in part", SO_FAR, "worse than before", "bad", "unsure", "not measured", "not needed")
+_COUNTED = ("good", "partly undecided", SO_FAR, "worse than before", "bad", "unsure", "not measured", "not needed")
 
 
 def _counted_as(entry: CellResult) -> str:
     """Return the category in _COUNTED to which a cell belongs."""
     own, state = tone(entry.verdict.verdict), entry.verdict.state
     if own == "good":
-        in_part = SO_FAR if entry.verdict.provisional else "good in part"
+        in_part = SO_FAR if entry.verdict.provisional else "partly undecided"
         return {"bad": "worse than before", "good": "good"}.get(state, in_part)
     if own == "none":
         return "not needed" if is_needless(entry) else "not measured"

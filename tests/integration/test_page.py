@@ -94,7 +94,7 @@ def test_the_page_renders_from_disk_without_a_complaint(browser: Browser, tmp_pa
     page = asked(html_page.render(build.varied(), library=library), question)
     ended = browser.run(saved(tmp_path, page), "--dump-dom")
     assert complaints(ended.stderr) == []
-    assert "onnxruntime has slower steps (5.62 times) since 1.21.0" in ended.stdout
+    assert "onnxruntime takes 5.62 times as long per step since 1.21.0" in ended.stdout
     assert ended.stdout.count('aria-label="memory over the steps"') == 29  # of 49 cells, those that were measured
     assert answer(ended.stdout) >= 10  # type: ignore[operator]
 
@@ -138,7 +138,7 @@ def test_names_that_try_to_act_are_text(browser: Browser, tmp_path: Path, librar
 def test_without_scripts_all_is_said(browser: Browser, tmp_path: Path, library: str) -> None:
     page = re.sub("script-src [^;]*;", "script-src 'none';", html_page.render(build.varied(), library=library))
     dump = browser.run(saved(tmp_path, page), "--dump-dom").stdout
-    assert "onnxruntime has slower steps (5.62 times) since 1.21.0" in dump.split("</header>")[0]
+    assert "onnxruntime takes 5.62 times as long per step since 1.21.0" in dump.split("</header>")[0]
     assert dump.count('class="finding-chart"') == html_page.render(build.varied()).count('class="finding-chart"') > 0
     assert dump.count("<caption>") == html_page.render(build.varied()).count("<caption>")
     assert 'class="marks"' not in dump

@@ -185,12 +185,11 @@ def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
 
 
 def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
-    """Yield the notable lines first. The first line of a traceback is told only without its last, which says more."""
+    """Yield the notable lines first. The first line of a traceback comes after its last, which says more."""
     kinds = {line: next((name for name, like in NOTABLE_LINES.items() if like.search(line)), "log") for line in lines}
     lines = sorted(lines, key=lambda line: (kinds[line] == "log", line.startswith("Traceback ")))
     for line in lines[:MOST_TOLD]:
-        named = line.startswith("Traceback ") and list(kinds.values()).count("error") > 1
-        yield Observed(signal="log" if named else kinds[line], before=before, after=after, text=line)
+        yield Observed(signal=kinds[line], before=before, after=after, text=line)
     if len(lines) > MOST_TOLD:
         text = ObservedDifference.MORE_LINES(count=len(lines) - MOST_TOLD)
         yield Observed(signal="log", before=before, after=after, text=text)

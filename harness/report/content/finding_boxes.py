@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness import amounts
-from harness.model import Attribution, CellResult, Episode, Finding, Observation, RunResult, gist, signal_of
+from harness.model import Attribution, CellResult, Episode, Finding, Observation, RunResult, gist, signal_of, unit_per
 from harness.model.episodes import bounds_of, met, sign_of, span
 from harness.model.judged import State
 from harness.report.blocks import Figure, Point
@@ -124,7 +124,7 @@ class _Box:
         finding, place = episode.finding, place_of(episode.finding)[:3]
         row = next(row for row in self.result.plan.rows if place_of_cell(row.cells[0])[:3] == place)
         own = span(episode, {cell.image.version: number for number, cell in enumerate(row.cells)})
-        drifts, points = finding.verdict == "slowdown", []
+        drifts, points, per = finding.verdict == "slowdown", [], fault_sentences.per_of(self.of, self.result)
         for number, (cell, told) in enumerate(zip(row.cells, episode.states, strict=True)):
             entry = self.cells.get(place_of_cell(cell))
             value, interval, state = None, None, told
@@ -148,7 +148,7 @@ class _Box:
             )
         signal = signal_of(finding.metric)
         title = "rise of the step time within a launch" if drifts else plain(signal.title)
-        return Figure(title=title, unit="rise" if drifts else signal.unit, points=tuple(points))
+        return Figure(title=title, unit="rise" if drifts else unit_per(signal, per), points=tuple(points))
 
     # ------------------------------------------------------------ evidence
 
@@ -217,7 +217,11 @@ class _Box:
             if finding.consequence_of == self.of.metric and finding.kind != "first_fixed" and self._explains(finding):
                 found.setdefault(sign_of(finding), []).append(finding)
         for ones in found.values():
-            size = fault_sentences.sizes([finding.effect for finding in ones if finding.effect is not None])
+            size = fault_sentences.sizes(
+                [finding.effect for finding in ones if finding.effect is not None],
+                metric=ones[0].metric,
+                per=fault_sentences.per_of(self.of, self.result),
+            )
             some, many = len({finding.variant for finding in ones}), len(self.of.variants)
             share = f" (in {some} of {many} variants)" if some < many else ""
             yield f"{f'{plain(signal_of(ones[0].metric).title)} {size}'.rstrip()}{share}"

@@ -42,7 +42,7 @@ _ABSENT = {
 MOST_ACROSS = 8
 """Most versions that fit side by side on a page; with more, the newest would be out of sight."""
 SO_FAR = f"{signal_words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
-ONLY = "{}: not decided, because only a change as large as that would have shown, and the limit is smaller"
+ONLY = "{}: a smaller change would not have shown, and the limit is smaller, so this is not decided"
 CHANGED = "rows of figures show what was compared, over the steps and rounds that all versions share"
 
 
@@ -306,7 +306,7 @@ def _median_cells(
         tone: Tone = "unsure" if version in untold else "bad" if bad else "good"
         if (tone == "good" and is_open) or (signal is not None and signal.is_uncompared):
             tone = "unsure"
-        word = signal_words.value_text(metric, value, like=like, digits=digits)
+        word = signal_words.value_text(metric, value, like=like, digits=digits, per=entry.verdict.per)
         cells.append(Shown(tone=tone, word=word, figure=size, result=entry, mark=mark))
     return tuple(cells)
 
@@ -323,6 +323,7 @@ def signal_table(row: Row) -> TextTable | None:
     """
     verdicts = [cell.result.verdict for cell in row.cells if cell is not None and cell.result.verdict.trials]
     rows: list[blocks.Row] = []
+    per = verdicts[0].per if verdicts else "step"
     for name in signal_words.in_order(name for verdict in verdicts for name in verdict.signals):
         seen = [verdict.signals[name] for verdict in verdicts if name in verdict.signals]
         worst = min(seen, key=lambda signal: _WORST_FIRST.index(signal.seen))
@@ -339,9 +340,9 @@ def signal_table(row: Row) -> TextTable | None:
             (
                 signal_words.shown_signal(name).title,
                 Box(text=f"{signal_words.MARKS[tone]} {signal_words.state_word(worst.seen)}", tone=tone),
-                *(signal_words.value_text(name, value, like=like) for value in ends),
-                signal_words.limit_text(name, next((each.limit for each in seen if each.limit is not None), None)),
-                signal_words.visible_text(name, max(visible, default=None)),
+                *(signal_words.value_text(name, value, like=like, per=per) for value in ends),
+                signal_words.limit_text(name, next((each.limit for each in seen if each.limit is not None), None), per),
+                signal_words.visible_text(name, max(visible, default=None), per),
                 signal_words.reason(worst),
             )
         )

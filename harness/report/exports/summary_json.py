@@ -28,9 +28,11 @@ from harness.model import (
     Lane,
     Narrowed,
     Observation,
+    Per,
     RunResult,
     SignalVerdict,
     Variant,
+    unit_per,
 )
 from harness.model.signals import known_effect
 from harness.report.text import fault_sentences, finding_words, narrowed_text, signal_words
@@ -116,16 +118,16 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         **_figures(verdict),
         "why": signal_words.why(entry),
         "provisional": verdict.provisional,
-        "signals": {name: _signal(name, signal) for name, signal in verdict.signals.items()},
+        "signals": {name: _signal(name, signal, verdict.per) for name, signal in verdict.signals.items()},
     }
 
 
-def _signal(name: str, signal: SignalVerdict) -> dict[str, Any]:
+def _signal(name: str, signal: SignalVerdict, per: Per) -> dict[str, Any]:
     return {
         **_fields_of(signal, ("seen", "value", "ci", "limit")),
         "visible": json_ready(known_effect(name, signal.visible)),
         "why": signal_words.reason(signal),
-        "unit": signal_words.shown_signal(name).unit,
+        "unit": unit_per(signal_words.shown_signal(name), per),
     }
 
 

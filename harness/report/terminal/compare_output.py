@@ -77,7 +77,7 @@ def standing_text(measured: Measured, one: str, other: str) -> str:
 
     `one` and `other` are the labels of the two columns.
     """
-    what = "leaks" if measured.metric == "memory" else signal_words.shown_signal(measured.metric).verb
+    what = signal_words.verb(signal_words.shown_signal(measured.metric))
     if measured.metric == "outcome" or measured.metric.startswith(METRIC_PREFIX):
         what = "is bad"
     fixed: Mapping[Standing, str] = {

@@ -85,7 +85,7 @@ def _image(attribution: Attribution, names: LaneNames) -> str:
         told = f"not {names.faults(attribution.cleared)}"
     elif len(bad) > 1:
         told = f"not the {names.kind(bad)}'s fault"
-    unknown = f"not known for {names.all_of(attribution.open_lanes)}" if attribution.open_lanes else ""
+    unknown = f"unknown on {names.all_of(attribution.open_lanes)}" if attribution.open_lanes else ""
     return "; ".join(filter(None, (told, unknown)))
 
 

@@ -6,7 +6,7 @@ All reports take it from here; `fault_causes` adds whose fault it is. All figure
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness import amounts
@@ -18,16 +18,20 @@ from harness.model import (
     Episode,
     Finding,
     Lane,
+    Metric,
     ParamCondition,
+    Per,
     Pull,
     Rule,
     RunResult,
     Variant,
     signal_of,
+    unit_per,
     written,
 )
 from harness.model.attributed import lane_bounds
 from harness.model.episodes import EpisodeBounds, Order, met, mostly_fixed
+from harness.report.text import signal_words
 from harness.report.text.fault_causes import LaneNames, cause_text
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import RowKey, at_most, ordered, params_text, place_of_cell, side_of, together
@@ -35,10 +39,17 @@ from harness.report.text.names import RowKey, at_most, ordered, params_text, pla
 MOST_AT_THE_TOP = 3
 _DOUBLE = 2.0
 """A smaller ratio is written as a share."""
+_MEASURES: Mapping[str, tuple[str, str, str]] = {
+    "longer": ("longer", "shorter", "as long"),
+    "more": ("more", "less", "as much"),
+    "less": ("more", "less", "as much"),
+    "higher": ("higher", "lower", "what it was"),
+}
+"""What follows a share that is added, a share that is taken away, and a number of times, by the place in a verb."""
 _VALUES = {
-    "nan": "returns NaN or infinity as `{}`",
-    "vanished": "no longer gives `{}`",
-    "varies": "gives another `{}` in each launch",
+    "nan": "{gives} NaN or infinity as `{name}`",
+    "vanished": "no longer {gives} `{name}`",
+    "varies": "{gives} another `{name}` in each launch",
 }
 _FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
 
@@ -49,12 +60,11 @@ def clause(attribution: Attribution, result: RunResult) -> str:
     """
     found = [episode.finding for episode in attribution.episodes]
     effects = [effect for episode in attribution.episodes if (effect := size_of(episode)) is not None]
-    size = sizes(effects)
+    size = sizes(effects, metric=attribution.metric, per=per_of(attribution, result))
     if attribution.episodes[0].depth and size and effects[0].unit == "ratio":
         size = f"a further {size}"
-    is_share = bool(effects) and all(effect.unit == "ratio" and effect.value < _DOUBLE for effect in effects)
     since, where = _since_and_where(attribution, result)
-    what = predicate(found, size, is_share=is_share)
+    what = predicate(found, size, gives=gives(attribution, result))
     said = f"{_subject(attribution, result)}{':' if what.startswith('`') else ''} {what} {since}"
     return ", ".join(filter(None, (said, where, params_clause(attribution))))
 
@@ -132,9 +142,9 @@ def _subject(attribution: Attribution, result: RunResult) -> str:
     return name if is_only and not of_images else f"{name}: {scenario}"
 
 
-def predicate(same: Sequence[Finding], size: str, *, is_share: bool = False) -> str:
-    """Return the predicate of findings of one sign, with their common size: `leaks 7.8 KiB/step`. `is_share`: the size
-    is a share, as in `loss is 50 % higher`, and not a factor.
+def predicate(same: Sequence[Finding], size: str, *, gives: str = "returns") -> str:
+    """Return the predicate of findings of one sign, with their common size: `leaks 7.8 KiB/step`. `gives`: what the
+    scenario does with its numbers.
     """
     finding, signal = same[0], signal_of(same[0].metric)
     if finding.metric == "outcome":
@@ -142,15 +152,26 @@ def predicate(same: Sequence[Finding], size: str, *, is_share: bool = False) -> 
         return f"{said}{f' in {size}' if size else ''}"
     if finding.verdict == "slowdown":
         return "gets slower step by step"
-    if signal.kind == "value" and finding.verdict in _VALUES:
-        return _VALUES[finding.verdict].format(plain(signal.title))
-    if signal.kind == "value" and size:
-        changed = size.replace("more", "higher").replace("less", "lower") if is_share else f"{size} what it was"
-        return f"`{plain(signal.title)}` is {changed}{' at the end' if finding.verdict == 'late' else ''}"
-    if finding.metric in ("memory", "worker_memory"):
-        verb, _, place = signal.verb.partition(" ")
-        return f"{verb} {size or 'memory'} {place}".rstrip()
-    return f"{plain(signal.verb)}{f' ({size})' if size else ''}"
+    if signal.kind == "value":
+        name = plain(signal.title)
+        if finding.verdict in _VALUES or not size:
+            return _VALUES.get(finding.verdict, "{gives} another `{name}`").format(gives=gives, name=name)
+        return f"`{name}` is {size}{' at the end' if finding.verdict == 'late' else ''}"
+    return signal_words.verb(signal, size)
+
+
+def per_of(attribution: Attribution, result: RunResult) -> Per:
+    """Return what the rates of a fault are counted by: steps, printed lines or samples."""
+    cells = (each for each in result.cells if each.cell.variant in attribution.variants and each.verdict.trials)
+    return next((each.verdict.per for each in cells), "step")
+
+
+def gives(attribution: Attribution, result: RunResult) -> str:
+    """Return what the scenario does with its numbers: `returns`, `logs` or `prints` them."""
+    scenario = attribution.variants[0].scenario
+    if scenario.command or per_of(attribution, result) != "step":
+        return "prints"
+    return "returns" if scenario.program is None else "logs"
 
 
 def size_of(episode: Episode) -> Effect | None:
@@ -161,31 +182,41 @@ def size_of(episode: Episode) -> Effect | None:
     return replace(effect, value=1 / effect.value, ci=None)
 
 
-def sizes(effects: Sequence[Effect]) -> str:
+def sizes(effects: Sequence[Effect], *, metric: Metric, per: Per = "step") -> str:
     """Return the size of one fault over several lanes and variants, as one figure or a range, smallest to largest.
 
-    If the confidence intervals of the smallest and largest rate overlap, return the first figure alone.
+    If the confidence intervals of the smallest and largest rate overlap, return the first figure alone. Of effects in
+    several units, those in the unit of the first count.
     """
     if not effects:
         return ""
+    effects = [effect for effect in effects if effect.unit == effects[0].unit]
     least, most = min(effects, key=lambda effect: effect.value), max(effects, key=lambda effect: effect.value)
     meet = least.ci is not None and most.ci is not None and least.ci[1] >= most.ci[0]
     if meet and most.unit.endswith("/step"):
-        return size(effects[0])
-    low, high = size(least), size(most)
+        return size(effects[0], metric=metric, per=per)
+    low, high = (size(effect, metric=metric, per=per) for effect in (least, most))
     return high if low == high else f"{amounts.without_unit(low, high)} to {high or 'all launches'}"
 
 
-def size(effect: Effect) -> str:
-    """Return an effect's size: `7.8 KiB/step`, `50 % more`, `5.62 times`, `38 % of launches`; "" for all launches."""
+def size(effect: Effect, *, metric: Metric, per: Per = "step") -> str:
+    """Return an effect's size: `7.8 KiB/step`, `50 % longer`, `5.62 times as long`, `3 s longer`, `38 % of launches`;
+    "" for all launches.
+    """
+    signal = signal_of(metric)
+    place = "higher" if signal.kind == "value" else signal_words.place_in(signal.verb)
+    more, less, times = _MEASURES.get(place, _MEASURES["more"])
     if effect.unit == "ratio" and effect.value >= _DOUBLE:
-        return f"{amounts.number(effect.value)} times"
+        return f"{amounts.number(effect.value)} times {times}"
     if effect.unit == "ratio":
-        return f"{amounts.number(100 * abs(effect.value - 1))} % {'more' if effect.value >= 1 else 'less'}"
+        return f"{amounts.number(100 * abs(effect.value - 1))} % {more if effect.value >= 1 else less}"
     if effect.unit == "failures" and effect.value >= 1:
         return ""
     is_rough = effect.unit == "failures" or effect.unit.endswith("/step")
-    return amounts.in_unit(effect.value, effect.unit, form=_rough if is_rough else amounts.number)
+    text = amounts.in_unit(
+        effect.value, unit_per(signal, per, effect.unit), form=_rough if is_rough else amounts.number
+    )
+    return f"{text} {more}" if signal.kind == "level" else text
 
 
 def _rough(value: float) -> str:

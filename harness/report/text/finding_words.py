@@ -103,7 +103,7 @@ def measured_verdict(measurement: Measurement) -> str:
 
 _OTHER_SIGNALS: Mapping[Tone, tuple[tuple[SignalState, ...], str]] = {
     "bad": (("bad",), "worse than before"),
-    "unsure": (("suspect", "blind"), "good in part"),
+    "unsure": (("suspect", "blind"), "partly undecided"),
 }
 """The signal states that make a cell bad or unsure, and the words used if the query left out those signals."""
 

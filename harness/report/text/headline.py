@@ -52,11 +52,14 @@ def to_look_at(result: RunResult) -> list[str]:
     """
     begins = {side_of(one, one.after) for one in result.findings if one.metric == "outcome" or one.verdict == "nan"}
     notable = [(place, each) for place, some in notable_cells(result).items() for each in some]
-    told = [
-        f"{plain(each.series)} {version(each.after)} {signal_of(each.signal).verb}: {shortened(each.text, most=160)}"
-        for place, each in sorted(notable, key=lambda one: NOTABLE.index(one[1].signal))
-        if place not in begins
-    ]
+    errors = [place for place, each in notable if each.signal == NOTABLE[0]]
+    told = []
+    for place, each in sorted(notable, key=lambda one: NOTABLE.index(one[1].signal)):
+        is_named = each.text.startswith("Traceback ") and errors.count(place) > 1  # its last line says more
+        if place not in begins and not is_named:
+            version_name = f"{plain(each.series)} {version(each.after)}"
+            verb = signal_words.verb(signal_of(each.signal))
+            told.append(f"{version_name} {verb}: {shortened(each.text, most=160)}")
     return list(dict.fromkeys(told))
 
 

@@ -111,7 +111,11 @@ def _open_signals(result: RunResult) -> Iterator[str]:
                 told.setdefault((name, signal.seen, _place(entry), reason), []).append(entry)
     for (name, seen, place, reason), entries in told.items():
         blindest = max((entry.verdict.signals[name] for entry in entries), key=lambda signal: signal.visible or 0.0)
-        state = f"{shown_signal(name).title}: {seen}" if seen == "suspect" else signal_words.state_text(name, blindest)
+        state = (
+            f"{shown_signal(name).title}: {seen}"
+            if seen == "suspect"
+            else signal_words.state_text(name, blindest, entries[0].verdict.per)
+        )
         yield _line(state, place, reason, entries)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -21,11 +22,12 @@ from harness.model import (
     Effect,
     Group,
     Interval,
+    Per,
     Signal,
     SignalState,
     SignalVerdict,
 )
-from harness.model.signals import signal_of
+from harness.model.signals import signal_of, unit_per
 from harness.report.text.harmless_text import plain, shortened
 
 _KIB, _MS = 1024.0, 1000.0
@@ -45,6 +47,23 @@ def shown_signal(name: str) -> Signal:
     """Return the signal called `name`; the title of a scenario's own metric is cleaned."""
     known = signal_of(name)
     return known if name in SIGNALS else signal_of(f"{METRIC_PREFIX}{plain(known.title)}")
+
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def place_in(verb: str) -> str:
+    """Return the name of the place for a size in a signal's verb: `longer`; "" if it has none."""
+    return next(iter(_PLACE.findall(verb)), "")
+
+
+def verb(signal: Signal, size: str = "") -> str:
+    """Return the predicate of a regression, with its size if it is known: `takes 5 % longer to run`, `leaks memory` or
+    `leaves files open (1 file/step)`.
+    """
+    if not (place := place_in(signal.verb)):
+        return f"{plain(signal.verb)}{f' ({size})' if size else ''}"
+    return _PLACE.sub(lambda _: size or {"amount": "memory"}.get(place, place), signal.verb)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -78,15 +97,17 @@ def figure_of(name: str, verdict: CellVerdict) -> tuple[float | None, Interval |
     return verdict.of(name).value, verdict.of(name).ci
 
 
-def value_text(name: str, value: float | None, *, like: float | None = None, digits: int = amounts.DIGITS) -> str:
+def value_text(
+    name: str, value: float | None, *, like: float | None = None, digits: int = amounts.DIGITS, per: Per = "step"
+) -> str:
     """Return a figure of the signal `name` with its unit: `0.647 ms`, `31.2 MiB`, `0.01 files/step`; "" if unknown.
     `like`: the value that decides the unit, which figures that are compared share (`amounts.middle`). `digits`: those
-    of a number that the scenario returned (`amounts.digits_apart`).
+    of a number that the scenario returned (`amounts.digits_apart`). `per`: what rates are counted by.
     """
     if value is None:
         return ""
     return (
-        amounts.in_unit(value, shown_signal(name).unit, like=like, digits=digits)
+        amounts.in_unit(value, unit_per(shown_signal(name), per), like=like, digits=digits)
         if math.isfinite(value)
         else "not finite"
     )
@@ -94,10 +115,10 @@ def value_text(name: str, value: float | None, *, like: float | None = None, dig
 
 def figure_text(name: str, verdict: CellVerdict) -> str:
     """Return a cell's figure of a signal with its unit; "" if the cell has none."""
-    return value_text(name, figure_of(name, verdict)[0])
+    return value_text(name, figure_of(name, verdict)[0], per=verdict.per)
 
 
-def limit_text(name: str, limit: float | None) -> str:
+def limit_text(name: str, limit: float | None, per: Per = "step") -> str:
     """Return a signal's limit: `10 %`, `50 % and 0.5 s` or `0.5 KiB/step`; "" without a limit. The smallest change of
     the step time is left out, because hardly any step is so short that it matters.
     """
@@ -105,27 +126,32 @@ def limit_text(name: str, limit: float | None) -> str:
     if limit is None:
         return ""
     if signal.kind == "growth":
-        return amounts.in_unit(limit, signal.unit)
+        return amounts.in_unit(limit, unit_per(signal, per))
     if signal.kind != "level" and not limit:
         return "equal"
     least = (
         ""
         if not signal.least or name == "step_time"
-        else amounts.in_unit(signal.least, signal.unit, form="{:g}".format)
+        else amounts.in_unit(signal.least, unit_per(signal, per), form="{:g}".format)
     )
     return " and ".join(filter(None, (f"{amounts.number(100 * limit)} %", least)))
 
 
-def visible_text(name: str, visible: float | None) -> str:
+def visible_text(name: str, visible: float | None, per: Per = "step") -> str:
     """Return `±8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step`, `any change`; "" if unknown."""
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
     if signal.kind == "growth":
-        return amounts.in_unit(visible, signal.unit) if visible > 0 else "any growth"
+        return amounts.in_unit(visible, unit_per(signal, per)) if visible > 0 else "any growth"
     if signal.kind == "value" and visible <= 0:
         return "any change"
     return f"{'' if visible > 1 else '±'}{share_text(visible)}"
+
+
+def _smallest(name: str, visible: float | None, per: Per) -> str:
+    """Return the size of the smallest change that would have shown: `8 %`, `tenfold`."""
+    return visible_text(name, visible, per).removeprefix("±").removeprefix("more than ")
 
 
 def share_text(visible: float) -> str:
@@ -167,13 +193,13 @@ def is_coarse(signal: SignalVerdict) -> bool:
     return signal.seen == "blind" and is_known and (signal.limit is None or (signal.visible or 0.0) > signal.limit)
 
 
-def short(name: str, signal: SignalVerdict) -> tuple[str, str]:
-    """Return a signal's name and figure for a table: (`step time`, `only ±35 %`), (`open files`, `1 file/step`)."""
+def short(name: str, signal: SignalVerdict, per: Per = "step") -> tuple[str, str]:
+    """Return a signal's name and figure for a table: (`step time`, `unclear <35 %`), (`disk`, `1 KiB/step`)."""
     title = _SHORT.get(name, shown_signal(name).title)
     if signal.seen != "blind":
-        return title, value_text(name, signal.value)
-    visible = visible_text(name, signal.visible).replace("more than tenfold", ">10×").replace(" times", "×")
-    return title, f"only {visible}" if is_coarse(signal) else "cannot be judged"
+        return title, value_text(name, signal.value, per=per)
+    visible = _smallest(name, signal.visible, per).replace("tenfold", "10 times")
+    return title, f"unclear <{visible}" if is_coarse(signal) else "cannot be judged"
 
 
 def is_uncompared(name: str, verdict: CellVerdict) -> bool:
@@ -184,15 +210,15 @@ def is_uncompared(name: str, verdict: CellVerdict) -> bool:
     return known is not None and known.is_uncompared and shown_signal(name).kind == "level"
 
 
-def state_text(name: str, signal: SignalVerdict) -> str:
+def state_text(name: str, signal: SignalVerdict, per: Per = "step") -> str:
     """Return `open files: bad, 1 file/step (limit 0.01 files/step)`, or for a blind signal the smallest change that
-    would have shown, `step time: only ±35 % would have shown (limit 10 %)`.
+    would have shown, `step time: a change below 35 % would not have shown (limit 10 %)`.
     """
-    limit = limit_text(name, signal.limit)
-    told = ", ".join(filter(None, (state_word(signal.seen), value_text(name, signal.value))))
+    limit = limit_text(name, signal.limit, per)
+    told = ", ".join(filter(None, (state_word(signal.seen), value_text(name, signal.value, per=per))))
     if signal.seen == "blind":
-        shown = f"only {visible_text(name, signal.visible)} would have shown"
-        told = shown if is_coarse(signal) else "cannot be judged"
+        visible = _smallest(name, signal.visible, per)
+        told = f"a change below {visible} would not have shown" if is_coarse(signal) else "cannot be judged"
     return f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
 
 
@@ -206,7 +232,7 @@ def doubts(verdict: CellVerdict) -> list[str]:
     the limit, the reason and the remedy.
     """
     found = {name: signal for name, signal in verdict.signals.items() if signal.seen in ("bad", "suspect", "blind")}
-    told = ((state_text(name, found[name]), reason(found[name])) for name in in_order(found))
+    told = ((state_text(name, found[name], verdict.per), reason(found[name])) for name in in_order(found))
     return ["; ".join(filter(None, parts)) for parts in told]
 
 
@@ -333,7 +359,7 @@ def cell_words(verdict: CellVerdict, *, least: int) -> CellWords:
     if name is None or own in ("bad", "none") or (own == "unsure" and not is_bad):
         return CellWords(verdict_word(verdict), cell_figure(verdict))
     worst = verdict.signals[name]
-    return CellWords(*short(name, worst), "coarse" if is_coarse(worst) else "signal")
+    return CellWords(*short(name, worst, verdict.per), "coarse" if is_coarse(worst) else "signal")
 
 
 def verdict_word(verdict: CellVerdict) -> str:
@@ -369,7 +395,7 @@ def cell_figure(verdict: CellVerdict) -> str:
     growing, nan = _bad_of("growth", verdict), _bad_of("value", verdict)
     rate, excluded = verdict.of("memory").value, verdict.of("memory").visible
     figures: Mapping[str, str | None] = {
-        "growth": growing and value_text(growing, verdict.signals[growing].value),
+        "growth": growing and value_text(growing, verdict.signals[growing].value, per=verdict.per),
         "nan": nan and f"in {shown_signal(nan).title}",
         "crash": signal_name(verdict.signal) if verdict.signal else None,
         "leak": None if rate is None else amounts.number(rate),
@@ -395,7 +421,8 @@ def signal_name(number: int) -> str:
 def cell_text(verdict: CellVerdict) -> str:
     """Return the verdict and its figure with the unit: `leak 7.84 KiB/step`, `flat ≤0.02 KiB/step`, `crash SIGSEGV`."""
     figure = cell_figure(verdict)
-    unit = " KiB/step" if figure and verdict.verdict in ("flat", "plateau", "leak", "suspect") else ""
+    is_rate = figure and verdict.verdict in ("flat", "plateau", "leak", "suspect")
+    unit = f" {unit_per(SIGNALS['memory'], verdict.per)}" if is_rate else ""
     return f"{verdict_word(verdict)} {figure}{unit}".strip() + (" so far" if verdict.provisional else "")
 
 

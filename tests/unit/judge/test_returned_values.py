@@ -141,7 +141,7 @@ def test_equal_on_a_noisy_value_is_told_beside_the_cell() -> None:
 def test_a_limit_for_a_metric_that_no_step_returned_is_told() -> None:
     trials = [[trial_of(number, steps=ROWS) for number in range(3)] for _ in range(2)]
     seen = judged(trials, limit("change", 0.1)).seen[0]
-    assert (seen.seen, seen.why) == ("blind", "no step returned `loss`")
+    assert (seen.seen, seen.why) == ("blind", "no step gave `loss`")
 
 
 def test_a_metric_that_begins_after_the_shortest_launch_ended_has_a_remedy() -> None:
@@ -152,7 +152,7 @@ def test_a_metric_that_begins_after_the_shortest_launch_ended_has_a_remedy() -> 
         version[0].trace.metrics["loss"][:400] = np.nan
         version[1] = replace(version[1], trace=trial_of(1, steps=300).trace, last_step=300)
     seen = judged(trials, limit("change", 0.1)).seen[0]
-    assert (seen.seen, seen.why) == ("blind", "none of the steps that all launches made returned `loss`")
+    assert (seen.seen, seen.why) == ("blind", "none of the steps that all launches made gave `loss`")
     assert seen.remedy == "a larger `steps: {first: …}` lets every launch make such a step"
 
 
@@ -161,7 +161,7 @@ def test_a_metric_of_some_versions_only_is_told_where_it_is_missing() -> None:
     trials[1] = [trial_of(number, steps=ROWS) for number in range(3)]
     found = judged(trials, limit("change", 0.1))
     assert [found.seen[place].seen for place in range(3)] == ["good", "blind", "good"]
-    assert found.seen[1].why == "no step returned `loss`, unlike in other versions"
+    assert found.seen[1].why == "no step gave `loss`, unlike in other versions"
     assert found.observed == ()  # it is reported with the cell
 
 
@@ -185,11 +185,11 @@ def test_a_loss_that_is_no_longer_returned_is_a_finding_and_any_other_number_an_
         ("first_bad", 0, 1, "vanished"),
         ("first_fixed", 1, 2, "vanished"),
     ]
-    assert [one.text for one in found.observed] == ["loss is now returned"]
+    assert [one.text for one in found.observed] == ["loss is new"]
     other = judge_values(named(trials, "queue"), limits=Limits(), steps=STEPS)["metrics.queue"]
     assert other.changes == ()
     told = [(one.before, one.after, one.text) for one in other.observed]
-    assert told == [(0, 1, "queue is no longer returned"), (1, 2, "queue is now returned")]
+    assert told == [(0, 1, "queue is gone"), (1, 2, "queue is new")]
 
 
 def test_an_accuracy_with_a_new_name_has_not_vanished() -> None:
@@ -198,7 +198,7 @@ def test_an_accuracy_with_a_new_name_has_not_vanished() -> None:
     found = judge_values(trials, limits=Limits(), steps=STEPS)
     assert [change for values in found.values() for change in values.changes] == []
     told = {one.text for values in found.values() for one in values.observed}
-    assert told == {"acc is no longer returned", "accuracy is now returned"}
+    assert told == {"acc is gone", "accuracy is new"}
 
 
 def test_a_launch_that_ended_before_the_first_accuracy_has_not_lost_it() -> None:
@@ -290,7 +290,7 @@ def test_lost_determinism_is_observed_and_bad_only_where_the_matrix_asks() -> No
 def test_a_text_is_no_number_and_not_good(rule: str) -> None:
     """If every step returned a text for a metric, the agent sends a column without any number."""
     found = judged(versions([np.nan] * 2), limit(rule, 0.01))
-    assert {(seen.seen, seen.why) for seen in found.seen} == {("blind", "no step returned a number as `loss`")}
+    assert {(seen.seen, seen.why) for seen in found.seen} == {("blind", "no step gave a number as `loss`")}
     some = judged(versions([1.0, np.nan, 1.0]), limit(rule, 0.01))
     assert [seen.seen for seen in some.seen] == ["good", "blind", "good"]
     assert some.changes == ()
@@ -298,7 +298,7 @@ def test_a_text_is_no_number_and_not_good(rule: str) -> None:
 
 def test_nan_in_every_version_is_blind_if_the_metric_has_a_limit() -> None:
     trials = [[replace(one, not_finite={"loss": (500, 1)}) for one in version] for version in versions([np.nan] * 2)]
-    told = "a step returned NaN or infinity as `loss` in every version"
+    told = "`loss` was NaN or infinity in every version"
     for limits, seen in (((), "none"), ((limit("change", 0.01),), "blind")):
         assert {(one.seen, one.why) for one in judged(trials, *limits).seen} == {(seen, told)}
 
@@ -308,7 +308,7 @@ def test_nan_of_one_version_is_not_said_to_be_in_others() -> None:
     trials[1] = [replace(trial, not_finite={"loss": (400, 1)}) for trial in trials[1]]
     found = judged(trials, limit("change", 0.01))
     assert [seen.seen for seen in found.seen] == ["good", "blind", "good"]  # the change makes it bad
-    assert found.seen[1].why == "a step returned NaN or infinity as `loss`"
+    assert found.seen[1].why == "`loss` was NaN or infinity"
 
 
 @pytest.mark.parametrize("rule", ["equal", "change"])

@@ -83,7 +83,7 @@ def test_a_cell_that_passed_in_too_few_launches_is_not_nothing_good() -> None:
          "since 21.08 on the RTX 3090 and since 22.12 on the RTX 4090; the image's fault on each of "
          "them."),
         ({NEW: "ggb"}, "since 22.12, on the RTX 4090."),
-        ({OLD: "uuu", NEW: "ggb"}, "since 22.12, on the RTX 4090; not known for the RTX 3090."),
+        ({OLD: "uuu", NEW: "ggb"}, "since 22.12, on the RTX 4090; unknown on the RTX 3090."),
         ({X: "ggb", Y: "ggb"}, "since 22.12, on both hosts; not the host's fault."),
         ({X: "ggb", Y: "uub"}, "since 22.12, on both hosts; not the fault of host y."),
         ({TWIN: "ggb", NEW: "iib"}, "since 22.12, on both cards; not the host's fault."),
@@ -145,7 +145,7 @@ def test_what_is_bad_on_a_lane_that_is_not_blamed_is_not_told_of_those_that_are(
     """The 3090 is bad in 20.12, with which the others were never tried: they were "bad in every version from" it."""
     assert sentence(run({OLD: "bub", NEW: "ubb", THIRD: "ubu"})) == (
         f"{LEAKS} in every version from 21.08, the oldest that can be judged, on the RTX 4090 and the RTX 5090; "
-        "not the card's fault; not known for the RTX 3090; layer: native heap."
+        "not the card's fault; unknown on the RTX 3090; layer: native heap."
     )
 
 
@@ -202,7 +202,7 @@ def test_a_host_that_was_left_out_of_the_run_is_named() -> None:
     result = run({NEW: "ggb"})
     matrix = replace(result.plan.matrix, hosts=(NEW.host, OLD.host))
     told = sentence(faults.judged(replace(result, plan=replace(result.plan, matrix=matrix))))
-    assert told == f"{LEAKS} since 22.12, on the RTX 4090; not known for old; layer: native heap."
+    assert told == f"{LEAKS} since 22.12, on the RTX 4090; unknown on old; layer: native heap."
 
 
 def test_what_else_can_be_wrong_has_its_words() -> None:
@@ -212,7 +212,10 @@ def test_what_else_can_be_wrong_has_its_words() -> None:
         for one in result.findings
     )
     told = replace(result, findings=slower, attribution=faults.attribute(result.plan, result.cells, slower))
-    assert sentence(told) == "signal_ops has slower steps (2.5 times) since 22.12, on both cards; not the card's fault."
+    assert (
+        sentence(told)
+        == "signal_ops takes 2.5 times as long per step since 22.12, on both cards; not the card's fault."
+    )
 
 
 def test_what_came_went_and_came_again_has_each_size() -> None:
@@ -236,7 +239,7 @@ def test_steps_that_get_slower_are_told_from_steps_that_are_slower() -> None:
     told = replace(result, findings=both, attribution=faults.attribute(result.plan, cells, both))
     assert sentence(told) == (
         "signal_ops gets slower step by step since 22.12, on both cards; not the card's fault. "
-        "signal_ops has slower steps since 22.12, on both cards; not the card's fault."
+        "signal_ops takes longer per step since 22.12, on both cards; not the card's fault."
     )
 
 

@@ -28,7 +28,7 @@ VERSIONS = ["1", "2", "3", "4", "5"]
         (1.0, "s/step", "1 s/step"),
         (100, "B/step", "100 B/step"),
         (5000, "B/step", "4.9 KiB/step"),
-        (2.1, "ratio", "2.1 times"),
+        (2.1, "ratio", "2.1 times as much"),
         (1.5, "ratio", "50 % more"),
         (0.5, "ratio", "50 % less"),
         (0.375, "failures", "38 % of launches"),
@@ -37,7 +37,26 @@ VERSIONS = ["1", "2", "3", "4", "5"]
     ],
 )
 def test_a_size_is_told_in_plain_words(value: float, unit: str, text: str) -> None:
-    assert fault_sentences.size(Effect(value=value, unit=unit, ci=(value, value))) == text
+    effect = Effect(value=value, unit=unit, ci=(value, value))
+    assert fault_sentences.size(effect, metric="memory") == text
+
+
+def test_a_size_says_what_it_measures() -> None:
+    """`has slower steps (50 % more)` does not say what there is more of."""
+    half, five = (Effect(value=value, unit="ratio") for value in (1.5, 5.0))
+    assert fault_sentences.size(half, metric="step_time") == "50 % longer"
+    assert fault_sentences.size(five, metric="peak_memory") == "5 times as much"
+    assert fault_sentences.size(five, metric="metrics.loss") == "5 times what it was"
+    late = Effect(value=3.0, unit="s")
+    assert fault_sentences.size(late, metric="end_time") == "3 s longer"
+
+
+def test_a_rate_is_counted_by_lines_where_a_step_is_a_printed_line() -> None:
+    """`81 KiB/step` of a program that has no steps, only lines of output."""
+    leak = Effect(value=81.0, unit="KiB/step")
+    assert fault_sentences.size(leak, metric="memory", per="line") == "81 KiB/line"
+    cpu = Effect(value=2.0, unit="s/step")
+    assert fault_sentences.size(cpu, metric="cpu_time", per="run") == "2 s more"
 
 
 @pytest.mark.parametrize(
@@ -48,16 +67,16 @@ def test_a_size_is_told_in_plain_words(value: float, unit: str, text: str) -> No
         ((1.0, 2.0), "files/step", "1 file/step to 2 files/step"),
         ((2.8, 24 * 1024), "KiB/step", "2.8 KiB/step to 24 MiB/step"),
         ((1.2, 1.4), "ratio", "20 to 40 % more"),
-        ((1.5, 3.0), "ratio", "50 % more to 3 times"),
+        ((1.5, 3.0), "ratio", "50 % more to 3 times as much"),
     ],
 )
 def test_several_sizes_are_told_from_the_least_to_the_most(values: tuple[float, ...], unit: str, text: str) -> None:
-    assert fault_sentences.sizes([Effect(value=value, unit=unit) for value in values]) == text
+    assert fault_sentences.sizes([Effect(value=value, unit=unit) for value in values], metric="memory") == text
 
 
 @pytest.mark.parametrize("name", list(SIGNALS))
 def test_every_signal_has_a_verb(name: str) -> None:
-    size = fault_sentences.size(Effect(value=2.0, unit="ratio"))
+    size = fault_sentences.size(Effect(value=2.0, unit="ratio"), metric=name)
     finding = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric=name)
     told = fault_sentences.predicate([finding], size)
     assert told.startswith(SIGNALS[name].verb.split(maxsplit=1)[0]) or name == "outcome"
@@ -76,18 +95,19 @@ def test_a_leak_says_whose_memory_it_is() -> None:
 
 def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None:
     of = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="metrics.loss")
-    assert fault_sentences.predicate([of], "50 % more", is_share=True) == "`loss` is 50 % higher"
-    assert fault_sentences.predicate([of], "10 % less", is_share=True) == "`loss` is 10 % lower"
-    assert fault_sentences.predicate([of], "5 times") == "`loss` is 5 times what it was"
+    for value, told in ((1.5, "50 % higher"), (0.9, "10 % lower"), (5.0, "5 times what it was")):
+        size = fault_sentences.size(Effect(value=value, unit="ratio"), metric="metrics.loss")
+        assert fault_sentences.predicate([of], size) == f"`loss` is {told}"
     assert fault_sentences.predicate([of], "") == "returns another `loss`"
-    late = fault_sentences.predicate([replace(of, verdict="late")], "10 % more", is_share=True)
+    late = fault_sentences.predicate([replace(of, verdict="late")], "10 % higher")
     assert late == "`loss` is 10 % higher at the end"
-    assert fault_sentences.predicate([replace(of, verdict="vanished")], "") == "no longer gives `loss`"
-    assert fault_sentences.predicate([replace(of, verdict="varies")], "") == "gives another `loss` in each launch"
+    assert fault_sentences.predicate([replace(of, verdict="vanished")], "") == "no longer returns `loss`"
+    assert fault_sentences.predicate([replace(of, verdict="varies")], "") == "returns another `loss` in each launch"
     nan = build.finding(
         build.MULTIDICT, build.HERE, build.POP, before=None, after="6.3.0", metric="metrics.loss", verdict="nan"
     )
     assert fault_sentences.predicate([nan], "") == "returns NaN or infinity as `loss`"
+    assert fault_sentences.predicate([nan], "", gives="prints") == "prints NaN or infinity as `loss`"
 
 
 @pytest.mark.parametrize(
@@ -121,8 +141,8 @@ def test_a_fault_that_is_mostly_repaired_in_between_says_so() -> None:
     ends = replace(begins, kind="first_fixed", before="6.3.1", after="6.3.2")
     rows = [(build.MULTIDICT, [build.HERE], [build.POP])]
     told = sentence(build.run(rows, judge, findings=[begins, ends]))
-    assert told == "multidict has slower steps (109 times) since 6.3.0 (fixed in 6.3.2, most of it in 6.3.1)."
+    assert told == "multidict takes 109 times as long per step since 6.3.0 (fixed in 6.3.2, most of it in 6.3.1)."
     lasting = {**slow, **dict.fromkeys(["6.3.2", "6.4.4", "6.5.0", "6.6.3", "6.6.4"], 1.4)}
     slow.update(lasting)
     told = sentence(build.run(rows, judge, findings=[begins]))
-    assert told == "multidict has slower steps (109 times) since 6.3.0 (most of it fixed in 6.3.1)."
+    assert told == "multidict takes 109 times as long per step since 6.3.0 (most of it fixed in 6.3.1)."

@@ -147,7 +147,7 @@ def test_a_change_is_as_large_in_every_report() -> None:
     assert re.search(rf"▼</span> 2.30 ms <span class=\"figure\">{size}</span>", page)
     assert told.replace("<", "&lt;") in page
     assert f'<td class="bad">▼ 2.30 ms {size}</td>' in page
-    assert f"({size.removesuffix('×')} times)" in headline.sentence(result)
+    assert f"{size.removesuffix('×')} times as long" in headline.sentence(result)
     rows = list(csv.DictReader(io.StringIO(summary_json.cells_csv(result))))
     assert [row["image"] for row in rows if told in row["changes"]] == ["1.21.0"]
     assert told in [case.get("name") for case in ElementTree.fromstring(junit.render(result).encode()).iter("testcase")]

@@ -65,7 +65,7 @@ def test_what_is_undecided_asks_for_the_cell_that_tells() -> None:
 def test_consequences_stand_on_the_box_of_their_cause() -> None:
     worse, start = boxes(build.worsening())
     assert worse.sentence == "tensorflow leaks 0.68 KiB/step since 2.16.2."
-    assert worse.texts["consequences"] == "peak memory 39 % more; step time 70 % more"
+    assert worse.texts["consequences"] == "peak memory 39 % more; step time 70 % longer"
     assert "consequences" not in start.texts
     assert start.sentence == "tensorflow leaks 0.12 KiB/step in every version from 2.14.1, the oldest."
 
@@ -82,7 +82,7 @@ def test_a_consequence_in_some_variants_is_not_said_of_all() -> None:
         findings=[*leaks, slower],
     )
     (box,) = boxes(result)
-    assert box.texts["consequences"] == "step time 50 % more (in 1 of 2 variants)"
+    assert box.texts["consequences"] == "step time 50 % longer (in 1 of 2 variants)"
 
 
 def test_a_consequence_stands_on_no_box_of_another_series() -> None:
@@ -97,7 +97,7 @@ def test_a_consequence_stands_on_no_box_of_another_series() -> None:
         findings=[*leaks, slower],
     )
     found = {box.attribution.series: box.texts.get("consequences", "") for box in boxes(result)}
-    assert found == {"multidict": "", "tensorflow": "step time 50 % more"}
+    assert found == {"multidict": "", "tensorflow": "step time 50 % longer"}
 
 
 def test_a_failure_says_how_many_launches_failed() -> None:
@@ -136,7 +136,7 @@ def test_a_fault_of_which_only_the_end_is_known_has_its_own_size_not_that_of_the
         verdict="slower", effect=Effect(value=0.652, unit="ratio"),
     )  # fmt: skip
     (box,) = boxes(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.flat(), findings=[end]))
-    assert box.sentence == "multidict has slower steps (53.4 % more) up to 6.2.0 (fixed in 6.3.0)."
+    assert box.sentence == "multidict takes 53.4 % longer per step up to 6.2.0 (fixed in 6.3.0)."
 
 
 def compared(step_ms: float) -> CellVerdict:

@@ -113,11 +113,11 @@ def test_of_several_bad_signals_the_cause_is_shown() -> None:
 @pytest.mark.parametrize(
     ("name", "one", "word", "figure"),
     [
-        ("step_time", build.BLIND, "step time", "only ±36 %"),
-        ("step_time", replace(build.BLIND, visible=2e7), "step time", "only >10×"),
+        ("step_time", build.BLIND, "step time", "unclear <36 %"),
+        ("step_time", replace(build.BLIND, visible=2e7), "step time", "unclear <10 times"),
         ("step_time", replace(build.BLIND, visible=None), "step time", "cannot be judged"),
-        ("tail", replace(build.BLIND, visible=3.1), "tail", "only 4.1×"),
-        ("open_files", SignalVerdict(seen="blind", visible=0.3), "open files", "only 0.3 files/step"),
+        ("tail", replace(build.BLIND, visible=3.1), "tail", "unclear <4.1 times"),
+        ("open_files", SignalVerdict(seen="blind", visible=0.3), "open files", "unclear <0.3 files/step"),
         ("setup_time", SignalVerdict(seen="bad", value=2.1), "setup time", "2.10 s"),
         ("metrics.loss", SignalVerdict(seen="bad", value=1.5), "loss", "1.5"),
     ],
@@ -187,7 +187,7 @@ def test_what_never_ran_has_no_strip() -> None:
 
 def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
     """`±? ±0.673 %` next to a name was a riddle, and a limit that could not be checked had a ✓."""
-    told = "step time: only ±36 % would have shown (limit 10 %)"
+    told = "step time: a change below 36 % would not have shown (limit 10 %)"
     assert signal_words.state_text("step_time", build.BLIND) == told
     assert doubt(build.BLIND) == f"{told}; {build.BLIND.why}"
     judged = replace(build.BLIND, why="", remedy="more launches")
@@ -196,7 +196,7 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
     assert not_decided.lines(result) == [
         f"{told}: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local, orjson_deleted): {build.BLIND.why}"
     ]
-    assert document(result).totals.startswith("4 cells: 4 good in part; ")
+    assert document(result).totals.startswith("4 cells: 4 partly undecided; ")
     for page in (
         run_report.text(result, width=300, wide=True),
         markdown.render(result).replace("\\", ""),
@@ -222,7 +222,7 @@ def test_rows_that_are_blind_for_one_reason_share_a_line() -> None:
     )
     (line,) = not_decided.lines(result)
     assert line.startswith(
-        "step time: only ±50 % would have shown (limit 10 %): 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson"
+        "step time: a change below 50 % would not have shown (limit 10 %): 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson"
     )
     assert "4 variants" in line
 
@@ -265,7 +265,7 @@ def test_junit_skips_what_is_blind_and_fails_what_is_bad() -> None:
     """A CI server that shows a version as passed although its limit was not checked lets it through."""
     blind = _cases(one_row(build.seen(build.flat(), step_time=build.BLIND)))
     assert {case[0].tag for case in blind} == {"skipped"}
-    assert "only ±36 % would have shown (limit 10 %)" in blind[0][0].get("message", "")
+    assert "a change below 36 % would not have shown (limit 10 %)" in blind[0][0].get("message", "")
     slow = _cases(one_row(build.seen(build.flat(), setup_time=SignalVerdict(seen="bad", value=2.1, limit=0.5))))
     assert {(case[0].tag, case[0].get("type")) for case in slow} == {("failure", "setup_time")}
 
@@ -349,12 +349,12 @@ def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
 
 
 def test_a_legend_explains_what_is_there_and_nothing_else() -> None:
-    """It explained `only ±35 %`, which no cell had, and six signs of which one occurred."""
+    """It explained `unclear <35 %`, which no cell had, and six signs of which one occurred."""
     assert version_table.legend(version_table.tables(build.quiet())) == [
         "✓ good", "figures, in KiB/step: after ≤, the smallest leak that `flat` rules out",
     ]  # fmt: skip
     told = version_table.legend(version_table.tables(build.signalled()))
-    assert "only ±36 %: not decided, because only a change as large as that would have shown" in " ".join(told)
+    assert "unclear <36 %: a smaller change would not have shown" in " ".join(told)
     page = html_page.render(build.quiet())
     assert re.findall(r'<span class="key [^"]*">(.*?)</span>', page) == ["good"]
 
@@ -470,7 +470,7 @@ def test_names_of_metrics_are_text() -> None:
 
 @pytest.mark.parametrize("visible", [0.2504, 0.251, 0.2999, 0.0101, 1.004, 8.31])
 def test_a_change_as_large_as_the_figure_that_is_named_would_have_shown(visible: float) -> None:
-    """`only ±25 % would have shown (limit 25 %)`: the figure was rounded down, and was not true."""
+    """`a change below 25 % would not have shown (limit 25 %)`: the figure was rounded down, and was not true."""
     figure = signal_words.visible_text("cpu_time", visible)
     number, _, unit = figure.removeprefix("±").partition(" ")
     told = float(number) - 1 if unit == "times" else float(number) / 100
@@ -478,6 +478,6 @@ def test_a_change_as_large_as_the_figure_that_is_named_would_have_shown(visible:
 
 
 def test_a_change_beyond_all_of_a_value_is_told_in_times() -> None:
-    """It read `only ±890 % would have shown`, but nothing falls by 890 %."""
+    """It read `a change below 890 % would not have shown`, but nothing falls by 890 %."""
     told = signal_words.state_text("step_time", replace(build.BLIND, visible=8.9))
-    assert told == "step time: only 9.9 times would have shown (limit 10 %)"
+    assert told == "step time: a change below 9.9 times would not have shown (limit 10 %)"
