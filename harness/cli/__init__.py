@@ -99,15 +99,15 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="harness")
 def cli() -> None:
-    """Find which version of a GPU container broke things, on which card, and prove it.
+    """Find which version of a GPU container broke things, and on which card, with the evidence.
 
     \b
     Exit codes, strongest first:
       130  interrupted
         2  wrong usage, or an error in the matrix file
         1  something is bad
-        3  something could not run (no engine, no image, a lost host)
-        4  nothing bad, but a cell is inconclusive or suspect, or prints a new error
+        3  something could not run: no engine, no image, or a lost host
+        4  nothing bad, but something is undecided, or a version prints a new error
         0  nothing bad
     """
 

@@ -23,6 +23,7 @@ from harness.model import (
     Install,
     Pull,
     Trial,
+    signal_of,
 )
 from harness.model.answers import Changed, Container, EnvironmentDifference, Issue, Machine, Recipe, Section
 from harness.registry.image_references import split_tag
@@ -50,11 +51,8 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
     bad, number = run.cells[bad_cell(run, finding).id], run.findings.index(finding) + 1
     history = tuple(run.cells[cell.id] for cell in row_of(run, finding))
     trial, source = telling_trial(bad.trials), bad.cell.image.source
-    if finding.kind in ("bad_from_start", "worse"):  # neither has a good side: the oldest good version stands for it
-        good = next((one for one in history if one.verdict.verdict in GOOD), None)
-    else:
-        version = finding.after if finding.kind == "first_fixed" else finding.before
-        good = next((one for one in history if one.cell.image.version == version), None)
+    version = good_version(run, finding)
+    good = next((one for one in history if one.cell.image.version == version), None)
     made, problem = None, ""
     try:
         made = recipe(run, bad.cell)
@@ -70,7 +68,7 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
         good=good,
         trial=trial,
         recipe=made,
-        difference=None if finding.before is None else difference(run, finding, inspect=inspect),
+        difference=None if good_version(run, finding) is None else difference(run, finding, inspect=inspect),
         elsewhere=tuple(
             one
             for one in run.cells.values()
@@ -219,22 +217,41 @@ Inspect = Callable[[str], Mapping[str, Any]]
 """Returns the engine's description of an image, by id. Raises HarnessError if the engine or the image is missing."""
 
 
+def good_version(run: StoredRun, finding: Finding) -> str | None:
+    """Return the version on the good side of a finding. A finding without one gets the last version before all of the
+    fault, else the version that fixes it, else the oldest good version of its row.
+    """
+    if finding.kind not in ("bad_from_start", "worse"):
+        return finding.after if finding.kind == "first_fixed" else finding.before
+    place = (finding.series, finding.lane, finding.variant, finding.metric)
+    same = [one for one in run.findings if (one.series, one.lane, one.variant, one.metric) == place]
+    known = [one.before for one in same if one.kind == "first_bad" and finding.kind == "worse"]
+    known += [one.after for one in same if one.kind == "first_fixed"]
+    if signal_of(finding.metric).kind not in ("level", "value"):  # a cell is good whose level is bad
+        row = (run.cells[cell.id] for cell in row_of(run, finding))
+        known += [one.cell.image.version for one in row if one.verdict.verdict in GOOD]
+    return next(iter(known), None)
+
+
 def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> EnvironmentDifference:
     """Return what changed between the versions before and after a finding. If `inspect` is None, no engine is asked.
 
-    Raises UsageError if the finding has no version before it.
+    A finding that is bad from the start is compared with the version that fixes it. Raises UsageError if there is none.
     """
-    if finding.before is None:
+    before, after = finding.before, finding.after
+    if before is None and (fixed := good_version(run, finding)) is not None:
+        before, after = bad_cell(run, finding).image.version, fixed
+    if before is None:
         raise UsageError(
             f"{finding.series} {finding.after}: is bad from the start, so there is no good version to compare with"
         )
-    cells = [cell_of(run, finding, version) for version in (finding.before, finding.after)]
+    cells = [cell_of(run, finding, version) for version in (before, after)]
     trials = [
         None if cell is None else telling_trial([one for one in run.cells[cell.id].trials if one.facts])
         for cell in cells
     ]
     sections = (*facts.sections(*trials), *([] if finding.lane.host.in_environments else _image(trials, inspect)))
-    return EnvironmentDifference(finding=finding, before=finding.before, after=finding.after, sections=sections)
+    return EnvironmentDifference(finding=finding, before=before, after=after, sections=sections)
 
 
 def _image(trials: Sequence[Trial | None], inspect: Inspect | None) -> list[Section]:

@@ -426,7 +426,15 @@ class MachineProgress:
         self._listener.step(lane=self._own(lane), step=step, rss_kib=rss_kib)
 
     def trial_ended(
-        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, replicate: bool = False
+        self,
+        *,
+        lane: str,
+        cell: str,
+        number: int,
+        text: str,
+        bad: bool | None,
+        reused: bool = False,
+        replicate: bool = False,
     ) -> None:
         text_with_machine = f"{text} ({self._machine})"
         self._listener.trial_ended(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.judge.cell import judge_cell, quiet
+from harness.judge.cell import judge_cell, per_of, quiet
 from harness.judge.comparison import slow_versions
 from harness.judge.launches import growths_of, judged_steps_of, mixes_shm
 from harness.judge.trace import stopping
@@ -21,6 +21,7 @@ from harness.model import (
     CellVerdict,
     Trace,
     Trial,
+    unit_per,
 )
 from harness.reasons import TrialReason, ValueReason
 
@@ -53,9 +54,9 @@ def judge_so_far(cell: Cell, trials: Sequence[Trial], *, setup_bad: bool = False
     return replace(judged, verdicts=("flat",)) if is_quiet else judged
 
 
-def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
+def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
     """Return a short description of a trial (its end, or what grows in it, its trace's verdict with the figures, and
-    what it returned as NaN), and whether it is bad.
+    what it returned as NaN), and whether it is bad; None if it is good, but ended too early to contradict a bad one.
     """
     scenario = cell.variant.scenario
     if trial.trace is None or not trial.ended_well:
@@ -68,8 +69,14 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
         return TrialReason.NOT_OF_GROWTH(steps=trial.last_step), False
     steps = judged_steps_of(trial, scenario.steps)
     whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
-    rate = f" {whole.rate_kib_per_step:.3g} KiB/step" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
-    shown = f"{whole.verdict}{rate}"
+    unit = unit_per(SIGNALS["memory"], per_of([trial]))
+    rate = f" {whole.rate_kib_per_step:.3g} {unit}" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
+    limit, interval = scenario.limits.leak_kib_per_step, whole.rate_ci
+    is_small = whole.verdict in GOOD and interval is not None and interval[0] > 0
+    if is_small and limit / 2 <= (whole.rate_kib_per_step or 0.0) < limit:
+        shown = TrialReason.SMALL_GROWTH(rate=whole.rate_kib_per_step, unit=unit)
+    else:
+        shown = f"{whole.verdict}{rate}"
     if whole.verdict == "leak" and only_beside(whole):
         shown = TrialReason.ON_GPU(shown=shown)
     growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps)
@@ -84,7 +91,9 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool]:
     ignored = {limit.metric for limit in scenario.limits.metrics if limit.rule == "none"}
     names = ", ".join(sorted(trial.not_finite.keys() - ignored))
     nan = f"; {ValueReason.NOT_FINITE(name=names)}" if names else ""
-    return f"{'; '.join(told)} to step {whole.steps}{nan}", bool(grown) or whole.verdict in BAD
+    is_bad = bool(grown) or whole.verdict in BAD
+    is_short = trial.end == "stopped" and not trial.ended_early
+    return f"{'; '.join(told)} to step {whole.steps}{nan}", None if is_short and not is_bad else is_bad
 
 
 def wants_alone(cell: Cell, trial: Trial) -> bool:

@@ -27,6 +27,7 @@ from harness.model import (
     FAILURES,
     GOOD,
     GROWTHS,
+    SIGNALS,
     UNSURE,
     CellVerdict,
     Depth,
@@ -303,7 +304,8 @@ def _growth_not_judged(launches: Launches) -> str:
 
 
 def _bad_growths(launch: JudgedTrial) -> list[str]:
-    return [growth.how for growth in launch.growths.values() if growth.verdict == "leak"]
+    grown = {name: growth for name, growth in launch.growths.items() if growth.verdict == "leak"}
+    return [f"{SIGNALS[name].title}: {growth.how}" for name, growth in grown.items()]
 
 
 def _failure_words(launch: JudgedTrial) -> str:

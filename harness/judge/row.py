@@ -191,7 +191,7 @@ def _sized(change: Change, compared: Compared) -> Change:
     little = compared.little(change.metric) if change.metric in LEVELS else {}
     if not little.keys() & {change.before, change.after}:
         return change
-    own = {place: level for place, (level, _) in compared.own_levels(change.metric).items()} | little
+    own = {**{place: level for place, (level, _) in compared.own_levels(change.metric).items()}, **little}
     old, new = own.get(-1 if change.before is None else change.before), own.get(change.after)
     signal = SIGNALS[change.metric]
     if old is None or new is None or signal.falls:

@@ -126,13 +126,15 @@ class CellVerdict:
         """Return the verdict on a signal; one without figures if the cell has none."""
         return self.signals.get(signal, NOT_JUDGED)
 
-    def grows_slowly(self, limit: float | None = None) -> bool:
-        """Return whether memory certainly grows in a good cell, by half the limit (by default the cell's) or more."""
-        memory = self.of("memory")
-        limit = memory.limit if limit is None else limit
-        if memory.value is None or memory.ci is None or limit is None or self.verdict not in GOOD:
+    def grows_slowly(self, name: str = "memory") -> bool:
+        """Return whether the memory of a good cell, or what another signal counts, certainly grows by half the limit or
+        more: such a cell is not flat. The growth of a count has no interval, because a count is exact.
+        """
+        found = self.of(name)
+        if found.value is None or found.limit is None or self.verdict not in GOOD or found.seen == "bad":
             return False
-        return memory.ci[0] > 0 and limit / 2 <= memory.value < limit
+        is_certain = name != "memory" if found.ci is None else found.ci[0] > 0
+        return is_certain and found.limit / 2 <= found.value < found.limit
 
     @property
     def state(self) -> CellState:

@@ -36,9 +36,18 @@ class ProgressListener(Protocol):
         """Report the current step, about once a second while a trial runs."""
 
     def trial_ended(
-        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, replicate: bool = False
+        self,
+        *,
+        lane: str,
+        cell: str,
+        number: int,
+        text: str,
+        bad: bool | None,
+        reused: bool = False,
+        replicate: bool = False,
     ) -> None:
         """Report the end of a trial. `text` is its verdict in a few words: `leak 12.1 KiB/step`, `flat to step 500`.
+        `bad`: None if it is good as far as it ran, but was too short to contradict a bad one.
         `reused`: taken over from an earlier run. `replicate`: a launch of the A/A replicate."""
 
     def so_far(self, text: str) -> None:

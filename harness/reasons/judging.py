@@ -59,6 +59,7 @@ class TrialReason(Reason):
     WHOLE_RUN = "ended well after {seconds:.3g} s"
     NOT_OF_GROWTH = "ended well after step {steps}"
     ON_GPU = "{shown} of GPU memory"
+    SMALL_GROWTH = "small growth of {rate:.3g} {unit}"
 
     TOO_FEW_RAN = "only {count} of {least} launches could run; so far: {why}"
     SO_FAR = "so far, by {count} of {least} launches: {why}"
@@ -236,7 +237,7 @@ class TraceReason(Reason):
 class CountReason(Reason):
     """Says why a count grows, does not grow, or cannot be judged."""
 
-    GROWS = "{count}: {pace} more, at a constant rate"
+    GROWS = "{kind}{pace} more, at a constant rate"
     RULED_OUT = "growth of more than {excluded:.2g} a step is ruled out"
 
     NOT_AT_ONE_RATE = "it rose by {rise:.4g} in the last {steps:,.0f} steps, but not at a constant rate"
@@ -255,7 +256,7 @@ class MemoryName(Reason):
     GPU_PROCESS = "the process's GPU memory"
     GPU = "the GPU's memory"
     GPU_RESERVED = "the GPU memory reserved by the framework"
-    WORKERS = "the memory of the workers"
+    WORKERS = "it"
 
 
 @unique

@@ -61,7 +61,7 @@ class Oracle:
     """Return "go" or "stop", given the trace so far and the length of the launch."""
     length: Callable[[CellRun, Batch], Length]
     """Return the length of the next launch."""
-    describe: Callable[[Cell, Trial], tuple[str, bool]]
+    describe: Callable[[Cell, Trial], tuple[str, bool | None]]
     """Return a short description of a trial, and whether it looks bad."""
     cannot_run: Callable[[Cell, Prepared], str | None]
     """Return why an image cannot run on the cell's lane; None if nothing prevents it."""

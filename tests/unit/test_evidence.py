@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -669,3 +670,36 @@ def test_facts_of_an_image_that_lies_are_not_known(tmp_path: Path, facts: dict[s
     assert "not known" in render(difference(run, find_finding(run, ["1"])[1], inspect=None))
     assert "packages not known" in report_of(run, "1").markdown
     subprocess.run(["sh", "-n"], input=shell(recipe_of(run)), text=True, check=True)
+
+
+def test_a_finding_that_is_bad_from_the_start_is_compared_with_its_fix(run: StoredRun) -> None:
+    """`diff` refused it, although a later version is good."""
+    from_start = replace(find_finding(run, ["1"])[1], kind="bad_from_start", before=None)
+    fixed = find_finding(run, ["2"])[1]
+    known = replace(run, told=replace(run.told, findings=(from_start, fixed)))
+    found = difference(known, from_start, inspect=None)
+    assert (found.before, found.after) == ("6.3.0", "6.3.2")
+    slower = replace(from_start, metric="step_time")
+    known = replace(run, told=replace(run.told, findings=(slower,)))
+    with pytest.raises(UsageError, match="no good version to compare with"):
+        difference(known, slower, inspect=None)
+
+
+def test_a_report_says_how_many_launches_show_the_fault(run: StoredRun) -> None:
+    """`Confirmed: yes` stood beside `2 of 6 launches`, and `not tested, because the launches agree`."""
+    found = issue(run, find_finding(run, ["1"])[1], inspect=None)
+    split = replace(found.bad, verdict=replace(found.bad.verdict, trials=6, agreeing=2, steps=4000))
+    report = issue_report.render(replace(found, bad=split), harness_version="1").markdown
+    assert "- Confirmed: yes: 2 of 6 launches of 6.3.0 show it" in report
+    assert "not tested" not in report
+
+
+def test_a_report_on_workers_tells_of_their_memory_first(run: StoredRun) -> None:
+    """`Where it occurs` told only of the main process, which is flat."""
+    found = issue(run, find_finding(run, ["1"])[1], inspect=None)
+    assert found.trial is not None
+    assert found.trial.trace is not None
+    step = np.arange(0.0, 4000.0, 100.0)
+    trace = replace(found.trial.trace, counts={"step": step, "worker_memory": 1000 + 8.1 * step})
+    lines = list(issue_report.growth_lines(replace(found.trial, trace=trace), "worker_memory"))
+    assert lines[0] == "Memory of the workers: 8.1 KiB/step between the first and last count."

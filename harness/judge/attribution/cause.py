@@ -36,6 +36,7 @@ from harness.model import (
     Plan,
     Variant,
     VersionRow,
+    signal_of,
 )
 from harness.model.episodes import Sign
 
@@ -262,9 +263,11 @@ class _Group:
 
     def _is_good(self, verdict: CellVerdict) -> bool:
         """Return whether a cell is good, and was judged for this fault's signal in enough launches."""
-        signal = verdict.signals.get(metric_of(self.sign))
+        metric = metric_of(self.sign)
+        signal = verdict.signals.get(metric)
         looked = not verdict.signals or (signal is not None and signal.seen == "good")
-        return verdict.verdict in GOOD and not verdict.provisional and looked
+        is_small = signal_of(metric).kind == "growth" and verdict.grows_slowly(metric)
+        return verdict.verdict in GOOD and not verdict.provisional and looked and not is_small
 
     def _missing(self, square: Square, result: SquareAnswer) -> tuple[Cell, ...]:
         """Return the cell that would best settle the cause, if there is one. Cells that were launched but are undecided

@@ -292,7 +292,7 @@ def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
     if seen is not None and sign not in ("outcome", "memory"):
         is_level = signal_of(sign).kind == "level"
         would_show = is_level and seen.seen == "blind" and seen.visible is not None and seen.visible < smallest
-        return seen.seen in ("good", "bad") or would_show
+        return (seen.seen in ("good", "bad") or would_show) and not (not is_level and verdict.grows_slowly(sign))
     if verdict.verdict in UNTOLD or sign == "outcome":
         return verdict.verdict not in UNTOLD
     own = {"memory": "leak", "slowdown": "slowdown"}.get(sign)

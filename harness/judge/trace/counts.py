@@ -78,7 +78,7 @@ def _badness(growth: Growth) -> tuple[int, float]:
 
 def unjudged(name: str, why: str) -> Growth:
     """Return the growth of a count that cannot be judged, with the reason."""
-    return Growth(verdict="inconclusive", rate=0.0, excluded=math.inf, unmet=f"{SIGNALS[name].title}: {why}")
+    return Growth(verdict="inconclusive", rate=0.0, excluded=math.inf, unmet=why)
 
 
 def count_pace(name: str, growth: Growth) -> str:
@@ -105,8 +105,8 @@ def _kind(trace: Trace) -> str:
 
 
 def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: float) -> Growth:
-    """Judge a count; `how` or `unmet` is a whole sentence."""
-    title, piece = SIGNALS[name].title, PIECE.get(name, 1.0)
+    """Judge a count; `how` or `unmet` is a clause without the name of the signal."""
+    piece = PIECE.get(name, 1.0)
     edges = _edges(step, values)
     paces = [(b - a) / (end - begin) for (begin, a), (end, b) in pairwise(edges)]
     if not paces:
@@ -121,8 +121,7 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
     peaks, floor = float(late.max()) - highest_before, float(late.min() - before.min())
     climbs = peaks + piece >= limit * span and floor >= HALF * limit * span
     if (excluded < limit or edges[-1][1] <= highest_before) and not climbs:
-        ruled_out = CountReason.RULED_OUT(excluded=excluded)
-        return Growth(verdict="flat", rate=rate, excluded=excluded, unmet=f"{title}: {ruled_out}")
+        return Growth(verdict="flat", rate=rate, excluded=excluded, unmet=CountReason.RULED_OUT(excluded=excluded))
     if len(paces) < 2:
         return unjudged(name, CountReason.COUNTED_TOO_RARELY())
     # At least two stretches must keep the rate, and a third if there is one.
@@ -132,10 +131,10 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
     # A rate computed from whole pieces is off by up to one piece.
     if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not at_once:
         found = Growth(verdict="leak", rate=rate, excluded=excluded)
-        count = f"{title} ({_kind(trace)})" if name == "open_files" else title
-        return replace(found, how=CountReason.GROWS(count=count, pace=count_pace(name, found).replace("/", " a ")))
+        kind = f"{_kind(trace)}: " if name == "open_files" else ""
+        return replace(found, how=CountReason.GROWS(kind=kind, pace=count_pace(name, found).replace("/", " a ")))
     unmet = CountReason.NOT_AT_ONE_RATE(rise=rise, steps=span) if rise > 0 else CountReason.RISES_AND_FALLS()
-    return Growth(verdict="inconclusive", rate=rate, excluded=excluded, unmet=f"{title}: {unmet}")
+    return Growth(verdict="inconclusive", rate=rate, excluded=excluded, unmet=unmet)
 
 
 def _edges(step: Floats, values: Floats) -> list[tuple[float, float]]:

@@ -26,10 +26,13 @@ from harness.report.text.names import (
     place_of_cell,
     side_of,
     some_of,
+    together,
 )
 from harness.report.text.signal_words import WHY_LENGTH, Tone
 
 _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}
+_LEAST_PART, _LEAST_PART_S = 0.1, 0.01
+"""Least part of a change of the run time that is named, as a share of it and in seconds."""
 _MOST_REASONS, _REASON_LENGTH, _MOST_OBSERVED = 4, 120, 5
 """Most reasons that are quoted for one failure of several variants, most characters of each, most observations."""
 
@@ -97,6 +100,7 @@ class _Box:
         texts = {
             "figures": "" if failed else _change(figure, good, bad, telling),
             "output": self._says(telling) if failed else "",
+            "run": self._run(telling),
             "consequences": "; ".join(self._consequences()),
             "evidence": f"{evidence}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
             "params": params,
@@ -192,6 +196,37 @@ class _Box:
             return finding_words.UNCONFIRMED
         early = any(self.cells[side].verdict.provisional for side in sides if side in self.cells)
         return "more launches were planned" if early else ""
+
+    def _run(self, telling: Episode) -> str:
+        """Return `run time 1.59 → 1.99 s; of that, steps +0.4 s`: how long the program takes, with the parts that a
+        change of its time consists of; "" if the fault does not change it, or if it does not end by itself.
+        """
+        explains = self.of.metric == "run_time" or "run_time" in signal_of(self.of.metric).explains
+        sides = [self._entries([(telling, name)]) for name in reversed(_sides(telling)) if name]
+        if not explains or len(sides) < 2 or not all(sides):
+            return ""
+        old, new = (side[0].verdict for side in sides)
+        before, after = old.of("run_time").value, new.of("run_time").value
+        if before is None or after is None or not all(one.of("step_time").value for one in (old, new)):
+            return ""
+        steps = min(old.steps, new.steps)
+        counts = {"setup_time": 1, "first_step": 1, "warm_up": 1, "step_time": steps, "stalls": steps, "end_time": 1}
+        parts = [
+            (count * (more - less), "steps" if name == "step_time" else signal_words.short(name, new.of(name))[0])
+            for name, count in counts.items()
+            if (less := old.of(name).value) is not None and (more := new.of(name).value) is not None
+        ]
+        least = max(_LEAST_PART_S, _LEAST_PART * abs(after - before))
+        told = [
+            f"{name} {'+' if part_s > 0 else '-'}{amounts.in_unit(abs(part_s), 's')}"
+            for part_s, name in sorted(parts, reverse=True)
+            if abs(part_s) >= least
+        ]
+        like = amounts.middle([before, after])
+        text, end = (amounts.in_unit(value, "s", like=like) for value in (before, after))
+        is_noisy = new.of("run_time").seen == "blind"
+        sure = ", which is within its noise" if is_noisy else ""
+        return f"{amounts.without_unit(text, end)} → {end}{sure}{f'; {together(told)}' if told else ''}"
 
     def _says(self, telling: Episode) -> str:
         """Return the reason for the failure: `crash in 3 of 3 launches: … exit code 7`. If the fault has several

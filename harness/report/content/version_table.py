@@ -29,7 +29,7 @@ Mark = Literal["first_bad", "first_fixed", "look"]
 MARKS: dict[Mark, str] = {"first_bad": "▼", "first_fixed": "▲", "look": "!"}
 _SIGNS = {
     "✗": "bad", "✓": "good", "?": "not decided", "–": "not measured", "▼": "first bad", "▲": "first good again",
-    "!": "good, but prints new lines to look at",
+    "!": "good, but there is something to look at",
 }  # fmt: skip
 _ABSENT = {
     "untested": "should have run but did not",
@@ -240,8 +240,12 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
 
 
 def _noticed(cell: Shown | None, notable: Mapping[RowKey, Sequence[Observation]]) -> Shown | None:
-    """Return the cell; if nothing worse is known, it names the notable observation that was made there."""
+    """Return the cell; if nothing worse is known, it names the notable observation that was made there, or else it is
+    marked if its memory grows slowly.
+    """
     seen = () if cell is None else notable.get(place_of_cell(cell.result.cell), ())
+    if cell is not None and not seen and cell.word == signal_words.SMALL:
+        return replace(cell, mark=cell.mark or "look", tone="unsure")
     if cell is None or not seen or not (cell.tone == "good" or cell.shows == "coarse"):
         return cell
     title = signal_words.shown_signal(seen[0].signal).title

@@ -118,6 +118,9 @@ def cell_json(entry: CellResult) -> dict[str, Any]:
         **_figures(verdict),
         "why": signal_words.why(entry),
         "provisional": verdict.provisional,
+        "small_growth": [
+            name for name, signal in SIGNALS.items() if signal.kind == "growth" and verdict.grows_slowly(name)
+        ],
         "signals": {name: _signal(name, signal, verdict.per) for name, signal in verdict.signals.items()},
     }
 
@@ -292,7 +295,7 @@ def _cell_fields(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             continue
         elif name == "provisional":
             yield name, json.dumps(value)
-        elif name == "verdicts":
+        elif name in ("verdicts", "small_growth"):
             yield name, " ".join(value)
         else:
             yield name, json.dumps(value) if isinstance(value, Mapping) else harmless(value)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from harness import amounts
 from harness.masking import is_private, scrubbed
-from harness.model import BAD, Build, CellResult, Install, Pull, Trial
+from harness.model import BAD, Build, CellResult, Install, Metric, Per, Pull, Trial, signal_of, unit_per
 from harness.model.answers import Container, Issue, Machine, Recipe
 from harness.report.blocks import Block, Charts, Code, Drawing, Items, ReportSection, TextTable
 from harness.report.charts import history_chart, traces
@@ -18,7 +19,7 @@ from harness.report.exports import markdown
 from harness.report.issue.public_images import for_strangers, local_images, private_registries
 from harness.report.issue.reproduction import commands, leak_to_see, python_file, swapping
 from harness.report.text import finding_words, narrowed_text, signal_words
-from harness.report.text.harmless_text import plain_lines, version
+from harness.report.text.harmless_text import plain_lines, shortened, version
 from harness.report.text.names import at_most, lane_text, variant_text
 
 TEXT = "issue.md"
@@ -63,7 +64,8 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
     what = finding_words.symptom(finding.metric, finding.verdict)
     narrowed = narrowed_text.lines(replace(known, finding=None) for known in issue.narrowed)
     charts = Charts(drawn=tuple(drawings.values()), files=tuple(f"{name}.png" for name in drawings))
-    changed = f"What changed between {finding.before or ''} and {finding.after}"
+    sides = issue.difference
+    changed = "" if sides is None else f"What changed between {sides.before} and {sides.after}"
     lists = {
         "Confidence": list(_sure(issue)),
         "Where it occurs, and what was ruled out": list(_ruled_out(issue)),
@@ -188,14 +190,27 @@ def _sure(issue: Issue) -> Iterator[str]:
     finding = issue.finding
     if finding.effect is not None:
         yield f"Size: {amounts.effect(finding.effect)}; the interval is over launches."
-    chance = "not tested, because the launches agree" if finding.p is None else amounts.probability(finding.p)
-    yield f"Significance: {chance}."
-    sides = [entry for entry in (issue.bad, issue.good) if entry is not None]
-    of = [f"{amounts.count(one.verdict.trials, 'launch')} of {version(one.cell.image.version)}" for one in sides]
-    yield f"Confirmed: {'yes' if finding.confirmed else 'no, too few launches'}: {' and '.join(of)}."
+    if finding.p is not None:
+        yield f"Significance: {amounts.probability(finding.p)}."
+    yield f"Confirmed: {'yes' if finding.confirmed else 'no, too few launches'}: {_launches(issue)}."
     for entry in (issue.good, issue.bad):
         if entry is not None:
-            yield f"{entry.cell.image.version}: {signal_words.cell_sentence(entry)}"
+            why = shortened(signal_words.why(entry), most=signal_words.WHY_LENGTH)
+            yield f"{version(entry.cell.image.version)}: {signal_words.cell_text(entry.verdict)}; {why}"
+
+
+def _launches(issue: Issue) -> str:
+    """Return how many launches of both sides there are; if launches must agree, how many of the bad version do."""
+    verdict, name = issue.bad.verdict, version(issue.bad.cell.image.version)
+    kind, told = signal_of(issue.finding.metric).kind, f"{amounts.count(verdict.trials, 'launch')} of {name}"
+    if kind in ("growth", "outcome") and 0 < verdict.agreeing < verdict.trials:
+        others = verdict.trials - verdict.agreeing
+        short = sum(trial.measured and trial.last_step < verdict.steps for trial in issue.bad.trials)
+        rest = f"; the other {others:,} ended sooner" if kind == "growth" and short == others else ""
+        told = f"{verdict.agreeing:,} of {told} show it{rest}"
+    if issue.good is None:
+        return told
+    return f"{told}; {amounts.count(issue.good.verdict.trials, 'launch')} of {version(issue.good.cell.image.version)}"
 
 
 # ---------------------------------------------------------------- what was ruled out
@@ -205,9 +220,11 @@ def _ruled_out(issue: Issue) -> Iterator[str]:
     if issue.bad.verdict.layer:
         yield f"Layer: {issue.bad.verdict.layer}."
     if issue.trial is not None:
-        yield from growth_lines(issue.trial)
+        yield from growth_lines(issue.trial, issue.finding.metric, issue.bad.verdict.per)
     fine, same, others = _elsewhere(issue)
-    small = [entry for entry in fine if issue.finding.metric == "memory" and entry.verdict.grows_slowly()]
+    metric = issue.finding.metric
+    is_growth = signal_of(metric).kind == "growth"
+    small = [entry for entry in fine if is_growth and entry.verdict.grows_slowly(metric)]
     fine = [entry for entry in fine if entry not in small]
     lists = ("Not present", fine), ("Small growth, below the limit,", small), ("Also present", same)
     for what, found in (*lists, ("Another fault", others)):
@@ -366,21 +383,32 @@ def _lines(entry: CellResult, measure: traces.Measure) -> Iterator[dict[str, obj
 # ---------------------------------------------------------------- memory shares
 
 
-def growth_lines(trial: Trial) -> Iterator[str]:
-    """Yield the growth of each layer between the first and the last look, both after gc.collect, and what the final
-    gc.collect and malloc_trim released.
+def growth_lines(trial: Trial, metric: Metric = "memory", per: Per = "step") -> Iterator[str]:
+    """Yield the growth of what a finding counts, and of each layer of the main process between the first and the last
+    look, both after gc.collect, and what the final gc.collect and malloc_trim released.
     """
+    counts = {} if trial.trace is None else trial.trace.counts
+    if metric in counts and "step" in counts:
+        known = [
+            (step, value) for step, value in zip(counts["step"], counts[metric], strict=True) if math.isfinite(value)
+        ]
+        if len(known) > 1 and known[-1][0] > known[0][0]:
+            (begin, old), (end, new) = known[0], known[-1]
+            rate = amounts.in_unit((new - old) / (end - begin), unit_per(signal_of(metric), per))
+            title = signal_of(metric).title
+            yield f"{title[:1].upper()}{title[1:]}: {rate} between the first and last count."
     looks = trial.trace.looks if trial.trace is not None else ()
     if len(looks) < 2 or looks[-1].step <= looks[0].step:
         return
     first, last = looks[0], looks[-1]
     steps = last.step - first.step
-    yield from _grown("Resident memory", first.of("rss_kib"), last.of("rss_kib"), steps)
-    yield from _grown("C heap in use", first.of("heap_kib"), last.of("heap_kib"), steps)
+    where = " of the main process" if metric == "worker_memory" else ""
+    yield from _grown(f"Resident memory{where}", first.of("rss_kib"), last.of("rss_kib"), steps)
+    yield from _grown(f"C heap in use{where}", first.of("heap_kib"), last.of("heap_kib"), steps)
     before, after = first.of("blocks"), last.of("blocks")
     if before is not None and after is not None:
         blocks_a_step = (after - before) / steps
-        yield f"Python objects: {amounts.number(blocks_a_step)} more allocated blocks a step."
+        yield f"Python objects{where}: {amounts.number(blocks_a_step)} more allocated blocks a step."
     # Memory that gc.collect or malloc_trim releases is not leaked.
     yield from _released_by("gc.collect", last.of("rss_before_kib"), last.of("rss_kib"))
     yield from _released_by("malloc_trim", last.of("rss_kib"), last.of("rss_trimmed_kib"))

@@ -210,7 +210,7 @@ class LaneNames:
         """Return how to settle the question with this cell: run it, or if they can, let its launches step more."""
         what, tried = self._what(cell), self._tried(cell)
         if tried is not None and tried.verdict in UNSURE and tried.trials > 1:
-            more = "" if cell.variant.scenario.command else ": give it more steps"
+            more = "" if cell.variant.scenario.command else ": let it run longer"
             return f"{what} would settle it, but is {tried.verdict} after {tried.trials} launches{more}"
         left_out = ", which the matrix leaves out," if cell.excluded is not None else ""
         return f"run {what}{left_out} to settle it"

@@ -34,7 +34,7 @@ from harness.model.episodes import EpisodeBounds, Order, met, mostly_fixed
 from harness.report.text import signal_words
 from harness.report.text.fault_causes import LaneNames, cause_text
 from harness.report.text.harmless_text import plain, version
-from harness.report.text.names import RowKey, at_most, ordered, params_text, place_of_cell, side_of, together
+from harness.report.text.names import RowKey, at_most, ordered, params_text, place_of, place_of_cell, side_of, together
 
 MOST_AT_THE_TOP = 3
 _DOUBLE = 2.0
@@ -72,7 +72,23 @@ def clause(attribution: Attribution, result: RunResult) -> str:
 def sentence(attribution: Attribution, result: RunResult) -> str:
     """Return a fault's sentence: `signal leaks 24 KiB/step since 22.12, on both cards; not the RTX 4090's fault.`"""
     layer = f"layer: {plain(attribution.layer)}" if attribution.layer else ""
-    return f"{'; '.join(filter(None, (clause(attribution, result), cause_text(attribution, result), layer)))}."
+    told = (clause(attribution, result), run_clause(attribution, result), cause_text(attribution, result), layer)
+    return f"{'; '.join(filter(None, told))}."
+
+
+def run_clause(attribution: Attribution, result: RunResult) -> str:
+    """Return `the run takes 12 % longer` if that is a consequence of the fault; else ""."""
+    begins = {(*place_of(one)[:3], one.after) for one in (each.finding for each in attribution.episodes)}
+    effects = [
+        one.effect
+        for one in result.findings
+        if one.metric == "run_time"
+        and one.consequence_of == attribution.metric
+        and one.kind != "first_fixed"
+        and one.effect is not None
+        and (*place_of(one)[:3], one.after) in begins
+    ]
+    return f"the run takes {sizes(effects, metric='run_time')}" if effects else ""
 
 
 # ---------------------------------------------------------------- which fault comes first

@@ -119,7 +119,8 @@ def _inconclusive(result: RunResult) -> str:
     rest = "; ".join(filter(None, told))
     if seen:
         return _unconfirmed(seen, rest, why=why)
-    return f"{why}{'. ' if why else ''}Nothing bad found, but {rest}."
+    else_ = " else" if to_look_at(result) else ""
+    return f"{why}{'. ' if why else ''}Nothing{else_} bad found, but {rest}."
 
 
 def _unconfirmed(seen: Sequence[str], rest: str, *, why: str = "") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness import amounts
-from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, RunResult
+from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Per, RunResult, unit_per
 from harness.reasons import Remedy, SignalReason
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened, version
@@ -13,7 +13,6 @@ from harness.report.text.names import lane_text, some_of, together, variant_text
 from harness.report.text.signal_words import HINDERED, WHY_LENGTH, is_needless, is_seen_once, shown_signal, tone, why
 
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
-_MORE_STEPS = "; more steps (`budget`) would settle it"
 _MOST_PLACES = 6
 
 
@@ -58,15 +57,23 @@ def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
         if (known and not reason) or reason in host_problems or is_needless(entry):
             continue
         name = f"{verdict}{', launched once' if is_seen_once(entry) else ''}"
-        more = _MORE_STEPS if tone(verdict) == "unsure" and _can_step_more(entry) else ""
+        more = _more_steps(entry) if tone(verdict) == "unsure" else ""
         remedy = _SETUP_BAD if entry.cell in fail_alone else more
         reason = shortened(reason, most=WHY_LENGTH - len(remedy)) + remedy
         yield f"{name}, {HINDERED}" if known else name, reason, entry
 
 
-def _can_step_more(entry: CellResult) -> bool:
-    """Return whether more steps may help: not for a command, which counts its own, nor for launches that failed."""
-    return entry.verdict.steps > 0 and not (entry.verdict.failed or entry.cell.variant.scenario.command)
+def _more_steps(entry: CellResult) -> str:
+    """Return how longer launches would settle what is open: a program that ends by itself must do more, and any other
+    gets a larger budget. "" for launches that failed, and for a command that is ended, because it counts its own steps.
+    """
+    if not entry.verdict.steps or entry.verdict.failed:
+        return ""
+    if any(trial.run_s is not None for trial in entry.trials):
+        what = {"line": "line", "step": "step"}.get(entry.verdict.per, "sample")
+        made = amounts.count(entry.verdict.steps, what)
+        return f"; a longer run would settle it, because the program ends by itself after {made}"
+    return "" if entry.cell.variant.scenario.command else "; more steps (`budget`) would settle it"
 
 
 def _fails_alone(result: RunResult) -> Iterator[Cell]:
@@ -107,7 +114,7 @@ def _open_signals(result: RunResult) -> Iterator[str]:
             is_open = signal.seen in ("blind", "suspect") and own != "none" and not entry.verdict.provisional
             if is_open and name not in above:
                 grows = signal.seen == "suspect" and shown_signal(name).kind == "growth"
-                reason = signal_words.reason(signal) + (_MORE_STEPS if grows and _can_step_more(entry) else "")
+                reason = signal_words.reason(signal) + (_more_steps(entry) if grows else "")
                 told.setdefault((name, signal.seen, _place(entry), reason), []).append(entry)
     for (name, seen, place, reason), entries in told.items():
         blindest = max((entry.verdict.signals[name] for entry in entries), key=lambda signal: signal.visible or 0.0)
@@ -153,17 +160,18 @@ def slow_growth(result: RunResult) -> list[str]:
 
     `s 1.1, 1.2 on local, parse: grows 0.49 KiB/step, below the limit of 0.5: "leak: 0.25KiB" would report it`
     """
-    rows: dict[tuple[str, float], list[tuple[str, float]]] = {}
+    rows: dict[tuple[str, float, Per], list[tuple[str, float]]] = {}
     for entry in result.cells:
         limit, verdict = entry.cell.variant.scenario.limits.leak_kib_per_step, entry.verdict
-        if verdict.grows_slowly(limit):
+        if verdict.grows_slowly():
             place = f"{lane_text(entry.cell.lane)}, {variant_text(entry.cell.variant)}"
-            of = f"{plain(entry.cell.image.series)} on {place}", limit
+            of = f"{plain(entry.cell.image.series)} on {place}", limit, verdict.per
             rows.setdefault(of, []).append((version(entry.cell.image.version), verdict.of("memory").value or 0.0))
     return [
-        f"{place}: {some_of([name for name, _ in some], 8)} grow up to {amounts.rough(max(rate for _, rate in some))} "
-        f'KiB/step, below the limit of {limit:g}: "leak: {limit / 2:g}KiB" would report it'
-        for (place, limit), some in rows.items()
+        f"{place}: {some_of([name for name, _ in some], 8)} {'grows' if len(some) == 1 else 'grow'} by up to "
+        f"{amounts.rough(max(rate for _, rate in some))} {unit_per(SIGNALS['memory'], per)}, below the limit of "
+        f'{limit:g}: "leak: {limit / 2:g}KiB" would report it'
+        for (place, limit, per), some in rows.items()
     ]
 
 
@@ -254,7 +262,8 @@ def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
             found += [(shown_signal(name).title, reason) for name, reason in why_not.items()]
     if is_recorded and not any(name.startswith(METRIC_PREFIX) for entry in cells for name in entry.verdict.signals):
         none = "the scenario returns none"
-        if scenario.program is not None:
-            none = "the program logs none, and prints none under the name of a result"
+        if scenario.program is not None or scenario.command:
+            logs = "logs none, and " if scenario.program is not None else ""
+            none = f"the program {logs}prints none under the name of a result"
         found.append((signal_words.GROUP_NAMES["values"], none))
     return found

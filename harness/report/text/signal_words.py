@@ -307,7 +307,7 @@ SO_FAR = "good so far"
 WHOLE_RUN = "whole run"
 """The word for a good cell whose growth was not judged."""
 SMALL = "small growth"
-"""The word for memory that certainly grows, by half the limit or more, but less than the limit."""
+"""The word for memory that certainly grows, by half the limit or more, but by less than the limit."""
 
 
 def tone(verdict: str) -> Tone:
@@ -356,7 +356,8 @@ def cell_words(verdict: CellVerdict, *, least: int) -> CellWords:
     if own == "good" and verdict.provisional and not is_bad:
         launches = f"{verdict.trials} of {least}" if verdict.trials < least else f"{verdict.trials}"
         return CellWords(SO_FAR, f"{launches} launches", "so far")
-    if name is None or own in ("bad", "none") or (own == "unsure" and not is_bad):
+    is_small = verdict.grows_slowly() and (name is None or verdict.signals[name].seen == "blind")
+    if name is None or is_small or own in ("bad", "none") or (own == "unsure" and not is_bad):
         return CellWords(verdict_word(verdict), cell_figure(verdict))
     worst = verdict.signals[name]
     return CellWords(*short(name, worst, verdict.per), "coarse" if is_coarse(worst) else "signal")

@@ -134,7 +134,7 @@ class CellLauncher:
 
     def _reviewed_launch(
         self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int
-    ) -> tuple[Review, tuple[str, bool]]:
+    ) -> tuple[Review, tuple[str, bool | None]]:
         """Launch once; return the reviewed trial and the oracle's description of it. A trial on the wrong GPU counts as
         infrastructure.
 
@@ -194,7 +194,7 @@ class CellLauncher:
                 cancelled=self.stopped,
             )
 
-    def _report_end(self, run: CellRun, trial: Trial, description: tuple[str, bool], *, reused: bool) -> None:
+    def _report_end(self, run: CellRun, trial: Trial, description: tuple[str, bool | None], *, reused: bool) -> None:
         text, bad = description
         self.progress.trial_ended(
             lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused,

@@ -44,7 +44,7 @@ def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -
     """It said "run 22.12 on the RTX 3090 to settle it" of a cell that had run twice: more launches settle nothing."""
     text = sentence(run({OLD: "ggn", NEW: "iib"}))
     assert (
-        "22.12 on the RTX 3090 would settle it, but is inconclusive after 2 launches: give it more steps; layer" in text
+        "22.12 on the RTX 3090 would settle it, but is inconclusive after 2 launches: let it run longer; layer" in text
     )
     other = sentence(run({OLD: "ggn", NEW: "unb"}, of=faults.NGC))
     assert "run 20.12 on the RTX 4090 to settle it" in other, "not run yet"

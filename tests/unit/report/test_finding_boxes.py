@@ -10,6 +10,7 @@ import pytest
 from harness.model import CellVerdict, Effect, RunResult, SignalVerdict, Variant
 from harness.report.content.finding_boxes import boxes
 from harness.report.content.version_table import tables
+from harness.report.text import headline
 from harness.report.text.fault_sentences import numbered
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, SIGNAL, run
@@ -272,3 +273,24 @@ def test_every_finding_that_is_no_consequence_is_on_a_box(result: RunResult) -> 
 def test_a_run_without_findings_has_no_boxs() -> None:
     assert boxes(build.quiet()) == ()
     assert boxes(faults.judged(build.unreachable())) == ()
+
+
+def test_a_slower_run_is_told_with_the_part_that_takes_longer() -> None:
+    """A user asks why the run takes longer, and read only of its last step."""
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        is_bad = version == "6.3.0"
+        figures = {"step_time": 0.001, "run_time": 7.2 if is_bad else 4.2, "end_time": 3.01 if is_bad else 0.01}
+        seen = {
+            name: SignalVerdict(seen="good", value=value, limit=0.1, visible=0.05) for name, value in figures.items()
+        }
+        return build.seen(build.flat(), **seen)
+
+    ends = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="end_time")
+    ends = replace(ends, effect=Effect(value=3.0, unit="s"), verdict="slower", p=1e-9)
+    runs = replace(ends, metric="run_time", effect=Effect(value=7.2 / 4.2, unit="ratio"), consequence_of="end_time")
+    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=[ends, runs])
+    (box,) = boxes(result)
+    assert box.texts["run"] == "4.20 → 7.20 s; end +3.00 s"
+    told = "multidict takes 3 s longer to end since 6.3.0; the run takes 71.4 % longer."
+    assert headline.sentence(result) == told

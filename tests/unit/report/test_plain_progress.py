@@ -319,3 +319,13 @@ def test_a_line_of_the_live_display_does_not_wrap_at_80_columns() -> None:
         live.display.console.print(live.display.get_renderable())
     (line,) = captured.get().splitlines()
     assert "launch 0, about 36, at most 108" in line
+
+
+def test_a_launch_that_was_too_short_to_contradict_a_bad_one_is_no_news() -> None:
+    """`BAD …: memory of the workers` was followed by `cell …: flat to step 592`, of a launch that ended early."""
+    out = io.StringIO()
+    with plain_progress(out) as watch:
+        watch.trial_ended(lane="local", cell=CELL, number=1, text="flat to step 592", bad=None)
+        watch.trial_ended(lane="local", cell=CELL, number=2, text="growth", bad=True)
+        watch.trial_ended(lane="local", cell=CELL, number=3, text="flat to step 592", bad=None)
+    assert out.getvalue().splitlines() == [f"cell {CELL}: flat to step 592", f"BAD {CELL}: growth"]

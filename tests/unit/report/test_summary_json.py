@@ -58,7 +58,7 @@ def test_a_cell() -> None:
         "step_ms_ci": pytest.approx([0.0181 * 0.98, 0.0181 * 1.02]), "step_drift": 0.02,
         "peak_rss_mib": 30 + 7.838 * 4000 / 1024, "peak_rss_mib_ci": None,
         "why": "3 of 3 launches: RSS grows 7.838 KiB/step, at the same rate throughout; up to step 4000",
-        "provisional": False,
+        "provisional": False, "small_growth": [],
     }  # fmt: skip
 
 
@@ -135,7 +135,7 @@ CELL = (
     "series image digest host gpu scenario params machine trials failed signal steps verdict verdicts layer "
     "smallest_visible metrics rate_kib_per_step rate_ci excluded_kib_per_step step_ms step_ms_ci "
     "step_drift peak_rss_mib peak_rss_mib_ci why "
-    "provisional signals"
+    "provisional small_growth signals"
 )
 FINDING = "series host gpu scenario params metric kind {} untestable effect p confirmed verdict consequence_of"
 ENDS = {

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from harness.model import CellResult, CellVerdict, Lane, Limits, RunResult, SignalVerdict, Skip, Variant
 from harness.report.content import version_table
 from harness.report.document import document, warnings
-from harness.report.exports import markdown
+from harness.report.exports import markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import finding_words, names, not_decided, signal_words
@@ -259,7 +260,7 @@ def test_a_growth_just_below_the_limit_is_told_though_it_is_good(
 
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, verdict="ok")
     said = (
-        "multidict on local, multidict_pop: 6.3.0, 6.3.1, 6.3.2, 6.4.4, 6.5.0, 6.6.3 and 6.6.4 grow up to 0.49 "
+        "multidict on local, multidict_pop: 6.3.0, 6.3.1, 6.3.2, 6.4.4, 6.5.0, 6.6.3 and 6.6.4 grow by up to 0.49 "
         'KiB/step, below the limit of 0.5: "leak: 0.25KiB" would report it'
     )
     assert not_decided.slow_growth(result) == ([said] if told else [])
@@ -288,3 +289,32 @@ def test_what_was_not_compared_is_told_where_nothing_bad_is() -> None:
 def test_a_warning_of_several_variants_is_told_once() -> None:
     result = build.run([], lambda *_: build.flat(), warnings=["a is not b", "a is not b", "c"])
     assert warnings(result) == ["a is not b", "c"]
+
+
+def test_a_program_that_ends_by_itself_is_not_told_to_raise_its_budget() -> None:
+    """`more steps (budget) would settle it` was said of a program that had made all its steps."""
+    result = build.varied()
+    told = next(line for line in not_decided.lines(result) if "too noisy" in line)
+    assert told.endswith("more steps (`budget`) would settle it")
+
+    def ends(entry: CellResult) -> CellResult:
+        return replace(entry, trials=tuple(replace(trial, facts={"run_s": 2.0}) for trial in entry.trials))
+
+    result = replace(result, cells=tuple(map(ends, result.cells)))
+    told = next(line for line in not_decided.lines(result) if "too noisy" in line)
+    assert told.endswith("a longer run would settle it, because the program ends by itself after 4,000 steps")
+
+
+def test_small_growth_is_marked_in_the_table_even_beside_a_blind_signal() -> None:
+    """The cell read `? step time only ±14 %`, and its leak of 0.47 KiB a step stood in no table."""
+    slow = SignalVerdict(seen="good", value=0.471, ci=(0.46, 0.48), limit=0.5)
+    small = build.seen(build.flat(), memory=slow, step_time=build.BLIND)
+    result = build.run(
+        [(build.MULTIDICT, [build.HERE], [build.POP])],
+        lambda version, *_: small if version == "6.3.0" else build.flat(),
+        verdict="inconclusive",
+    )
+    assert "! small growth 0.471" in run_report.text(result, width=200)
+    assert "! small growth 0.471" in markdown.render(result)
+    cells = json.loads(summary_json.encoded(result))["cells"]
+    assert [cell["small_growth"] for cell in cells if cell["image"] == "6.3.0"] == [["memory"]]

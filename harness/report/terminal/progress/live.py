@@ -42,7 +42,15 @@ class LiveProgress(LanesProgress):
             self._lane(lane).sample(step, rss_kib)
 
     def trial_ended(
-        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, replicate: bool = False
+        self,
+        *,
+        lane: str,
+        cell: str,
+        number: int,
+        text: str,
+        bad: bool | None,
+        reused: bool = False,
+        replicate: bool = False,
     ) -> None:
         with self._lock:
             self._lane(lane).end_trial(reused=reused, replicate=replicate)

@@ -120,13 +120,21 @@ class PlainProgress(LanesProgress):
         self.tell_time()
 
     def trial_ended(
-        self, *, lane: str, cell: str, number: int, text: str, bad: bool, reused: bool = False, replicate: bool = False
+        self,
+        *,
+        lane: str,
+        cell: str,
+        number: int,
+        text: str,
+        bad: bool | None,
+        reused: bool = False,
+        replicate: bool = False,
     ) -> None:
         with self._lock:
             self._lane(lane).end_trial(reused=reused, replicate=replicate)
             if reused:  # there may be hundreds, so they are reported together
                 self._known += 1
-                self._known_bad += bad
+                self._known_bad += bool(bad)
             elif not replicate and self._is_news(f"{lane} {cell}", bad=bad):
                 self.tell_known()
                 self._say(f"{'BAD' if bad else 'cell'} {cell}: {text}")

@@ -141,10 +141,11 @@ class LanesProgress:
             for lane, number in most.items():
                 self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
 
-    def _is_news(self, cell: str, *, bad: bool) -> bool:
+    def _is_news(self, cell: str, *, bad: bool | None) -> bool:
         """Return whether this launch is the cell's first, or ends otherwise than those before."""
-        before, self._told[cell] = self._told.get(cell), bad
-        return before is not bad
+        before = self._told.get(cell)
+        self._told[cell] = bool(before if bad is None else bad)
+        return before is not self._told[cell]
 
     def _lane(self, name: str) -> LaneState:
         return self._lanes.setdefault(name, LaneState(elapsed_s=self._elapsed_s))
