@@ -43,8 +43,10 @@ Anything else on stdout is noise from the image. Messages, in order:
                                                 its card, whose UUID is `parent`; what the driver does not report is
                                                 null. "gpu_problem": "…" instead, if that library does not start
     ready     {"setup_s": 0.2, "first_step_s": 0.1, "libraries": ["libcufft.so.10.3", …], "probes": ["rss", …],
-               "stride": 1, "step_kind": null or "torch", …}     after setup and the first step; step_kind: whose
-                                                steps a program makes (scenario/hooks/), "function" or "line"
+               "stride": 1, "step_kind": null or "torch", "step_shape": null or "epoch #"}
+                                                after setup and the first step; step_kind: whose steps a program makes
+                                                (scenario/hooks/), "function" or "line"; step_shape: which lines these
+                                                are. For lines it comes later, before the first look or the end
     progress  {"step": 1234, "rss_kib": 81234}  about once a second
     samples   {"columns": {"step": [1, 2, …], "rss_kib": […], "heap_kib": […], "blocks": […], "step_s": […],
                "gpu_pool_kib": […], "gpu_kib": […], "gpu_process_kib": […]}}

@@ -214,6 +214,8 @@ TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)
 UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?\d")
 SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
 MOST_NAMES = 6
+RECURS = 3
+"""Lines with the same beginning from which a pattern of them is suggested: fewer steps say nothing."""
 SPARE_S = 60.0
 LONGER = 10.0
 """A launch may take LONGER times the time that the first launches took, and SPARE_S more."""
@@ -226,7 +228,7 @@ def check_steps(draft: Draft, result: RunResult) -> None:
     trial = _first(result)
     if trial is None or not trial.stepless:
         return
-    remedies = [_by_pattern(_printed(trial))]
+    remedies = [_by_pattern(_pattern(trial))]
     if trial.failure.remedy == "command":
         remedies = ["start that program", *remedies]
     elif trial.failure.remedy:
@@ -273,10 +275,12 @@ def judged_as_whole(draft: Draft, result: RunResult) -> str | None:
     if trial.ended_early:
         made = f"made {trial.last_step} step{'s' if trial.last_step > 1 else ''} and ended"
         return f"{_named(draft)}: {made}; growth needs at least {LEAST_STEPS}, so everything else is judged"
-    function = next(iter(_functions(draft)), "FUNCTION")
-    finer = f"--steps-are {draft.job.module}:{function} or --step-pattern {_pattern(_printed(trial)) or 'REGEX'}"
+    function, pattern = next(iter(_functions(draft)), ""), _pattern(trial)
+    finer = [f"--steps-are {draft.job.module}:{function}"] if function else []
+    finer += [f"--step-pattern {pattern}"] if pattern else []
     figures = "run time, processor time, peak memory, output and printed numbers"
-    return f"{_named(draft)}: no step was seen, so each launch is one figure: {figures}; {finer} makes it finer"
+    hint = f"; {' or '.join(finer)} makes it finer" if finer else ""
+    return f"{_named(draft)}: no step was seen, so each launch is one figure: {figures}{hint}"
 
 
 def fit(draft: Draft, matrix: Path, first: RunResult, *, out: Path) -> tuple[Path, Draft]:
@@ -345,24 +349,20 @@ def _functions(draft: Draft) -> list[str]:
     return sorted(names, key=lambda name: (name.rpartition(".")[2] not in looped, not TRAINS.search(name)))
 
 
-def _printed(trial: Trial) -> str:
-    return f"{trial.output.head}\n{trial.output.tail}"
-
-
-def _by_pattern(printed: str) -> str:
+def _by_pattern(pattern: str) -> str:
     """Return advice to count lines of output as steps."""
-    pattern = _pattern(printed)
     if not pattern:
         return "let it print a number at each step, and count these lines: --step-pattern REGEX"
     return f"count each matching line of its output as a step: --step-pattern {pattern}"
 
 
-def _pattern(printed: str) -> str:
-    """Return a pattern, quoted for a shell, of the most common beginning of a printed line; "" if there is none."""
-    begun = Counter(
-        found[1] for line in printed.splitlines() if line.isprintable() and (found := UP_TO_A_NUMBER.match(line))
-    )
-    if not begun:
+def _pattern(trial: Trial) -> str:
+    """Return a pattern, quoted for a shell, of the most common beginning of a line that a launch printed again and
+    again; "" if there is none. A progress bar, which is drawn anew when time has passed, is no such line."""
+    lines = (line.removesuffix("\r") for line in (trial.output.tail or trial.output.head).split("\n"))
+    begun = Counter(found[1] for line in lines if line.isprintable() and (found := UP_TO_A_NUMBER.match(line)))
+    usual = [(text, count) for text, count in begun.most_common() if any(map(str.isalpha, text))]
+    if not usual or usual[0][1] < RECURS:
         return ""
-    escaped = SPECIAL.sub(r"\\\g<0>", begun.most_common(1)[0][0])
+    escaped = SPECIAL.sub(r"\\\g<0>", usual[0][0])
     return shlex.quote("^" + escaped.replace("'", "."))  # a quote inside quotes would be hard to read

@@ -300,7 +300,9 @@ def _growth_not_judged(launches: Launches) -> str:
     if any(launch.trial.grows_by_design for launch in launches):
         return CellReason.GROWS_BY_DESIGN()
     short = next((launch for launch in launches if launch.trial.is_one_figure), None)
-    return "" if short is None else CellReason.GROWTH_NOT_JUDGED(steps=_made(short), least=LEAST_STEPS)
+    if short is None:
+        return ""
+    return short.trial.unlike_steps or CellReason.GROWTH_NOT_JUDGED(steps=_made(short), least=LEAST_STEPS)
 
 
 def _bad_growths(launch: JudgedTrial) -> list[str]:

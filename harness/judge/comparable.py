@@ -1,4 +1,5 @@
-"""Selects the trials that may be compared: their conditions may differ only along the axis under comparison.
+"""Selects the trials that may be compared: their conditions may differ only along the axis under comparison, and what
+they count as a step must be the same.
 
 A trial's conditions are a flat mapping of field to value. The first part of a field is its axis: `host.kernel`,
 `gpu.driver`, `image.libc`, `settings.agent`. Versions of one series are compared along the axis `image`, hosts along
@@ -9,10 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.model import Trial
+import numpy as np
+
+from harness.model import Floats, Trial
+from harness.model.measured import AGENT_COLUMNS
 from harness.reasons.running import CONDITION_NAMES
 
 PAGE_BYTES = 64 << 10  # the largest page size that Linux uses by default
@@ -139,3 +143,52 @@ def _of_gpus(gpus: Sequence[Any], name: str) -> str | None:
 def _shown(value: Any) -> str:
     text = str(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+# ---------------------------------------------------------------- unlike steps
+
+
+def kinds_of_steps(trials: Sequence[Sequence[Trial]]) -> tuple[str, ...]:
+    """Return, by version, what programs counted as steps, such as `torch` or `lines like "epoch #"`; more than one
+    kind for a version whose launches differ. "" for a version of which this is not known."""
+    return tuple(" or ".join(sorted({_kind(trial) for trial in version} - {""})) for version in trials)
+
+
+def _kind(trial: Trial) -> str:
+    """Return what the launch counted as a step; "" if that is not known, as after a failure before the first one."""
+    kind, shape = trial.facts.get("step_kind"), trial.facts.get("step_shape")
+    if not trial.measured or "step_shape" not in trial.facts:
+        return ""
+    if kind is None:
+        return "none" if trial.failure.shortfall == "no_step" else "calls of step"
+    return f'lines like "{shape}"' if kind == "line" else f"steps of {kind}"
+
+
+def as_whole_runs(trials: Sequence[Trial], *, kinds: str) -> tuple[Trial, ...]:
+    """Return launches whose steps cannot be compared with those of other versions as whole runs: the last of each
+    number, and no figure of a step. A launch that did not end by itself is no whole run; nothing of it but a failure
+    counts. `kinds` says which steps the versions made."""
+    return tuple(_as_whole_run(trial, kinds=kinds) for trial in trials)
+
+
+def _as_whole_run(trial: Trial, *, kinds: str) -> Trial:
+    kept = {name: value for name, value in trial.facts.items() if name not in ("first_step_s", "end_s")}
+    whole = replace(trial, last_step=min(trial.last_step, 1), facts={**kept, "unlike_steps": kinds})
+    if not trial.ended_well or trial.trace is None:
+        return whole
+    if trial.run_s is None:
+        return replace(
+            whole, trace=None, end="stopped", message=kinds, failure=replace(trial.failure, shortfall="own_end")
+        )
+    columns = {name: _last(values) for name, values in trial.trace.columns.items() if name not in AGENT_COLUMNS}
+    return replace(
+        whole,
+        trace=replace(trial.trace, step=np.ones(1), columns=columns, looks=(), counts={}),
+        failure=replace(trial.failure, shortfall="no_step"),
+        not_finite=dict.fromkeys(trial.not_finite, (1, 1)),
+    )
+
+
+def _last(values: Floats) -> Floats:
+    known = values[np.isfinite(values)]
+    return known[-1:] if len(known) else values[:1]

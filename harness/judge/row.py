@@ -10,8 +10,8 @@ from packaging.utils import canonicalize_name
 
 from harness import facts
 from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
-from harness.judge.comparable import set_apart
-from harness.judge.comparison.compared_levels import Compared, new_lines
+from harness.judge.comparable import as_whole_runs, kinds_of_steps, set_apart
+from harness.judge.comparison.compared_levels import Compared, fewer_steps, new_lines
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes
@@ -33,9 +33,10 @@ from harness.model import (
     Install,
     Noise,
     Observation,
+    Trial,
     VersionRow,
 )
-from harness.reasons import RowWarning, SkipReason, TrialReason
+from harness.reasons import CellReason, RowWarning, SkipReason, TrialReason
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -89,6 +90,9 @@ def judge_row(
     the number of rows of its scenario. `bounded` is given if a bisection chose the launches. It stops at its own error
     probability, `miss`, with too few launches for the stricter one of a full sweep.
     """
+    measured = [cell.trials for cell in cells]
+    if unlike := _unlike_steps(measured, [cell.cell.image.version for cell in cells]):
+        cells = [replace(cell, trials=as_whole_runs(cell.trials, kinds=unlike)) for cell in cells]
     cells = [_judged_cell(cell, least=least, setup_bad=_is_judged_as_whole(cells)) for cell in cells]
     trials, scenario = [cell.trials for cell in cells], row.variant.scenario
     limits, steps = scenario.limits, scenario.steps
@@ -114,9 +118,14 @@ def judge_row(
     if bounded is not None:
         cells = _with_confirmation(cells, changes)
     versions = [cell.cell.image.version for cell in cells]
-    observed = (*(each for metric in values.values() for each in metric.observed), *new_lines(trials))
+    observed = (
+        *(each for metric in values.values() for each in metric.observed),
+        *fewer_steps(trials),
+        *new_lines(trials),
+    )
+    warnings = _warnings(row, cells, changes, searched=bounded is not None)
     return JudgedRow(
-        cells=tuple(cells),
+        cells=tuple(replace(cell, trials=own) for cell, own in zip(cells, measured, strict=True)),
         findings=tuple(finding_of(change, cells) for change in changes),
         tested=tested,
         observations=tuple(
@@ -126,7 +135,7 @@ def judge_row(
             )
             for each in observed
         ),
-        warnings=tuple(_warnings(row, cells, changes, searched=bounded is not None)),
+        warnings=(*([f"{row.series.name} on {row.lane}, {row.variant}: {unlike}"] if unlike else []), *warnings),
     )  # fmt: skip
 
 
@@ -152,6 +161,17 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
         verdict=change.verdict,
         confirmed=min(cells[place].verdict.trials for place in sides) >= ENOUGH,
     )
+
+
+def _unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) -> str:
+    """Return which steps the versions made, if these are not of one kind, so that none can be compared; else ""."""
+    kinds: dict[str, list[str]] = {}
+    for kind, version in zip(kinds_of_steps(trials), versions, strict=True):
+        if kind:
+            kinds.setdefault(kind, []).append(version)
+    if len(kinds) < 2 and " or " not in "".join(kinds):
+        return ""
+    return CellReason.UNLIKE_STEPS(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))
 
 
 def _is_judged_as_whole(cells: Sequence[CellResult]) -> bool:

@@ -324,6 +324,11 @@ class Trial:
         return self.facts.get("step_kind") in ("lightgbm", "xgboost")
 
     @property
+    def unlike_steps(self) -> str:
+        """Return why its steps are not compared with those of other versions of its row; "" if they are."""
+        return str(self.facts.get("unlike_steps", ""))
+
+    @property
     def stepless(self) -> bool:
         """Return whether the trial ran, but nothing counted as a step: another launch would end in the same way."""
         return self.end == "setup" and self.failure.shortfall == "no_step"

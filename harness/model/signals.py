@@ -223,14 +223,18 @@ _TABLE = (
         verb="prints a new error", unit="lines", help="new lines that tell of an error, NaN, or a fallback",
     ),
     Signal(
+        name="fewer_steps", kind="observation", group="values", title="fewer steps", noun="fewer steps",
+        verb="makes fewer steps", unit="steps", help="a program that ends by itself after fewer steps than before",
+    ),
+    Signal(
         name="deprecated", kind="observation", group="values", title="deprecated", noun="a new notice of removal",
         verb="announces a removal", unit="lines", help="new lines that say that something will be removed",
     ),
 )  # fmt: skip
 
 SIGNALS: Mapping[str, Signal] = {signal.name: signal for signal in _TABLE}
-NOTABLE = ("error", "deprecated")
-"""The observations that nobody should miss: a version that prints one is never simply good."""
+NOTABLE = ("error", "fewer_steps", "deprecated")
+"""The observations that nobody should miss: a version with one is never simply good."""
 GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and signal.name != "memory")
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")

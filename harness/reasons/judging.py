@@ -32,6 +32,11 @@ class CellReason(Reason):
     STEPS_MADE = "it made {count:step}"
     SAMPLES_TAKEN = "it ended after {count:sample}"
 
+    UNLIKE_STEPS = (
+        "the versions count other steps ({kinds}), so only whole runs are compared; `steps_are` or `step_pattern` says "
+        "what a step is"
+    )
+
     TIME_OVER = "{why}, when its time of {time_s:g} s ran out"
     ROWS_ARE_NOT_STEPS = (
         "the lines of its output are not steps: {burst}; have it flush each line (`python -u`, `stdbuf -oL`)"
@@ -316,6 +321,7 @@ class ObservedDifference(Reason):
     LAST_DIGITS_CHANGED = "{name} {old!r} → {new!r}"
     NO_LONGER_REPRODUCIBLE = "{name} was the same in all launches and now differs from launch to launch"
 
+    FEWER_STEPS = "it ends after {new:step}; the version before makes {old}"
     MORE_LINES = "and {count} more new lines"
 
 

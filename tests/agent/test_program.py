@@ -537,10 +537,42 @@ def test_a_framework_that_is_imported_late_does_not_end_the_count_of_lines(tmp_p
     assert run(tmp_path, python, line % (0, 4) + STEP + line % (4, 9), TORCH).done["last_step"] == 7
 
 
+def test_the_steps_of_a_framework_win_over_lines_that_came_before_them(tmp_path: Path, python: str) -> None:
+    """`loading 1 of 4` was the step of a training with torch, in the version that imports it late."""
+    text = "for number in range(4): print('loading', number)\n" + STEP
+    text += "for number in range(60): o.step(), print('step', number, 'loss', number / 3)"
+    told = run(tmp_path, python, text, TORCH, looks=[50, 100])
+    ready = told.one("ready")
+    assert (ready["step_kind"], ready["step_shape"]) == ("torch", None)
+    assert end_of(told) == of_itself(60)
+    assert told.column("step") == list(range(1, 61))
+    assert told.column("step_s")[0] is None
+    assert told.column("loss")[:49] == [pytest.approx(number / 3) for number in range(49)]
+    assert told.counts["step"][0] == 1
+
+
+def test_a_bar_of_a_program_is_counted_to_its_end(tmp_path: Path, python: str) -> None:
+    text = """
+import sys, time
+for at in range(0, 121, 3):
+    time.sleep(0.006)
+    sys.stderr.write("\\r%3d%%|%s| %d/120 [00:01, 9.1it/s]" % (at / 1.2, "#" * (at // 12), at))
+sys.stderr.write("\\n")
+"""
+    told = run(tmp_path, python, text, looks=[200])
+    assert told.done["last_step"] == 120
+    assert told.one("ready")["step_shape"] == " bar"
+    known = sorted(value for value in told.column("step_s") if value is not None)
+    assert 0.0015 < known[len(known) // 2] < 0.02, "a redraw is three steps"
+
+
 @pytest.mark.parametrize(
     ("texts", "steps"),
     [
         (["step 1", "step 2", "step 3", "step 4"], [3, 4]),
+        (["rows 5", "rows 17", "rows 29", "rows 99"], [3, 4]),
+        (["rows 5", "rows 17", "rows 30", "rows 99"], []),
+        (["step 1", "step 100", "step 200", "step 300"], [4]),
         (["a 3", "a 2", "a 3", "a 4"], [4]),
         (["a 1", "a 1", "a 1", "a 2"], []),
         (["0% 1", "0% 2", "0% 3", "1% 4"], []),
@@ -552,7 +584,47 @@ def test_a_framework_that_is_imported_late_does_not_end_the_count_of_lines(tmp_p
 )
 def test_the_first_number_of_a_line_that_is_a_step_grows(texts: list[str], steps: list[int]) -> None:
     reader = lines.LineSteps(None)
-    assert [place for place, text in enumerate(texts, 1) if reader.is_step(text)] == steps
+    assert [place for place, text in enumerate(texts, 1) if reader.steps_of(text)] == steps
+
+
+REDRAWN = "Epoch 1: {0:3d}%|{1:<10}| {0}/100 [00:0{2}<00:0{2}, {3}it/s, loss={4}]"
+
+
+def test_a_progress_bar_counts_by_its_counter_not_by_how_often_it_is_drawn() -> None:
+    """A bar is drawn ten times a second whatever its loop does: a loop that was 3 times slower got a tick."""
+    reader = lines.LineSteps(None)
+    drawn = [(0, "?"), (3, "30.1"), (3, "30.1"), (7, "29"), (37, "1.2s"), (37, "30"), (100, "30")]
+    texts = [REDRAWN.format(at, "\u2588" * (at // 10), at // 50, pace, at / 7) for at, pace in drawn]
+    assert [reader.steps_of(f"\x1b[A{text}", True) for text in texts] == [0, 0, 0, 7, 30, 0, 63]
+    assert reader.steps_of(texts[0].replace("Epoch 1", "Epoch 2"), True) == 0
+    assert reader.steps_of(texts[3].replace("Epoch 1", "Epoch 2"), True) == 7
+    assert reader.shape == "epoch bar"
+    long = lines.LineSteps(None)
+    assert [long.steps_of(f"{at}/1000000 =====>", True) for at in (1, 5000, 9500, 10500, 11000)] == [0, 0, 9, 1, 1]
+    assert long.shape == " bar by 1000"
+
+
+@pytest.mark.parametrize("text", ["{}it [00:01, 30it/s]", "{} rows read", "Working {}%"])
+def test_what_is_drawn_anew_without_a_total_is_no_step_unless_it_counts_by_one(text: str) -> None:
+    reader = lines.LineSteps(None)
+    assert [reader.steps_of(text.format(at), True) for at in (7, 30, 53, 76, 99)] == [0] * 5
+    assert [reader.steps_of(text.format(at), True) for at in (101, 102, 103, 104)] == [0, 0, 1, 1]
+
+
+def test_the_lines_that_are_steps_have_a_name_that_other_numbers_do_not_change() -> None:
+    """Lines of another shape, or of every tenth step, in the new version would be compared as if they were the same."""
+    shapes = []
+    for text, by in (("epoch {}: loss=0.5", 1), ("\x1b[1mEpoch\x1b[0m {} | loss 0.5 | acc 1", 1), ("epoch {}", 10)):
+        reader = lines.LineSteps(None)
+        for at in range(5):
+            reader.steps_of(text.format(at * by))
+        shapes.append(reader.shape)
+    assert shapes == ["epoch #", "epoch #", "epoch # by 10"]
+    reader = lines.LineSteps(None)
+    for at in range(3):
+        reader.steps_of("x" * 500 + f" {at}")
+    assert reader.shape is not None
+    assert len(reader.shape) < 80
 
 
 def test_a_long_row_of_digits_costs_no_time() -> None:
@@ -567,7 +639,7 @@ def test_a_long_row_of_digits_costs_no_time() -> None:
 def test_lines_of_any_shape_take_no_memory() -> None:
     reader = lines.LineSteps(None)
     for number in range(5000):
-        reader.is_step("x" * number + " 1")
+        reader.steps_of("x" * number + " 1")
     assert len(reader._seen) <= lines.MOST_SHAPES
 
 

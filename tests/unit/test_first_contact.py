@@ -432,7 +432,7 @@ def ended(end: End, message: str, *, steps: int = 0, output: str = "", remedy: R
 
 def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
     """The message named a key of a matrix file, to a user who has none."""
-    seen = ended("setup", NO_STEP, output="loaded\nstep 1 loss=0.5\nstep 2 loss=0.4\n", remedy="function")
+    seen = ended("setup", NO_STEP, output="loaded 3\n" + "step 1 loss=0.5\n" * 3, remedy="function")
     with pytest.raises(Undecided) as told:
         flow.check_steps(plain_loop(folder), seen)
     assert str(told.value) == (
@@ -444,10 +444,36 @@ def test_a_loop_without_a_framework_is_told_what_to_type(folder: Path) -> None:
 
 def test_the_pattern_that_is_suggested_matches_the_line_that_was_printed(folder: Path) -> None:
     line = "[train] (epoch) 3/9"  # a coloured line would be suggested with its escape codes
+    printed = f"\x1b[32m3 %\n\x1b[32m4 %\n{line}\r\n" * 3
     with pytest.raises(Undecided) as told:
-        flow.check_steps(plain_loop(folder), ended("setup", NO_STEP, output=f"\x1b[32m3 %\n\x1b[32m4 %\n{line}\n"))
+        flow.check_steps(plain_loop(folder), ended("setup", NO_STEP, output=printed))
     (pattern,) = shlex.split(str(told.value).rpartition("--step-pattern ")[2])
     assert re.search(pattern, line)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "loaded 3 files\nstep 1\nstep 2\n",
+        "".join(f"\r {at}%|{'#' * at}  | {at}/9 [00:01<00:01, {at}it/s]" for at in range(9)) + "\n",
+        " 1\n 2\n 3\n 4\n",
+    ],
+    ids=["too few lines", "a progress bar", "numbers without a word"],
+)
+def test_no_pattern_is_suggested_that_counts_no_steps(folder: Path, output: str) -> None:
+    """`--step-pattern '^ '` counted how often a progress bar was drawn, and a loop 3 times slower got a tick."""
+    with pytest.raises(Undecided, match="let it print a number at each step"):
+        flow.check_steps(plain_loop(folder), ended("setup", NO_STEP, output=output, remedy="function"))
+    whole = only_launch(
+        end="completed", last_step=1, shortfall="no_step", output_tail=output, facts={"run_s": 2.0}, output_head=output
+    )
+    note = flow.judged_as_whole(plain_loop(folder), whole)
+    assert note is not None
+    assert "--step-pattern" not in note
+    (folder / "loop.py").write_text("print(1)")
+    note = flow.judged_as_whole(draft_of(folder, "python", "loop.py"), whole)
+    assert note is not None
+    assert note.endswith("output and printed numbers"), "there is nothing to name"
 
 
 def test_a_question_that_is_refused_leaves_no_run_behind(tmp_path: Path) -> None:
@@ -468,7 +494,7 @@ def test_a_command_whose_pattern_matches_nothing_is_not_told_of_functions(folder
     made = plain_loop(folder, step_pattern="^epoch")
     message = "the command ended, and no step was seen: no line matches step_pattern '^epoch'; its last line is: step 4"
     with pytest.raises(UsageError) as told:
-        flow.check_steps(made, ended("setup", message, output="step 4\n"))
+        flow.check_steps(made, ended("setup", message, output="step 4\n" * 3))
     assert "--steps-are" not in str(told.value)
     assert str(told.value).startswith(f"python loop.py: {message}; count each matching line")
 
@@ -494,7 +520,7 @@ def test_try_has_the_options_that_the_first_launch_names() -> None:
 
 def ran(steps: int, shortfall: str, *, end: End = "stopped") -> RunResult:
     """Return a run whose only launch ended by itself after two seconds."""
-    output = "it's epoch 1\nit's epoch 2\n"
+    output = "it's epoch 1\nit's epoch 2\nit's epoch 2\n"
     return only_launch(end=end, last_step=steps, shortfall=shortfall, output_tail=output, facts={"run_s": 2.0})
 
 

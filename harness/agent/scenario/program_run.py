@@ -181,10 +181,11 @@ class ProgramRun(script_run.ScriptRun):
     def _ready(self, ticker, first_step_s):
         self.where = "step"
         self._looker = stepping.Looker(self._readers_made, cgroup.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
-        names = ticker.metrics.names
+        shape = self._lines.shape if ticker.kind == "line" else None
         self.link.ask(
-            "ready", setup_s=None, first_step_s=first_step_s, probes=ticker.probes, metrics=names, step_kind=ticker.kind
-        )
+            "ready", setup_s=None, first_step_s=first_step_s, probes=ticker.probes, metrics=ticker.metrics.names,
+            step_kind=ticker.kind, step_shape=shape,
+        )  # fmt: skip
 
     def _look(self, ticker):
         """Take a look, and return whether the program goes on."""

@@ -155,7 +155,7 @@ class ScriptRun(object):
         pool = gpu_pools.Pools(sys.modules, gpu_pools.cuda_in_use)
         pool.look()  # so that one-time allocations of the query happen now
         read = pool.step_reader()
-        if read is not None:
+        if read is not None and "gpu_pool_kib" not in stepper.probes:
             self.table.clear(samples.COLUMNS.index("gpu_pool_kib"), 1)
             stepper.add("gpu_pool_kib", read)
         return pool

@@ -9,6 +9,7 @@ import threading
 import time
 
 from .. import samples
+from ..probes import processes
 from . import stepping
 
 
@@ -33,39 +34,46 @@ class Ticker(stepping.Stepper):
         self._due_looks = due_looks
         self._begin, self._look, self._leave = calls["begin"], calls["look"], calls["leave"]
         self._owner = os.getpid()
+        self._readers = readers
         self._thread = None
+        self._has_looked = False
         self._look_step, self._look_s = 1, float("inf")
         self._since = 0.0
         self._step_s = table.column(0)
         self._overhead_s = self._busy_before_s = self.paused_s = 0.0
 
-    def mark(self, kind):
-        """Count one step of the hook `kind`. Raises Ended if the program must end."""
+    def mark(self, kind, count=1):
+        """Count `count` steps of the hook `kind` that end together. Raises Ended if the program must end."""
         now = time.perf_counter()
         if os.getpid() != self._owner:
             self._table.header[samples.ELSEWHERE] += 1  # a process that the program forked: shared memory
             return
         if self._thread is None:
             self.kind, self._thread = kind, threading.get_ident()
+        elif kind != self.kind and self.kind == "line" and not self._has_looked:
+            self._restart(kind)  # lines came before the framework's first step, such as those of a download
         elif kind != self.kind or threading.get_ident() != self._thread:
             return
         if self.is_over:
             self._end()
-        number = self.steps + 1
-        self._record(number, now)
-        self.steps = number
         header = self._table.header
-        header[samples.STEPS] = number
-        if number >= self._look_step or self.busy_s >= self._look_s or header[samples.STOP]:
-            self._pause(number)
+        if not self.steps:  # it has no duration, because its start is unknown
+            self.steps = max(1, min(count, self._due_looks.step - 1))
+            header[samples.STEPS] = self.steps
+            self._pause(self._begin)
+        else:
+            took_s = max(now - self._since - self._clock_s, stepping.LEAST_S)
+            for _ in range(count):
+                self._made(took_s / count)
         header[samples.STARTED] = self._since = ended = time.perf_counter()
         self._overhead_s += ended - now
 
-    def _record(self, number, now):
-        """Fill the row of a step. The first step has no duration, because its start is unknown."""
-        if number == 1:
+    def _made(self, took_s):
+        """Count a step and fill its row, and do what is due after it. What is left of a bar after the last one is
+        dropped."""
+        if self.is_over:
             return
-        took_s = max(now - self._since - self._clock_s, stepping.LEAST_S)
+        self.steps = number = self.steps + 1
         self.busy_s += took_s
         self._row_busy_s += took_s
         row, rest = divmod(number, self._table.stride)
@@ -74,14 +82,33 @@ class Ticker(stepping.Stepper):
             for probe in self._probes:
                 probe(row - 1, self._row_busy_s)
             self._row_busy_s = 0.0
+        header = self._table.header
+        header[samples.STEPS] = number
+        if number >= self._look_step or self.busy_s >= self._look_s or header[samples.STOP]:
+            self._has_looked = True
+            self._pause(self._look)
 
-    def _pause(self, number):
+    def _restart(self, kind):
+        """Forget the steps that lines made: those of the framework `kind` count."""
+        self.kind, self._thread, self.steps = kind, threading.get_ident(), 0
+        self.busy_s = self._row_busy_s = self._overhead_s = self._busy_before_s = 0.0
+        header = self._table.header
+        for place in (samples.STEPS, samples.OVERHEAD_S, samples.BUSY_S, *range(samples.NOT_FINITE, samples.HEADER)):
+            header[place] = 0
+        self._table.clear(0, samples.ALWAYS)
+        self._table.clear(len(samples.COLUMNS), len(self.metrics.names))
+        self.cpu = processes.Meter()
+        self.cpu.resume()
+        self.probes, self._probes = [], []
+        for name, read in self._readers.items():
+            if read is not None:
+                self.add(name, read)
+
+    def _pause(self, act):
         """Do what is due between this step and the next. This time is neither the program's nor overhead."""
         began = time.perf_counter()
         self.settle()
-        if number == 1:
-            self._begin(self)
-        elif not self._look(self):
+        if act(self) is False:
             self._end()
         if not self.is_over:
             self._look_step, self._look_s = self._due_looks.step, self._due_looks.busy_s

@@ -38,8 +38,13 @@ class Census(object):
         """Return the maximum number of seconds until `tick` should be called."""
         return min(self._pace.left_s(now), otherwise_s) if self._rows else otherwise_s
 
+    def restart(self):
+        """Count after the first step. What was counted before is dropped: another step was taken for the first."""
+        self._rows = []
+        self.look()
+
     def look(self):
-        """Count after the first step, or at a look."""
+        """Count at a look."""
         self._take(self._steps(), with_files=True, kept=True)
 
     def tick(self, now):

@@ -97,7 +97,7 @@ class ScriptWatch(Watch):
         while self._events():
             continue
 
-    def _on_ready(self, setup_s, first_step_s, probes, metrics, step_kind=None):
+    def _on_ready(self, setup_s, first_step_s, probes, metrics, **steps):
         self._setup_s = setup_s or 0.0
         self._metrics = metrics
         Watch.drain(self)  # the scenario waits, so this is its complete output so far
@@ -105,7 +105,7 @@ class ScriptWatch(Watch):
         self.columns = {"step_s": 0}
         self.columns.update((name, samples.COLUMNS.index(name)) for name in probes)
         self.columns.update((name, first + place) for place, name in enumerate(metrics))
-        self.ready(setup_s, first_step_s, [PROBES[name] for name in probes], step_kind)
+        self.ready(setup_s, first_step_s, [PROBES[name] for name in probes], **steps)
         self.answered("go")
 
     def _on_metric(self, name):

@@ -45,6 +45,7 @@ class Watch(object):
         self.notes = []
         self.output = wire.Output()
         self.census = None
+        self._ready = None  # the message, until it is sent
         self.workers = processes.Workers()
         self.countdown = None
         self.asked_at = None
@@ -193,20 +194,28 @@ class Watch(object):
 
     # -------------------------------------------------------------- what goes out
 
-    def ready(self, setup_s, first_step_s, probes, step_kind=None):
-        """Send `ready`, with what was counted and printed up to the first step."""
+    def ready(self, setup_s, first_step_s, probes, step_kind=None, step_shape=None):
+        """Note what was counted and printed up to the first step; `ready` is sent before anything else, because a
+        framework may yet make a first step after lines did."""
         self.output.stepped()
-        self.census.look()
+        self.census.restart()
         self.components.look()
-        self.outbox.send(
-            "ready",
-            setup_s=setup_s,
-            first_step_s=first_step_s,
-            libraries=processes.of_interest(self.child.pid),
-            probes=probes + (["gpu"] if self.monitor.columns else []),
-            stride=self.stride,
-            step_kind=step_kind,
-        )
+        self._ready = {
+            "setup_s": setup_s,
+            "first_step_s": first_step_s,
+            "libraries": processes.of_interest(self.child.pid),
+            "probes": probes + (["gpu"] if self.monitor.columns else []),
+            "stride": self.stride,
+            "step_kind": step_kind,
+            "step_shape": step_shape,
+        }
+        if step_kind != "line":
+            self._send_ready()
+
+    def _send_ready(self):
+        if self._ready is not None:
+            self.outbox.send("ready", **self._ready)
+            self._ready = None
 
     def look(self, step, look, last):
         """Send a look after the samples that it covers. Unless it is the last, wait for an answer from then on."""
@@ -214,6 +223,7 @@ class Watch(object):
         if not self.table.header[samples.OVER]:
             self.census.look()
         self.components.look()
+        self._send_ready()
         self._send_samples()
         self.outbox.send("look", step=step, look={name: wire.json_number(look[name]) for name in look}, last=last)
         if not last:
@@ -265,6 +275,7 @@ class Watch(object):
             self.census.end()
             self.child.kill()
             self.drain()
+            self._send_ready()
             self._send_samples()
         for name, text in (self.wrapper or self.components).files().items():
             self.file(name, text)

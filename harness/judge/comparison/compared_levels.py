@@ -22,7 +22,7 @@ from harness.judge.comparison.round_tables import (
     often,
     table_of,
 )
-from harness.judge.comparison.which_launches import ended_as_slow
+from harness.judge.comparison.which_launches import ended_as_slow, has_step_times
 from harness.judge.intervals import log_t_interval
 from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Observed, Steps, Trial
 from harness.reasons import ObservedDifference, ValueReason
@@ -139,7 +139,26 @@ def level_of(figures: Sequence[float]) -> LevelEstimate:
     return intervals.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
 
 
-# ---------------------------------------------------------------- new log lines
+# ---------------------------------------------------------------- what each version makes and prints
+
+
+FEWER = 0.1
+"""Least share by which all launches of a version make fewer steps than those of the version before."""
+
+
+def fewer_steps(launches: Sequence[Sequence[Trial]]) -> Iterator[Observed]:
+    """Yield, for each version whose programs end by themselves after fewer steps than before, the numbers of steps: an
+    early end may be the fault that nobody reports. A launch that the agent ended would have made more."""
+    before: tuple[int, int] | None = None
+    for place, version in enumerate(launches):
+        made = [trial for trial in version if trial.ended_well and has_step_times(trial)]
+        own = [trial.last_step for trial in made if trial.run_s is not None]
+        whole = [*own, *(trial.last_step for trial in made if trial.run_s is None and trial.end == "completed")]
+        if before is not None and len(own) > 1 and own == whole and max(own) < (1 - FEWER) * before[1]:
+            text = ObservedDifference.FEWER_STEPS(new=max(own), old=before[1])
+            yield Observed(signal="fewer_steps", before=before[0], after=place, text=text)
+        if len(whole) > 1:
+            before = place, min(whole)
 
 
 MOST_LINES = 400
@@ -159,6 +178,8 @@ NOTABLE_LINES = {
     "deprecated": re.compile(r"(?i:deprecat.{0,200}\bremoved\b)"),
 }
 """What a masked line must contain to be of that signal, and not of `log`. A number after `Error:` is a metric."""
+PROGRESS = re.compile(r"\d+%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
+"""What only a progress bar contains."""
 MASKED = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b|/tmp/\S+|\d+(?:[.:,]\d+)*")
 
 
@@ -197,9 +218,15 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
 
 def log_lines_of(trial: Trial) -> dict[str, None]:
     """Return the distinct lines that a launch printed, masked, in the order in which they appear."""
-    head, tail = trial.output.head.splitlines(), trial.output.tail.splitlines()
+    head, tail = (_lines(text) for text in (trial.output.head, trial.output.tail))
     lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
     return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines as a terminal shows them, without progress bars: text before a carriage return is drawn over."""
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in re.split(r"\r?\n", text))
+    return [line for whole in lines if not PROGRESS.search(whole) for line in whole.splitlines()]
 
 
 @functools.lru_cache(maxsize=20_000)

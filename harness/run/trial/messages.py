@@ -190,6 +190,7 @@ class Hello(_Facts):
     cpu: str | None = None
     huge_pages: str | None = None
     step_kind: str | None = None
+    step_shape: str | None = None
     gpu_problem: str | None = None
     protocol: Measure | None = None
     page_kib: Measure | None = None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.comparison.compared_levels import mask, new_lines
+from harness.judge.comparison.compared_levels import fewer_steps, mask, new_lines
 from harness.judge.comparison.level_rules import RULES
 from harness.model import Printed, Trial
 from tests.unit.judge.making import trial_of
@@ -54,7 +54,7 @@ ERRORS = [
 HARMLESS = [
     "mean squared error: 0.12", "MeanSquaredError: 0.5", "Error: 0.1", "0 errors", "reading nan.txt", "Nan Goldin",
     "enemies killed: 12", "xid 47", "dropped 3 nan rows", "skilled", "/tmp/nan/x", "no Error", "error rate 0.3",
-    "100%|##########| 10/10", "terminal=xterm-nan-x", "fallback font", "checked for NaN", "ERROR: 0",
+    "terminal=xterm-nan-x", "fallback font", "checked for NaN", "ERROR: 0",
 ]  # fmt: skip
 
 
@@ -63,6 +63,31 @@ def test_a_line_that_tells_of_an_error_is_no_mere_line(line: str) -> None:
     """`step # loss nan` was the last line of a long page under `Nothing bad: all 3 cells are good`."""
     (found,) = new_lines([printing("ready", "ready"), printing(f"ready\n{line}", f"ready\n{line}")])
     assert found.signal == ("error" if line in ERRORS else "log")
+
+
+def test_a_progress_bar_is_no_new_line() -> None:
+    """Each redraw of a bar was a new line of the log, because it is as long as the loop has come."""
+    old = "start\n\r  0%|          | 0/100 [00:00<?, ?it/s]\r 37%|###7      | 37/100 [00:01<00:02, 30.5it/s]\ndone\n"
+    new = "start\r\n\rloading 1\rloading\x1b[K 7\n\r 50%|#####     | 50/100 [00:50<00:50, 1.20s/it]\x1b[A\ndone\n"
+    lines = [one.text for one in new_lines([printing(old, old), printing(new, new)])]
+    assert len(lines) == 1
+    assert lines[0].startswith("loading")
+
+
+def test_a_version_that_ends_after_fewer_steps_is_never_simply_good() -> None:
+    """A loop that stopped at a third of its epochs was faster in each figure, and good."""
+
+    def version(*steps: int, run_s: float | None = 2.0) -> list[Trial]:
+        facts = {} if run_s is None else {"run_s": run_s}
+        return [trial_of(number, steps=made, facts=facts, end="completed") for number, made in enumerate(steps)]
+
+    ((fewer),) = fewer_steps([version(300, 300), version(100, 100)])
+    assert (fewer.signal, fewer.before, fewer.after) == ("fewer_steps", 0, 1)
+    assert fewer.text == "it ends after 100 steps; the version before makes 300"
+    assert len(list(fewer_steps([version(300, 300, run_s=None), version(100, 100)]))) == 1, "it was cut at its budget"
+    assert not list(fewer_steps([version(300, 300), version(290, 290)]))
+    assert not list(fewer_steps([version(300, 90), version(100, 80)])), "it ends when it has learned enough"
+    assert not list(fewer_steps([version(300, 300), version(100, 100, run_s=None)]))
 
 
 def test_a_notice_of_removal_is_no_error() -> None:

@@ -15,7 +15,7 @@ THOUSANDS = r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d*)?"
 NUMBER = re.compile(
     r"[-+]?(?:(?:%s|\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf(?:inity)?)" % THOUSANDS, re.IGNORECASE | re.ASCII
 )
-ENDS = re.compile("[\r\n]")
+ENDS = re.compile("(\r\n|[\r\n])")
 
 
 def single_spaced(text):
@@ -30,20 +30,22 @@ def reader(patterns, log):
 
 
 def call_with_lines(act):
-    """Call `act(line)` from now on after each whole line that Python writes to stdout or stderr."""
+    """Call `act(line, redrawn)` from now on after each whole line that Python writes to stdout or stderr; `redrawn`: a
+    carriage return precedes or ends it."""
     for stream in (sys.stdout, sys.stderr):
         stream.write = _covered(stream.write, act)
 
 
 def _covered(write, act):
-    rest = [""]
+    rest = ["", ""]  # the beginning of a line, and the end of the line before it
 
     def covered(text):
         result = write(text)
-        whole = ENDS.split(rest[0] + text)
-        rest[0] = whole.pop()[:LONGEST]
-        for line in whole:
-            act(line[:LONGEST])
+        parts = ENDS.split(rest[0] + text)
+        rest[0] = parts.pop()[:LONGEST]
+        for place in range(0, len(parts), 2):
+            before, rest[1] = rest[1], parts[place + 1]
+            act(parts[place][:LONGEST], "\r" in (before, rest[1]))
         return result
 
     return covered
@@ -61,7 +63,7 @@ class Reader(object):
         """Read from now on whatever Python writes to stdout and stderr."""
         call_with_lines(self._read)
 
-    def _read(self, line):
+    def _read(self, line, redrawn):
         values = self.values(line)
         if values:
             self._log(values)
