@@ -58,9 +58,9 @@ def test_a_change_across_which_the_package_became_another_kind_says_so(
     fallback.
     """
     (warning,) = judged(old, new).warnings
-    assert "in 1.0.4, msgpack was installed as" in warning
+    assert "msgpack was installed as" in warning
     assert all(part in warning for part in told)
-    assert warning.endswith("which may be the cause")
+    assert warning.endswith("whether that makes the difference was not tested")
 
 
 @pytest.mark.parametrize(("old", "new"), [(PUBLIC, PUBLIC.replace("17", "28")), (PURE, PURE), (None, PUBLIC)])
