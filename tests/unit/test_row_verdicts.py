@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.judge.row import JudgedRow, judge_row
-from harness.model import LEVELS, Cell, CellResult, Skip, Trials, VersionRow
+from harness.model import LEVELS, Cell, Skip, Trials, VersionRow
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import details
 from harness.run.run_interfaces import CellRun
@@ -58,9 +56,9 @@ def test_a_change_across_which_the_package_became_another_kind_says_so(
     fallback.
     """
     (warning,) = judged(old, new).warnings
-    assert "msgpack was installed as" in warning
+    assert "in 1.0.4, msgpack was installed as" in warning
     assert all(part in warning for part in told)
-    assert warning.endswith("whether that makes the difference was not tested")
+    assert warning.endswith("which may be the cause")
 
 
 @pytest.mark.parametrize(("old", "new"), [(PUBLIC, PUBLIC.replace("17", "28")), (PURE, PURE), (None, PUBLIC)])
@@ -214,62 +212,3 @@ def test_a_version_that_fails_where_others_run_to_their_end_crashes(*, is_whole:
     judged = judge_row(row, [CellRun(cell=cell, trials=trials).result for cell, trials in pairs], least=2)
     assert [cell.verdict.verdict for cell in judged.cells] == ["flat", verdict]
     assert bool(judged.findings) == is_whole
-
-
-# ---------------------------------------------------------------- versions that count other steps
-
-
-def counting(*kinds: tuple[str | None, str | None], **more: Any) -> JudgedRow:
-    """Return msgpack whose versions count these steps. The newest takes ten times as long for a step, and grows."""
-    series = build.series("msgpack", [f"1.{place}" for place in range(len(kinds))])
-    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
-    runs = []
-    for place, (cell, (kind, shape)) in enumerate(zip(cells, kinds, strict=True)):
-        other = place == len(kinds) - 1
-        facts = {"step_kind": kind, "step_shape": shape, "run_s": 4.0}
-        of = {"ms": 10.0, "rate": 20.0} if other else {}
-        steps = 400 if other else 4000
-        fields = {"steps": steps, "end": "completed", "facts": facts, "peak_rss_kib": 9e4, **of, **more}
-        trials = [replace(trial_of(number, seed=place, **fields), cell_id=cell.id) for number in (1, 2, 3)]
-        runs.append(CellRun(cell=cell, trials=trials))
-    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    return judge_row(row, [run.result for run in runs], least=3)
-
-
-LINES, SPARSE = ("line", "epoch #"), ("line", "epoch # by 10")
-
-
-@pytest.mark.parametrize("other", [SPARSE, ("torch", None), (None, None)])
-def test_versions_that_count_other_steps_are_compared_as_whole_runs(other: tuple[str | None, str | None]) -> None:
-    """A healthy version that printed each tenth epoch leaked ten times as much a step, and was ten times as slow."""
-    accused = counting(LINES, LINES, LINES)
-    assert "step_time" in {finding.metric for finding in accused.findings}
-    row = counting(LINES, LINES, other)
-    assert not row.findings
-    assert [cell.verdict.verdict for cell in row.cells] == ["flat"] * 3
-    assert {cell.verdict.signals["run_time"].seen for cell in row.cells} == {"good"}
-    assert {cell.verdict.signals[name].seen for cell in row.cells for name in ("step_time", "memory")} == {"none"}
-    (warning,) = row.warnings
-    assert 'the versions count other steps (1.0, 1.1: lines like "epoch #"; 1.2: ' in warning
-    assert "`steps_are`" in warning
-    assert row.cells[0].trials[0].last_step == 4000, "reports show what was measured"
-
-
-def test_steps_that_are_unlike_and_were_cut_are_not_compared_at_all() -> None:
-    row = counting(LINES, SPARSE, facts={"step_kind": "line"})
-    assert "step_time" in {finding.metric for finding in row.findings}, "an earlier run did not record their shape"
-    cut = [{"step_kind": "line", "step_shape": shape} for shape in ("epoch #", "epoch # by 10")]
-    whole = counting(LINES, SPARSE)
-    cells = [
-        replace(cell, trials=tuple(replace(trial, facts=facts) for trial in cell.trials))
-        for cell, facts in zip(whole.cells, cut, strict=True)
-    ]
-    row = judge_row(row_of_cells(cells), cells, least=3)
-    assert not row.findings
-    assert [cell.verdict.verdict for cell in row.cells] == ["inconclusive"] * 2
-    assert "count other steps" in row.cells[0].verdict.why
-
-
-def row_of_cells(cells: Sequence[CellResult]) -> VersionRow:
-    series = build.series("msgpack", [cell.cell.image.version for cell in cells])
-    return VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=tuple(cell.cell for cell in cells))
