@@ -357,13 +357,15 @@ def job_of(
     if top:
         code += [top, *_imported(folder / top, folder)]
     carried = tuple(dict.fromkeys([*_named(pieces, folder), *files, *code]))
-    _check(carried, folder, home)
+    _check(carried, folder)
     if step_pattern:
         entry["step_pattern"] = step_pattern
     if exit_code:
         entry["judge"] = "exit"
     if beside := [str(folder / name) for name in carried if "program" not in entry or name != script]:
         entry["files"] = beside
+    if any(len(Path(name).parts) > 1 for name in carried):
+        entry["folder"] = str(folder)
     telling = next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
     return DraftJob(name=safe(Path(module if top else telling).stem), entry=entry, carried=carried, source=source)
 
@@ -422,15 +424,13 @@ def _named(words: Sequence[str], folder: Path) -> Iterator[str]:
             yield path.parts[0]
 
 
-def _check(carried: Sequence[str], folder: Path, home: Path) -> None:
-    """Raise UsageError if a file to copy in does not exist or would not be found there, or if all are too large."""
+def _check(carried: Sequence[str], folder: Path) -> None:
+    """Raise UsageError if a file to copy in does not exist or if all are too large."""
     size = 0
     for name in carried:
         path = folder / name
         if not path.exists():
             raise UsageError(f"--file {name}: is not in {folder}; name a file or a folder there")
-        if home != Path() and Path(name) == Path(home.parts[0]):
-            raise UsageError(f"{name}: an argument names a file next to the program; change to {home} and run it there")
         for inner in path.rglob("*") if path.is_dir() else [path]:
             size += inner.stat().st_size if inner.is_file() else 0
             if size > MOST_BYTES:

@@ -183,6 +183,8 @@ def read_script_or_program(entry: shape.ScenarioEntry, key: KeyPath, context: Co
                 "the steps of a program are counted from inside" if is_program else "a script counts its steps itself"
             )
             context.add((*key, name), f"is for a command; {what}")
+    if entry.script is not None and entry.folder is not None:
+        context.add((*key, "folder"), "is for a program, a module or a command; a script runs in its own folder")
     _check_printed(entry, key, context)
     if is_program:
         return _check_program(entry, key, context)

@@ -88,6 +88,7 @@ def _scenario(
         ulimits=model.Scenario.ulimits if entry.ulimits is None else ulimits,
         environment=tuple(entry.environment.items()),
         files=tuple(path for path in files if path),
+        folder=context.existing(entry.folder, (*key, "folder")) if entry.folder else None,
         network=entry.network,
         cap_add=tuple(entry.cap_add),
         probes=read_probes(entry, key, context),

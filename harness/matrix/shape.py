@@ -662,6 +662,9 @@ class ScenarioEntry(Shape):
     """Environment variables, as a mapping or a list of NAME=value; they override the series' own."""
     files: list[Text] = []
     """Files and folders to copy next to the script, relative to the matrix file."""
+    folder: Text | None = None
+    """For a program or a command: the folder to start it in, relative to the matrix file; the files keep their places
+    below it. Default: the program's own folder."""
     network: Truth = False
     """true: the container has a network."""
     cap_add: list[Capability] = []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from harness.model.signals import LIMITED, SIGNALS, log_of
@@ -175,7 +176,7 @@ class Scenario:
 
     `params` maps a name to its values. `step_pattern` is a regular expression that counts a command's steps in its
     output. `printed` maps the name of a metric to a pattern of the lines that print it; None: the numbers beside names
-    are read.
+    are read. In a trial, the files below `folder` have the same places as there; None: the script's own folder.
     """
 
     name: str
@@ -197,6 +198,7 @@ class Scenario:
     ulimits: tuple[tuple[str, int, int], ...] = (("memlock", -1, -1), ("stack", 67108864, 67108864))
     environment: tuple[tuple[str, str], ...] = ()
     files: tuple[Path, ...] = ()
+    folder: Path | None = None
     network: bool = False
     cap_add: tuple[str, ...] = ()
     probes: tuple[Probe, ...] = ()
@@ -205,6 +207,22 @@ class Scenario:
     def file(self) -> Path | None:
         """Return the Python file that is started; None for a command, and for a program that is a module."""
         return self.program.path if self.program else self.script
+
+    @property
+    def file_place(self) -> str:
+        """Return the path of that file in the folder in which a trial runs; "" without one."""
+        return "" if self.file is None else str(self.place_of(self.file))
+
+    def place_of(self, path: Path) -> PurePosixPath:
+        """Return the path of one of its files in the folder in which a trial runs: its name, if it is not below the
+        scenario's folder."""
+        home, whole = _normal(self.folder or (self.file or path).parent), _normal(path)
+        return PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
+
+
+def _normal(path: Path) -> Path:
+    """Return the absolute path without `..`, which could lead out of the trial's folder. Links are not resolved."""
+    return Path(os.path.normpath(path.absolute()))
 
 
 @dataclass(frozen=True, kw_only=True)

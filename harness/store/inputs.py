@@ -77,14 +77,15 @@ def restored(
     them. Return the scenario with these paths, and the files that are missing; if any is, none is written.
     """
     contents, missing = read_inputs(files.get(scenario.name, {}), directory)
-    if missing or (scenario.file is not None and scenario.file.name not in contents):
+    if missing or (scenario.file is not None and scenario.file_place not in contents):
         return scenario, missing or (str(scenario.file),)
     paths = {place: into / PREFIX / place for place in contents}
     for place, path in paths.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(contents[place])
-    started = None if scenario.file is None else paths.pop(scenario.file.name)
-    restored = replace(scenario, files=tuple(paths.values()))
+    started = None if scenario.file is None else paths.pop(scenario.file_place)
+    home = into / PREFIX if scenario.folder else None
+    restored = replace(scenario, files=tuple(paths.values()), folder=home)
     if scenario.program is not None and started is not None:
         return replace(restored, program=replace(scenario.program, path=started)), ()
     return replace(restored, script=started), ()

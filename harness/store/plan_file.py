@@ -182,12 +182,13 @@ def _public_scenario(scenario: Scenario) -> Scenario:
     """Return a scenario without folders of this machine, credentials, and probes, which no sweep runs."""
     program = scenario.program
     if program is not None and program.path is not None:
-        program = replace(program, path=Path(program.path.name))
+        program = replace(program, path=Path(scenario.file_place))
     return replace(
         scenario,
         script=Path(scenario.script.name) if scenario.script else None,
         program=program,
         files=(),
+        folder=Path() if scenario.folder else None,
         probes=(),
         environment=tuple(masking.told(scenario.environment).items()),
     )

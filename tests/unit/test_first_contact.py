@@ -22,8 +22,9 @@ from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import steps_of
 from harness.matrix.shape import NAME
-from harness.model import End, Install, Matrix, Pull, Remedy, RunResult, Trace
+from harness.model import End, Install, Matrix, Pull, Remedy, RunResult, Trace, Variant
 from harness.run.run_interfaces import CellRun
+from harness.run.trial.payload import pack
 from harness.store import RunDirectory
 from tests.unit.matrix.conftest import FakeIndex
 from tests.unit.report import build
@@ -62,9 +63,9 @@ def read(matrix: Path) -> Matrix:
     return load_matrix(matrix, environ={}, index=FakeIndex(silent=True))
 
 
-def drafted(folder: Path, versions: tuple[str, ...], *words: str) -> Matrix:
+def drafted(folder: Path, versions: tuple[str, ...], *words: str, files: tuple[str, ...] = ()) -> Matrix:
     made_by = ("harness", "try", *versions, "--", *words)
-    made = draft.Draft(made_by=made_by, series=series(*versions, folder=folder), job=job(folder, *words))
+    made = draft.Draft(made_by=made_by, series=series(*versions, folder=folder), job=job(folder, *words, files=files))
     return read(flow.write(made, out=folder / "reports"))
 
 
@@ -200,8 +201,21 @@ def test_a_program_in_a_folder_brings_what_lies_beside_it(folder: Path) -> None:
     (folder / "src" / "run.py").write_text("import near\n")
     (folder / "src" / "near.py").touch()
     assert set(job(folder, "python", "src/run.py", "conf/small.yaml").carried) == {"src/run.py", "src/near.py", "conf"}
-    with pytest.raises(UsageError, match="change to src and run it there"):
-        job(folder, "python", "src/run.py", "src/near.py")
+
+
+def test_files_keep_their_places_in_the_folder(folder: Path) -> None:
+    """A program in a folder finds its data by its own path (`Path(__file__).parents[1]`), and by paths from where it is
+    started."""
+    (folder / "src").mkdir()
+    (folder / "src" / "run.py").touch()
+    for words, files in (
+        (("python", "src/run.py", "conf/small.yaml"), ()),
+        (("./src/run.py",), ("src/run.py", "conf/small.yaml")),
+    ):
+        (scenario,) = drafted(folder, ("app:1", "app:2"), *words, files=files).scenarios
+        payload = pack(Variant(scenario=scenario))
+        assert {"scenario/src/run.py", "scenario/conf/small.yaml"} <= set(payload.files)
+        assert (payload.job["program"] or {"path": "scenario/src/run.py"})["path"] == "scenario/src/run.py"
 
 
 def test_a_file_that_cannot_be_copied_in_is_an_error(folder: Path) -> None:

@@ -90,7 +90,7 @@ def python_file(recipe: Recipe) -> str:
     if recipe.script is None:
         command, program = repr(list(variant.command)), scenario.program
         if program is not None:  # it is started by the interpreter that runs the file
-            start = ["-m", program.module] if program.module else [program.path.name if program.path else ""]
+            start = ["-m", program.module] if program.module else [scenario.file_place]
             command = f"[__import__('sys').executable, {repr(['-u', *start, *variant.program_args])[1:]}"
         runner = (
             templates()

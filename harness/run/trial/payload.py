@@ -80,7 +80,7 @@ def _job(variant: Variant) -> dict[str, Any]:
         "params": dict(variant.params),
         "program": program
         and {
-            "path": f"scenario/{program.path.name}" if program.path else None,
+            "path": f"scenario/{scenario.file_place}" if program.path else None,
             "module": program.module,
             "args": list(variant.program_args),
             "steps_are": program.steps_are,
@@ -120,8 +120,8 @@ def agent_files() -> Mapping[str, bytes]:
 
 
 def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
-    """Return the files by their path in the trial's scenario folder: relative to the script's folder if they are below
-    it, else by the name of the file or folder. Raises MatrixError if two files have the same destination."""
+    """Return the files by their path in the trial's scenario folder. Raises MatrixError if two files have the same
+    destination."""
 
     def refuse(place: PurePosixPath, *paths: Path) -> NoReturn:
         raise MatrixError(
@@ -132,8 +132,7 @@ def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
 
     sources: dict[PurePosixPath, Path] = {}
     for named in [*([scenario.file] if scenario.file else []), *scenario.files]:
-        home, whole = _normal((scenario.file or named).parent), _normal(named)
-        top = PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
+        top = scenario.place_of(named)
         inner = [path for path in sorted(named.rglob("*")) if path.is_file()] if named.is_dir() else [named]
         for path in inner:
             below = path.relative_to(named)
@@ -146,11 +145,6 @@ def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
             if folder in sources:
                 refuse(folder, sources[folder], path)
     return sources
-
-
-def _normal(path: Path) -> Path:
-    """Return the absolute path without `..`, which could lead out of the trial's folder. Links are not resolved."""
-    return Path(os.path.normpath(path.absolute()))
 
 
 # ---------------------------------------------------------------- keys

@@ -43,6 +43,7 @@ def read(folder: Path, text: str) -> list[str]:
         "program: train.py\nprinted: {loss: 'loss: {}', pace: '{} it/s'}",
         "command: [x]\nprinted: {loss: 'loss: {}'}",
         "program: train.py\nprinted: off",
+        "program: pkg/go.py\nfolder: .",
     ],
 )
 def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
@@ -52,6 +53,7 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("program: train.py\nfolder: gone", "m.yaml:7: scenarios.a.folder: 'gone' does not exist"),
         ("program: gone.py", "m.yaml:6: scenarios.a.program: 'gone.py' does not exist"),
         ("program: pkg", "m.yaml:6: scenarios.a.program: 'pkg' is not a file"),
         ("program: m.yaml", "m.yaml:6: scenarios.a.program: m.yaml:2: is not Python"),
