@@ -208,7 +208,9 @@ def shell(recipe: Recipe) -> str:
     script = python_file(recipe)
     told = {
         "what": plain(str(recipe.cell)),
-        "measured": shortened(scrubbed(signal_words.cell_sentence(recipe.result)), most=300),
+        "measured": shortened(
+            scrubbed(f"{signal_words.cell_text(recipe.result.verdict)}: {signal_words.why(recipe.result)}"), most=200
+        ),
         "notes": [
             *asked_for(recipe),
             *leak_to_see(recipe),
@@ -321,7 +323,7 @@ def dockerfile(source: Install) -> list[str]:
 
 def _of_machine(run: Machine) -> dict[str, object]:
     return {
-        "python": shlex.quote(run.python),
+        "python": _without_home(run.python),
         "version": run.version if _is_version(run.version) else "3",
         "short_version": short_version(run),
         "packages": shlex.join(run.packages),
@@ -331,6 +333,12 @@ def _of_machine(run: Machine) -> dict[str, object]:
             *(f'${{{name}+"{name}=${name}"}}' for name in run.withheld if VARIABLE.fullmatch(name)),
         ],
     }
+
+
+def _without_home(path: str) -> str:
+    """Return a path, quoted for a shell, with `$HOME` in place of a home folder."""
+    masked = scrubbed(path)
+    return f'"$HOME"/{shlex.quote(masked[2:])}' if masked.startswith("~/") else shlex.quote(path)
 
 
 def short_version(run: Machine) -> str:

@@ -25,12 +25,15 @@ def dry_run(plan: Explanation) -> str:
             f"  about {launches:,} launches, about {time}, as in earlier runs; trials that are reused take none"
         )
     for host in plan.hosts:
-        worst = amounts.duration(host.worst_s)
         share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""
         lines += [
             f"  {host.name} ({host.engine}{_cards(host)}){share}",
-            f"    {host.launches_expected} launches take at most {worst} (if all reach their timeouts)",
         ]
+        if plan.estimate is None:
+            worst, launches = amounts.duration(host.worst_s), amounts.count(host.launches_expected, "launch")
+            lines.append(
+                f"    {launches}; if every one reached its `timeout`, they would take {worst}; most end sooner"
+            )
         lines += [f"    prepare {image}" for image in host.images]
         if host.images_if_asked:
             lines.append(f"    of these {len(host.images_if_asked)} images, only those that a search needs:")

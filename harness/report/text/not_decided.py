@@ -188,7 +188,11 @@ def quiet(result: RunResult) -> list[str]:
     if known:
         bound, steps = amounts.in_unit(max(bound for bound, _ in known), "KiB/step"), min(steps for _, steps in known)
         ruled_out = f"flat rules out a leak above {bound} up to step {steps:,}; a smaller leak could go unnoticed"
-    return list(filter(None, (ruled_out, _not_checked(result), _needless(result))))
+    lines_are_steps = ", ".join(
+        plain(name) for name, cells in _by_scenario(result).items() if any(one.verdict.per == "line" for one in cells)
+    )
+    counted = f"in {lines_are_steps}, a step is a line that the program prints, from the third such line on"
+    return list(filter(None, (ruled_out, counted if lines_are_steps else "", _not_checked(result), _needless(result))))
 
 
 def _needless(result: RunResult) -> str:
