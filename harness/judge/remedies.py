@@ -42,7 +42,8 @@ def wider(limit: str, *, more: str, timed: bool = True) -> str:
     """
     remedies = [more, Remedy.WIDER_LIMIT(limit=limit), Remedy.QUIETER_HOST() if timed else ""]
     *others, last = filter(None, remedies)
-    return f"{', '.join(others)} or {last}" if others else last
+    either = f"{', '.join(others)} or " if others else ""
+    return f"{either}{last} would help"
 
 
 def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:

@@ -13,7 +13,7 @@ class CellReason(Reason):
 
     FAILED = "{failure} in {agreeing} of {trials:launch}: {why}"
     AGREED = "{agreeing} of {trials:launch}: {why}"
-    TOO_FEW_AGREE = "{verdicts} in {bad} of {trials:launch}, but two must agree, so run more: {why}"
+    TOO_FEW_AGREE = "{verdicts} in {bad} of {trials:launch}; two must agree, so more launches are needed: {why}"
     GOOD = "{verdicts} in {good} of {trials:launch}; the longest: {why}"
     EXITED_0 = "exit 0 in {good} of {launches:launch}"
     NOTHING_MEASURED = "{good} of {launches:launch} ended well; nothing was measured"
@@ -23,9 +23,9 @@ class CellReason(Reason):
 
     SOME_FAILED = "{failed} of {launches:launch} failed"
     SOME_GROW = "{growth}, in {bad} of {launches:launch}"
-    NOT_COUNTED = "not counted in a whole launch"
+    NOT_COUNTED = "it was not counted in a whole launch"
     MEMORY_NOT_MEASURED = "memory was not measured"
-    GROWTH_NOT_JUDGED = "growth is not judged: {steps}, and it needs at least {least}"
+    GROWTH_NOT_JUDGED = "growth is not judged: {steps}, and at least {least} are needed"
     GROWS_BY_DESIGN = "growth of memory is not judged: each round of boosting adds a tree to the model"
     WITHOUT_GROWTH = "{good} of {launches:launch} ended well; {why}"
     NO_STEP_SEEN = "no step was seen"
@@ -37,7 +37,7 @@ class CellReason(Reason):
         "what a step is"
     )
 
-    TIME_OVER = "{why}, when its time of {time_s:g} s ran out"
+    TIME_OVER = "{why}; its time of {time_s:g} s ran out"
     ROWS_ARE_NOT_STEPS = (
         "the lines of its output are not steps: {burst}; have it flush each line (`python -u`, `stdbuf -oL`)"
     )
@@ -83,8 +83,8 @@ class RowWarning(Reason):
         "than the one before, and a series that begins worse than the baseline is not reported"
     )
     IN_OTHER_ROUNDS = (
-        "{series} {versions} on {lane}, {variant}: not measured in the same rounds as the others, so step times are "
-        "not compared; --fresh measures all versions side by side"
+        "{series} {versions} on {lane}, {variant}: they were not measured in the same rounds as the others, so step "
+        "times are not compared; --fresh measures all versions side by side"
     )
     NO_COMMON_ROUNDS = (
         "{series} {versions} on {lane}, {variant}: no two of them were measured in the same rounds, so step times are "
@@ -104,7 +104,7 @@ class RowWarning(Reason):
         "(`parallel: true`); run it alone before relying on them"
     )
     MAY_BE_LUCKY = (
-        "{series} {versions} on {lane}, {variant}: passed in too few launches to rule out the failure of the "
+        "{series} {versions} on {lane}, {variant}: they passed in too few launches to rule out the failure of the "
         "neighbouring version, so the finding names a range of versions; run more launches (`--trials`) to narrow it"
     )
     INSTALLED_OTHERWISE = (
@@ -128,7 +128,7 @@ class SignalReason(Reason):
 
     LIMIT_IS_NONE = "the limit is none"
     NOT_MEASURED = "not measured"
-    UNTESTED = "not measured: untested"
+    UNTESTED = "the version is untested"
     NO_STEPS = "there are no steps to time"
     NO_LONG_LAUNCH = "no launch of the whole budget was long enough"
     TOO_FEW_STEPS = "too few steps"
@@ -162,8 +162,8 @@ class SignalReason(Reason):
 
     LAUNCHES_DIFFER = "{launches} that differ by a factor of {ratio}"
 
-    UNCONFIRMED = "a change that needs {launches} launches of each version to be confirmed"
-    MAY_BE_CHANCE = "a change that may be due to chance among so many comparisons"
+    UNCONFIRMED = "it seems to have changed, which needs {launches} launches of each version to be confirmed"
+    MAY_BE_CHANCE = "it seems to have changed, which may be due to chance among so many comparisons"
 
 
 @unique
@@ -235,7 +235,7 @@ class TraceReason(Reason):
     SLOWDOWN = "a step takes {rise:.0%} longer at the end than after the first quarter"
     STEPS_TOO_SHORT = "the steps are too short for the clock"
     STEP_TIME_FLAT = "step time is flat; memory was not measured"
-    UP_TO_STEP = "{found}; up to step {last}"
+    UP_TO_STEP = "{found} (up to step {last})"
 
 
 @unique

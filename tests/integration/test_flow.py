@@ -426,7 +426,7 @@ def test_a_good_version_that_may_be_luck_is_told(tmp_path: Path) -> None:
     (finding,) = result.findings
     assert (finding.before, finding.after, finding.untestable) == (None, "3", ("2",))
     (warning,) = (one for one in result.warnings if "rule out" in one)
-    assert warning.startswith("s 2 on one, quiet: passed in too few launches")
+    assert warning.startswith("s 2 on one, quiet: they passed in too few launches")
     assert warning.endswith("(`--trials`) to narrow it")
 
 

@@ -35,7 +35,7 @@ def test_no_version_is_accused_of_a_tail_by_fewer_than_five_launches(metric: str
     assert [one.metric for one in result.findings] == ([metric] if named else [])
     signal = result.rows[0].cells[1].verdict.signals[metric]
     assert signal.seen == ("bad" if named else "suspect")
-    assert named or signal.why == "a change that needs 5 launches of each version to be confirmed"
+    assert named or signal.why == "it seems to have changed, which needs 5 launches of each version to be confirmed"
 
 
 @pytest.mark.parametrize("beginning", [1e-9, 0.4])

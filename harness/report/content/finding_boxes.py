@@ -201,7 +201,8 @@ class _Box:
         """Return `run time 1.59 → 1.99 s; of that, steps +0.4 s`: how long the program takes, with the parts that a
         change of its time consists of; "" if the fault does not change it, or if it does not end by itself.
         """
-        explains = self.of.metric == "run_time" or "run_time" in signal_of(self.of.metric).explains
+        is_time = signal_of(self.of.metric).group in ("step time", "start-up")
+        explains = is_time or bool(fault_sentences.run_clause(self.of, self.result))
         sides = [self._entries([(telling, name)]) for name in reversed(_sides(telling)) if name]
         if not explains or len(sides) < 2 or not all(sides):
             return ""
@@ -220,7 +221,7 @@ class _Box:
         told = [
             f"{name} {'+' if part_s > 0 else '-'}{amounts.in_unit(abs(part_s), 's')}"
             for part_s, name in sorted(parts, reverse=True)
-            if abs(part_s) >= least
+            if (part_s if after > before else -part_s) >= least
         ]
         like = amounts.middle([before, after])
         text, end = (amounts.in_unit(value, "s", like=like) for value in (before, after))

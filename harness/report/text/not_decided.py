@@ -186,7 +186,8 @@ def quiet(result: RunResult) -> list[str]:
     known = [(found, verdict.steps) for verdict in flat if (found := verdict.of("memory").visible)]
     ruled_out = ""
     if known:
-        bound, steps = amounts.in_unit(max(bound for bound, _ in known), "KiB/step"), min(steps for _, steps in known)
+        unit, steps = unit_per(SIGNALS["memory"], flat[0].per), min(steps for _, steps in known)
+        bound = amounts.in_unit(max(bound for bound, _ in known), unit)
         ruled_out = f"flat rules out a leak above {bound} up to step {steps:,}; a smaller leak could go unnoticed"
     lines_are_steps = ", ".join(
         plain(name) for name, cells in _by_scenario(result).items() if any(one.verdict.per == "line" for one in cells)

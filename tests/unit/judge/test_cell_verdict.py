@@ -53,7 +53,7 @@ def test_a_leak_against_clean_launches_is_inconclusive():
     mixed = [trial_of(0, rate=12.0), trial_of(1), trial_of(2)]
     cell = cell_of(mixed)
     assert cell.verdict == "inconclusive"
-    assert "two must agree, so run more" in cell.why
+    assert "two must agree, so more launches are needed" in cell.why
     assert more(mixed) is not None
     assert more([*mixed, trial_of(3), trial_of(4)]) is None
 
@@ -119,11 +119,11 @@ def test_a_program_that_ends_by_itself_is_good_but_its_growth_is_not_judged(step
     trials = [whole_run(number, steps=steps, rate=900.0) for number in range(3)]
     cell = cell_of(trials)
     assert (cell.verdict, cell.steps) == ("flat", 0 if steps == 1 else steps)
-    assert cell.why == f"3 of 3 launches ended well; growth is not judged: {made}, and it needs at least 64"
+    assert cell.why == f"3 of 3 launches ended well; growth is not judged: {made}, and at least 64 are needed"
     assert {name: cell.of(name).seen for name in ("outcome", "memory", "open_files")} == {
         "outcome": "good", "memory": "none", "open_files": "none",
     }  # fmt: skip
-    assert cell.of("memory").why == f"growth is not judged: {made}, and it needs at least 64"
+    assert cell.of("memory").why == f"growth is not judged: {made}, and at least 64 are needed"
     assert more(trials) is None
     assert not needs_whole_budget(trials, limits=LIMITS, steps=STEPS)
     assert verdict_word(cell) == "whole run"
@@ -293,7 +293,7 @@ def test_shorter_launches_that_agree_are_counted():
     """Two launches that stopped early are flat, too: "1 of 3 launches" would look like a disagreement."""
     cell = cell_of([trial_of(0), trial_of(1, steps=500), trial_of(2, steps=500)])
     assert cell.why.startswith("flat in 3 of 3 launches; the longest: RSS is flat")
-    assert cell.why.endswith("up to step 4000")
+    assert cell.why.endswith("(up to step 4000)")
 
 
 @given(st.permutations(range(5)))
@@ -423,7 +423,7 @@ def test_a_training_step_of_300_ms_is_judged_by_what_its_time_shows():
     """Otherwise 4,000 steps took 20 minutes per launch, and fewer steps were not a whole launch."""
     flat = judge_cell(in_time(996, ms=300), limits=LIMITS, steps=IN_TIME)
     assert flat.verdict == "flat"
-    assert "up to step 996, when its time of 300 s ran out" in flat.why
+    assert "(up to step 996); its time of 300 s ran out" in flat.why
     assert 0 < (flat.of("memory").visible or 0) < LIMITS.leak_kib_per_step
 
     leak = judge_cell(in_time(996, ms=300, rate=64.0), limits=LIMITS, steps=IN_TIME)

@@ -79,14 +79,14 @@ def test_the_reason_names_the_steps_in_which_it_rose() -> None:
     """
     step = np.array([1.0, 500, 800, 1200])
     found = judge_counts(counted(np.array([1.0, 500, 800, 899]), step=step), limits=LIMITS)["open_files"]
-    assert found.unmet == "open files: it rose by 399 in the last 700 steps, but not at a constant rate"
+    assert found.unmet == "it rose by 399 in the last 700 steps, but not at a constant rate"
 
 
 def test_the_kind_of_files_is_named() -> None:
     """`pipes` points to the code to look at; `open files` does not."""
     pipes = np.array(LOOKS, dtype=float)
     trace = counted(pipes + 10, pipes=pipes, sockets=np.zeros(5))
-    assert "(pipes)" in judge_counts(trace, limits=LIMITS)["open_files"].how
+    assert "pipes: 1 file" in judge_counts(trace, limits=LIMITS)["open_files"].how
 
 
 def test_a_launch_that_stopped_early_says_nothing() -> None:

@@ -48,7 +48,7 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
     ]
     seen = shown(noisy)[0].signals["step_time"]
     assert seen.seen == "blind"
-    assert seen.remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
+    assert seen.remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host would help"
 
 
 @pytest.mark.parametrize(("share", "launches"), [(0.3, 6), (0.1, 22), (0.05, None), (0.01, None)])
@@ -282,7 +282,11 @@ def test_launches_that_would_show_no_other_version_are_no_remedy_for_one_out_of_
     noisy[2] = noisy[2][:1]
     seen = [cell.signals["step_time"] for cell in shown(noisy)]
     assert seen[2].why == "too few of its launches can be compared with those of the others"
-    assert seen[2].remedy == seen[0].remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host"
+    assert (
+        seen[2].remedy
+        == seen[0].remedy
+        == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host would help"
+    )
 
 
 def test_what_no_version_prints_needs_no_comparison() -> None:

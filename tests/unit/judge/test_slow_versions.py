@@ -46,7 +46,7 @@ def test_a_version_300_times_slower_is_named_by_launches_of_a_few_steps():
 def test_its_memory_is_told_by_the_launch_that_looked_at_it():
     cell = cell_of(slow_row()[2])
     assert cell.verdict == "flat"
-    assert "up to step 833, when its time of 30 s ran out" in cell.why
+    assert "(up to step 833); its time of 30 s ran out" in cell.why
 
 
 def test_so_few_steps_alone_say_nothing_of_memory():

@@ -74,7 +74,7 @@ def variant(name: str, **params: Scalar) -> Variant:
 def flat(excluded: float = 0.017, *, step_ms: float = 0.0143) -> CellVerdict:
     return CellVerdict(
         verdicts=("flat",), trials=3, steps=4000,
-        why=f"3 of 3 launches: RSS is flat: a leak of more than {excluded} KiB/step is ruled out; up to step 4000",
+        why=f"3 of 3 launches: RSS is flat: a leak of more than {excluded} KiB/step is ruled out (up to step 4000)",
         drift=0.001,
         signals={
             "memory": SignalVerdict(seen="good", value=0.0002, ci=(-0.0005, 0.0009), limit=0.5, visible=excluded),
@@ -103,7 +103,7 @@ def told(verdict: CellVerdict, name: str, **fields: object) -> CellVerdict:
 def leak(rate: float, *, layer: str | None = "native heap", also: Sequence[VerdictName] = ()) -> CellVerdict:
     return CellVerdict(
         verdicts=("leak", *also), trials=3, agreeing=3, steps=4000,
-        why=f"3 of 3 launches: RSS grows {rate} KiB/step, at the same rate throughout; up to step 4000",
+        why=f"3 of 3 launches: RSS grows {rate} KiB/step, at the same rate throughout (up to step 4000)",
         layer=layer, drift=0.02,
         signals={
             "memory": SignalVerdict(seen="bad", value=rate, ci=(rate * 0.998, rate * 1.002), limit=0.5),
@@ -366,7 +366,7 @@ def _judge_varied(version: str, lane: Lane, of: Variant) -> CellVerdict:
         return unknown("untested", "manifest unknown; push it or take it out")
     if version.startswith("21.08") and dict(of.params) == {"op": "fft", "input": "constant"}:
         return replace(
-            unknown("inconclusive", "8 of 8 launches: RSS is too noisy to tell; up to step 4000"), trials=8, steps=4000
+            unknown("inconclusive", "8 of 8 launches: RSS is too noisy to tell (up to step 4000)"), trials=8, steps=4000
         )
     leaks = version.startswith("22.12") and dict(of.params)["input"] == "random"
     return leak(24.1, also=["slowdown"]) if leaks else flat()

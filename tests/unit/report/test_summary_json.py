@@ -57,7 +57,7 @@ def test_a_cell() -> None:
         "rate_ci": [7.838 * 0.998, 7.838 * 1.002], "excluded_kib_per_step": None, "step_ms": pytest.approx(0.0181),
         "step_ms_ci": pytest.approx([0.0181 * 0.98, 0.0181 * 1.02]), "step_drift": 0.02,
         "peak_rss_mib": 30 + 7.838 * 4000 / 1024, "peak_rss_mib_ci": None,
-        "why": "3 of 3 launches: RSS grows 7.838 KiB/step, at the same rate throughout; up to step 4000",
+        "why": "3 of 3 launches: RSS grows 7.838 KiB/step, at the same rate throughout (up to step 4000)",
         "provisional": False, "small_growth": [],
     }  # fmt: skip
 

@@ -182,13 +182,13 @@ def test_gaps_are_told_once_for_many_variants() -> None:
         "untested: 21.09-tf1-py3 and 21.10-tf1-py3 (ngc on old/RTX 3090, 4 variants): "
         "manifest unknown; push it or take it out",
         "inconclusive: 21.08-tf1-py3 (ngc on old/RTX 3090, signal op=fft input=constant): "
-        "8 of 8 launches: RSS is too noisy to tell; up to step 4000; more steps (`budget`) would settle it",
+        "8 of 8 launches: RSS is too noisy to tell (up to step 4000); more steps (`budget`) would settle it",
         "incompatible: 20.12-tf1-py3 (ngc on new/RTX 4090, 4 variants): "
         "CUDA 11.1 knows no sm_89 (RTX 4090); it needs 11.8 or later",
         "untested: 21.09-tf1-py3 and 21.10-tf1-py3 (ngc on new/RTX 4090, 4 variants): "
         "manifest unknown; push it or take it out",
         "inconclusive: 21.08-tf1-py3 (ngc on new/RTX 4090, signal op=fft input=constant): "
-        "8 of 8 launches: RSS is too noisy to tell; up to step 4000; more steps (`budget`) would settle it",
+        "8 of 8 launches: RSS is too noisy to tell (up to step 4000); more steps (`budget`) would settle it",
     ]
 
 
