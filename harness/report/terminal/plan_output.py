@@ -30,7 +30,7 @@ def dry_run(plan: Explanation) -> str:
             f"  {host.name} ({host.engine}{_cards(host)}){share}",
         ]
         if plan.estimate is None:
-            worst, launches = amounts.duration(host.worst_s), amounts.count(host.launches_expected, "launch")
+            worst, expected = amounts.duration(host.worst_s), amounts.count(host.launches_expected, "launch")
             lines.append(
                 f"    {launches}; if every one reached its `timeout`, they would take {worst}; most end sooner"
             )
