@@ -423,7 +423,7 @@ def test_the_report_holds_what_its_readers_ask(run: StoredRun, tmp_path: Path) -
         "glibc 2.36",
         "libcufft.so 10.3",
         "docker build",
-        "Confirmed: yes: 3 launches of",
+        "Confirmed: yes. 3 launches of",
     ):
         assert part in report.markdown, part
     assert set(report.files) == {"issue.md", "repro.py", "versions.png", "versions.svg", "steps.png", "steps.svg"}
@@ -690,7 +690,7 @@ def test_a_report_says_how_many_launches_show_the_fault(run: StoredRun) -> None:
     found = issue(run, find_finding(run, ["1"])[1], inspect=None)
     split = replace(found.bad, verdict=replace(found.bad.verdict, trials=6, agreeing=2, steps=4000))
     report = issue_report.render(replace(found, bad=split), harness_version="1").markdown
-    assert "- Confirmed: yes: 2 of 6 launches of 6.3.0 show it" in report
+    assert "- Confirmed: yes. 2 of 6 launches of 6.3.0 show it" in report
     assert "not tested" not in report
 
 

@@ -44,6 +44,10 @@ class Report:
 
 def render(issue: Issue, *, harness_version: str) -> Report:
     """Return the report without private content: no credentials, and only environment variables that look harmless."""
+    finding = issue.finding
+    if finding.effect is not None:
+        unit = unit_per(signal_of(finding.metric), issue.bad.verdict.per, finding.effect.unit)
+        issue = replace(issue, finding=replace(finding, effect=replace(finding.effect, unit=unit)))
     if issue.recipe is not None:
         issue = replace(issue, recipe=for_strangers(issue.recipe))
     code = "" if issue.recipe is None else python_file(issue.recipe)
@@ -192,7 +196,7 @@ def _sure(issue: Issue) -> Iterator[str]:
         yield f"Size: {amounts.effect(finding.effect)}; the interval is over launches."
     if finding.p is not None:
         yield f"Significance: {amounts.probability(finding.p)}."
-    yield f"Confirmed: {'yes' if finding.confirmed else 'no, too few launches'}: {_launches(issue)}."
+    yield f"Confirmed: {'yes' if finding.confirmed else 'no, too few launches'}. {_launches(issue)}."
     for entry in (issue.good, issue.bad):
         if entry is not None:
             why = shortened(signal_words.why(entry), most=signal_words.WHY_LENGTH)
@@ -200,17 +204,22 @@ def _sure(issue: Issue) -> Iterator[str]:
 
 
 def _launches(issue: Issue) -> str:
-    """Return how many launches of both sides there are; if launches must agree, how many of the bad version do."""
-    verdict, name = issue.bad.verdict, version(issue.bad.cell.image.version)
-    kind, told = signal_of(issue.finding.metric).kind, f"{amounts.count(verdict.trials, 'launch')} of {name}"
-    if kind in ("growth", "outcome") and 0 < verdict.agreeing < verdict.trials:
-        others = verdict.trials - verdict.agreeing
-        short = sum(trial.measured and trial.last_step < verdict.steps for trial in issue.bad.trials)
-        rest = f"; the other {others:,} ended sooner" if kind == "growth" and short == others else ""
-        told = f"{verdict.agreeing:,} of {told} show it{rest}"
-    if issue.good is None:
-        return told
-    return f"{told}; {amounts.count(issue.good.verdict.trials, 'launch')} of {version(issue.good.cell.image.version)}"
+    """Return how many launches of the bad version show the fault, and how many of the good one do not; for a level, how
+    many are compared.
+    """
+    bad, good, kind = issue.bad.verdict, issue.good, signal_of(issue.finding.metric).kind
+    count, name = amounts.count(bad.trials, "launch"), version(issue.bad.cell.image.version)
+    others = "" if good is None else f"{amounts.count(good.verdict.trials, 'launch')} of {good.cell.image.version}"
+    if kind not in ("growth", "outcome"):
+        return f"{count} of {name}{f' against {others}' if others else ''}"
+    showing = bad.agreeing if kind == "growth" else bad.failed
+    short = sum(trial.measured and trial.last_step < bad.steps for trial in issue.bad.trials)
+    is_short = kind == "growth" and 0 < short == bad.trials - showing
+    rest = f" (the other {amounts.count(short, 'launch')} ended too soon to show it)" if is_short else ""
+    shown = count if showing == bad.trials else f"{showing:,} of {count}"
+    clean = others and good is not None and not (kind == "outcome" and good.verdict.failed)
+    one = bad.trials == 1
+    return f"{shown} of {name} show{'s' if one else ''} it{rest}{f', and {others} do not' if clean else ''}"
 
 
 # ---------------------------------------------------------------- what was ruled out
@@ -403,20 +412,20 @@ def growth_lines(trial: Trial, metric: Metric = "memory", per: Per = "step") -> 
     first, last = looks[0], looks[-1]
     steps = last.step - first.step
     where = " of the main process" if metric == "worker_memory" else ""
-    yield from _grown(f"Resident memory{where}", first.of("rss_kib"), last.of("rss_kib"), steps)
-    yield from _grown(f"C heap in use{where}", first.of("heap_kib"), last.of("heap_kib"), steps)
+    unit = unit_per(signal_of("memory"), per)
+    for title, column in (("Resident memory", "rss_kib"), ("C heap in use", "heap_kib")):
+        old_kib, new_kib = first.of(column), last.of(column)
+        if old_kib is not None and new_kib is not None:
+            rate = amounts.in_unit((new_kib - old_kib) / steps, unit)
+            yield f"{title}{where}: {rate} between the first and last look."
     before, after = first.of("blocks"), last.of("blocks")
     if before is not None and after is not None:
         blocks_a_step = (after - before) / steps
-        yield f"Python objects{where}: {amounts.number(blocks_a_step)} more allocated blocks a step."
+        what = "line" if per == "line" else "step"
+        yield f"Python objects{where}: {amounts.number(blocks_a_step)} more allocated blocks a {what}."
     # Memory that gc.collect or malloc_trim releases is not leaked.
     yield from _released_by("gc.collect", last.of("rss_before_kib"), last.of("rss_kib"))
     yield from _released_by("malloc_trim", last.of("rss_kib"), last.of("rss_trimmed_kib"))
-
-
-def _grown(what: str, first_kib: float | None, last_kib: float | None, steps: int) -> Iterator[str]:
-    if first_kib is not None and last_kib is not None:
-        yield f"{what}: {amounts.in_unit((last_kib - first_kib) / steps, 'KiB/step')} between the first and last look."
 
 
 def _released_by(what: str, before_kib: float | None, after_kib: float | None) -> Iterator[str]:

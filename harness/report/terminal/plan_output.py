@@ -32,7 +32,7 @@ def dry_run(plan: Explanation) -> str:
         if plan.estimate is None:
             worst, expected = amounts.duration(host.worst_s), amounts.count(host.launches_expected, "launch")
             lines.append(
-                f"    {launches}; if every one reached its `timeout`, they would take {worst}; most end sooner"
+                f"    {expected}; if every one reached its `timeout`, they would take {worst}; most end sooner"
             )
         lines += [f"    prepare {image}" for image in host.images]
         if host.images_if_asked:
