@@ -162,7 +162,7 @@ def test_explain_counts_launches_and_the_worst_time() -> None:
     assert (venv.cells, venv.launches_least) == (8, 24)
     assert (explained.cells, explained.excluded, explained.launches_least) == (22, 12, 66)
     assert (here.worst_s, explained.worst_s) == (42 * 1200.0, 42 * 1200.0)
-    text = "here (docker): 14 cells, 42 to 112 launches\n    42 launches; if every one reached its `timeout`, they would"
+    text = "here (docker): 14 cells, 42 to 112 launches\n    42 launches; if every one reached its `timeout`, they"
     assert text in dry_run(explained)
     assert "pull a/tags:1" in dry_run(explained)
     assert "install numpy==2.0.0 over python:3.11\n" in dry_run(explained)
