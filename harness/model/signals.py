@@ -15,10 +15,11 @@ CONTRIBUTING.md shows how to add a signal.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
+
+from harness.agent import result_names
 
 SignalKind = Literal["outcome", "growth", "level", "value", "observation"]
 Group = Literal["outcome", "memory", "resources", "step time", "start-up", "values"]
@@ -246,29 +247,12 @@ TIMES = tuple(signal.name for signal in _TABLE if signal.group == "step time" or
 METRIC_PREFIX = "metrics."
 
 
-_PART = r"(?:^|[\W_])(?:%s)[\d@]*(?:$|[\W_])"
-_RISE_IS_WORSE = re.compile(
-    _PART % r"err|errors|cer|wer|kl|l1|l2|logloss|mae|mape|mse|rmse|nll|ppl|\w*(?:loss|error|perplexity)"
-)
-_DROP_IS_WORSE = re.compile(
-    _PART % r"acc|auc|auroc|bleu|dice|f1|iou|map|miou|ndcg|precision|psnr|r2|recall|reward|rouge|score|ssim|throughput"
-    r"|per_sec|per_second|\w*accuracy"
-)
-_MEASURED = re.compile(
-    _PART % r"items|bytes|elapsed|eta|fps|latency|mem|memory|rss|seconds?|secs?|[mnu]?s|min|duration|\w*time"
-)
-
-
 def worse_if(metric: str) -> Literal["rise", "drop", "change"] | None:
     """Return which change of a scenario's number is worse, according to its name: a `loss` that rises, an `accuracy`
-    that drops, and any other that changes; None for `items`, times and sizes, which the signals judge.
+    that drops, and any other that changes; None for counters, times, sizes and settings. It is the rule by which the
+    agent reads printed numbers.
     """
-    name = metric.lower()
-    if _RISE_IS_WORSE.search(name):
-        return "rise"
-    if _DROP_IS_WORSE.search(name):
-        return "drop"
-    return None if _MEASURED.search(name) else "change"
+    return cast('Literal["rise", "drop", "change"] | None', result_names.worse_if(metric) or None)
 
 
 Per = Literal["step", "line", "sample", "run"]

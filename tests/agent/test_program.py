@@ -716,8 +716,8 @@ def test_a_printed_number_is_found_where_the_pattern_says(pattern: str, line: st
         ("objective=1.5\nobjective=1.4", {"objective": 1.4}),
         ("误差：0.3\n误差：0.2", {"误差": 0.2}),
         ("queue: 3\nqueue: nan", {"queue": float("nan")}),
-        ("lr: 0.1\nlr: 0.1\nlr: 0.05", {"lr": 0.05}),
         # what is no result
+        ("lr: 0.1\nlr: 0.1\nlr: 0.05\nloss_scale: 8\nloss_scale: 4\nbest_loss_epoch: 7\nbest_loss_epoch: 3", {}),
         ("epoch: 1\nepoch: 2\nepoch: 4", {}),
         ("seen: 64\nseen: 128\nframes: 64\nframes: 128\nframes: 192", {}),
         ("lr=0.1\nlr=0.1\nlr=0.1", {}),
@@ -734,6 +734,31 @@ def test_a_number_beside_a_name_is_read_without_configuration(lines: str, values
     reader = printed.reader(None, None)
     found = [reader.values(line) for line in lines.split("\n")]
     assert (found[-1] if values else {name: 0 for each in found for name in each}) == pytest.approx(values, nan_ok=True)
+
+
+def test_a_number_that_never_changes_counts_at_the_end_if_it_is_no_setting() -> None:
+    """A program printed `checksum 17` and then, in a newer version, `checksum 4021`, and was good."""
+    reader = printed.reader(None, None)
+    for line in ("hidden=64", "Namespace(depth=3, lr=0.1)", "numpy 2"):
+        assert reader.values(line) == {}
+    reader.begin()
+    for line in ("total=7, rows: 9", "checksum 17.", "worker 3 died", "error_code: 3", "error_code: 3", "blocks: 1"):
+        assert reader.values(line) == {}
+    assert reader.values("blocks: 2") == {}
+    assert reader.rest() == {"total": 7.0, "checksum": 17.0, "error_code": 3.0}
+
+
+def test_the_last_number_of_a_program_and_of_a_command_is_not_lost(tmp_path: Path, python: str) -> None:
+    text = "print('checksum', 17)\nprint('accuracy: 0.75')"
+    told = run(tmp_path / "program", python, text)
+    assert (told.column("checksum"), told.column("accuracy")) == ([17], [0.75])
+    shell = "for n in 1 2 3 4 5 6 7; do echo go; sleep 0.02; done; echo loss: 3; echo total=5"
+    told = driver.run(
+        tmp_path / "command", python, None, command=["sh", "-c", shell], step_pattern="go", looks=[600_000]
+    )
+    assert (told.done["end"], told.done["last_step"], told.one("ready")["stride"]) == ("completed", 7, 3)
+    assert [value for value in told.column("loss") if value is not None] == [3]
+    assert [value for value in told.column("total") if value is not None] == [5]
 
 
 def test_a_line_of_megabytes_costs_no_more_than_a_short_one_and_names_are_bounded() -> None:

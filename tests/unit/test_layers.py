@@ -19,7 +19,7 @@ ROOT = Path(harness.__file__).parent
 BASE = {"model", "errors", "exit_codes"}
 ALLOWED = {
     "exit_codes": set(),
-    "model": {"exit_codes"},
+    "model": {"exit_codes", "agent"},  # of the agent, only the names of results, which both read by one rule
     "errors": {"exit_codes"},
     "reasons": set(),
     "amounts": {"model"},

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from harness.agent.scenario.hooks import printed
 from harness.judge.comparison.level_rules import RULES
 from harness.matrix import schema
-from harness.model import GROUPS, LEVELS, LIMITED, SIGNALS, Limits, signal_of
+from harness.model import GROUPS, LEVELS, LIMITED, SIGNALS, Limits, signal_of, worse_if
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -52,3 +54,28 @@ def test_what_a_signal_explains_exists() -> None:
 def test_a_metric_of_the_scenario_is_a_signal_of_its_own() -> None:
     assert signal_of("metrics.loss").title == "loss"
     assert signal_of("metrics.loss").kind == "value"
+
+
+WORSE = {
+    "rise": "loss val_loss train/loss loss_G loss1 mse l2 error_rate train_loss_epoch step_loss mean_squared_error",
+    "drop": "acc val/top5_acc acc@1 accuracy_top_5 f1_macro map_50_95 mAP r2_score ep_rew_mean token_acc best_acc",
+    "change": "error_code loss_weight num_errors score_threshold total checksum params 误差 objective cache_hits",
+    None: "loss_scale best_loss_epoch lr learning_rate time took_s ms it/s eta step epoch pid n_iter gpu_mem port "
+    "tokens_per_sec batch_size runtime version seed",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("worse", "names"), WORSE.items())
+def test_the_name_of_a_number_tells_what_is_worse(worse: str | None, names: str) -> None:
+    """A `loss_scale` that rose, and a `best_loss_epoch`, were accused as a loss."""
+    assert {name: worse_if(name) for name in names.split()} == dict.fromkeys(names.split(), worse)
+
+
+def test_the_agent_reads_the_results_that_the_judge_knows() -> None:
+    """They had a rule each: a printed `error_code` was a result at once, and a `rew` that drops was none."""
+    words = [name for names in WORSE.values() for name in names.split() if name.isidentifier()]
+    for before, word, after in product(("", "val_", "train/", "best_"), words, ("", "_avg", "_epoch", "2", "_code")):
+        name, reader = f"{before}{word}{after}"[:40], printed.Named(None)
+        counts = {"rise": True, "drop": True, "change": False, None: False}
+        assert bool(reader.values(f"{name}=0.5")) == counts[worse_if(name)]
+        assert bool(reader.rest()) == (worse_if(name) == "change")

@@ -46,6 +46,7 @@ class ProgramRun(script_run.ScriptRun):
         self._looker = None
         self._ticker = None
         self._lines = None
+        self._numbers = None  # those that it prints
         self._started = 0.0
 
     def _run(self):
@@ -86,7 +87,8 @@ class ProgramRun(script_run.ScriptRun):
             awaited.setdefault(name, []).append(functools.partial(self._hook_function, names, mark))
         importing.Finder(awaited).install()
         if self.job["printed"] != {}:
-            printed.reader(self.job["printed"], self._logged).install()
+            self._numbers = printed.reader(self.job["printed"], self._logged)
+            self._numbers.install()
         if self._steps_are == "auto":
             self._lines = lines.LineSteps(functools.partial(self._ticker.mark, "line"))
             self._lines.install()
@@ -176,6 +178,8 @@ class ProgramRun(script_run.ScriptRun):
 
     def _begin(self, ticker):
         """Wait after the first step, so that the supervisor can count what is held and read the output so far."""
+        if self._numbers is not None:
+            self._numbers.begin()
         self._ready(ticker, time.perf_counter() - self._started)
 
     def _ready(self, ticker, first_step_s):
@@ -225,6 +229,8 @@ class ProgramRun(script_run.ScriptRun):
             self._ticker.take_whole()
             self._ready(self._ticker, None)
         self._ticker.settle()
+        if self._numbers is not None:
+            self._logged(self._numbers.rest())
         self._ticker.metrics.fold(self._ticker.steps)
         self._last_look()
         end = "completed" if is_whole else "stopped"

@@ -68,7 +68,9 @@ class CommandWatch(Watch):
 
     def _read(self, line):
         """Record the numbers of a line: those of a step's own line, or of a line after it, belong to this step."""
-        values = self._reader.values(line[: printed.LONGEST].decode("utf-8", "replace"))
+        self._record(self._reader.values(line[: printed.LONGEST].decode("utf-8", "replace")))
+
+    def _record(self, values):
         number = max(1, self._seen if self._pattern is not None else self.steps())
         if values and number <= self.job["looks"][-1]:
             self._metrics.record((number - 1) // self.stride, number, values)
@@ -116,6 +118,8 @@ class CommandWatch(Watch):
         if number == 1:
             self._cpu_before_s = 0.0 if together else processes.children_s()
             self.ready(None, now - self._opened_at, ["rss"])
+            if self._pattern is not None and self._reader is not None:
+                self._reader.begin()
         else:
             self._busy_s += took_s
         if self.child.death is None and self._due_looks.due(number, self._busy_s):
@@ -164,6 +168,9 @@ class CommandWatch(Watch):
                 self.end_s = self.clock() - self._last_at if self._pattern is not None and self.steps() else None
                 if not self.steps():  # it ended before the first sample
                     self._step(self.clock(), self.run_s, None, together=True)
+                if self._reader is not None:
+                    self._record(self._reader.rest())
+                self._metrics.fold(self.steps())
                 if self._counts():
                     self.look(self.steps(), self._fields(), last=True)
         self.end(end, message, death=death)

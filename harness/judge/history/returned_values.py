@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
@@ -21,10 +20,18 @@ from harness.judge.comparison.slow_versions import last_step
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
 from harness.judge.history.changepoints import find_levels, least_found, noise_within
 from harness.judge.history.changes import ALPHA, strictest
+from harness.judge.history.exact_values import (
+    EXACT_LIMIT,
+    late_value,
+    parts_from,
+    relative,
+    same_values,
+    usual_value,
+    worse_by,
+)
 from harness.judge.history.transitions import transitions
 from harness.judge.launches import AGREE
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
-from harness.judge.trace.samples import settled_median
 from harness.model import (
     METRIC_PREFIX,
     Change,
@@ -117,33 +124,8 @@ def without_nan(launches: Launches, limits: Limits) -> Launches:
 
 NOISY_LIMIT = 0.10
 """Least change of level, as a share, that is bad for a value that varies between launches and has no limit."""
-EXACT_LIMIT = 0.01
-"""Least change, as a share, that is bad for a value without a limit that is the same in all launches, if it is the same
-share, or the same amount, in all parts of a launch."""
-LATE_LIMITS = {"drop": 0.15, "rise": 0.35, "change": 0.35}
-"""Least change at the end of a launch that is bad for such a value if the versions part on the way: other seeds, and
-rounding that chaos amplifies, end less far apart. A score cannot exceed 1, so seeds change it less."""
-PARTS = 8
-"""Parts of a launch, or of its end, whose mean differences must agree: differences of neighbouring steps may follow one
-another."""
-STEADY, STEADY_FEW = 0.2, 0.05
-"""Largest deviation of the parts' differences, as a share of their mean, that counts as the same all along; if
-there are fewer numbers than parts, other seeds agree as well by chance, and less counts."""
-TINY = 1e-300
-ALIKE = 1e-3
-"""Largest relative difference of the first numbers of versions that begin alike."""
-LEARNING_LIMIT = 0.15
-"""Least change at the end that is bad for versions that begin alike and part at once, and to one side: the newer one
-learns slower. Rounding parts them late, and other batches to both sides."""
-SCORE_LIMIT = 0.05
-"""Least drop of a score at the end that is bad if it is lower all along."""
-MUCH_MORE = 3.0
-"""Ratio of the difference at the end to the largest one before from which it counts."""
-ONE_LIMITS = {"drop": 0.03, "rise": 0.10, "change": 0.10}
-"""Least change that is bad if a launch has only one number: whether it is the same all along cannot be told."""
-RANGE = 0.10
-"""Share of all that a value moves in a launch, by which a change at the end is measured if the value itself is less: a
-loss that fell from 2 to 0.01 may end at 0.02."""
+ABSURD = 1e9
+"""Largest multiple of the usual size of a value that is told from still larger ones: their squares must have digits."""
 HARDLY_DIFFERENT = 5e-9
 """Share below which a change of a returned value has no size: as a percentage it would read 0."""
 
@@ -189,11 +171,20 @@ class _Metric:
 
     @cached_property
     def rule(self) -> MetricLimit | None:
-        """Return the limit of a value that varies: that of the matrix file, or the usual one. None: nothing is bad."""
+        """Return the limit of the matrix file, or the usual one. None: nothing is bad, as if a number varies whose name
+        does not tell what is worse."""
         usual = worse_if(self.name)
         if self.limit is not None or usual is None:
             return self.limit
+        if usual == "change" and (self.is_noisy or self._is_package):
+            return None
         return MetricLimit(metric=self.name, rule=usual, limit=NOISY_LIMIT)
+
+    @property
+    def _is_package(self) -> bool:
+        """Return whether the number is the version of a package: `numpy 2.1`."""
+        packages = (trial.facts.get("packages") for version in self.launches for trial in version)
+        return any(self.name.lower() in each for each in packages if isinstance(each, Mapping))
 
     @property
     def signal(self) -> str:
@@ -208,34 +199,58 @@ class _Metric:
         """Return, for each version, whether a step returned the number; None if no launch can be compared."""
         return [any(is_returned(self.name, trial) for trial in own) if own else None for own in self.clean]
 
-    def judged(self) -> Values:
+    @cached_property
+    def rows(self) -> Sequence[Sequence[Floats]]:
+        """Return the numbers of each launch over the steps that all launches made."""
         common = common_steps(self.clean)
-        rows = [[_rows(trial, self.name, last=common) for trial in version] for version in self.clean]
-        # The first round is brief, and an end that differs comes late: what most launches reached is compared.
+        return [[_rows(trial, self.name, last=common) for trial in version] for version in self.clean]
+
+    @cached_property
+    def long(self) -> Launches:
+        """Return the launches that made as many steps as most: the first round is brief, and an end that differs comes
+        late."""
         reached = reached_steps(self.clean)
-        long = [[trial for trial in version if last_step(trial.trace) >= reached] for version in self.clean]
-        long_rows = [[_rows(trial, self.name, last=reached) for trial in version] for version in long]
-        returned = [[values for values in version if np.isfinite(values).any()] for version in long_rows]
-        # A value is exact if all launches of a version that returned any, at least AGREE, returned the same.
-        exact = [
+        return [[trial for trial in version if last_step(trial.trace) >= reached] for version in self.clean]
+
+    @cached_property
+    def long_rows(self) -> Sequence[Sequence[Floats]]:
+        reached = reached_steps(self.clean)
+        return [[_rows(trial, self.name, last=reached) for trial in version] for version in self.long]
+
+    @cached_property
+    def known(self) -> Sequence[Sequence[Floats]]:
+        """Return the `long_rows` that have a number."""
+        return [[values for values in version if np.isfinite(values).any()] for version in self.long_rows]
+
+    @cached_property
+    def exact(self) -> Sequence[Floats | None]:
+        """Return the numbers of each version of which all launches that have any, at least AGREE, have the same."""
+        return [
             own[0] if len(own) >= AGREE and all(same_values(own[0], other) for other in own[1:]) else None
-            for own in returned
+            for own in self.known
         ]
-        is_noisy = any(len(own) >= AGREE and values is None for own, values in zip(returned, exact, strict=True))
+
+    @cached_property
+    def is_noisy(self) -> bool:
+        """Return whether the launches of any version differ."""
+        return any(len(own) >= AGREE and values is None for own, values in zip(self.known, self.exact, strict=True))
+
+    def judged(self) -> Values:
+        rows, exact, is_noisy = self.rows, self.exact, self.is_noisy
         visible: float | None = 0.0
         if is_noisy:
             changes, observed, visible = self._of_noisy(self.clean, rows, usual_value)
             if self.limit is None and not changes:
-                late = self._of_noisy(long, long_rows, late_value)[0]
+                late = self._of_noisy(self.long, self.long_rows, late_value)[0]
                 changes = [replace(change, verdict="late") for change in late]
         else:
             changes, observed = self._of_exact({at: values for at, values in enumerate(exact) if values is not None})
         seen = [
             self._seen(place, own, visible=visible if is_noisy or agreed is not None else None, is_noisy=is_noisy)
-            for place, (own, agreed) in enumerate(zip(rows if is_noisy else long_rows, exact, strict=True))
+            for place, (own, agreed) in enumerate(zip(rows if is_noisy else self.long_rows, exact, strict=True))
         ]
         # NaN or an infinity from the start is not a change.
-        vanished, varies = self._vanished(), self._varies(returned, exact)
+        vanished, varies = self._vanished(), self._varies(self.known, exact)
         of_states = {"nan": self.nan.states, "vanished": vanished}
         if self.given is not None and self.given.rule == "reproducible":
             of_states["varies"] = varies
@@ -381,7 +396,7 @@ class _Metric:
             for place, (trials, own) in enumerate(zip(launches, rows, strict=True))
         }
         size = scale(columns)
-        table = table_of(often(columns), scale=lambda value: value / size)
+        table = table_of(often(columns), scale=lambda value: min(max(value / size, -ABSURD), ABSURD))
         spread = None if table is None else noise_within(table.values)
         if table is None or spread is None:
             return [], [], None
@@ -488,91 +503,12 @@ def reached_steps(launches: Launches) -> float:
     return min((version[-1] for version in ends if version), default=0.0)
 
 
-def same_values(first: Floats, second: Floats) -> bool:
-    """Return whether two launches returned the same values."""
-    return first.shape == second.shape and bool(np.array_equal(first, second, equal_nan=True))
-
-
 def first_step(trial: Trial, name: str) -> float | None:
     """Return the first step of which the launch has the number; None if it has none."""
     values = None if trial.trace is None else trial.trace.column(name)
     if trial.trace is None or values is None or not np.isfinite(values).any():
         return None
     return float(trial.trace.step[int(np.isfinite(values).argmax())])
-
-
-def worse_by(relative: float, rule: str) -> float:
-    """Return by which share a change is worse; negative if it is better."""
-    return {"change": abs(relative), "rise": relative, "drop": -relative}.get(rule, 0.0)
-
-
-def parts_from(old: Floats, new: Floats, rule: str) -> Literal["value", "late", ""]:
-    """Return where an exact value is worse by more than other seeds, or rounding, may make it: by the same share or
-    amount all along (`value`), or much worse at its end (`late`); "" if nowhere."""
-    rows = min(len(old), len(new))
-    known = np.isfinite(old[:rows]) & np.isfinite(new[:rows])
-    old, new = old[:rows][known], new[:rows][known]
-    limit = ONE_LIMITS[rule] if len(old) == 1 else EXACT_LIMIT
-    if len(old) and worse_by(relative(usual_value(old), usual_value(new)), rule) > limit:
-        sizes = np.maximum(np.abs(old), TINY)
-        if _is_steady(new - old) or _is_steady((new - old) / sizes):
-            return "value"
-    has_last_quarter = len(old) >= 4
-    return "late" if has_last_quarter and _ends_worse(old, new, rule) else ""
-
-
-def _is_steady(differences: Floats) -> bool:
-    """Return whether the differences are the same in all parts, and as large in the first rows: those of other seeds
-    begin anywhere."""
-    means, first = _means(differences), differences[:PARTS]
-    mean, most = float(means.mean()), STEADY if len(differences) >= PARTS else STEADY_FEW
-    return float(means.std()) <= most * abs(mean) and float(np.abs(first - mean).max()) <= abs(mean) / 2
-
-
-def _ends_worse(old: Floats, new: Floats, rule: str) -> bool:
-    """Return whether the last quarter is much worse in all its parts, and not only as other seeds or rounding may make
-    it: the versions begin alike and part to one side at once, or differed much less before."""
-    turn = len(old) - len(old) // 4
-    size = max(abs(float(np.median(old[turn:]))), RANGE * float(np.ptp(old)))
-    before, end = _means((new - old)[:turn]), _means((new - old)[turn:])
-    mean = float(end.mean())
-    worst = worse_by(mean / max(size, TINY), rule)
-    if (end * mean <= 0).any():
-        return False
-    first, least = np.abs(new - old)[:PARTS], ALIKE * abs(float(old[0]))
-    is_aside = bool((before * mean >= 0).all())
-    is_learning = is_aside and first[0] <= least < first.max()
-    is_late = abs(mean) > MUCH_MORE * float(np.abs(before).max())
-    return (
-        (is_learning and worst > LEARNING_LIMIT)
-        or (is_aside and rule == "drop" and worst > SCORE_LIMIT)
-        or (is_late and len(old) >= PARTS and worst > LATE_LIMITS[rule])
-    )
-
-
-def _means(values: Floats) -> Floats:
-    """Return the means of the parts of some values."""
-    return np.array([float(part.mean()) for part in np.array_split(values, min(PARTS, len(values)))])
-
-
-def late_value(values: Floats) -> float:
-    """Return the median of the last quarter of the finite values; NaN if there are none."""
-    known = values[np.isfinite(values)]
-    return float(np.median(known[-max(1, len(known) // 4) :])) if len(known) else math.nan
-
-
-def usual_value(values: Floats) -> float:
-    """Return the median of the finite values after the warm-up quarter; NaN if there are none."""
-    median = settled_median(values)
-    return math.nan if median is None else median
-
-
-def relative(old: float, new: float, *, scale: float = 0.0) -> float:
-    """Return the change as a share of the old value, or of `scale` if given, because old values may be near zero."""
-    if old == new:
-        return 0.0
-    size = scale or abs(old)
-    return (new - old) / size if size else math.copysign(math.inf, new - old)
 
 
 def ratio(old: float, new: float) -> Effect | None:

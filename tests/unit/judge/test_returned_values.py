@@ -371,3 +371,36 @@ def test_an_accuracy_that_is_printed_a_few_times_is_judged(old: list[float], new
     trials = named(with_values(spread(old), spread(new)), "accuracy")
     found = judge_values(trials, limits=Limits(), steps=STEPS)["metrics.accuracy"]
     assert bool(found.changes) == is_bad
+
+
+@pytest.mark.parametrize(
+    ("name", "noise", "level", "facts", "is_bad"),
+    [
+        ("checksum", 0.0, 2.0, {}, True),
+        ("checksum", 0.0, 1.005, {}, False),
+        ("checksum", 0.02, 2.0, {}, False),
+        ("loss", 0.02, 2.0, {}, True),
+        ("seed", 0.0, 2.0, {}, False),
+        ("numpy", 0.0, 2.0, {"packages": {"numpy": "2.1"}}, False),
+    ],
+)
+def test_a_number_whose_name_does_not_tell_what_is_worse_is_judged_if_it_is_exact(
+    *, name: str, noise: float, level: float, facts: dict[str, Any], is_bad: bool
+) -> None:
+    """`checksum 17` became another one, in all launches, and the version was good."""
+    trials = named(versions([1.0, 1.0, 1.0, level, level, level], noise=noise), name)
+    trials = [[replace(trial, facts=facts) for trial in version] for version in trials]
+    (found,) = judge_values(trials, limits=Limits(), steps=STEPS).values()
+    assert bool(found.changes) == is_bad
+
+
+@pytest.mark.parametrize("rules", [(), (limit("change", 0.1),)])
+def test_absurd_numbers_end_no_judge(rules: tuple[MetricLimit, ...]) -> None:
+    """1e-300 beside 1e29 and negative numbers raised an IndexError."""
+    pool, rng = [1e-300, -1e-300, 1e29, -1e29, 0.0, 1.0, -3.0, 5e-324], np.random.default_rng(0)
+    for _ in range(40):
+        trials = [
+            [returning(float(rng.choice(pool)), number=number, noise=0.1, seed=place) for number in range(3)]
+            for place in range(int(rng.integers(2, 8)))
+        ]
+        assert len(judged(trials, *rules).seen) == len(trials)

@@ -9,6 +9,8 @@ space counts as one space. Patterns are not regular expressions, so that matchin
 import re
 import sys
 
+from ... import result_names
+
 LONGEST = 1000  # characters of a line that are read
 THOUSANDS = r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d*)?"
 # Without re.ASCII, a dotless i would pass for an i, and `float` raises ValueError on it.
@@ -68,6 +70,13 @@ class Reader(object):
         if values:
             self._log(values)
 
+    def begin(self):
+        """Note that the first step was made."""
+
+    def rest(self):
+        """Return name -> number for what counts only at the end."""
+        return {}
+
     def values(self, line):
         """Return name -> number for the patterns that the line matches; the first match of each counts."""
         line = single_spaced(line[:LONGEST])
@@ -111,16 +120,6 @@ PAIR = re.compile(
     re.VERBOSE,
 )  # the name, what is between, the number, of how many, in percent
 OF = re.compile(r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?) $", re.IGNORECASE)
-RESULT = re.compile(
-    r"(?:^|[\W_])(?:acc|auc|auroc|bleu|cer|dice|err|f1|iou|kl|l1|l2|logloss|mae|map|miou|mape|mse|ndcg|nll|ppl|precision"
-    r"|psnr|r2|recall|reward|rmse|rouge|score|ssim|wer|\w*(?:loss|accuracy|error|perplexity))[\d@]*(?:$|[\W_])"
-)
-NO_RESULT = re.compile(
-    r"(?:^|[\W_])(?:batch|batches|bytes|chunk|count|cuda|data|date|device|duration|elapsed|epochs?|eta|examples?|fps|gpu"
-    r"|hours?|id|idx|images?|index|ips|items?|it|iters?|iterations?|job|line|mem|memory|min|minutes?|ms|node|ns|num|page"
-    r"|per|pid|port|process|qps|rank|remaining|rows?|rss|samples?|sec|secs|seconds?|seed|seen|size|speed|steps?|threads?"
-    r"|throughput|tokens?|took|total|tps|us|version|vram|workers?|\w*time)\d*(?:$|[\W_])"
-)
 LARGEST = 1e30  # a larger number is no measurement
 EXACT_INTEGER = re.compile("[-+]?[0-9,]+$")
 
@@ -129,7 +128,8 @@ class Named(Reader):
     """Reads the numbers beside names.
 
     A name that says that it is a result, such as `loss`, counts at once. Any other counts once its number has changed
-    other than by a constant upwards, as a counter's does, so that a banner is no metric.
+    other than by a constant upwards, as a counter's does, or at the end if it never changed: `checksum 17`. Counters,
+    times, sizes and settings never count (result_names.py).
     """
 
     def __init__(self, log):
@@ -154,28 +154,39 @@ class Named(Reader):
                 number /= float(total)
             if abs(number) > LARGEST and text[-1:].isdigit():
                 continue
-            if state is not True and not self._counts(name, state, number, text, between):
+            is_last = not line[match.end() :].strip(" .")
+            if state is not True and not self._counts(name, state, number, text, between == " " and not is_last):
                 continue
             of = OF.search(line, max(0, match.start() - 12), match.start())
             numbers.setdefault("%s_%s" % (of.group(1), name) if of else name, number)
         return numbers
 
+    def begin(self):
+        """Forget what was printed before the first step: settings, versions, sizes of the data."""
+        self._names = {name: state for name, state in self._names.items() if isinstance(state, bool)}
+
+    def rest(self):
+        """Return name -> number for the names whose number never changed."""
+        known = {name: state for name, state in self._names.items() if not isinstance(state, bool)}
+        return {name: last for name, (last, rise) in known.items() if last is not None and rise is None}
+
     def _learn(self, name):
-        lowered = name.lower()
-        state = True if RESULT.search(lowered) else False if NO_RESULT.search(lowered) else [None, None]
+        worse = result_names.worse_if(name)
+        state = [None, None] if worse == "change" else bool(worse)
         if len(self._names) < MOST_NAMES:
             self._names[name] = state
         return state
 
-    def _counts(self, name, state, number, text, between):
-        """Return whether a name counts from this number on."""
+    def _counts(self, name, state, number, text, is_amid):
+        """Return whether a name counts from this number on. `is_amid`: the number is amid words, as in a sentence."""
         last, rise = state
-        if between == " " and last is None and EXACT_INTEGER.match(text):
+        if is_amid and last is None and EXACT_INTEGER.match(text):
             self._names[name] = False  # `worker 3 died`
             return False
-        state[:] = number, None if last is None else number - last
         if last is None or number == last:
+            state[0] = number
             return False
+        state[:] = number, number - last
         counts = not state[1] > 0 or (rise is not None and abs(rise - state[1]) > 1e-9 * abs(number))
         if counts and name in self._names:
             self._names[name] = True

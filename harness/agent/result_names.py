@@ -1,0 +1,68 @@
+"""Tells from the name of a number what it is: a result of which a rise or a drop is worse, any other number, or a
+counter, a time, a size or a setting, which is no result.
+
+A name is taken apart into words: `val/top5_acc` is val, top, acc. The first or the last word, without words that only
+say of what it is a result (`val`, `mean`), tells what it is. The judge uses the same rule.
+"""
+
+import re
+
+
+def _words(text: str) -> "frozenset[str]":
+    return frozenset(text.split())
+
+
+RISES = _words("err errors cer wer kl l1 l2 logloss mae mape mse rmse nll ppl")
+DROPS = _words("acc auc auroc bleu dice f1 iou map miou ndcg precision psnr r2 recall rew reward rouge score ssim")
+ENDINGS = (("loss", "rise"), ("error", "rise"), ("perplexity", "rise"), ("accuracy", "drop"))
+NEITHER = _words(
+    "alpha beta bound code coef coefficient count delta diff factor gamma gap limit margin n num number std target"
+    " threshold tol tolerance total var variance weight weights"
+)
+"""Beside these, `loss` or `score` is no result: `error_code`, `loss_weight`, `num_errors`."""
+NEVER = _words(
+    "address batch batches build byte bytes chunk chunks clock cpu cpus cuda cudnn data date day days device devices"
+    " driver duration elapsed epoch epochs eta example examples fps frames freq gb gib gpu gpus hour hours id ids idx"
+    " image images index ips item items it iter iters iteration iterations job jobs kb kib latency layer layers line"
+    " lines lr mb mem memory mib min mins minute minutes ms node nodes ns page pages per pid ping port process"
+    " processes progress python qps rank ranks remaining row rows rss s sample samples scale scaler sec second seconds"
+    " secs seed seeds seen shape size sizes speed step steps stride take thread threads throughput time timestamp"
+    " token tokens took tps tz us v ver version versions vram warmup worker workers year"
+)
+AFTER = _words(
+    "at avg average ema epoch eval evaluation final k last macro mean micro rate running smoothed step sum test top"
+    " train training val valid validation weighted"
+)
+"""Words that may follow the one that tells: `loss_avg`, `acc_top5`, `train_loss_epoch`."""
+UNITS = _words("batch image item iteration per sample step token epoch")
+"""Beside a word that tells, these say over what it was taken: `epoch_loss`, `token_acc`."""
+WHICH = _words("argmax argmin at best first last")
+"""With these, the number is that of an epoch or a step: `best_loss_epoch`."""
+WORD = re.compile(r"[^\W_]+")
+
+
+def worse_if(name: str) -> str:
+    """Return which change of a number is worse: `rise`, `drop`, or `change` if the name does not tell; "" for a name
+    that is no result."""
+    words = [_plain(word) for word in WORD.findall(name.lower())]
+    if any(map(_told, words)) and not WHICH.intersection(words):
+        words = [word for word in words if word not in UNITS]
+    if "learning" in words or any(word in NEVER or word.endswith("time") for word in words):
+        return ""
+    while len(words) > 1 and (words[-1] in AFTER or not words[-1]):
+        words.pop()
+    ends = [] if NEITHER.intersection(words) else words[-1:] + words[:1]
+    return next(filter(None, map(_told, ends)), "change")
+
+
+def _plain(word: str) -> str:
+    """Return a word without the digits at its end, unless they make another word: `f1`."""
+    return word if word in RISES or word in DROPS else word.rstrip("0123456789")
+
+
+def _told(word: str) -> str:
+    if word in RISES:
+        return "rise"
+    if word in DROPS:
+        return "drop"
+    return next((worse for ending, worse in ENDINGS if word.endswith(ending)), "")
