@@ -75,8 +75,8 @@ class JudgedTrial:
         return "shm" in self.growths and mixes_shm(self.trial)
 
     def whole(self, steps: Steps) -> bool:
-        """Return whether the launch completed, ran the whole budget, or is judged as a whole."""
-        return self.trial.end == "completed" or self.steps >= steps.budget or self.trial.is_one_figure
+        """Return whether the launch ran the whole budget, or to its own end."""
+        return self.trial.end == "completed" or self.steps >= steps.budget or self.trial.ran_to_its_end
 
 
 def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> tuple[JudgedTrial, ...]:
@@ -113,16 +113,18 @@ def trace_verdicts(launches: Sequence[JudgedTrial]) -> list[TraceVerdict]:
 
 
 def judged_steps_of(trial: Trial, steps: Steps) -> Steps:
-    """Return the settings by which a trial is judged: if it used up its time limit, its budget is its last step."""
+    """Return the settings by which a trial is judged: if it used up its time limit, or ended by itself, its budget is
+    its last step."""
     has_limit = (trial.asked.time_s or steps.time_s) is not None
-    return steps.ended_at(trial.last_step) if has_limit and trial.end == "completed" else steps
+    is_whole = trial.ran_to_its_end or (has_limit and trial.end == "completed")
+    return steps.ended_at(trial.last_step) if is_whole else steps
 
 
 def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Growth]:
     """Judge the counts of a launch of the whole budget. Return none for a shorter launch, in which a filling cache
     would look like a leak.
     """
-    is_whole = trial.end == "completed" or trial.last_step >= steps.budget
+    is_whole = trial.end == "completed" or trial.last_step >= steps.budget or trial.ran_to_its_end
     if trial.trace is None or trial.output.buffered or not is_whole or trial.is_one_figure:
         return {}
     growths = judge_counts(trial.trace, limits=limits)
@@ -147,7 +149,7 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
         return None
     asked, steps = steps, judged_steps_of(trial, steps)
     verdict = judge_trace(trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
-    if steps.budget < asked.budget:
+    if steps.budget < asked.budget and not trial.ran_to_its_end:
         time_s = trial.asked.time_s or asked.time_s
         verdict = replace(verdict, why=CellReason.TIME_OVER(why=verdict.why, time_s=time_s))
     if trial.output.buffered:  # its rows are not steps, so only its peak memory counts

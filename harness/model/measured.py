@@ -307,6 +307,11 @@ class Trial:
         return self.end == "stopped" and self.failure.shortfall == "own_end"
 
     @property
+    def ran_to_its_end(self) -> bool:
+        """Return whether a program or a command ended by itself, so that the launch is as long as it can be."""
+        return self.ended_well and self.run_s is not None
+
+    @property
     def run_s(self) -> float | None:
         """Return how long a program or a command took, in seconds, if it ended by itself."""
         run_s = self.facts.get("run_s")
@@ -316,7 +321,7 @@ class Trial:
     def is_one_figure(self) -> bool:
         """Return whether only the whole run is judged, because a program or a command ended by itself before its growth
         could be judged: none of its steps was seen, or fewer than LEAST_STEPS."""
-        return self.ended_well and self.run_s is not None and self.last_step < LEAST_STEPS
+        return self.ran_to_its_end and self.last_step < LEAST_STEPS
 
     @property
     def grows_by_design(self) -> bool:

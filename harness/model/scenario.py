@@ -153,7 +153,9 @@ class Probe:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
-StepsAre = Literal["auto", "torch", "keras", "tf1", "jax", "lightning", "transformers", "lightgbm", "xgboost"]
+StepsAre = Literal[
+    "auto", "torch", "keras", "tf1", "jax", "lightning", "transformers", "lightgbm", "xgboost", "sklearn"
+]
 """What can count as a program's steps, other than a named function."""
 
 

@@ -122,6 +122,21 @@ TRANSFORMERS = {
 BOOSTER = "class Booster(object):\n    def update(self, *args, **kwargs): return True\n"
 LIGHTGBM = {"lightgbm/__init__.py": "from .basic import Booster", "lightgbm/basic.py": BOOSTER}
 XGBOOST = {"xgboost/__init__.py": "from .core import Booster", "xgboost/core.py": BOOSTER}
+SKLEARN = {
+    "sklearn/__init__.py": "",
+    "sklearn/base.py": "class BaseEstimator(object): pass",
+    "sklearn/all.py": """
+        from .base import BaseEstimator
+        class Available(object):
+            def __init__(self, fn): self.fn = fn
+            def __get__(self, one, owner): return lambda *args: self.fn(one, *args)
+        class Inner(BaseEstimator):
+            def partial_fit(self, x): return self
+        class Outer(Inner):
+            @Available
+            def partial_fit(self, x): return Inner.partial_fit(self, x)
+    """,
+}
 TRAINS = """
     import sys
     import torch
@@ -238,6 +253,8 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
          "c = CallbackHandler()\nfor _ in range(60): assert c.on_step_end(1, 2, 3) == 3", {}),
         (LIGHTGBM, "import lightgbm\nb = lightgbm.Booster()\nfor _ in range(60): assert b.update(fobj=None)", {}),
         (XGBOOST, "import xgboost\nb = xgboost.Booster()\nfor n in range(60): assert b.update(None, n)", {}),
+        (SKLEARN, "from sklearn.all import *\nprint('row 1\\nrow 2')\nmodels = [Outer(), Inner()]\n"
+         "for n in range(30): assert [one.partial_fit(n) for one in models] == models", {}),
         ({"loop.py": TRAINER}, "from loop import Trainer\n" + STEPS_OF_TRAINER, {"steps_are": "loop:Trainer.one"}),
         ({}, TRAINER + STEPS_OF_TRAINER, {"steps_are": "__main__:Trainer.one"}),
         ({}, TRAINER + STEPS_OF_TRAINER, {"steps_are": "train:Trainer.one"}),
@@ -248,7 +265,7 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
         (TORCH, HOOKED, {}),
     ],
     ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "lightning", "transformers", "lightgbm", "xgboost",
-         "a function of a module", "of __main__", "of the program", "as python -m", "beside a fork",
+         "sklearn", "a function of a module", "of __main__", "of the program", "as python -m", "beside a fork",
          "behind an import hook"],
 )  # fmt: skip
 def test_each_step_is_counted_once(
@@ -340,8 +357,8 @@ def test_a_module_that_is_not_there_is_said(tmp_path: Path, thorough_python: str
          "it ran other processes"),
         (STEP + "import os\nif not os.fork():\n    for _ in range(7): o.step()\n    os._exit(0)\nos.wait()",
          "completed", "7 steps were made in processes that it forked"),
-        ("import os, sys\nos.execv(sys.executable, [sys.executable, '-c', ''])", "setup",
-         "the program replaced itself with another (os.exec)"),
+        ("import os, sys\nos.execv(sys.executable, [sys.executable, '-c', ''])", "completed",
+         "the program ended by os._exit or in another program (os.exec)"),
         (STEP + "for _ in range(7): o.step()", "stopped",
          "ended by itself after 7 of 100 steps; let it make more"),
         (STEP + "for _ in range(7): o.step()\nimport sys; sys.exit(3)", "crash",
@@ -435,6 +452,26 @@ print("accuracy: 0.75")
     assert look["look"]["rss_peak_kib"] > 64 << 10
     (ready,) = told.all("ready")
     assert (ready["setup_s"], ready["first_step_s"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "end", ["os._exit(0)", "os.execv(sys.executable, [sys.executable, '-c', 'print(\"accuracy: 0.5\")'])"]
+)
+def test_the_whole_run_of_a_program_that_leaves_without_a_word_is_one_figure(
+    tmp_path: Path, python: str, end: str
+) -> None:
+    """A script that ends by os._exit, as some do to end their threads, was a crash or not tested."""
+    text = f"import os, sys, time\nblock = bytearray(64 << 20)\ntime.sleep(0.3)\nprint('loaded', flush=True)\n{end}"
+    told = run(tmp_path, python, text)
+    done = told.done
+    assert (done["end"], done["shortfall"], done["remedy"], done["last_step"]) == ("completed", "no_step", "", 1)
+    assert "os._exit" in done["message"]
+    assert 0.3 < done["run_s"] < 20
+    assert done["peak_rss_kib"] > 64 << 10
+    assert done["output_bytes"] >= len("loaded\n")
+    (look,) = told.all("look")
+    assert 0 < look["look"]["cpu_s"] < 5
+    assert run(tmp_path / "bad", python, "import os\nos._exit(3)").done["end"] == "setup"
 
 
 def test_the_time_of_a_run_covers_its_end_but_not_the_looks(tmp_path: Path, python: str) -> None:

@@ -164,7 +164,7 @@ class ProgramRun(script_run.ScriptRun):
 
     def _hooked(self, kind, changed):
         if os.getpid() == self.owner and kind != "log":
-            if self._lines is not None and self._ticker.kind != "line":
+            if self._lines is not None and self._ticker.kind != "line" and kind not in hooks.MAY_MAKE_NONE:
                 self._lines.is_off = True  # the framework says what a step is
             self.link.tell("hooked", hook=kind, changed=changed)
 

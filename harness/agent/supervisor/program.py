@@ -103,10 +103,24 @@ class ProgramWatch(ScriptWatch):
         self.end("setup", REPLACED, death=death)
 
     def _died_without_a_word(self, death):
-        if self._replaced and death.signal is None:
+        if self._steps_are == "auto" and death.exit_code == 0 and self._in_setup():
+            self._take_whole(death)
+        elif self._replaced and death.signal is None:
             self._end_replaced(death)
         else:
             ScriptWatch._died_without_a_word(self, death)
+
+    def _take_whole(self, death):
+        """End the trial of a program that left without a word and without a step (os._exit, os.exec): its whole run is
+        the one step, of which only what shows from outside is known."""
+        self.run_s = self.clock() - self._began
+        self.table.header[samples.STEPS] = 1
+        self.table.column(self.columns["rss_kib"])[0] = death.peak_rss_kib
+        self.ready(None, None, ["rss"])
+        self.output.all_counts()
+        self.look(1, {"cpu_s": processes.children_s(), "rss_peak_kib": death.peak_rss_kib}, last=True)
+        self.shortfall, self.remedy = "no_step", ""
+        self.end("completed", LEFT)
 
 
 # ---------------------------------------------------------------- unseen
@@ -121,12 +135,14 @@ CALLS = {
     "transformers": "a step of Trainer",
     "lightgbm": "a round of boosting",
     "xgboost": "a round of boosting",
+    "sklearn": "a call of partial_fit",
 }
 LEAST_GRACE_S = 10.0
 """Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
 OWN_PROCESS = "let it train in its own process"
 OTHERS = "it ran other processes, and steps made in them are not counted: " + OWN_PROCESS
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
+LEFT = "the program ended by os._exit or in another program (os.exec), and no step was seen"
 REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
 
 

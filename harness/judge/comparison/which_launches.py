@@ -17,13 +17,12 @@ Launches = Sequence[Sequence[Trial]]
 
 
 def is_clean(trial: Trial, steps: Steps) -> bool:
-    """Return whether the trial made the steps that it was asked for. A trial that its time limit cut short, or a
-    program that ended early, must have reached the first look, because it shortens the comparison for all versions. A
-    command that ended by itself made all of its steps, and so did a launch of which only the whole run is judged.
+    """Return whether the trial made the steps that it was asked for, or ran to its own end. A trial that its time limit
+    cut short must have reached the first look, because it shortens the comparison for all versions.
     """
     if not trial.made_its_steps or trial.trace is None:
         return False
-    is_cut = trial.out_of_time or (trial.ended_early and not trial.is_one_figure)
+    is_cut = trial.out_of_time or (trial.ended_early and not trial.ran_to_its_end)
     return last_step(trial.trace) >= (steps.first if is_cut else 1)
 
 
@@ -54,10 +53,10 @@ def is_undisturbed(trial: Trial, steps: Steps) -> bool:
 
 
 def is_whole(trial: Trial, steps: Steps) -> bool:
-    """Return whether the launch can be compared and made its whole budget, or ran for its whole time."""
+    """Return whether the launch can be compared and made its whole budget, or ran for its whole time or to its end."""
     in_time = trial.end == "completed" and (trial.asked.time_s or steps.time_s) is not None
     whole = in_time or last_step(trial.trace) >= steps.budget
-    return is_timed(trial, steps) and whole
+    return is_timed(trial, steps) and (whole or trial.ran_to_its_end)
 
 
 def is_warm(trial: Trial, steps: Steps) -> bool:

@@ -17,7 +17,7 @@ from harness.judge.trace.growth import Growth
 from harness.model import Failure, Limits, Look, Trace, Trial, Trials
 from harness.report.text.signal_words import strip, strip_text, verdict_word
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, times, trace_of, trial_of
+from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, of_row, times, trace_of, trial_of
 
 ASKED = Trials(least=3, most=5)
 
@@ -86,6 +86,19 @@ def test_a_program_that_ends_before_its_budget_is_never_good(steps):
     assert f"ended by itself after {steps} of 4000 steps" in cell.why
     assert {name for name, signal in cell.signals.items() if signal.seen == "good"} == set()
     assert more(short) is None, "another launch would end in the same way"
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(0.0, "flat"), (12.0, "leak")])
+def test_a_program_that_ends_by_itself_before_its_budget_is_judged_as_far_as_it_goes(rate: float, verdict: str) -> None:
+    """In a matrix file it was inconclusive whatever it did; `try` lowered its budget and judged it."""
+    ended = [by_itself(number, steps=700, rate=rate, facts={"run_s": 2.0}) for number in range(3)]
+    cell = cell_of(ended)
+    assert (cell.verdict, cell.steps, cell.of("outcome").seen) == (verdict, 700, "good")
+    assert more(ended) is None
+    fast, slow = (
+        [by_itself(number, steps=100, ms=ms, facts={"run_s": 2.0}) for number in range(3)] for ms in (1.0, 2.0)
+    )
+    assert of_row([fast, slow]).levels("step_time")[1][0] == pytest.approx(0.002, rel=0.1)
 
 
 def test_the_program_s_own_end_is_the_reason_although_another_launch_was_stopped_before_it():

@@ -8,7 +8,7 @@ logged numbers. What the framework computes stays the same.
 import functools
 import numbers
 
-from . import boosting, jax, keras, lightning, loggers, tf1, torch, transformers
+from . import boosting, jax, keras, lightning, loggers, sklearn, tf1, torch, transformers
 
 STEPS = {
     "torch": torch.MODULES,
@@ -19,7 +19,10 @@ STEPS = {
     "transformers": transformers.MODULES,
     "lightgbm": boosting.LIGHTGBM,
     "xgboost": boosting.XGBOOST,
+    "sklearn": sklearn.MODULES,
 }
+MAY_MAKE_NONE = ("log", "sklearn")
+"""What most programs import without making a step of it, so that their lines may be steps."""
 LOGS = (loggers.MODULES, keras.LOGS, lightning.LOGS, transformers.LOGS)
 
 

@@ -1,0 +1,36 @@
+"""scikit-learn: a step is a call of `partial_fit`; one that it makes itself is a part of it."""
+
+import functools
+import types
+
+
+def _base(module, hook):
+    estimator, depth = module.BaseEstimator, [0]
+    own = vars(estimator).get("__init_subclass__")
+
+    def counted(method):
+        @functools.wraps(method)
+        def partial_fit(*args, **kwargs):
+            depth[0] += 1
+            try:
+                result = method(*args, **kwargs)
+            finally:
+                depth[0] -= 1
+            if not depth[0]:
+                hook.mark()
+            return result
+
+        return partial_fit
+
+    def begin(cls, **kwargs):
+        (super(estimator, cls).__init_subclass__ if own is None else own.__get__(None, cls))(**kwargs)
+        method = vars(cls).get("partial_fit")
+        if isinstance(method, types.FunctionType):
+            cls.partial_fit = counted(method)
+        elif hasattr(method, "fn"):  # of sklearn.utils.metaestimators.available_if: only some settings have it
+            method.fn = counted(method.fn)
+
+    estimator.__init_subclass__ = classmethod(begin)
+
+
+MODULES = {"sklearn.base": _base}
