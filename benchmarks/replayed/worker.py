@@ -32,7 +32,7 @@ from harness.model import Plan, RunResult, SearchMode, Trial, VersionRow
 from harness.run.engine import Prepared
 from harness.run.hosts import cell_launcher
 from harness.run.run_interfaces import CellRun
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.conversation import trial_in_slices
 from harness.schedule.bisect_scheduler import BisectScheduler
 from harness.schedule.full_scheduler import FullScheduler
 from harness.store import read_trial
@@ -50,7 +50,7 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
     """Sweep all histories in one matrix, and return what is printed."""
     ended: list[Ended] = []
     clock = Clock()
-    cell_launcher.run_trial = functools.partial(run_trial, clock=clock)  # type: ignore[attr-defined]
+    cell_launcher.trial_in_slices = functools.partial(trial_in_slices, clock=clock)  # type: ignore[attr-defined]
     by_name = {each.name: each for each in histories}
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")

@@ -24,6 +24,8 @@ job.json
                                                 the step counts; the last ends the trial. Null or absent: only steps
      "timeout_s": 1200.0,                       most seconds for setup and all the steps
      "answer_timeout_s": 300.0,                 most seconds to wait for an answer to a look
+     "slices": 3,                               the launches that are alive together, of which one makes steps at a
+                                                time (below); 0 or absent: this one is alone
      "probe": {"name": "optrace", …} or null,   a wrapping probe with its settings (wrapping.py)
      "environment": ["CUDA_*", "TF_*", ...]}    names (fnmatch) whose values `hello` may report
 
@@ -63,6 +65,8 @@ Anything else on stdout is noise from the image. Messages, in order:
                One with "last": true is never answered; `done` follows. It is taken at the budget, and once more
                at the same step after an answer of stop, or if the time limit ended the steps. A trial that
                failed in a step has none.
+    parked    {"step": 47, "frozen": true}      of a launch in slices: after `ready`, and at the end of each slice.
+               frozen: all its processes stand still
     file      {"name": "optrace.json", "text": "…"}        what a wrapping probe found, in parts to be joined in order
     done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004, "at_exit": false,
@@ -90,7 +94,11 @@ its last look is at its end, if that was before the budget.
 
     python -B ROOT/start.py gpus        prints the GPUs of `hello` as one JSON object, and exits
 
-The harness answers each look but the last with one line on stdin: {"answer": "go"} or {"answer": "stop"}.
+The harness answers each look but the last with one line on stdin: {"answer": "go"} or {"answer": "stop"}. It answers
+`parked` with {"slice": 0.5}: the scenario goes on for that many seconds, and for at least LEAST_STEPS steps
+(supervisor/trial_watch.py), unless a look or its end comes first. While it is parked, all its processes are stopped
+(SIGSTOP), and no time limit runs.
+
 End of stdin means that the harness is gone: the agent kills the scenario and exits.
 """
 

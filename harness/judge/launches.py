@@ -137,7 +137,7 @@ def mixes_shm(trial: Trial) -> bool:
     """Return whether the files of a trial in /dev/shm may include files of launches at the same time: without
     containers, launches share /dev/shm. If its content did not change, this does not matter.
     """
-    if trial.trace is None or not trial.conditions.beside or trial.fingerprint.get("engine") != "process":
+    if trial.trace is None or not trial.conditions.others or trial.fingerprint.get("engine") != "process":
         return False
     values = trial.trace.counts.get("shm", np.empty(0))
     return bool(np.unique(values[np.isfinite(values)]).size > 1)

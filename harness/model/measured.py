@@ -88,8 +88,10 @@ class Look:
 
 AGENT_COLUMNS = frozenset(
     {"rss_kib", "heap_kib", "blocks", "step_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
+    | {"slice"}
 )
-"""The columns of a trace that the agent measures. The others are metrics that the scenario returns or prints."""
+"""The columns of a trace that the agent measures, and `slice`. The others are metrics that the scenario returns or
+prints."""
 MOST_METRICS = 16
 """Most metrics of a trial for which the agent has columns."""
 
@@ -120,7 +122,8 @@ class Trace:
     `step` is the 1-based number of the step after which row i was sampled, shape (n,).
     `columns` are arrays of the same shape: `rss_kib`, `heap_kib`, `blocks` (Python), `step_s` (duration of the step
     itself, seconds), `gpu_kib`, `gpu_process_kib` and `gpu_pool_kib` as in a Look, and the scenario's own metrics.
-    Missing samples are NaN.
+    Missing samples are NaN. `slice` is the cycle in which a step was made, if several live launches took turns: then
+    launches of a round that share cycles are pairs, and the step times at the beginning of a slice are missing.
 
     `counts` are sampled less often, including at looks: `step` and, of the same shape, the amounts of the growth
     signals (`open_files`, `threads`, `processes`, `zombies`; `shm`, `disk` and `worker_memory` in KiB) with `sockets`
@@ -190,12 +193,19 @@ class Conditions:
     """The conditions under which a launch ran. `cold`: the first launch of an image that was pulled, built or installed
     in this run, whose files were not yet in memory. `disturbed`: why its step times are unusable (a GPU's clock was
     reduced). `pulled`: an image was pulled at the same time. `beside`: the largest number of other launches that ran on
-    the host at the same time. The times of a trial with one of the last three are not compared."""
+    the host at the same time. The times of a trial with one of these three are not compared. `parked`: the number of
+    other launches that were alive, of which only one made steps at a time."""
 
     cold: bool = False
     disturbed: str = ""
     pulled: bool = False
     beside: int = 0
+    parked: int = 0
+
+    @property
+    def others(self) -> int:
+        """Return how many other launches were alive, which may have caused a failure."""
+        return self.beside + self.parked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -192,7 +192,11 @@ class ProgramRun(script_run.ScriptRun):
         )  # fmt: skip
 
     def _look(self, ticker):
-        """Take a look, and return whether the program goes on."""
+        """Park or take a look, and return whether the program goes on."""
+        if not ticker.is_over:
+            self._park_if_asked()
+            if not (self.table.header[samples.STOP] or self._due_looks.due(ticker.steps, ticker.busy_s)):
+                return True
         is_whole = ticker.is_over or self._due_looks.take(ticker.steps, ticker.busy_s)
         if is_whole and not ticker.is_over and not self.table.header[samples.STOP]:
             ticker.is_over = True

@@ -6,6 +6,7 @@ another; the samples are in shared memory (samples.py).
 
     {"type": "ready", "setup_s": …, "first_step_s": …, "probes": […], "metrics": […]}   after the first step; it waits
     {"type": "look", "step": 500, "look": {…}, "last": false}   it waits for go or stop; after the last look, for stop
+    {"type": "parked"}                               it waits for its next slice
     {"type": "failed", "setup": true, "oom": false, "message": "…"}                     an exception: no more steps
     {"type": "ended", "end": "completed" or "stopped"}                                  the teardown follows
     {"type": "teardown", "oom": false, "message": "…"}                                  an exception in the teardown
@@ -113,7 +114,7 @@ class ScriptRun(object):
             raise
         except stepping.CameBack:
             self._fail(failure.ScenarioError(CAME_BACK + self.step_place))
-            self.table.header[samples.STOP] = 1
+            self.table.header[samples.STOP] = samples.END
             os._exit(1)
         except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
             if os.getpid() != self.owner:
@@ -202,6 +203,9 @@ class ScriptRun(object):
         left, first_s, is_whole = due.DueLooks(self.job), stepper.busy_s, False
         while not is_whole:
             stepper.run(stepper.steps, left.step, left.busy_s - (stepper.busy_s - first_s))
+            self._park_if_asked()
+            if not (self.table.header[samples.STOP] or left.due(stepper.steps, stepper.busy_s - first_s)):
+                continue
             is_whole = left.take(stepper.steps, stepper.busy_s - first_s)
             if self.table.header[samples.STOP] or is_whole:
                 break
@@ -209,6 +213,11 @@ class ScriptRun(object):
                 break
         self.link.ask("look", step=stepper.steps, look=stepper.aside(looker.last_look), last=True)
         return "completed" if is_whole else "stopped"
+
+    def _park_if_asked(self):
+        """Wait between two steps until the supervisor starts the next slice, if it has asked for that."""
+        if self.table.header[samples.STOP] == samples.PARK:
+            self.link.ask("parked")
 
     def _fail(self, error):
         in_setup, steps = self.where == "setup", self.table.header[samples.STEPS]

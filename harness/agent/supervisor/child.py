@@ -61,6 +61,22 @@ class Child(object):
         """Send SIGTERM to the child alone."""
         _send(self.pid, signal.SIGTERM)
 
+    def freeze(self):
+        """Stop every descendant of this supervisor, parents first. Return whether all of them could be stopped."""
+        pids, known = processes.descendants(), set()
+        could = True
+        while not known.issuperset(pids):  # one may have started another
+            for pid in pids:
+                could = (pid in known or _send(pid, signal.SIGSTOP)) and could
+            known.update(pids)
+            pids = processes.descendants()
+        return could
+
+    def thaw(self):
+        """Let every descendant of this supervisor go on, the children first."""
+        for pid in reversed(processes.descendants()):
+            _send(pid, signal.SIGCONT)
+
     def kill(self):
         """Kill every descendant of this supervisor, in any session. Return False if one is left."""
         for _ in range(KILL_ROUNDS):
@@ -75,10 +91,14 @@ class Child(object):
 
 
 def _send(pid, number):
+    """Send a signal; return False for a process of another user, which ends with the container."""
     try:
         os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return  # gone, or another user's: it ends with the container
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return True
 
 
 def _prepare(parent):

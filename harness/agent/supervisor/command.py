@@ -39,6 +39,7 @@ class CommandWatch(Watch):
         self._bursts = Bursts()
         self._cpu_before_s = 0.0
         self._kept_before_s = processes.kept_waiting_s()
+        self._parks = bool(job.get("slices"))  # at the next line that is a step
 
     def open(self):
         os.environ.setdefault("PYTHONUNBUFFERED", "1")  # otherwise the lines of all its steps may arrive at the end
@@ -65,6 +66,12 @@ class CommandWatch(Watch):
                 self._read(line)
         if count:
             self._steps_came(count, self.clock())
+            if self._parks and self._counts():
+                self._parks = False
+                self.park()
+
+    def park_soon(self):
+        self._parks = True
 
     def _read(self, line):
         """Record the numbers of a line: those of a step's own line, or of a line after it, belong to this step."""

@@ -106,7 +106,10 @@ class ScriptWatch(Watch):
         self.columns.update((name, samples.COLUMNS.index(name)) for name in probes)
         self.columns.update((name, first + place) for place, name in enumerate(metrics))
         self.ready(setup_s, first_step_s, [PROBES[name] for name in probes], **steps)
-        self.answered("go")
+        if self.job.get("slices"):
+            self.park()
+        else:
+            self.answered("go")
 
     def _on_metric(self, name):
         if name not in self._metrics:
@@ -117,6 +120,13 @@ class ScriptWatch(Watch):
         self.look(step, look, last)
         if last:
             self.answered("stop")  # it had to wait, so that the look found its GPU memory still in use
+
+    def _on_parked(self):
+        self.park()
+
+    def park_soon(self):
+        if self._verdict is None and not self.table.header[samples.STOP]:
+            self.table.header[samples.STOP] = samples.PARK
 
     def _on_failed(self, waits=False, **event):
         self.components.look()
@@ -131,7 +141,7 @@ class ScriptWatch(Watch):
 
     def _leave_after_steps(self, end):
         """Leave with an end that the time limit may have caused."""
-        if self.table.header[samples.STOP] and end == "stopped":
+        if self.table.header[samples.STOP] == samples.END and end == "stopped":
             self._leave((end, "time limit reached after %d steps" % self.steps()), "timeout")
         else:
             self._leave((end, ""))
@@ -220,7 +230,7 @@ class ScriptWatch(Watch):
         if self._in_setup():
             self._setup_overdue(limit_s)
             return
-        self.table.header[samples.STOP] = 1
+        self.table.header[samples.STOP] = samples.END
         if self.stuck(now):
             message = "%s: no progress at the time limit of %g s" % (self._place_now(), limit_s)
             stacks = self._ask_stacks()

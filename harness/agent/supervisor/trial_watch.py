@@ -3,6 +3,7 @@
 `Watch` holds what scripts, programs and commands have in common; script.py, program.py and command_steps.py extend it.
 """
 
+import json
 import os
 import selectors
 import signal
@@ -18,6 +19,8 @@ PROGRESS_S = 1.0
 FLUSH_S = 10.0
 LEAST_PATIENCE_S = 1.0
 PATIENCE_STEPS = 10
+LEAST_STEPS = 3  # of a slice
+NEXT_STEP_S = 0.01  # between two looks whether a slice has its steps
 
 
 class Watch(object):
@@ -49,6 +52,8 @@ class Watch(object):
         self.workers = processes.Workers()
         self.countdown = None
         self.asked_at = None
+        self._parked = False
+        self._slice = None  # the earliest time and step at which the child is asked to park
         self.oom = cgroup.OomKiller(cgroup.find_cgroup())
         self._commands = wire.Lines()
         self._progress_at = self.clock() + PROGRESS_S
@@ -108,9 +113,15 @@ class Watch(object):
             self.died(self.child.death)
         elif self.asked_at is not None:
             if now >= self._deadline_of_answer():
-                self.end("infrastructure", "no answer to a look within %g s" % self.job["answer_timeout_s"])
+                what = "no slice" if self._parked else "no answer to a look"
+                self.end("infrastructure", "%s within %g s" % (what, self._patience_s()))
+            if self._parked:
+                return
         elif self.countdown.left(now) <= 0:
             self.overdue(now)
+        elif self._slice is not None and now >= self._slice[0] and self.steps() >= self._slice[1]:
+            self._slice = None
+            self.park_soon()
         self.components.look()
         if now >= self._progress_at:
             self._progress_at = now + PROGRESS_S
@@ -135,7 +146,11 @@ class Watch(object):
     def _pause_s(self):
         """Return the seconds to the next timed event: progress, the end of a wait, the deadline."""
         now = self.clock()
+        if self._parked:
+            return max(0.0, self._deadline_of_answer() - now)
         beat_s = self.monitor.beat_s(self.beat_s())
+        if self._slice is not None:
+            beat_s = min(beat_s, max(self._slice[0] - now, NEXT_STEP_S))
         if self.asked_at is None:
             left, beat_s = self.countdown.left(now), self.census.beat_s(now, beat_s)
         else:
@@ -156,7 +171,10 @@ class Watch(object):
             if self.asked_at is not None and line.strip():
                 self.asked_at = None
                 self.countdown.resume(self.clock())
-                self.answered("stop" if b'"stop"' in line else "go")
+                if self._parked:
+                    self._start_slice(json.loads(line.decode("ascii"))["slice"])
+                else:
+                    self.answered("stop" if b'"stop"' in line else "go")
 
     def _lose_harness(self):
         self.gone = True
@@ -164,7 +182,12 @@ class Watch(object):
         self.end("infrastructure", "the harness is gone")
 
     def _deadline_of_answer(self):
-        return self.asked_at + self.job["answer_timeout_s"]
+        return self.asked_at + self._patience_s()
+
+    def _patience_s(self):
+        """Return the seconds to wait for the harness. While this launch is parked, the others may run their setups."""
+        others_s = 2 * self.job["timeout_s"] * self.job["slices"] if self._parked else 0.0
+        return self.job["answer_timeout_s"] + others_s
 
     def _signalled(self):
         numbers = set(os.read(self._signals, 512))
@@ -241,6 +264,26 @@ class Watch(object):
         counts = self.census.columns()
         if counts:
             self.outbox.send("counts", columns=counts)
+
+    # -------------------------------------------------------------- slices
+
+    def park_soon(self):
+        """Ask the child to stand still at its next step boundary."""
+
+    def park(self):
+        """Freeze the child, which stands between two steps, until the harness starts its next slice."""
+        self._parked, self.asked_at = True, self.clock()
+        self.countdown.pause(self.asked_at)
+        frozen = self.child.freeze()
+        self.outbox.send("parked", step=self.steps(), frozen=frozen)
+
+    def _start_slice(self, seconds):
+        self._parked = False
+        self._slice = self.clock() + seconds, self.steps() + LEAST_STEPS - 1  # it parks after the step that follows
+        self.table.header[samples.STOP] = 0
+        self.table.header[samples.STARTED] = self.clock()
+        self.child.thaw()
+        self.answered("go")
 
     # -------------------------------------------------------------- the end
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.judge.comparison.slices import paired_step_s
 from harness.judge.comparison.slow_versions import LEAST_SLOW, SLOW, WARM_UP, last_step, without_slow_starts
 from harness.judge.comparison.which_launches import (
     Launches,
@@ -162,6 +163,13 @@ def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launche
         )
 
     return prepare
+
+
+def _step_time(launches: Launches) -> LaunchFigure:
+    """Make the figure of the median step time; of launches that took turns, by the cycles that they have in common."""
+    alone, common = _of_steps(median_step_s)(launches), paced_steps(launches)
+    paired = paired_step_s((trial for version in launches for trial in version), common, warm_up=WARM_UP)
+    return lambda trial: paired[trial] if trial in paired else alone(trial)
 
 
 def _tail_s(trace: Trace, common: int) -> float | None:
@@ -363,7 +371,7 @@ def _is_whole_run(trial: Trial) -> bool:
 
 
 RULES: Mapping[str, FigureRule] = {
-    "step_time": FigureRule(usable=is_timed, prepare=_of_steps(median_step_s), absent=SignalReason.NO_STEPS),
+    "step_time": FigureRule(usable=is_timed, prepare=_step_time, absent=SignalReason.NO_STEPS),
     "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio), absent=SignalReason.NO_LONG_LAUNCH),
     "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
     "stalls": FigureRule(usable=is_timed, prepare=_stalls, absent=SignalReason.TOO_FEW_STEPS),

@@ -16,7 +16,7 @@ from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.images.prefetch import HostImages
 from harness.run.run_interfaces import Batch, CellRun, Journal, Oracle, Review
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.conversation import Sliced, trial_in_slices
 from harness.run.trial.payload import pack, trial_key
 
 INFRASTRUCTURE_TRIES = 3
@@ -89,8 +89,9 @@ class CellLauncher:
 
     # ------------------------------------------------------------ trials
 
-    def launch(self, run: CellRun, batch: Batch, *, others: Callable[[], int]) -> None:
-        """Run one trial of a cell. `others` returns the largest number of other launches on the host during the trial.
+    def launch(self, run: CellRun, batch: Batch, *, others: Callable[[], int], slices: int = 0) -> Sliced[None]:
+        """Run one trial of a cell. `others` returns the largest number of other launches on the host during the trial;
+        `slices`: how many launches are alive together, of which only one makes steps at a time, if this is one of them.
 
         A trial that ends as infrastructure is repeated by a later batch, up to INFRASTRUCTURE_TRIES times. If the image
         cannot be prepared, or if trials of earlier runs are taken over, nothing is launched: the scheduler first
@@ -106,12 +107,13 @@ class CellLauncher:
         self.lease.check()
         begun_s = time.monotonic()
         self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
-        reviewed, description = self._reviewed_launch(run, run.prepared, batch, number=number)
+        reviewed, description = yield from self._reviewed_launch(run, run.prepared, batch, number=number, slices=slices)
         trial = replace(
             reviewed.trial,
             conditions=replace(
                 reviewed.trial.conditions,
                 beside=others(),
+                parked=max(0, slices - 1),
                 pulled=self.images.pulled_since(begun_s),
                 cold=run.prepared.digest in self.cold,
             ),
@@ -119,11 +121,11 @@ class CellLauncher:
         )
         if trial.measured:
             self.cold.discard(run.prepared.digest)
-        doubtful = bool(trial.conditions.beside) and trial.measured and self.oracle.wants_alone(cell, trial)
+        doubtful = bool(trial.conditions.others) and trial.measured and self.oracle.wants_alone(cell, trial)
         for changed in side_by_side.add_trial(run, trial, doubtful=doubtful):
             self.journal.write_trial(changed, cell)
         trial = run.trials[-1]
-        if trial.conditions.beside:  # other launches may have changed how the trial counts
+        if trial.conditions.others:  # other launches may have changed how the trial counts
             description = self.oracle.describe(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
         self._report_end(run, trial, description, reused=False)
@@ -133,8 +135,8 @@ class CellLauncher:
         self._rest(reviewed.pause_s, why=trial.conditions.disturbed, lane=lane)
 
     def _reviewed_launch(
-        self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int
-    ) -> tuple[Review, tuple[str, bool | None]]:
+        self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int, slices: int
+    ) -> Sliced[tuple[Review, tuple[str, bool | None]]]:
         """Launch once; return the reviewed trial and the oracle's description of it. A trial on the wrong GPU counts as
         infrastructure.
 
@@ -144,7 +146,7 @@ class CellLauncher:
         failed = Trial(cell_id=run.cell.id, number=number, key=run.key, end="infrastructure")
         try:
             try:
-                trial = self._launch(run, prepared, batch, number=number)
+                trial = yield from self._launch(run, prepared, batch, number=number, slices=slices)
             except EngineUnreachable:
                 raise
             except InfrastructureError as error:
@@ -171,27 +173,29 @@ class CellLauncher:
             self.progress.preparing(lane=lane, image="GPU", text=f"pausing for {seconds:.0f} s: {why}")
             time.sleep(min(0.5, seconds))
 
-    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
+    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int, slices: int) -> Sliced[Trial]:
         cell = run.cell
         length = self.oracle.length(run, batch)
         with self.images.in_use(cell, prepared) as present:
             launch = LaunchRequest(
                 prepared=present,
                 scenario=cell.variant.scenario,
-                payload=pack(cell.variant, extras=length.job),
+                payload=pack(cell.variant, extras={**length.job, "slices": slices}),
                 gpus=cell.lane.gpus,
                 labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
             )
-            return run_trial(
-                self.engine,
-                launch,
-                cell_id=cell.id,
-                number=number,
-                key=run.key,
-                round=batch.round,
-                decide=lambda trace: self.oracle.decide(cell, trace, length),
-                on_step=lambda step, rss_kib: self.progress.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
-                cancelled=self.stopped,
+            return (
+                yield from trial_in_slices(
+                    self.engine,
+                    launch,
+                    cell_id=cell.id,
+                    number=number,
+                    key=run.key,
+                    round=batch.round,
+                    decide=lambda trace: self.oracle.decide(cell, trace, length),
+                    on_step=lambda step, rss_kib: self.progress.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
+                    cancelled=self.stopped,
+                )
             )
 
     def _report_end(self, run: CellRun, trial: Trial, description: tuple[str, bool | None], *, reused: bool) -> None:

@@ -6,6 +6,8 @@ whose turn it is and its next `Batch`, which has one launch of each of its cells
 
 from __future__ import annotations
 
+import functools
+import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +17,9 @@ from harness.model.watching import unheard
 from harness.run.engine import Engine
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.side_by_side import NO_LOAD, Gate, Visit, compares_times, load_of
+from harness.run.hosts.slices import in_slices, slice_s, take_turns
 from harness.run.run_interfaces import Batch, CellRun, Queue, RowRun, Turn
+from harness.run.trial.conversation import alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,8 @@ class HostRun:
     finished: Callable[[RowRun], None]
     gate: Gate = field(default_factory=Gate)
     shares_images: bool = False
+    slices: bool = False
+    cycles: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def with_engine(self, engine: Engine) -> HostRun:
         """Return a copy that uses another connection and shares everything else. The caller closes the images."""
@@ -116,8 +122,16 @@ class HostRun:
         if compares_times(batch.runs[0].cell.variant.scenario) and not is_spare:
             self.launcher.images.wait_for_pulls()
         begun = [run.launched for run in batch.runs]
-        for run in self._in_turn(batch.runs, turn, queue):
-            self.launcher.launch(run, batch, others=lambda: visit.others)
+        together = in_slices(batch.runs, memory_bytes=self.gate.memory_bytes) if self.slices else []
+        for run in self._in_turn([run for run in batch.runs if run not in together], turn, queue):
+            alone(self.launcher.launch(run, batch, others=lambda: visit.others))
+        if together and not queue.stopped():
+            self.rng.shuffle(together)
+            launches = [
+                functools.partial(self.launcher.launch, run, batch, others=lambda: visit.others, slices=len(together))
+                for run in together
+            ]
+            take_turns(launches, seconds=slice_s(together), cycles=self.cycles, rng=self.rng)
         launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
         if launched:
             self._log(turn.row, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why})

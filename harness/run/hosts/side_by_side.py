@@ -180,18 +180,18 @@ def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
     alone, and then the trial itself, reclassified if necessary. `doubtful`: other launches may have caused what the
     trial shows.
     """
-    if trial.conditions.beside and trial.end in DOUBTED:
+    if trial.conditions.others and trial.end in DOUBTED:
         run.doubted.append(trial)
-        others = f"{trial.conditions.beside} other launch{'es' if trial.conditions.beside > 1 else ''}"
+        others = f"{trial.conditions.others} other launch{'es' if trial.conditions.others > 1 else ''}"
         doubt = f"{trial.end} alongside {others}, which may have caused it: the cell is launched again alone"
         trial = replace(trial, end="infrastructure", message=f"{trial.message}\n{doubt}".strip())
-    elif trial.conditions.beside and not trial.measured:
+    elif trial.conditions.others and not trial.measured:
         run.alone = True
     run.alone = run.alone or bool(run.doubted) or doubtful
     failure = (trial.end, trial.failure.signal)
     confirmed = (
         []
-        if trial.conditions.beside
+        if trial.conditions.others
         else [doubted for doubted in run.doubted if (doubted.end, doubted.failure.signal) == failure]
     )
     for doubted in confirmed:

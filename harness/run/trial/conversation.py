@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Trace, Trial
 from harness.run.engine import Engine, Exit, LaunchRequest, Session
@@ -24,6 +24,7 @@ from harness.run.trial.messages import (
     LookTaken,
     MessageLines,
     Misunderstood,
+    Parked,
     Progress,
     Ready,
     Rows,
@@ -39,11 +40,36 @@ LAST_WORDS_S = 5.0
 BANNER_LIMIT = 8 << 10
 SIGKILL = 9
 OOM_REPORTED = "killed by the kernel: out of memory (reported by the engine)"
+CANNOT_PARK = "a process of the trial cannot be stopped between slices, as it belongs to another user"
 PROTOCOL = 1
 
 Decide = Callable[[Trace], str]
 OnStep = Callable[[int, float | None], None]
 OnFile = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slice:
+    """The time in which one of several live launches makes steps. `cycle`: in which each of them has one; unique in a
+    run."""
+
+    cycle: int
+    seconds: float
+
+
+T = TypeVar("T")
+Sliced = Generator[None, Slice, T]
+"""A launch that yields whenever it is parked, and is sent its next slice. One that is alone never yields."""
+
+
+def alone(launch: Sliced[T]) -> T:
+    """Run a launch that is alone to its end, and return its result."""
+    try:
+        next(launch)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("a launch that is alone is never parked")
 
 
 class Clock(Protocol):
@@ -54,7 +80,12 @@ class Clock(Protocol):
     def time(self) -> float: ...
 
 
-def run_trial(
+def run_trial(engine: Engine, launch: LaunchRequest, **asked: Any) -> Trial:
+    """Run one trial alone to its end. `asked` as in `trial_in_slices`."""
+    return alone(trial_in_slices(engine, launch, **asked))
+
+
+def trial_in_slices(
     engine: Engine,
     launch: LaunchRequest,
     *,
@@ -67,10 +98,11 @@ def run_trial(
     cancelled: Callable[[], bool],
     on_file: OnFile = lambda name, text: None,
     clock: Clock = time,
-) -> Trial:
-    """Run one trial to its end. `decide` answers each look but the last with "go" or "stop"; `on_step` is called about
-    once a second; when `cancelled` returns true, the trial ends immediately as `interrupted`. `on_file` receives the
-    results of a wrapping probe in parts: the name of a file and the next part of its text.
+) -> Sliced[Trial]:
+    """Run one trial to its end, in slices if its job says so. `decide` answers each look but the last with "go" or
+    "stop"; `on_step` is called about once a second; when `cancelled` returns true, the trial ends immediately as
+    `interrupted`. `on_file` receives the results of a wrapping probe in parts: the name of a file and the next part of
+    its text.
 
     Raises InfrastructureError if the trial could not be launched. Later problems are recorded in the Trial.
     """
@@ -86,11 +118,12 @@ def run_trial(
         "fingerprint": {**engine.facts, **({"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {})},
     }
     with engine.launch(launch) as session:
-        trial = Conversation(
+        conversation = Conversation(
             session=session, job=launch.payload.job, known=known, decide=decide, on_step=on_step, on_file=on_file,
             cancelled=cancelled, clock=clock, keeps_entrypoint=launch.prepared.image.keep_entrypoint,
-        ).hold()  # fmt: skip
-    return replace(trial, duration_s=clock.monotonic() - begun_s)
+        )  # fmt: skip
+        trial = yield from conversation.hold()
+    return replace(trial, duration_s=clock.monotonic() - begun_s - conversation.parked_s)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -109,6 +142,7 @@ class Conversation:
     keeps_entrypoint: bool
     facts: dict[str, Any] = field(default_factory=dict)
     deciding_s: float = 0.0
+    parked_s: float = 0.0
 
     def __post_init__(self) -> None:
         job = self.job
@@ -117,9 +151,10 @@ class Conversation:
         self.lines = MessageLines(job["marker"])
         self.begun_s = self.heard_s = self.clock.monotonic()
 
-    def hold(self) -> Trial:
-        """Listen until the agent is done, is gone, sends a malformed message, or is silent or busy for too long, or
-        until `cancelled` returns true. Return the trial with everything that was measured.
+    def hold(self) -> Sliced[Trial]:
+        """Listen, and yield while the agent is parked, until it is done, is gone, sends a malformed message, or is
+        silent or busy for too long, or until `cancelled` returns true. Return the trial with everything that was
+        measured.
         """
         while not self.cancelled():
             data = self.session.receive(POLL_S)
@@ -128,7 +163,14 @@ class Conversation:
             try:
                 for text in self.lines.feed(data):
                     self.heard_s = self.clock.monotonic()
-                    if done := self._handled(parse_message(text)):
+                    message = parse_message(text)
+                    if isinstance(message, Parked):
+                        if not self.job.get("slices"):
+                            raise Misunderstood("parked: it is alone")
+                        if not message.frozen:
+                            return self._ended("infrastructure", CANNOT_PARK)
+                        self._begin((yield), message.step)
+                    elif done := self._handled(message):
                         return self._done(done)
             except Misunderstood as error:
                 return self._ended("infrastructure", f"the agent's message was not understood: {error}")
@@ -136,10 +178,18 @@ class Conversation:
                 return trial
         return self._ended("interrupted", "interrupted")
 
+    def _begin(self, own: Slice, step: int) -> None:
+        """Begin a slice after `step` steps. The time since the last one was others'."""
+        now_s = self.clock.monotonic()
+        self.parked_s += now_s - self.heard_s
+        self.heard_s = now_s
+        self.samples.begin_slice(own.cycle, step)
+        self.session.send(b'{"slice": %g}\n' % own.seconds)
+
     def _overdue(self) -> Trial | None:
         """Return the trial if its agent has been silent for too long, or has not ended the trial in time."""
         now_s = self.clock.monotonic()
-        silent_s, taken_s = now_s - self.heard_s, now_s - self.begun_s - self.deciding_s
+        silent_s, taken_s = now_s - self.heard_s, now_s - self.begun_s - self.deciding_s - self.parked_s
         silence_limit_s = self.job["timeout_s"] + 2 * self.job["answer_timeout_s"] + STARTUP_S
         # The agent ends a trial after `timeout_s` of work, and a wrapping probe may take as long again to report.
         limit_s = silence_limit_s + self.job["timeout_s"]

@@ -240,6 +240,11 @@ class LookTaken(Message):
     last: bool = False
 
 
+class Parked(Message):
+    step: Count = 0
+    frozen: bool = False
+
+
 class FilePart(Message):
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{0,63}$")]
     text: str
@@ -272,7 +277,7 @@ class Done(Message):
 
 MESSAGES: Mapping[str, type[BaseModel]] = {
     "hello": Hello, "ready": Ready, "progress": Progress, "samples": Rows, "counts": Counts, "look": LookTaken,
-    "file": FilePart, "done": Done,
+    "parked": Parked, "file": FilePart, "done": Done,
 }  # fmt: skip
 
 
@@ -324,6 +329,7 @@ class Samples:
         self._names: set[str] = set()
         self._rows = 0
         self._last_step = last_step
+        self._slices: list[tuple[int, int]] = []
         self.looks: list[Look] = []
         self.newest_step = 0.0
         """The step of the newest sample; 0 before the first."""
@@ -353,14 +359,41 @@ class Samples:
         if any(np.any(values < 0) for values in self._counts.values()):
             raise Misunderstood("counts: a count is negative")
 
+    def begin_slice(self, cycle: int, step: int) -> None:
+        """Note that the steps after `step` are those of the slice in `cycle`."""
+        if step > self._last_step or (self._slices and step < self._slices[-1][0]):
+            raise Misunderstood("parked: steps out of order or beyond the last one")
+        self._slices.append((step, cycle))
+
     def trace(self) -> Trace | None:
-        """Return all samples so far; None before the first. A column is NaN in rows of chunks that lack it."""
+        """Return all samples so far; None before the first. A column is NaN in rows of chunks that lack it, and the
+        step times are NaN where a slice begins: caches have to fill again."""
         if not self._chunks:
             return None
         joined = _joined(self._chunks)
         self._chunks = [joined]
         columns = {name: values for name, values in joined.items() if name != "step"}
+        if self._slices:
+            columns |= _in_slices(joined["step"], columns.get("step_s"), self._slices)
         return Trace(step=joined["step"], columns=columns, looks=tuple(self.looks), counts=self._counts)
+
+
+UNSETTLED = 0.1
+"""Share of the rows of a slice, at its beginning, whose step times are left out; it is at least one row."""
+
+
+def _in_slices(step: Floats, step_s: Floats | None, slices: list[tuple[int, int]]) -> dict[str, Floats]:
+    """Return the column of the slices, and the step times without those at the beginning of each slice. `slices`: the
+    step before each, and its cycle."""
+    before, cycles = np.array(slices, dtype=np.float64).T
+    place = np.maximum(np.searchsorted(before, step) - 1, 0)
+    columns = {"slice": np.where(step > before[0], cycles[place], np.nan)}
+    if step_s is not None:
+        first = np.searchsorted(step, before, side="right")
+        rows = np.diff([*first, len(step)])
+        is_new = np.arange(len(step)) - first[place] < np.maximum(1, UNSETTLED * rows[place])
+        columns["step_s"] = np.where(is_new & (step > before[0]), np.nan, step_s)
+    return columns
 
 
 def _joined(chunks: list[dict[str, Floats]]) -> dict[str, Floats]:

@@ -14,7 +14,7 @@ import pytest
 
 from harness.model import Image, Pull, Scenario, Trace, Trial, Where, measured
 from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Session
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.conversation import CANNOT_PARK, Slice, Sliced, alone, trial_in_slices
 from harness.run.trial.messages import Samples
 
 WHERE = Where(file="m.yaml", line=1, key="k")
@@ -96,7 +96,22 @@ def held(
     decide: Callable[[Trace], str] = lambda trace: "go",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Trial:
-    job = {"marker": "m", "looks": [10, 20, 40], "timeout_s": 60.0, "answer_timeout_s": 30.0, "script": "s.py"}
+    trial = alone(in_slices(player, decide=decide, cancelled=cancelled, slices=0))
+    assert player.left
+    return trial
+
+
+def in_slices(
+    player: Player,
+    *,
+    decide: Callable[[Trace], str] = lambda trace: "go",
+    cancelled: Callable[[], bool] = lambda: False,
+    slices: int = 2,
+) -> Sliced[Trial]:
+    job = {
+        "marker": "m", "looks": [10, 20, 40], "timeout_s": 60.0, "answer_timeout_s": 30.0, "script": "s.py",
+        "slices": slices,
+    }  # fmt: skip
     launch = LaunchRequest(
         prepared=Prepared(
             image=Image(series="s", version="1", source=Pull(reference="x"), where=WHERE), reference="x", digest="d"
@@ -105,12 +120,10 @@ def held(
         payload=Payload(job=job, files={}),
         labels={},
     )
-    trial = run_trial(
+    return trial_in_slices(
         player, launch, cell_id="c", number=1, key="k", round=2, clock=player.clock,
         decide=decide, on_step=lambda step, rss_kib: None, cancelled=cancelled,
     )  # fmt: skip
-    assert player.left
-    return trial
 
 
 def test_looks_are_answered_with_what_was_decided_on_the_whole_trace() -> None:
@@ -127,6 +140,49 @@ def test_looks_are_answered_with_what_was_decided_on_the_whole_trace() -> None:
     assert list(seen[0].step) == [1, 5, 10]
     assert seen[0].looks[0].of("rss_kib") == 5.0
     assert (trial.round, trial.image.digest, trial.facts["python"]) == (2, "d", "3.8.1")
+
+
+def parked(step: int, *, frozen: bool = True) -> dict[str, Any]:
+    return {"type": "parked", "step": step, "frozen": frozen}
+
+
+def test_a_launch_in_slices_waits_for_each_and_knows_its_steps() -> None:
+    """Of each slice, the first step is not timed, because it has to fill the caches again. The time of the others
+    costs it nothing."""
+    rows = samples(*range(1, 9), step_s=[1.0] * 8)
+    player = Player([lines(HELLO, parked(1)), lines(parked(4)), lines(parked(7)), lines(rows, DONE)])
+    launch = in_slices(player)
+    next(launch)
+    for cycle in (7, 8):
+        player.clock.now_s += 1000.0
+        launch.send(Slice(cycle=cycle, seconds=0.5))
+    with pytest.raises(StopIteration) as ended:
+        launch.send(Slice(cycle=9, seconds=0.5))
+    trial = ended.value.value
+    assert player.sent == [b'{"slice": 0.5}\n'] * 3
+    assert (trial.end, trial.duration_s, player.left) == ("completed", 0.0, True)
+    assert str(trial.trace.columns["slice"].tolist()) == "[nan, 7.0, 7.0, 7.0, 8.0, 8.0, 8.0, 9.0]"
+    assert str(trial.trace.columns["step_s"].tolist()) == "[1.0, nan, 1.0, 1.0, nan, 1.0, 1.0, nan]"
+
+
+def test_a_launch_that_cannot_be_frozen_says_so() -> None:
+    """Its processes would run in the slices of the others."""
+    with pytest.raises(StopIteration) as ended:
+        next(in_slices(Player([lines(HELLO, parked(1, frozen=False))])))
+    assert (ended.value.value.end, ended.value.value.message) == ("infrastructure", CANNOT_PARK)
+
+
+def test_an_image_that_claims_to_be_parked_ends_its_trial() -> None:
+    trial, _ = play(lines(HELLO, parked(1)))
+    assert (trial.end, trial.message) == (
+        "infrastructure", "the agent's message was not understood: parked: it is alone",
+    )  # fmt: skip
+    launch = in_slices(Player([lines(HELLO, parked(30)), lines(parked(20))]))
+    next(launch)
+    launch.send(Slice(cycle=1, seconds=0.5))
+    with pytest.raises(StopIteration) as ended:
+        launch.send(Slice(cycle=2, seconds=0.5))
+    assert "steps out of order" in ended.value.value.message
 
 
 def test_a_column_that_comes_late_is_nan_before() -> None:

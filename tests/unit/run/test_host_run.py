@@ -34,6 +34,7 @@ from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.run_interfaces import Batch, CellRun, Journal, Oracle, Review, RowRun
+from harness.run.trial.conversation import Sliced
 from harness.schedule.full_scheduler import FullScheduler
 from harness.schedule.oracle import cannot_run
 from harness.schedule.oracle import oracle as judging_oracle
@@ -94,7 +95,8 @@ class Timed(CellLauncher):
 
     step_s: Mapping[str, float] = field(default_factory=dict)
 
-    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int) -> Trial:
+    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int, slices: int) -> Sliced[Trial]:
+        yield from ()
         step = np.arange(1.0, 1001.0)
         columns = {
             "rss_kib": np.full(len(step), 50_000.0),
