@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.intervals import log_t_interval, median, t_interval, widest
 from harness.judge.launches import (
     AGREE,
@@ -217,8 +218,7 @@ def _summarized(
 def per_of(trials: Sequence[Trial]) -> Per:
     """Return what the rates of these launches are counted by. A step of which only the output tells is a line."""
     kinds = {trial.facts.get("step_kind") for trial in trials}
-    timed = any(trial.trace is not None and trial.trace.column("step_s") is not None for trial in trials)
-    if timed:
+    if any(map(has_step_times, trials)):
         return "line" if "line" in kinds else "step"
     return "run" if any(trial.run_s is not None for trial in trials) else "step"
 

@@ -31,6 +31,8 @@ from harness.report.text.names import (
 from harness.report.text.signal_words import WHY_LENGTH, Tone
 
 _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}
+_MOST_BRIEF = 93
+"""Most characters of the figures and the evidence of a finding that fit on a line of 100 with its number."""
 _LEAST_PART, _LEAST_PART_S = 0.1, 0.01
 """Least part of a change of the run time that is named, as a share of it and in seconds."""
 _MOST_REASONS, _REASON_LENGTH, _MOST_OBSERVED = 4, 120, 5
@@ -109,6 +111,8 @@ class _Box:
             "also new": "; ".join(self._observed()),
         }
         shown = texts["figures"] or ("" if failed else figure.title)
+        if len(shown) + len(evidence) > _MOST_BRIEF and texts["figures"]:
+            shown = _change(figure, good, bad, telling, is_brief=True)
         return FindingBox(
             attribution=self.of,
             number=number,
@@ -300,9 +304,10 @@ _OF_VALUE = {
 }
 
 
-def _change(figure: Figure, old: str | None, new: str, episode: Episode) -> str:
+def _change(figure: Figure, old: str | None, new: str, episode: Episode, *, is_brief: bool = False) -> str:
     """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`, and for a ratio the finding's own size, which
-    compares all versions before and after it; "" if the new side has no figure.
+    compares all versions before and after it; "" if the new side has no figure. `is_brief`: if that size has an
+    interval, the new side has none.
     """
     points = {point.version: point for point in figure.points}
     after, before = points[new], points.get(old or "")
@@ -324,8 +329,9 @@ def _change(figure: Figure, old: str | None, new: str, episode: Episode) -> str:
     older, low, high = (other.partition(" ")[0] for other in rest)
     told = f"{text} %" if figure.unit == "rise" else text
     begin = f"{'at most ' if is_bound else ''}{older or 'unknown'} → " if before is not None else ""
-    interval = f" ({low} to {high})" if low and high else ""
     size = fault_sentences.size_of(episode)
+    is_told = is_brief and size is not None and size.ci is not None and size.unit == "ratio"
+    interval = f" ({low} to {high})" if low and high and not is_told else ""
     ratio = f"; {amounts.effect(size)}" if size is not None and size.unit == "ratio" and figure.unit != "rise" else ""
     return f"{figure.title} {begin}{told}{interval}{ratio}"
 

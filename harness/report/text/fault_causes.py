@@ -109,8 +109,8 @@ def _undecided(attribution: Attribution, names: LaneNames) -> str:
     lanes = names.blamed(attribution.bad_lanes)
     passed = names.passed(attribution.missing[0]) if attribution.missing else ""
     if attribution.doubt == "nothing good" and passed:
-        rest = "too few to rule this fault out there, so the cause is undecided: run more of them (`--trials`)"
-        return f"{passed}, {rest}"
+        rest = "too few to rule out there a fault that comes in only some launches, so the cause is undecided"
+        return f"{passed}, {rest}: run more of them (`--trials`)"
     doubts = {
         "image or lane": f"whether the image or {lanes} is at fault is undecided",
         "lane or both": f"{names.good_with(attribution)}; whether {lanes} alone is at fault is undecided",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.cell import judge_cell, needs_whole_budget, wants_more
+from harness.judge.cell import judge_cell, needs_whole_budget, per_of, wants_more
 from harness.judge.trace import trace_verdict
 from harness.judge.trace.growth import Growth
 from harness.model import Failure, Limits, Look, Trace, Trial, Trials
@@ -535,3 +535,14 @@ def test_a_trace_is_judged_once_for_each_limit(monkeypatch: pytest.MonkeyPatch):
     assert len(judged) == 3
     judge_cell(trials, limits=Limits(signals={"memory": 100.0}), steps=STEPS)
     assert len(judged) == 6
+
+
+def test_rates_are_counted_by_what_a_step_is():
+    """A program without steps had `610 ms/step` of processor time, and one whose lines are steps leaked `KiB/step`."""
+    stepping = trial_of()
+    assert stepping.trace is not None
+    assert per_of([stepping]) == "step"
+    assert per_of([replace(stepping, facts={"step_kind": "line"})]) == "line"
+    nothing = {**stepping.trace.columns, "step_s": np.full(len(stepping.trace.step), np.nan)}
+    whole = replace(stepping, trace=replace(stepping.trace, columns=nothing), facts={"run_s": 1.0})
+    assert per_of([whole]) == "run"

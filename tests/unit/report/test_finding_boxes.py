@@ -294,3 +294,12 @@ def test_a_slower_run_is_told_with_the_part_that_takes_longer() -> None:
     assert box.texts["run"] == "4.20 → 7.20 s; end +3.00 s"
     told = "multidict takes 3 s longer to end since 6.3.0; the run takes 71.4 % longer."
     assert headline.sentence(result) == told
+
+
+def test_a_brief_line_drops_an_interval_and_not_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`5 launches against 5; p < 0.00…`: the end of the line was cut, while the size had two intervals."""
+    slower = next(box for box in boxes(build.varied()) if box.attribution.metric == "step_time")
+    assert "ms (2.26 to 2.35); 5.62× (5.5 to 5.7); 3 launches against 3" in slower.brief
+    monkeypatch.setattr("harness.report.content.finding_boxes._MOST_BRIEF", 50)
+    slower = next(box for box in boxes(build.varied()) if box.attribution.metric == "step_time")
+    assert "ms; 5.62× (5.5 to 5.7); 3 launches against 3" in slower.brief
