@@ -81,7 +81,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
         shown = TrialReason.ON_GPU(shown=shown)
     growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps)
     grown = [
-        f"{SIGNALS[name].title} {count_pace(name, growth)}"
+        f"{SIGNALS[name].title} {count_pace(name, growth, per_of([trial]))}"
         for name, growth in growths.items()
         if growth.verdict == "leak"
     ]

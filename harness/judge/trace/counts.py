@@ -17,7 +17,7 @@ import numpy as np
 from harness.judge.trace.growth import LEAST_ROWS, Growth
 from harness.judge.trace.samples import even_rows
 from harness.judge.trace.trace_verdict import judge_column, memory_words
-from harness.model import GROWTHS, SIGNALS, Floats, Limits, Trace, unit_after
+from harness.model import GROWTHS, SIGNALS, Floats, Limits, Per, Trace, unit_after, unit_per
 from harness.reasons import CountReason, MemoryName
 
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -81,10 +81,10 @@ def unjudged(name: str, why: str) -> Growth:
     return Growth(verdict="inconclusive", rate=0.0, excluded=math.inf, unmet=why)
 
 
-def count_pace(name: str, growth: Growth) -> str:
-    """Return the rate of a count with its unit: `4 KiB/step`."""
+def count_pace(name: str, growth: Growth, per: Per = "step") -> str:
+    """Return the rate of a count with its unit: `4 KiB/step`. `per`: what the rates of the launch are counted by."""
     amount = f"{growth.rate:.3g}"
-    return f"{amount} {unit_after(amount, SIGNALS[name].unit)}"
+    return f"{amount} {unit_after(amount, unit_per(SIGNALS[name], per))}"
 
 
 def _counted(trace: Trace, name: str) -> tuple[Floats, Floats]:

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness import amounts
 from harness.masking import is_secret, scrubbed
-from harness.model import Build, Install, Pull, Scalar, Source
+from harness.model import SIGNALS, Build, Install, Pull, Scalar, Source, unit_per
 from harness.model.answers import Container, Machine, Recipe
 from harness.report.issue.public_images import withholding
 from harness.report.text import signal_words
@@ -259,8 +259,9 @@ def leak_to_see(recipe: Recipe) -> Iterator[str]:
     leaked = verdict.of("memory").value
     if recipe.script is None and "leak" in verdict.verdicts and leaked is not None:
         mib = leaked * verdict.steps / 1024
-        rate = amounts.in_unit(leaked, "KiB/step")
-        told = f"{rate} adds up to {amounts.in_unit(mib, 'MiB')} in {verdict.steps:,} steps"
+        rate = amounts.in_unit(leaked, unit_per(SIGNALS["memory"], verdict.per))
+        count = amounts.count(verdict.steps, "line" if verdict.per == "line" else "step")
+        told = f"{rate} adds up to {amounts.in_unit(mib, 'MiB')} in {count}"
         shown = "the resident memory that the script prints grows by about as much"
         hidden = "too little to show in the resident memory that the script prints; let the program run more steps"
         yield f"{told}: {shown if mib >= LEAST_TO_SEE_MIB else hidden}."

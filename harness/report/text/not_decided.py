@@ -182,7 +182,8 @@ def quiet(result: RunResult) -> list[str]:
     """Return lines on the limits of the report: the smallest leak that was ruled out, the signals that were not
     checked, and the cells that were not needed.
     """
-    flat = [entry.verdict for entry in result.cells if entry.verdict.verdict == "flat"]
+    known_good = (entry.verdict for entry in result.cells if entry.verdict.verdict == "flat")
+    flat = [verdict for verdict in known_good if not verdict.grows_slowly()]
     known = [(found, verdict.steps) for verdict in flat if (found := verdict.of("memory").visible)]
     ruled_out = ""
     if known:
