@@ -297,8 +297,10 @@ def _made(launch: JudgedTrial) -> str:
 def _growth_not_judged(launches: Launches) -> str:
     """Return why the growth of memory is not judged, if only the whole run of these launches is, or if it is no leak;
     else ""."""
-    if any(launch.trial.grows_by_design for launch in launches):
-        return CellReason.GROWS_BY_DESIGN()
+    grows = next((launch.trial for launch in launches if launch.trial.grows_by_design), None)
+    if grows is not None:
+        rate = grows.facts.get("grows_alike")
+        return CellReason.GROWS_BY_DESIGN() if rate is None else CellReason.GROWS_ALIKE(rate=rate)
     short = next((launch for launch in launches if launch.trial.is_one_figure), None)
     if short is None:
         return ""

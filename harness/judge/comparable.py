@@ -17,6 +17,7 @@ import numpy as np
 
 from harness.model import Floats, Trial
 from harness.model.measured import AGENT_COLUMNS
+from harness.reasons import StepsReason
 from harness.reasons.running import CONDITION_NAMES
 
 PAGE_BYTES = 64 << 10  # the largest page size that Linux uses by default
@@ -160,8 +161,8 @@ def _kind(trial: Trial) -> str:
     if not trial.measured or "step_shape" not in trial.facts:
         return ""
     if kind is None:
-        return "none" if trial.failure.shortfall == "no_step" else "calls of step"
-    return f'lines like "{shape}"' if kind == "line" else f"steps of {kind}"
+        return StepsReason.NONE() if trial.failure.shortfall == "no_step" else StepsReason.CALLS()
+    return StepsReason.LINES(shape=shape) if kind == "line" else StepsReason.FRAMEWORK(kind=kind)
 
 
 def as_whole_runs(trials: Sequence[Trial], *, kinds: str) -> tuple[Trial, ...]:
@@ -169,6 +170,11 @@ def as_whole_runs(trials: Sequence[Trial], *, kinds: str) -> tuple[Trial, ...]:
     number, and no figure of a step. A launch that did not end by itself is no whole run; nothing of it but a failure
     counts. `kinds` says which steps the versions made."""
     return tuple(_as_whole_run(trial, kinds=kinds) for trial in trials)
+
+
+def with_fact(trials: Sequence[Trial], name: str, value: float) -> tuple[Trial, ...]:
+    """Return launches with what the judge knows of them from the other versions of their row."""
+    return tuple(replace(trial, facts={**trial.facts, name: value}) for trial in trials)
 
 
 def _as_whole_run(trial: Trial, *, kinds: str) -> Trial:

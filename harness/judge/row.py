@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from harness import facts
 from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
-from harness.judge.comparable import as_whole_runs, kinds_of_steps, set_apart
+from harness.judge.comparable import as_whole_runs, kinds_of_steps, set_apart, with_fact
 from harness.judge.comparison.compared_levels import Compared, fewer_steps, new_lines
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import never_side_by_side
@@ -44,6 +44,8 @@ Bounded = Callable[[Sequence[Change], Sequence[CellVerdict]], tuple[Change, ...]
 """Returns the changes of a row that was bisected, from those that all launches show and the verdicts on its cells."""
 
 
+ALIKE = 1.25
+"""Largest ratio of the rates of two versions whose memory grows alike."""
 ENOUGH = 2
 """Fewest launches on each side of a confirmed finding; with fewer, a side has no verdict."""
 
@@ -93,7 +95,12 @@ def judge_row(
     measured = [cell.trials for cell in cells]
     if unlike := _unlike_steps(measured, [cell.cell.image.version for cell in cells]):
         cells = [replace(cell, trials=as_whole_runs(cell.trials, kinds=unlike)) for cell in cells]
-    cells = [_judged_cell(cell, least=least, setup_bad=_is_judged_as_whole(cells)) for cell in cells]
+    setup_bad = _is_judged_as_whole(cells)
+    judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
+    if (rate := _grows_alike(judged)) is not None:
+        cells = [replace(cell, trials=with_fact(cell.trials, "grows_alike", rate)) for cell in cells]
+        judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
+    cells = judged
     trials, scenario = [cell.trials for cell in cells], row.variant.scenario
     limits, steps = scenario.limits, scenario.steps
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=steps)
@@ -172,6 +179,17 @@ def _unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) ->
     if len(kinds) < 2 and " or " not in "".join(kinds):
         return ""
     return CellReason.UNLIKE_STEPS(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))
+
+
+def _grows_alike(cells: Sequence[CellResult]) -> float | None:
+    """Return the rate, in KiB a line, at which memory grows alike in all versions of a program whose lines are steps:
+    it may keep its results. None if it does not, or if there is nothing to compare."""
+    told = [cell.verdict for cell in cells if cell.verdict.trials]
+    by_line = all(trial.facts.get("step_kind") == "line" for cell in cells for trial in cell.trials if trial.ended_well)
+    rates = [verdict.of("memory").value or 0.0 for verdict in told if "leak" in verdict.verdicts]
+    if not by_line or len(rates) < max(len(told), 2) or max(rates) > ALIKE * min(rates):
+        return None
+    return sum(rates) / len(rates)
 
 
 def _is_judged_as_whole(cells: Sequence[CellResult]) -> bool:

@@ -335,8 +335,9 @@ class Trial:
 
     @property
     def grows_by_design(self) -> bool:
-        """Return whether each step adds to the program's memory: a round of boosting adds a tree to its model."""
-        return self.facts.get("step_kind") in ("lightgbm", "xgboost")
+        """Return whether each step adds to the program's memory: a round of boosting adds a tree to its model, or the
+        judge saw that it grows alike in every version of a program whose lines are steps."""
+        return self.facts.get("step_kind") in ("lightgbm", "xgboost") or "grows_alike" in self.facts
 
     @property
     def unlike_steps(self) -> str:

@@ -27,6 +27,10 @@ class CellReason(Reason):
     MEMORY_NOT_MEASURED = "memory was not measured"
     GROWTH_NOT_JUDGED = "growth is not judged: {steps}, and at least {least} are needed"
     GROWS_BY_DESIGN = "growth of memory is not judged: each round of boosting adds a tree to the model"
+    GROWS_ALIKE = (
+        "growth of memory is not judged: it is about {rate:.3g} KiB a line in every version, as in a program that keeps "
+        "its results"
+    )
     WITHOUT_GROWTH = "{good} of {launches:launch} ended well; {why}"
     NO_STEP_SEEN = "no step was seen"
     STEPS_MADE = "it made {count:step}"
@@ -42,6 +46,16 @@ class CellReason(Reason):
         "the lines of its output are not steps: {burst}; have it flush each line (`python -u`, `stdbuf -oL`)"
     )
     TIMES_DISTURBED = "step times are not judged ({disturbance}); {why}"
+
+
+@unique
+class StepsReason(Reason):
+    """Says what a version counts as a step."""
+
+    NONE = "none"
+    CALLS = "calls of step"
+    LINES = 'lines like "{shape}"'
+    FRAMEWORK = "steps of {kind}"
 
 
 @unique

@@ -144,6 +144,29 @@ def test_steps_that_are_unlike_and_were_cut_are_not_compared_at_all() -> None:
     assert "count other steps" in row.cells[0].verdict.why
 
 
+@pytest.mark.parametrize(
+    ("kind", "newest", "is_told"), [("line", 20.0, False), ("line", 60.0, True), ("torch", 20.0, True)]
+)
+def test_a_program_that_keeps_its_results_leaks_in_no_version(kind: str, newest: float, *, is_told: bool) -> None:
+    """A script that appends to a list in each epoch leaked in every version, although nothing differs."""
+    series = build.series("msgpack", ["1.0", "1.1"])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    facts = {"step_kind": kind, "step_shape": "epoch #" if kind == "line" else None, "run_s": 4.0}
+    results = [
+        CellRun(
+            cell=cell, trials=[replace(trial_of(n, rate=rate, facts=facts), cell_id=cell.id) for n in (1, 2, 3)]
+        ).result
+        for cell, rate in zip(cells, (20.0, newest), strict=True)
+    ]
+    row = judge_row(row_of_cells(results), results, least=3)
+    assert ("leak" in row.cells[1].verdict.verdicts) == is_told
+    if not is_told:
+        assert [cell.verdict.verdict for cell in row.cells] == ["flat", "flat"]
+        assert not row.findings
+        assert row.cells[0].verdict.of("memory").seen == "none"
+        assert "20 KiB a line in every version" in row.cells[0].verdict.of("memory").why
+
+
 def row_of_cells(cells: Sequence[CellResult]) -> VersionRow:
     series = build.series("msgpack", [cell.cell.image.version for cell in cells])
     return VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=tuple(cell.cell for cell in cells))
