@@ -21,6 +21,7 @@ from harness.judge.launches import (
     judge_launches,
     trace_verdicts,
 )
+from harness.judge.remedies import wider
 from harness.judge.trace.growth import Growth
 from harness.judge.trace.trace_verdict import undecided
 from harness.model import (
@@ -86,6 +87,8 @@ def _judged(launches: Launches, *, steps: Steps) -> tuple[tuple[VerdictName, ...
     if _outnumbered(launches, steps=steps):
         whole = [launch for launch in launches if launch.whole(steps) and launch.is_good]
         return ("plateau" if any(launch.verdicts[0] == "plateau" for launch in whole) else "flat",), whole
+    if _is_blind(launches, steps=steps):
+        return ("flat",), [launch for launch in launches if launch.blind_kib is not None]
     unsure = [launch for launch in launches if not launch.is_good] or list(launches)
     suspect = [launch for launch in unsure if launch.verdicts[0] == "suspect"]
     return (("suspect",), suspect) if suspect else (("inconclusive",), unsure)
@@ -95,6 +98,13 @@ def _outnumbered(launches: Launches, *, steps: Steps) -> bool:
     """Return whether launches that are good over the whole budget outnumber all launches that are not good."""
     whole = sum(launch.whole(steps) and launch.is_good for launch in launches)
     return whole > sum(not launch.is_good for launch in launches)
+
+
+def _is_blind(launches: Launches, *, steps: Steps) -> bool:
+    """Return whether nothing is wrong with the launches but that their memory is too noisy to show the limit: they are
+    good in all else, and no more of them would settle it."""
+    noisy = [launch for launch in launches if launch.blind_kib is not None and launch.whole(steps)]
+    return len(noisy) >= AGREE and all(launch in noisy or launch.is_good for launch in launches)
 
 
 # ---------------------------------------------------------------- which launch is next
@@ -119,6 +129,8 @@ def _unsettled(launches: Launches, *, steps: Steps) -> str | None:
     if bad:
         agree = any(agreeing_launches(launches, name) for name in BAD_NAMES)
         return None if agree else RepeatReason.NO_TWO_AGREE(verdicts=" and ".join(bad))
+    if _is_blind(launches, steps=steps):
+        return None
     if _outnumbered(launches, steps=steps):
         return RepeatReason.SHM_SHARED() if _all_mixed(launches, steps=steps) else None
     if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
@@ -256,7 +268,7 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
         return _unsure_words(quoted, launches=launches, support=support, steps=steps)
     if quoted.failure is not None and name == quoted.failure:
         return CellReason.FAILED(failure=name, agreeing=len(support), trials=len(launches), why=_failure_words(quoted))
-    if name not in GOOD:
+    if name not in GOOD or quoted.blind_kib is not None:
         why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
         return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=why)
     good = [launch for launch in launches if launch.is_good]
@@ -375,6 +387,9 @@ def _memory(
         return replace(plain, seen="none", why=why)
     if names[0] == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
         return replace(plain, seen="suspect")
+    if names[0] in GOOD and not _outnumbered(launches, steps=steps) and _is_blind(launches, steps=steps):
+        remedy = wider("limits: {leak: …}", more=Remedy.MORE_STEPS(), timed=False)
+        return replace(plain, why=CellReason.MEMORY_IS_NOISY(), remedy=remedy)
     quiet = [verdict for launch, verdict in sampled if launch.whole(steps) and GOOD & set(verdict.verdicts)]
     if not quiet:
         return plain

@@ -59,6 +59,15 @@ class JudgedTrial:
         return bool(BAD & set(self.verdicts))
 
     @property
+    def blind_kib(self) -> float | None:
+        """Return the smallest leak, in KiB a step, that its memory would have shown, if it is so noisy that this is all
+        that keeps the launch from being good; else None."""
+        verdict = self.trace_verdict
+        if self.failure is not None or verdict is None or self.verdicts != ("inconclusive",):
+            return None
+        return verdict.excluded_kib_per_step if verdict.step_ms is not None else None
+
+    @property
     def why(self) -> str:
         """Return the reason for the verdict on the trace; without a trace, how the launch ended."""
         return self.trial.end if self.trace_verdict is None else self.trace_verdict.why

@@ -24,12 +24,13 @@ class CellReason(Reason):
     SOME_FAILED = "{failed} of {launches:launch} failed"
     SOME_GROW = "{growth}, in {bad} of {launches:launch}"
     NOT_COUNTED = "it was not counted in a whole launch"
+    MEMORY_IS_NOISY = "it rises and falls too much"
     MEMORY_NOT_MEASURED = "memory was not measured"
     GROWTH_NOT_JUDGED = "growth is not judged: {steps}, and at least {least} are needed"
     GROWS_BY_DESIGN = "growth of memory is not judged: each round of boosting adds a tree to the model"
     GROWS_ALIKE = (
-        "growth of memory is not judged: it is about {rate:.3g} KiB a line in every version, as in a program that keeps "
-        "its results"
+        "growth of memory is not judged: it is about {rate:.3g} KiB a line in every version, as in a program that "
+        "keeps its results"
     )
     WITHOUT_GROWTH = "{good} of {launches:launch} ended well; {why}"
     NO_STEP_SEEN = "no step was seen"
@@ -188,6 +189,7 @@ class Remedy(Reason):
     MORE_LAUNCHES = "more launches (`--trials {launches}`)"
     WIDER_LIMIT = "a wider limit (`{limit}`, or none)"
     QUIETER_HOST = "a quieter host"
+    MORE_STEPS = "more steps (`steps: {{budget: …}}`)"
     LATER_LOOK = "a larger `steps: {{first: …}}` lets every launch make such a step"
     FRESH = "`--fresh` measures all versions again, side by side"
     SAME_SWEEP = "run the same sweep again to continue"
