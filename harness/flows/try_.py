@@ -261,7 +261,7 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
         remedy = f"add it to the {'images' if draft.series.needs_containers else 'requirement files'}"
     if not remedy:
         raise Undecided(
-            f"{_named(draft)}: ends like this in the oldest and in the newest version, so there is nothing to compare: "
+            f"{_named(draft)}: fails alike in the oldest and in the newest version, so there is nothing to compare: "
             f"{what}"
         )
     raise UsageError(f"{_named(draft)}: fails in the oldest and in the newest version: {what}; {remedy}")

@@ -27,7 +27,7 @@ from harness.facts import sections
 from harness.flows.evidence import difference, issue, recipe
 from harness.flows.reread import read_result
 from harness.masking import WITHHELD
-from harness.model import Build, CellVerdict, Finding, Install, Lane, Program, Pull, SignalVerdict, Variant
+from harness.model import Build, CellVerdict, Effect, Finding, Install, Lane, Program, Pull, SignalVerdict, Variant
 from harness.model.answers import Container, EnvironmentDifference, Machine, Section
 from harness.report.content.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
@@ -703,3 +703,17 @@ def test_a_report_on_workers_tells_of_their_memory_first(run: StoredRun) -> None
     trace = replace(found.trial.trace, counts={"step": step, "worker_memory": 1000 + 8.1 * step})
     lines = list(issue_report.growth_lines(replace(found.trial, trace=trace), "worker_memory"))
     assert lines[0] == "Memory of the workers: 8.1 KiB/step between the first and last count."
+
+
+def test_a_report_on_a_level_tells_its_figures(run: StoredRun) -> None:
+    """A report on a slower end said only that memory is flat in both versions."""
+    found = issue(run, find_finding(run, ["1"])[1], inspect=None)
+    ends = replace(found.finding, metric="end_time", effect=Effect(value=3.0, unit="s"), verdict="slower", p=1e-9)
+    assert found.good is not None
+    sides = [
+        replace(one, verdict=build.seen(build.flat(), end_time=SignalVerdict(seen="good", value=value)))
+        for one, value in ((found.good, 0.01), (found.bad, 3.01))
+    ]
+    report = issue_report.render(replace(found, finding=ends, good=sides[0], bad=sides[1]), harness_version="1")
+    assert "- Size: 3 s.\n" in report.markdown
+    assert "- 6.2.0: time to end 10.0 ms\n- 6.3.0: time to end 3.01 s\n" in report.markdown

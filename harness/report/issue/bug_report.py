@@ -108,8 +108,9 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
 
 
 def _reproduction(issue: Issue, code: str) -> Iterator[Block]:
-    good = "" if issue.good is None else f" With {issue.good.cell.image.version}: {_measured(issue.good)}."
-    expect = f"With {issue.bad.cell.image.version}: {_measured(issue.bad)}.{good}"
+    metric = issue.finding.metric
+    good = "" if issue.good is None else f" With {issue.good.cell.image.version}: {_measured(issue.good, metric)}."
+    expect = f"With {issue.bad.cell.image.version}: {_measured(issue.bad, metric)}.{good}"
     if not code:
         yield issue.problem
     elif len(code) <= MOST_CODE:
@@ -157,7 +158,11 @@ def _warnings(issue: Issue, code: str) -> Iterator[str]:
 # ---------------------------------------------------------------- what to expect, and with what confidence
 
 
-def _measured(entry: CellResult) -> str:
+def _measured(entry: CellResult, metric: Metric) -> str:
+    """Return the figure of the finding; without one, and for growth and failures, the verdict and the step time."""
+    figure = signal_words.figure_text(metric, entry.verdict)
+    if figure and signal_of(metric).kind in ("level", "value"):
+        return f"{signal_words.shown_signal(metric).title} {figure}"
     step = signal_words.figure_text("step_time", entry.verdict)
     return signal_words.cell_text(entry.verdict) + (f", {step} a step" if step else "")
 
@@ -193,14 +198,17 @@ def _images_out_of_reach(issue: Issue, recipe: Recipe) -> Iterator[str]:
 def _sure(issue: Issue) -> Iterator[str]:
     finding = issue.finding
     if finding.effect is not None:
-        yield f"Size: {amounts.effect(finding.effect)}; the interval is over launches."
+        over = "" if finding.effect.ci is None else "; the interval is over launches"
+        yield f"Size: {amounts.effect(finding.effect)}{over}."
     if finding.p is not None:
         yield f"Significance: {amounts.probability(finding.p)}."
     yield f"Confirmed: {'yes' if finding.confirmed else 'no, too few launches'}. {_launches(issue)}."
     for entry in (issue.good, issue.bad):
         if entry is not None:
-            why = shortened(signal_words.why(entry), most=signal_words.WHY_LENGTH)
-            yield f"{version(entry.cell.image.version)}: {signal_words.cell_text(entry.verdict)}; {why}"
+            name, told = version(entry.cell.image.version), _measured(entry, finding.metric)
+            if signal_of(finding.metric).kind in ("growth", "outcome"):
+                told = f"{signal_words.cell_text(entry.verdict)}; {signal_words.why(entry)}"
+            yield f"{name}: {shortened(told, most=signal_words.WHY_LENGTH)}"
 
 
 def _launches(issue: Issue) -> str:
