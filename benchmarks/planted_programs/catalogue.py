@@ -110,6 +110,9 @@ PLANTED: tuple[Planted, ...] = (
     *_values("error", "new_error", fixed=True, told="planted worker"),
     *_values("deprecated", "new_deprecation", fixed=True, told="planted.old is deprecated"),
     Planted(name="run_sleeps", family="runs", signal="run_time"),
+    Planted(name="bar_sleeps", family="runs", signal="step_time", also=("run_time",)),
+    Planted(name="fewer_epochs", family="runs", signal="fewer_steps", fixed=True, told="it ends after"),
+    Planted(name="checksum_printed", family="runs", signal="metrics.checksum", fixed=True),
 )  # fmt: skip
 
 _HEALTHY = (
@@ -120,7 +123,11 @@ _HEALTHY = (
     "output_at_start", "noisy_lines", "noisy_loss", "seeded_loss", "last_bit", "nan_everywhere", "uneven_items",
     "order_of_data",
 )  # fmt: skip
-HEALTHY = tuple(Planted(name=name, family="healthy", signal="none", fixed=True) for name in _HEALTHY)
+HEALTHY = (
+    *(Planted(name=name, family="healthy", signal="none", fixed=True) for name in _HEALTHY),
+    Planted(name="keeps_results", family="runs", signal="none", fixed=True),
+    Planted(name="other_lines", family="runs", signal="none", fixed=True),
+)
 """Healthy programs that look guilty."""
 
 QUIET = ("plain", "bursty_allocator", "temporary_files", "seeded_loss")

@@ -167,9 +167,10 @@ def _kind(trial: Trial) -> str:
 
 def as_whole_runs(trials: Sequence[Trial], *, kinds: str) -> tuple[Trial, ...]:
     """Return launches whose steps cannot be compared with those of other versions as whole runs: the last of each
-    number, and no figure of a step. A launch that did not end by itself is no whole run; nothing of it but a failure
-    counts. `kinds` says which steps the versions made."""
-    return tuple(_as_whole_run(trial, kinds=kinds) for trial in trials)
+    number, and no figure of a step. Of a launch that did not end by itself, only the end counts; without any that did,
+    the version is not judged. `kinds` says which steps the versions made."""
+    some_ended = any(trial.ran_to_its_end for trial in trials)
+    return tuple(_as_whole_run(trial, kinds=kinds, some_ended=some_ended) for trial in trials)
 
 
 def with_fact(trials: Sequence[Trial], name: str, value: float) -> tuple[Trial, ...]:
@@ -177,11 +178,13 @@ def with_fact(trials: Sequence[Trial], name: str, value: float) -> tuple[Trial, 
     return tuple(replace(trial, facts={**trial.facts, name: value}) for trial in trials)
 
 
-def _as_whole_run(trial: Trial, *, kinds: str) -> Trial:
+def _as_whole_run(trial: Trial, *, kinds: str, some_ended: bool) -> Trial:
     kept = {name: value for name, value in trial.facts.items() if name not in ("first_step_s", "end_s")}
     whole = replace(trial, last_step=min(trial.last_step, 1), facts={**kept, "unlike_steps": kinds})
     if not trial.ended_well or trial.trace is None:
         return whole
+    if trial.run_s is None and some_ended:
+        return replace(whole, trace=None)
     if trial.run_s is None:
         return replace(
             whole, trace=None, end="stopped", message=kinds, failure=replace(trial.failure, shortfall="own_end")

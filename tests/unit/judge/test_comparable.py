@@ -127,6 +127,18 @@ def test_versions_that_count_other_steps_are_compared_as_whole_runs(other: tuple
     assert 'the versions count other steps (1.0, 1.1: lines like "epoch #"; 1.2: ' in warning
     assert "`steps_are`" in warning
     assert row.cells[0].trials[0].last_step == 4000, "reports show what was measured"
+    cells = [
+        replace(
+            cell,
+            trials=(
+                *(replace(one, end="stopped", facts={**one.facts, "run_s": None}) for one in cell.trials[:2]),
+                cell.trials[2],
+            ),
+        )
+        for cell in row.cells
+    ]
+    brief = judge_row(row_of_cells(cells), cells, least=3)
+    assert [cell.verdict.verdict for cell in brief.cells] == ["flat"] * 3, "the first rounds are brief"
 
 
 def test_steps_that_are_unlike_and_were_cut_are_not_compared_at_all() -> None:
