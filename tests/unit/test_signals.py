@@ -79,3 +79,9 @@ def test_the_agent_reads_the_results_that_the_judge_knows() -> None:
         counts = {"rise": True, "drop": True, "change": False, None: False}
         assert bool(reader.values(f"{name}=0.5")) == counts[worse_if(name)]
         assert bool(reader.rest()) == (worse_if(name) == "change")
+
+
+def test_the_peak_of_a_leaking_worker_is_no_finding_of_its_own() -> None:
+    """The peak is that of the largest single process, which may be the worker that leaks."""
+    assert "peak_memory" in SIGNALS["worker_memory"].explains
+    assert "single process" in SIGNALS["peak_memory"].help

@@ -8,7 +8,19 @@ from types import MappingProxyType
 from typing import Literal
 
 from harness import amounts
-from harness.model import BAD, CellResult, CellVerdict, Finding, Metric, Observation, RunResult, SignalState, Trials
+from harness.model import (
+    BAD,
+    SIGNALS,
+    CellResult,
+    CellVerdict,
+    Finding,
+    Metric,
+    Observation,
+    RunResult,
+    SignalState,
+    Trials,
+    unit_per,
+)
 from harness.report import blocks
 from harness.report.blocks import Box, TextTable
 from harness.report.text import harmless_text, signal_words
@@ -143,10 +155,13 @@ def legend(shown: Sequence[ReportTable]) -> list[str]:
 
 def units(shown: Iterable[CellVerdict]) -> str:
     """Return an explanation of the rates among the figures of these verdicts; "" if none of the figures is a rate."""
-    own = {verdict.verdict for verdict in shown if signal_words.cell_figure(verdict)}
-    rates = "a leak's rate" if own & {"leak", "suspect"} else ""
+    known = [verdict for verdict in shown if signal_words.cell_figure(verdict)]
+    small = any(verdict.grows_slowly() for verdict in known)
+    own = {verdict.verdict for verdict in known if not verdict.grows_slowly()}
+    rates = "the rate of growth" if small else "a leak's rate" if own & {"leak", "suspect"} else ""
     ruled_out = "after ≤, the smallest leak that `flat` rules out" if "flat" in own else ""
-    return f"figures, in KiB/step: {'; '.join(filter(None, (rates, ruled_out)))}" if rates or ruled_out else ""
+    told = "; ".join(filter(None, (rates, ruled_out)))
+    return f"figures, in {unit_per(SIGNALS['memory'], known[0].per)}: {told}" if told else ""
 
 
 def tables(result: RunResult) -> list[ReportTable]:
