@@ -5,6 +5,7 @@ A bad verdict needs two launches that agree; a good one needs a launch of the wh
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -75,7 +76,7 @@ def _judged(launches: Launches, *, steps: Steps) -> tuple[tuple[VerdictName, ...
         names: tuple[VerdictName, ...] = ("plateau", "flat")
         quiet = [name for name in names if all(name in launch.verdicts for launch in support)]
         return (*agreed, *quiet[:1]), support
-    bad = [launch for launch in launches if launch.is_bad]
+    bad = [launch for launch in launches if launch.is_bad and launch.blind_kib is None]
     if bad:
         # One launch may be right alone if no other is as long and good.
         denied = len(bad) > 1 or any(
@@ -88,7 +89,8 @@ def _judged(launches: Launches, *, steps: Steps) -> tuple[tuple[VerdictName, ...
         whole = [launch for launch in launches if launch.whole(steps) and launch.is_good]
         return ("plateau" if any(launch.verdicts[0] == "plateau" for launch in whole) else "flat",), whole
     if _is_blind(launches, steps=steps):
-        return ("flat",), [launch for launch in launches if launch.blind_kib is not None]
+        blind = [launch for launch in launches if launch.blind_kib is not None and launch.whole(steps)]
+        return ("flat",), [launch for launch in blind if launch.blind_kib != math.inf] or blind
     unsure = [launch for launch in launches if not launch.is_good] or list(launches)
     suspect = [launch for launch in unsure if launch.verdicts[0] == "suspect"]
     return (("suspect",), suspect) if suspect else (("inconclusive",), unsure)
@@ -102,9 +104,10 @@ def _outnumbered(launches: Launches, *, steps: Steps) -> bool:
 
 def _is_blind(launches: Launches, *, steps: Steps) -> bool:
     """Return whether nothing is wrong with the launches but that their memory is too noisy to show the limit: they are
-    good in all else, and no more of them would settle it."""
+    good in all else, and no more of them would settle it. What the brief ones suspected does not count."""
     noisy = [launch for launch in launches if launch.blind_kib is not None and launch.whole(steps)]
-    return len(noisy) >= AGREE and all(launch in noisy or launch.is_good for launch in launches)
+    brief = [launch for launch in launches if launch.verdicts[0] in UNSURE and not launch.whole(steps)]
+    return len(noisy) >= AGREE and all(launch in noisy or launch in brief or launch.is_good for launch in launches)
 
 
 # ---------------------------------------------------------------- which launch is next

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ import numpy as np
 from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.growth import Growth
 from harness.judge.trace.stopping import clear_leak
-from harness.judge.trace.trace_verdict import is_shared, judge_trace
+from harness.judge.trace.trace_verdict import EARLY_STEPS, is_shared, judge_trace
 from harness.model import BAD, GOOD, GROWTHS, Limits, Steps, TraceVerdict, Trial, VerdictName
 from harness.reasons import CellReason, CountReason
 
@@ -61,11 +62,21 @@ class JudgedTrial:
     @property
     def blind_kib(self) -> float | None:
         """Return the smallest leak, in KiB a step, that its memory would have shown, if it is so noisy that this is all
-        that keeps the launch from being good; else None."""
-        verdict = self.trace_verdict
-        if self.failure is not None or verdict is None or self.verdicts != ("inconclusive",):
+        that keeps the launch from being good; infinity if that is not known; None for any other launch.
+
+        In a program that ends by itself after few steps, allocators still take memory, so that a growth on which no
+        launches agree is noise as well.
+        """
+        verdict, unsure = self.trace_verdict, ["inconclusive"]
+        if self.trial.ran_to_its_end and self.steps <= EARLY_STEPS:
+            unsure += ["suspect", "leak"]
+        if self.failure is not None or verdict is None or len(self.verdicts) > 1 or self.verdicts[0] not in unsure:
             return None
-        return verdict.excluded_kib_per_step if verdict.step_ms is not None else None
+        if verdict.excluded_kib_per_step is not None:
+            return verdict.excluded_kib_per_step
+        if len(unsure) == 1:
+            return None
+        return math.inf if verdict.rate_ci is None else verdict.rate_ci[1]
 
     @property
     def why(self) -> str:

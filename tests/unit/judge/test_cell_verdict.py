@@ -434,6 +434,24 @@ def test_a_training_with_a_noisy_heap_is_good_in_what_was_seen() -> None:
     assert cell_of([noisy[0], short]).verdict == "inconclusive", "it was not seen to its end"
 
 
+def test_a_short_program_whose_allocator_still_takes_memory_is_not_suspected() -> None:
+    """80 rounds of polars grew by 10 MiB in every version, and one launch of 15 looked like a leak."""
+    warming = 80_000 + 1200 * np.sqrt(np.arange(80.0)) + np.random.default_rng(2).normal(0, 600, (5, 80)).cumsum(axis=1)
+    ended = [by_itself(n, steps=80, facts={"run_s": 2.0}) for n in range(6)]
+    taking = [
+        replace(one, trace=trace_of(rss, step_s=times(steps=80))) for one, rss in zip(ended, warming, strict=False)
+    ]
+    leaks = replace(ended[5], trace=trace_of(80_000 + 350 * np.arange(80.0), step_s=times(steps=80)))
+    assert {verdict for one in taking for verdict in cell_of([one]).verdicts} & {"suspect", "inconclusive"}
+    cell = cell_of([*taking, leaks])
+    assert (cell.verdict, cell.of("memory").seen) == ("flat", "blind")
+    flat = [by_itself(number, steps=80, facts={"run_s": 2.0}) for number in range(3)]
+    assert cell_of([*flat, leaks]).verdict == "flat"
+    assert cell_of([*taking[:3], leaks, replace(leaks, number=9)]).verdict == "leak", "two agree"
+    long = by_itself(7, steps=2000, rate=12.0, facts={"run_s": 2.0})
+    assert cell_of([*[replace(one, last_step=2000) for one in taking], long]).verdict != "flat"
+
+
 def test_a_suspect_cell_tells_what_is_suspected():
     """The reason must not be that its other launches were too noisy."""
     noise = np.random.default_rng(4).normal(0, 3000, (2, 4000))
