@@ -49,7 +49,7 @@ class JudgedTrial:
             own = (*own, "growth")
         if self.trace_verdict is not None and (self.failure is None or BAD & set(self.trace_verdict.verdicts)):
             return (*own, *self.trace_verdict.verdicts)
-        return own or (("inconclusive",) if self.trial.ended_early and not self.trial.is_one_figure else ("flat",))
+        return own or (("inconclusive",) if self.trial.ended_early and not self.trial.ran_to_its_end else ("flat",))
 
     @property
     def is_good(self) -> bool:

@@ -149,6 +149,8 @@ def test_rounds_of_boosting_are_no_leak() -> None:
     assert (cell.verdict, cell.of("memory").seen) == ("flat", "none")
     assert cell.why.endswith("each round of boosting adds a tree to the model")
     assert cell_of(three(rate=12.0, facts={"step_kind": "line"})).verdict == "leak"
+    own_end = {"step_kind": "xgboost", "run_s": 2.0}
+    assert cell_of([by_itself(number, steps=200, facts=own_end) for number in range(3)]).verdict == "flat"
 
 
 @pytest.mark.parametrize("noises", [(4000.0, 20000.0), (20000.0, 4000.0, 4000.0), (16.0, 400.0, 100.0)])
