@@ -44,6 +44,9 @@ from harness.schedule.priority import RowStanding, RowState
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
 
+SLICES = "HARNESS_SLICES"
+"""The environment variable that lets the launches of a round take turns if it is `on`."""
+
 
 @dataclass(kw_only=True)
 class Run:
@@ -230,7 +233,9 @@ class Run:
             workers = [
                 worker(
                     each, host, lease, self.context, self.journal, trials=self.plan.trials, seed=self.plan.seed,
-                    finished=self.finish, reuse=self.reuse, disk=disk, name=name, gate=Gate() if lanes else gate,
+                    finished=self.finish, reuse=self.reuse, disk=disk, name=name,
+                    gate=Gate(memory_bytes=gate.memory_bytes and gate.memory_bytes / len(lanes)) if lanes else gate,
+                    slices=self.context.environ.get(SLICES) == "on" and host.request is None,
                 )
                 for each, name in zip(engines, lanes or [host.machine or host.name], strict=False)
             ]  # fmt: skip
@@ -269,10 +274,12 @@ def worker(
     disk: Disk | None = None,
     name: str = "",
     gate: Gate | None = None,
+    slices: bool = False,
 ) -> HostRun:
     """Return the worker that runs rows on one connection to a leased machine. `finished`: called with each row that has
     all its launches; `disk`: the space for images, if it is limited; `name`: the name under which it takes rows, by
-    default the machine's; `gate`: admits its launches if other workers launch at the same time.
+    default the machine's; `gate`: admits its launches if other workers launch at the same time;
+    `slices`: the launches of a round may take turns.
     """
     progress = MachineProgress(context.progress, host.machine) if host.machine else context.progress
     images = HostImages(
@@ -296,7 +303,7 @@ def worker(
     )
     rng = random.Random(" ".join(filter(None, (str(seed), host.name, host.machine))))
     own = name or host.machine or host.name
-    return HostRun(worker=own, launcher=launcher, rng=rng, finished=finished, gate=gate or Gate())
+    return HostRun(worker=own, launcher=launcher, rng=rng, finished=finished, gate=gate or Gate(), slices=slices)
 
 
 # ---------------------------------------------------------------- open rows

@@ -106,5 +106,8 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
     if trial.grows_by_design:
         return False
     steps = judged_steps_of(trial, scenario.steps)
-    slows = "slowdown" in judge_trace(trial.trace, limits=scenario.limits, steps=steps).verdicts
+    slows = (
+        trial.conditions.beside > 0
+        and "slowdown" in judge_trace(trial.trace, limits=scenario.limits, steps=steps).verdicts
+    )
     return slows or (scenario.limits.of("shm") is not None and mixes_shm(trial))

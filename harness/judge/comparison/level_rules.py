@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.judge.comparison.slices import paired_step_s
+from harness.judge.comparison.slices import paired_step_s, preferred
 from harness.judge.comparison.slow_versions import LEAST_SLOW, SLOW, WARM_UP, last_step, without_slow_starts
 from harness.judge.comparison.which_launches import (
     Launches,
@@ -118,6 +118,8 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     rule = RULES[name]
     settled = without_slow_starts(launches)
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in settled]
+    if name == "step_time":
+        chosen = preferred(chosen)
     if not rule.of_steps:
         return chosen
     if name in PACES:
@@ -167,8 +169,8 @@ def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launche
 
 def _step_time(launches: Launches) -> LaunchFigure:
     """Make the figure of the median step time; of launches that took turns, by the cycles that they have in common."""
-    alone, common = _of_steps(median_step_s)(launches), paced_steps(launches)
-    paired = paired_step_s((trial for version in launches for trial in version), common, warm_up=WARM_UP)
+    alone = _of_steps(median_step_s)(launches)
+    paired = paired_step_s((trial for version in launches for trial in version), warm_up=WARM_UP)
     return lambda trial: paired[trial] if trial in paired else alone(trial)
 
 

@@ -16,6 +16,8 @@ LONG_ENOUGH_S = 0.3
 """Minimum total step time, in seconds, of a trial that stops early: a shorter trial costs little to continue, and its
 step times become more precise.
 """
+LONG_ENOUGH_IN_SLICES_S = 4.0
+"""The same for a launch in slices: pairs of it are as precise as they have cycles, which saves whole rounds."""
 
 
 def decide_at_look(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:
@@ -54,7 +56,8 @@ def clear_leak(verdict: TraceVerdict | None, *, limits: Limits) -> bool:
 
 def is_brief(trace: Trace) -> bool:
     """Return whether the steps were timed and took less than LONG_ENOUGH_S in total."""
-    return 0 < float(sampled(trace.column("step_s")).sum()) < LONG_ENOUGH_S
+    least_s = LONG_ENOUGH_S if trace.column("slice") is None else LONG_ENOUGH_IN_SLICES_S
+    return 0 < float(sampled(trace.column("step_s")).sum()) < least_s
 
 
 def _grown_kib(trace: Trace) -> float:

@@ -37,15 +37,10 @@ def in_slices(runs: Sequence[CellRun], *, memory_bytes: float | None) -> list[Ce
     """
     if not compares_times(runs[0].cell.variant.scenario):
         return []
-    able = [run for run in runs if not run.alone and run.measured and all(map(_is_steady, run.measured))]
-    needs = [peak_bytes(run.measured) for run in able]
-    if len(able) < 2 or None in needs:
-        return []
-    return able if memory_bytes is None or sum(need or 0.0 for need in needs) <= memory_bytes else []
-
-
-def _is_steady(trial: Trial) -> bool:
-    return trial.ended_well and bool(_busy_s(trial))
+    able = [run for run in runs if not run.alone and all(trial.ended_well for trial in run.measured)]
+    able = [run for run in able if peak_bytes(run.measured) and _busy_s(run.measured[-1])]
+    needed_bytes = sum(peak_bytes(run.measured) or 0.0 for run in able)
+    return able if len(able) > 1 and (memory_bytes is None or needed_bytes <= memory_bytes) else []
 
 
 def _busy_s(trial: Trial) -> float:

@@ -1,0 +1,90 @@
+"""The step times of launches that took turns, compared by the cycles that they share."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from harness.judge.comparison.round_tables import level_columns, pair_differences
+from harness.model import Steps, Trace, Trial
+from tests.unit.trials import made_trial
+
+CYCLES, ROWS = 40, 25
+STEPS = Steps(first=500, budget=CYCLES * ROWS)
+
+
+def launches(*ms: float, round_: int = 1, first: int = 1, rng: np.random.Generator, apart: bool = False) -> list[Trial]:
+    """Return launches with these step times on a host whose pace changes by a third from one cycle to the next."""
+    paces = np.exp(rng.normal(0, 0.3, CYCLES))
+    trials = []
+    for place, own in enumerate(ms):
+        if apart:
+            paces = np.exp(rng.normal(0, 0.3) + rng.normal(0, 0.3, CYCLES))
+        step_s = np.repeat(paces, ROWS) * own / 1e3 * rng.lognormal(0, 0.05, CYCLES * ROWS)
+        columns = {"step_s": step_s, "rss_kib": np.full(CYCLES * ROWS, 5e4)}
+        if not apart:
+            columns["slice"] = np.repeat(np.arange(CYCLES) + float(first), ROWS)
+            columns["step_s"][::ROWS] = np.nan
+        trace = Trace(step=np.arange(1.0, CYCLES * ROWS + 1), columns=columns)
+        trials.append(
+            made_trial(
+                cell_id=str(place), number=round_ + 1, key="k", end="completed", run="r", round=round_,
+                last_step=CYCLES * ROWS, trace=trace,
+            )
+        )  # fmt: skip
+    return trials
+
+
+def log_ratio(one: Trial, other: Trial) -> float:
+    columns = level_columns("step_time", [[one], [other]], steps=STEPS)
+    return math.log(columns[1]["r", 1] / columns[0]["r", 1])
+
+
+def test_pairs_show_a_change_that_the_pace_of_the_host_hides() -> None:
+    """The host's pace changes by 30 %; launches of equal work, one after the other, differ by more than that."""
+    rng = np.random.default_rng(1)
+    sliced, apart = (
+        [log_ratio(*launches(1.0, 1.05, rng=rng, apart=is_apart)) for _ in range(20)] for is_apart in (False, True)
+    )
+    assert abs(np.mean(sliced) - math.log(1.05)) < 0.005
+    assert np.std(sliced) < 0.01
+    assert np.std(apart) > 0.1
+
+
+def test_launches_alone_leave_the_comparison_once_three_rounds_took_turns() -> None:
+    rng = np.random.default_rng(1)
+    rounds = [launches(1.0, 1.0, round_=0, rng=rng, apart=True)]
+    for number in (1, 2, 3):
+        assert set(level_columns("step_time", list(zip(*rounds, strict=True)), steps=STEPS)[0]) == {
+            ("r", each) for each in range(number)
+        }
+        rounds.append(launches(1.0, 1.0, round_=number, first=100 * number, rng=rng))
+    left = level_columns("step_time", list(zip(*rounds, strict=True)), steps=STEPS)
+    assert set(left[0]) == set(left[1]) == {("r", 1), ("r", 2), ("r", 3)}
+
+
+def test_launches_of_other_signals_all_count() -> None:
+    rng = np.random.default_rng(1)
+    rounds = [launches(1.0, 1.0, round_=0, rng=rng, apart=True)]
+    rounds += [launches(1.0, 1.0, round_=number, first=100 * number, rng=rng) for number in (1, 2, 3)]
+    assert len(level_columns("peak_memory", list(zip(*rounds, strict=True)), steps=STEPS)[0]) == 4
+
+
+def test_a_launch_that_was_repeated_is_no_pair_of_its_round() -> None:
+    """It has the same round, but it took turns with nobody of it."""
+    rng = np.random.default_rng(1)
+    (one,), (other,) = launches(1.0, rng=rng), launches(1.0, first=500, rng=rng)
+    medians = [float(np.nanmedian(each.trace.columns["step_s"][250:])) for each in (one, other) if each.trace]
+    columns = level_columns("step_time", [[one], [other]], steps=STEPS)
+    assert [next(iter(columns[place].values())) for place in (0, 1)] == medians
+
+
+def test_the_noise_of_pairs_that_took_turns_is_theirs_alone() -> None:
+    """Else the noise of the first round would hide every change that later rounds show."""
+    rng = np.random.default_rng(2)
+    pairs = [launches(1.0, 1.0, round_=number, first=100 * number, rng=rng) for number in (1, 2, 3)]
+    before = [launches(1.0, 1.0, round_=9, rng=rng, apart=True)]
+    differences = pair_differences("step_time", [(one, two) for one, two in [*before, *pairs]], steps=STEPS)
+    assert len(differences) == 3
+    assert max(map(abs, differences)) < 0.03

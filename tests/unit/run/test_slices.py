@@ -1,0 +1,111 @@
+"""Launches of a round that take turns: exactly one makes steps at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+
+import numpy as np
+import pytest
+
+from harness.model import Cell, Host, Image, Lane, Limits, Pull, Scenario, Trace, Trial, Variant, Where
+from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, WITHOUT_END_S, in_slices, slice_s, take_turns
+from harness.run.run_interfaces import CellRun
+from harness.run.trial.conversation import Slice, Sliced
+from tests.unit.trials import made_trial
+
+WHERE = Where(file="m.yaml", line=1, key="k")
+MIB = 1024
+
+
+def turns_of(lengths: Sequence[int]) -> list[tuple[int, int, float]]:
+    """Return the slices of launches that end after so many: the launch, the cycle and the seconds."""
+    seen: list[tuple[int, int, float]] = []
+
+    def launch(number: int) -> Sliced[None]:
+        for _ in range(lengths[number]):
+            own: Slice = yield
+            seen.append((number, own.cycle, own.seconds))
+
+    launches = [partial(launch, number) for number in range(len(lengths))]
+    take_turns(launches, seconds=0.5, cycles=count(7), rng=random.Random(1))
+    return seen
+
+
+def test_every_second_cycle_is_the_one_before_in_reverse() -> None:
+    """A pace that falls steadily would make whoever comes last in each cycle slower."""
+    seen = turns_of([6, 6, 6])
+    order = [[number for number, cycle, _ in seen if cycle == each] for each in range(7, 13)]
+    assert all(sorted(numbers) == [0, 1, 2] for numbers in order)
+    assert [numbers[::-1] for numbers in order[::2]] == order[1::2]
+    assert len({tuple(numbers) for numbers in order[::2]}) > 1
+
+
+def test_the_last_one_left_runs_to_its_end_at_once() -> None:
+    assert [seconds for number, _, seconds in turns_of([2, 5]) if number == 1] == [0.5] * 2 + [WITHOUT_END_S] * 3
+
+
+def test_a_launch_that_ends_in_its_setup_holds_up_no_other() -> None:
+    assert [number for number, *_ in turns_of([0, 3])] == [1] * 3
+
+
+def test_when_the_sweep_ends_no_launch_is_left() -> None:
+    ended = []
+
+    def launch(number: int) -> Sliced[None]:
+        try:
+            yield
+            if number:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            ended.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        take_turns([partial(launch, number) for number in (0, 1)], seconds=0.5, cycles=count(), rng=random.Random(1))
+    assert sorted(ended) == [0, 1]
+
+
+# ---------------------------------------------------------------- which launches
+
+
+def run_of(*trials: Trial, limits: Limits | None = None) -> CellRun:
+    scenario = Scenario(name="x", where=WHERE, limits=limits or Limits())
+    image = Image(series="app", version="1", source=Pull(reference="app:1"), where=WHERE)
+    lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE))
+    return CellRun(cell=Cell(image=image, lane=lane, variant=Variant(scenario=scenario)), trials=list(trials))
+
+
+def trial(*, step_s: float = 0.01, mib: float | None = 100.0, end: str = "completed") -> Trial:
+    trace = Trace(step=np.arange(1.0, 101.0), columns={"step_s": np.full(100, step_s)})
+    peak_rss_kib = None if mib is None else mib * MIB
+    return made_trial(cell_id="c", number=1, key="k", end=end, last_step=100, trace=trace, peak_rss_kib=peak_rss_kib)
+
+
+def test_versions_that_fit_into_memory_together_take_turns() -> None:
+    runs = [run_of(trial()), run_of(trial())]
+    assert in_slices(runs, memory_bytes=200 * MIB**2) == runs
+    assert in_slices(runs, memory_bytes=None) == runs
+    assert in_slices(runs, memory_bytes=199 * MIB**2) == []
+
+
+def test_a_version_that_failed_or_is_not_known_runs_alone() -> None:
+    good, doubted = [run_of(trial()), run_of(trial())], run_of(trial())
+    doubted.alone = True
+    others = [run_of(trial(end="crash")), run_of(trial(step_s=np.nan)), run_of(), doubted]
+    assert in_slices([*good, *others], memory_bytes=None) == good
+    assert in_slices([good[0], *others], memory_bytes=None) == []
+    assert in_slices([*good, run_of(trial(mib=None))], memory_bytes=None) == good
+
+
+def test_launches_whose_times_are_not_compared_run_as_before() -> None:
+    limits = Limits(signals=dict.fromkeys(Limits().signals))
+    assert in_slices([run_of(trial(), limits=limits)] * 2, memory_bytes=None) == []
+
+
+def test_short_launches_have_short_slices() -> None:
+    """Else the launches of a program with brief steps would be over in one slice."""
+    assert slice_s([run_of(trial()), run_of(trial(step_s=0.1))]) == SLICE_S
+    assert slice_s([run_of(trial(step_s=0.001)), run_of(trial())]) == pytest.approx(0.1 / LEAST_CYCLES)
