@@ -235,7 +235,7 @@ class Run:
                     each, host, lease, self.context, self.journal, trials=self.plan.trials, seed=self.plan.seed,
                     finished=self.finish, reuse=self.reuse, disk=disk, name=name,
                     gate=Gate(memory_bytes=gate.memory_bytes and gate.memory_bytes / len(lanes)) if lanes else gate,
-                    slices=self.context.environ.get(SLICES) == "on" and host.request is None,
+                    slices=self.context.environ.get(SLICES) == "on",
                 )
                 for each, name in zip(engines, lanes or [host.machine or host.name], strict=False)
             ]  # fmt: skip

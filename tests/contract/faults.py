@@ -18,6 +18,9 @@ def setup(act="quiet", value=None):
     def step():
         if act == "slow":
             time.sleep(0.02)
+        elif act == "clock":
+            time.sleep(0.02)
+            return {"at_s": time.time()}
         elif act == "raise":
             raise ValueError("planted")
         elif act == "segfault":
@@ -32,6 +35,7 @@ def setup(act="quiet", value=None):
             kept.append(b"x" * (16 << 20))
             if len(kept) > 200:
                 raise RuntimeError("3 GiB and no limit was met")
+        return None
 
     return step
 

@@ -81,14 +81,16 @@ class World:
     def open(cls, kind: str, environ: Mapping[str, str]) -> World:
         return cls(kind=kind, engine=open_engine(host(kind), environ=environ, say=quiet), environ=environ)
 
-    def launch(self, act: str, *, prepared: Prepared | None = None, value: Any = None, **fields: Any) -> LaunchRequest:
+    def launch(
+        self, act: str, *, prepared: Prepared | None = None, value: Any = None, slices: int = 0, **fields: Any
+    ) -> LaunchRequest:
         given = {"steps": Steps(first=20, budget=60), "timeout_s": 60.0, **fields}
         scenario = Scenario(name="faults", where=WHERE, script=SCRIPT, **given)
         variant = Variant(scenario=scenario, params=(("act", act), ("value", value)))
         return LaunchRequest(
             prepared=prepared or self.engine.prepare(installed(), quiet),
             scenario=scenario,
-            payload=pack(variant),
+            payload=pack(variant, extras={"slices": slices}),
             labels={"harness.run": self.run_id, "harness.cell": "cell", "harness.trial": "1"},
         )
 
