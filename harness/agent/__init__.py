@@ -14,7 +14,7 @@ its death. With a `command` the supervisor samples the command's process tree fr
 job.json
     {"marker": "hex, unique to the trial", "script": "scenario/x.py" or null, "params": {...},
      "program": {"path": "scenario/train.py" or null, "module": "mypkg.train" or null, "args": [...],
-                 "steps_are": "auto", "torch", … or "module:name"} or null,
+                 "launcher": ["torchrun", …], "steps_are": "auto", "torch", … or "module:name"} or null,
                                                 in place of a script (scenario/program_run.py)
      "command": [...] or null, "step_pattern": regex or null, "judge_exit": false,
      "printed": {"loss": "loss: {}"},           of a program or a command: the numbers to read from its output; null:
@@ -67,6 +67,8 @@ Anything else on stdout is noise from the image. Messages, in order:
                failed in a step has none.
     parked    {"step": 47, "frozen": true}      of a launch in slices: after `ready`, and at the end of each slice.
                frozen: all its processes stand still
+    anew      {"looks": [{"step": 500, "look": {…}}, …]}    of a program with several ranks: all rows so far follow once
+               more, now with the memory of another rank, whose looks at the same steps these are
     file      {"name": "optrace.json", "text": "…"}        what a wrapping probe found, in parts to be joined in order
     done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004, "at_exit": false,
@@ -74,7 +76,9 @@ Anything else on stdout is noise from the image. Messages, in order:
                "remedy": "|function|longer|command", "run_s": null or 12.5,
                "end_s": null or 0.1,
                "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
-               "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…"}
+               "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…",
+               "ranks": [{"rank": 0, "steps": 4000, "step_s": 0.01, "own_s": 0.008, "grown_kib": 3.0, "is_worst": true,
+                          "not_finite": ["loss"]}, …]}
                always the last, after the samples not yet sent. The last line of the message of a crash, an oom, a hang
                or a failed setup says where it happened: "step 3: …", "after step 2: …", "setup: …". probe_cost: probe
                time / step time, a fraction. at_exit: it failed after its last step. starved: the kernel killed one of
@@ -86,7 +90,8 @@ Anything else on stdout is noise from the image. Messages, in order:
                process; null for a program that the agent ended. output_bytes: printed after the first step (null: none
                was made). not_finite: metric -> how many steps returned NaN, an
                infinity or too large a number, and the first of these steps. buffered: why the rows of a command are not
-               steps (supervisor/command.py).
+               steps (supervisor/command.py). ranks: of a program with several (supervisor/group.py): the medians of the
+               step time, and of what is left of it without the waits that hooks see, after the first quarter.
 
 The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
 its first row (setup_s null), and its looks have rss_kib, rss_peak_kib, cpu_s and what the driver reports of the GPUs;

@@ -12,21 +12,21 @@ import sys
 def main(root, arguments):
     """Run the supervisor, or the scenario process if `arguments` are its file descriptors, and return the exit code.
 
-    With the argument `gpus`, only print the GPU fields of `hello` as JSON.
+    With `rank` and a program's arguments, run the program. With `gpus`, only print the GPU fields of `hello` as JSON.
     """
     if arguments == ["gpus"]:
         from .gpu import devices
 
         sys.stdout.write(json.dumps(devices.find_gpus().facts()) + "\n")
         return 0
+    if arguments[:1] == ["rank"]:
+        from .scenario import entering, program_run
+
+        return program_run.ProgramRun(entering.read_job(root), root).run(arguments[1:])
     if arguments:
         from .scenario import script_run
 
         job, table, link = script_run.open_job(root, [int(number) for number in arguments])
-        if job.get("program"):
-            from .scenario import program_run
-
-            return program_run.ProgramRun(job, root, table, link).run()
         return script_run.ScriptRun(job, os.path.join(root, job["script"]), table, link).run()
     from .supervisor import supervisor
 

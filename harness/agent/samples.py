@@ -19,12 +19,12 @@ STOP = 2  # set by the supervisor: END or PARK at the next step boundary; 0: go 
 OVERHEAD_S = 3  # seconds spent on measuring between the steps up to the last look
 BUSY_S = 4  # seconds spent in those steps
 LOST = 5  # set by the scenario process: its connection to the supervisor is broken
-ELSEWHERE = 6  # number of a program's steps that were made in processes that it forked
+WAITING = 6  # when a wait for other ranks began that a hook sees (time.perf_counter); 0 outside of any
 OVER = 7  # when a program had made its steps, after which it may end by itself; 0 before
 NOT_FINITE = 8  # two numbers per metric: how many steps returned a non-finite value, and the first of them
 
-COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib")
-ALWAYS = 4  # columns that every process has; the others need a GPU
+COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib", "wait_s")
+ALWAYS = 4  # columns that every process has; the others need a GPU, or waits for other ranks
 MOST_METRICS = 16
 HEADER = NOT_FINITE + 2 * MOST_METRICS
 MOST_ROWS = 200000

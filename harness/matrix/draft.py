@@ -18,7 +18,7 @@ from typing import Any
 from harness.errors import UsageError, did_you_mean, nearest
 from harness.matrix.programs import ScriptProblem, parse_python, undefined_function
 from harness.matrix.shape import KINDS_OF_STEPS
-from harness.model import Scenario
+from harness.model import LAUNCHER_MODULES, LAUNCHERS, Scenario, starts_python
 from harness.model.measured import LEAST_STEPS
 from harness.safe_files import read_regular
 
@@ -324,6 +324,7 @@ def job_of(
         re.compile(step_pattern or "")
     except re.error as error:
         raise UsageError(f"--step-pattern {step_pattern}: is not a regular expression: {error}") from error
+    launcher, words = parted_launcher(words)
     rest = list(dropwhile(FLAGS.__contains__, words[1:])) if PYTHON.fullmatch(words[0]) else []
     script = rest[0] if rest and rest[0].endswith(".py") else ""
     if script and not has_image and not (folder / script).is_file():
@@ -334,7 +335,7 @@ def job_of(
     module = rest[1] if len(rest) > 1 and rest[0] == "-m" else ""
     top = _beside(module.partition(".")[0], folder) if module else None
     from_inside = not step_pattern and not exit_code
-    entry: dict[str, Any] = {"command": list(words)}
+    entry: dict[str, Any] = {"command": [*launcher, *(words[1:] if launcher and starts_python(launcher) else words)]}
     args, home, source = list(words), Path(), None
     if from_inside and top:
         args, place = rest[2:], folder / module.replace(".", "/")
@@ -356,6 +357,8 @@ def job_of(
         code += [name for path in scripts for name in _imported(path, folder)]
     if top:
         code += [top, *_imported(folder / top, folder)]
+    if launcher and "command" not in entry:
+        entry["launcher"] = shlex.join(launcher)
     carried = tuple(dict.fromkeys([*_named(pieces, folder), *files, *code]))
     _check(carried, folder)
     if step_pattern:
@@ -368,6 +371,22 @@ def job_of(
         entry["folder"] = str(folder)
     telling = next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
     return DraftJob(name=safe(Path(module if top else telling).stem), entry=entry, carried=carried, source=source)
+
+
+def parted_launcher(words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
+    """Return the words of a known launcher, and the command that it starts, with `python` before a program. The command
+    begins with Python, or with the first Python file or `-m` that follows the launcher's options."""
+    name, is_module = words[0].rpartition("/")[2], PYTHON.fullmatch(words[0]) and words[1:2] == ["-m"]
+    if name not in LAUNCHERS and not (is_module and words[2:3] and words[2] in LAUNCHER_MODULES):
+        return (), words
+    begins = 3 if is_module else 1
+    takes_python = starts_python(words)
+    for place in range(begins, len(words)):
+        if not takes_python and PYTHON.fullmatch(words[place]):
+            return tuple(words[:place]), words[place:]
+        if takes_python and (words[place].endswith(".py") or words[place] == "-m"):
+            return tuple(words[:place]), ["python", *words[place:]]
+    return (), words
 
 
 def _beside(module: str, folder: Path) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -166,8 +167,17 @@ def read_program(entry: shape.ScenarioEntry, context: Context) -> model.Program 
         path=context.folder / entry.program if entry.program else None,
         module=entry.module,
         args=tuple(entry.args),
+        launcher=tuple(launcher_words(entry.launcher or "")),
         steps_are=asked.function if isinstance(asked, shape.StepsFunction) else asked,
     )
+
+
+def launcher_words(text: str) -> list[str]:
+    """Return the words of a launcher; none if a quote is left open."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
 
 
 def read_script_or_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
@@ -188,7 +198,7 @@ def read_script_or_program(entry: shape.ScenarioEntry, key: KeyPath, context: Co
     _check_printed(entry, key, context)
     if is_program:
         return _check_program(entry, key, context)
-    for name in ("args", "steps_are"):
+    for name in ("args", "steps_are", "launcher"):
         if name in entry.model_fields_set:
             context.add((*key, name), "is for a program or a module")
     return None if entry.script is None else read_python(entry.script, (*key, "script"), context, read_script)
@@ -208,6 +218,8 @@ def _check_printed(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -
 
 def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
     tree, file = None, None
+    if entry.launcher is not None and not launcher_words(entry.launcher):
+        context.add((*key, "launcher"), f"{shown(entry.launcher)} is no command; write it as in a shell")
     if entry.program is not None:
         tree = _tree(entry.program, (*key, "program"), context)
     elif entry.module is not None:

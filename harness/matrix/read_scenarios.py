@@ -141,7 +141,7 @@ def _check_params(
             seen.append(value)
             if script and (wrong := script.wrong_value(name, value)):
                 context.add((*place, position), wrong)
-        parts = entry.command or (None if entry.script else entry.args)
+        parts = entry.command or (None if entry.script else [*entry.args, entry.launcher or ""])
         if parts is not None and not any(f"{{{name}}}" in part for part in parts):
             what = "the command has" if entry.command else "args have"
             text = f"{what} no '{{{name}}}', so all of its variants would be the same; put it there"

@@ -627,6 +627,9 @@ class ScenarioEntry(Shape):
     """An unmodified Python program that is a module, run as by python -m."""
     args: list[Anything] = []
     """For a program: its arguments; a param replaces its name in braces."""
+    launcher: Text | None = None
+    """For a program: the command that starts its ranks, such as torchrun --nproc-per-node {gpus}; {gpus} is the number
+    of the lane's GPUs, 1 without any."""
     steps_are: AnyStepsAre | None = None
     """For a program: what counts as its steps; auto, the default: those of the first framework that makes one."""
     printed: Printed | None = None

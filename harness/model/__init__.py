@@ -83,6 +83,8 @@ from harness.model.planned import Cell, Estimate, Explanation, HostCost, Plan, S
 from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.scenario import (
+    LAUNCHER_MODULES,
+    LAUNCHERS,
     Depth,
     Limits,
     MetricLimit,
@@ -96,6 +98,7 @@ from harness.model.scenario import (
     StepsAre,
     Variant,
     Where,
+    starts_python,
     written,
 )
 from harness.model.signals import (

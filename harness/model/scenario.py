@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -159,17 +159,38 @@ StepsAre = Literal[
 """What can count as a program's steps, other than a named function."""
 
 
+PYTHON_LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
+LAUNCHERS = (*PYTHON_LAUNCHERS, "mpirun", "mpiexec", "horovodrun", "srun")
+"""Known launchers of ranks. The first ones start a Python program by themselves, the others any command."""
+LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
+
+
+def starts_python(launcher: Sequence[str]) -> bool:
+    """Return whether a launcher is given a Python program, and not the interpreter before it."""
+    return launcher[0].rpartition("/")[2] in PYTHON_LAUNCHERS or "-m" in launcher[1:2]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
 
-    `steps_are` is a StepsAre, or a function as `module:name`.
+    `steps_are` is a StepsAre, or a function as `module:name`. `launcher`: the words of what starts its ranks,
+    such as `torchrun`; none if it starts them itself, or has only one.
     """
 
     path: Path | None = None
     module: str | None = None
     args: tuple[str, ...] = ()
     steps_are: str = "auto"
+    launcher: tuple[str, ...] = ()
+
+    @property
+    def launched(self) -> tuple[str, ...]:
+        """Return the words before the program: `{python}` stands for the interpreter, and `{gpus}` for the number of
+        the trial's GPUs, 1 without any."""
+        if not self.launcher or starts_python(self.launcher):
+            return self.launcher
+        return (*self.launcher, "{python}", "-u")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,6 +264,11 @@ class Variant:
     def program_args(self) -> tuple[str, ...]:
         """Return the program's arguments, filled in likewise; empty without a program."""
         return self._filled(self.scenario.program.args if self.scenario.program else ())
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        """Return the words that start the program's ranks, filled in likewise."""
+        return self._filled(self.scenario.program.launched if self.scenario.program else ())
 
     def _filled(self, parts: tuple[str, ...]) -> tuple[str, ...]:
         for name, value in self.params:

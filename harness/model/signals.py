@@ -153,6 +153,12 @@ _TABLE = (
         help="the usual duration of a step, plus the mean time lost in steps that take more than twice as long",
     ),
     Signal(
+        name="rank_spread", kind="level", group="step time", title="spread between ranks",
+        noun="a rank that is slower than the others", verb="has a rank that is slower than the others", unit="ratio",
+        limit=0.10, weight=0.5, explains=("step_time", "tail", "stalls", "throughput", "run_time"),
+        help="the step time of the slowest rank without waits for others, compared with that of the others",
+    ),
+    Signal(
         name="cpu_time", kind="level", group="step time", title="CPU time", noun="more CPU time a step",
         verb="takes {more} CPU time", unit="s/step", limit=0.25,
         help="processor time per step of all processes of the trial",

@@ -145,6 +145,7 @@ class SignalReason(Reason):
     NOT_MEASURED = "not measured"
     UNTESTED = "the version is untested"
     NO_STEPS = "there are no steps to time"
+    ONE_RANK = "no launch has several ranks"
     NO_LONG_LAUNCH = "no launch of the whole budget was long enough"
     TOO_FEW_STEPS = "too few steps"
     TOO_LITTLE_CPU = "too little processor time to count"

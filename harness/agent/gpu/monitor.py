@@ -43,6 +43,19 @@ class Monitor(object):
             table.clear(MEMORY, 2)
             self.columns = {"gpu_kib": MEMORY, "gpu_process_kib": OWN}
 
+    @property
+    def cards(self):
+        """The number of GPUs that the trial may use."""
+        return len(self._cards)
+
+    def move_to(self, table):
+        """Fill another table from now on, which gets the samples so far."""
+        if self._cards:
+            table.clear(MEMORY, 2)
+            for place in (MEMORY, OWN):
+                table.column(place)[:] = self._table.column(place)
+        self._table = table
+
     def beat_s(self, otherwise_s):
         """Return the maximum number of seconds until `tick` should be called."""
         return min(MEMORY_PERIOD_S, otherwise_s) if self._cards else otherwise_s

@@ -190,10 +190,12 @@ class Workers(object):
     """The anonymous memory of the processes that the scenario started, over time.
 
     Workers come and go, and each is forked with its parent's pages: the sum alone rises with their number. `kept` is
-    the sum at the first count plus all changes since then of processes that were alive at two counts in a row.
+    the sum at the first count plus all changes since then of processes that were alive at two counts in a row. `ranks`:
+    pids of processes that are no workers, because their memory is sampled.
     """
 
     def __init__(self):
+        self.ranks = set()
         self._kib = {}
         self._kept = None
 
@@ -202,7 +204,7 @@ class Workers(object):
         if len(pids) > MOST_WORKERS:
             self._kib = {}
             return {}
-        read = ((pid, anonymous_kib(pid)) for pid in pids)
+        read = ((pid, anonymous_kib(pid)) for pid in pids if pid not in self.ranks)
         now = {pid: kib for pid, kib in read if kib is not None}
         total = sum(now.values())
         if self._kept is None:
@@ -286,7 +288,7 @@ def children_s():
     return waited_for.ru_utime + waited_for.ru_stime + cpu_s(descendants())
 
 
-_thread_s = getattr(time, "thread_time", time.process_time)  # Python 3.7
+thread_s = getattr(time, "thread_time", time.process_time)  # Python 3.7
 
 
 class Meter(object):
@@ -295,16 +297,16 @@ class Meter(object):
     def __init__(self):
         self.spent_s = 0.0
         self._since_s = 0.0
-        self._thread_since_s = 0.0
+        self.thread_since_s = 0.0
 
     def resume(self):
         before_s = children_s()
-        self._since_s, self._thread_since_s = time.process_time() + before_s, _thread_s()
+        self._since_s, self.thread_since_s = time.process_time() + before_s, thread_s()
 
     def pause(self, overhead):
         """Stop the clock. `overhead` is the share of the time that the agent took; that share of this thread's
         processor time is subtracted. Time lost to other processes affects both parts in proportion."""
-        own_s = overhead * (_thread_s() - self._thread_since_s)
+        own_s = overhead * (thread_s() - self.thread_since_s)
         self.spent_s += max(0.0, time.process_time() + children_s() - self._since_s - own_s)
 
 

@@ -1,23 +1,24 @@
 """Runs an unmodified program as `python train.py` or `python -m mypkg.train` would, and measures it at each call of
-the function that trains (hooks/).
+the function that trains (hooks/). Other processes of the program are measured in place: those that it forks inherit the
+hooks, and `entering` installs them in the others. Each process that makes steps is a *rank*.
 
-It sends these events in addition to those of a script (script_run.py):
+It sends these events in addition to those of a script (script_run.py) and to `join` (entering.py):
 
     {"type": "hooked", "hook": "torch", "changed": true}      a module was imported; changed: its steps can be counted
     {"type": "metric", "name": "loss"}                        a number was logged for the first time
     {"type": "over"}                               it has made its steps, and may end by itself; it waits
-    {"type": "unseen", "others": false}            it ended without a step; others: it ran other processes. Unless
-                                                   `steps_are` names what a step is, `ready`, a look and `ended` follow
+    {"type": "unseen"}                             it ended without a step. Unless `steps_are` names what a step is, or
+                                                   another process made steps, `ready`, a look and `ended` follow
     {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end. Else
                                                    "run_s": the seconds that the program ran, without the looks, and
                                                    "ran_on_s": of them, those after its last step
 """
 
 import ast
+import builtins
 import functools
 import importlib.machinery
 import os
-import resource
 import runpy
 import sys
 import time
@@ -25,65 +26,83 @@ import types
 
 from .. import due, failure, samples
 from ..probes import cgroup
-from . import hooks, importing, script_run, stepping, ticking
+from . import entering, hooks, importing, script_run, stepping, ticking
 from .hooks import function, lines, printed
 
 READS_STDIN = "; its stdin is empty here"
 
 
 class ProgramRun(script_run.ScriptRun):
-    """One program, from its start to its end or to its last step."""
+    """One process of a program: `run` runs the program itself in it, `install` only watches what it runs."""
 
-    def __init__(self, job, root, table, link):
+    def __init__(self, job, root):
         program = job["program"]
         path = os.path.join(root, program["path"]) if program["path"] else program["module"]
-        script_run.ScriptRun.__init__(self, job, path, table, link)
+        script_run.ScriptRun.__init__(self, job, path, None, None)
         self._program = program
         self._steps_are = program["steps_are"]
         self._readers_made = {}
-        self._due_looks = due.DueLooks(job)
+        self._due_looks = None
         self._rows_sent = 0
         self._looker = None
-        self._ticker = None
+        self._ticker = ticking.Ticker(join=self._join, begin=self._begin, look=self._look, leave=self._leave)
         self._lines = None
         self._numbers = None  # those that it prints
-        self._started = 0.0
+        self._hooks = {}  # framework -> whether all of its imported modules could be changed
+        self._started = time.perf_counter()
+        self._main = os.getpid()  # the process that was not forked from another one of the program
 
-    def _run(self):
+    def run(self, args):
+        """Run the program with these arguments and return its exit code."""
+        is_first = entering.write_stacks()
+        if is_first and not self._join(""):
+            return 1
+        return self._told_or_gone(functools.partial(self._run_program, args))
+
+    def install(self):
+        """Watch what this process runs."""
+        entering.write_stacks()
+        names = self._own_names()
+        if names:
+            setattr(builtins, function.DECORATOR, self._decorator())
+            self._decorate_again(names)
+        self._watch()
+
+    def _told_or_gone(self, act):
+        """Return the result of `act()`; end the process if the supervisor is gone, so that no program catches that."""
         try:
-            self._measure()
+            return act()
+        except script_run.LinkLost:
+            if os.getpid() == self.owner:
+                self.table.header[samples.LOST] = 1
+            os._exit(1)
+
+    def _run_program(self, args):
+        try:
+            code, module = self._load(args)
+            setattr(module, function.DECORATOR, self._decorator())
+            self._watch()
+            self._started = time.perf_counter()
+            exec(code, module.__dict__)
         except script_run.LinkLost:
             raise
         except BaseException as error:  # the program's own end: SystemExit, or a failure
-            if os.getpid() != self.owner:
-                raise
-            if self._ticker is not None and self._ticker.ended:
+            if self._has_joined() and self._ticker.ended:
                 return 0  # the agent ended it, and whatever it raised is a consequence
+            if os.getpid() != self._main:
+                self._failed(error)
+                raise
             if not (isinstance(error, SystemExit) and error.code in (None, 0)):
-                self._fail(error)
-                return 1
-        if os.getpid() == self.owner and not self._ticker.ended:
+                return self._fail(error)
+        if self._has_joined() and not self._ticker.ended:
             self._complete()
         return 0
 
-    def _measure(self):
-        self._readers_made = self._readers()
-        self.table.clear(0, samples.ALWAYS)
-        self._ticker = ticking.Ticker(
-            self.table,
-            self._readers_made,
-            self._due_looks,
-            begin=self._guarded(self._begin),
-            look=self._guarded(self._look),
-            leave=self._leave,
-            tell_metric=self._guarded(self._tell_metric),
-        )
-        code, module = self._load()
-        mark = functools.partial(self._ticker.mark, "function")
-        setattr(module, function.DECORATOR, functools.partial(function.wrapped, mark=mark))
-        awaited = hooks.awaited(self._steps_are, self._ticker, self._logged, self._hooked)
+    def _watch(self):
+        awaited = hooks.awaited(self._steps_are, self._ticker, self._logged, self._hooked, self._failed)
         if ":" in self._steps_are:
             name, names = function.parted(self._steps_are)
+            mark = functools.partial(self._ticker.mark, "function")
             awaited.setdefault(name, []).append(functools.partial(self._hook_function, names, mark))
         importing.Finder(awaited).install()
         if self.job["printed"] != {}:
@@ -92,61 +111,103 @@ class ProgramRun(script_run.ScriptRun):
         if self._steps_are == "auto":
             self._lines = lines.LineSteps(functools.partial(self._ticker.mark, "line"))
             self._lines.install()
-        self._ticker.cpu.resume()
-        self._started = time.perf_counter()
-        exec(code, module.__dict__)
+        if self.link is not None:
+            self._ticker.cpu.resume()
 
-    def _guarded(self, act):
-        """Return a callback that ends the process if the supervisor is gone, so that no program can catch LinkLost."""
+    # -------------------------------------------------------------- joining
 
-        def guarded(given):
+    def _join(self, kind):
+        """Join the trial, as a process that makes steps or that fails. Return whether the supervisor took it."""
+        if not self._has_joined():
             try:
-                return act(given)
-            except script_run.LinkLost:
-                self.table.header[samples.LOST] = 1
-                os._exit(1)
+                fd, table = entering.join(kind, samples.shape(self.job["looks"][-1]))
+            except (OSError, KeyError, ValueError):
+                return False
+            self.link, self.table, self.owner = script_run.Link(fd, fd), table, os.getpid()
+            self.where, self._rows_sent, self._looker = "setup", 0, None
+            for hook, changed in self._hooks.items():
+                self._tell("hooked", hook=hook, changed=changed)
+            if not table.header[samples.STEPS]:
+                table.clear(0, samples.ALWAYS)
+        self._due_looks, self._readers_made = due.DueLooks(self.job), self._readers()
+        self._due_looks.take(self.table.header[samples.STEPS], 0.0)
+        self._ticker.fill(self.table, self._readers_made, self._due_looks, self._tell_metric)
+        self._ticker.cpu.resume()
+        return True
 
-        return guarded
+    def _has_joined(self):
+        return self.link is not None and self.owner == os.getpid()
+
+    def _tell(self, event, **fields):
+        self._told_or_gone(functools.partial(self.link.tell, event, **fields))
+
+    def _ask(self, event, **fields):
+        return self._told_or_gone(functools.partial(self.link.ask, event, **fields))
+
+    def _tell_metric(self, name):
+        self._tell("metric", name=name)
 
     # -------------------------------------------------------------- how it is started
 
-    def _load(self):
+    def _load(self, args):
         """Return (code, the new module `__main__`), with sys.argv and sys.path as Python sets them."""
         main = types.ModuleType("__main__")
         main.__builtins__ = sys.modules["builtins"]
         if self._program["module"]:
             sys.path.insert(0, os.getcwd())
-            sys.argv = ["-m"] + self._program["args"]
+            sys.argv = ["-m", *args]
             try:
                 _, spec, code = runpy._get_module_details(self._program["module"])
             except ImportError as error:
                 raise failure.ScenarioError("module %s: %s" % (self._program["module"], error))
             main.__spec__, main.__loader__, main.__package__ = spec, spec.loader, spec.parent
             main.__file__ = self.script = spec.origin
-            own = self._named_here((self._program["module"], "__main__"))
-            if own:
-                code = self._compiled(spec.loader.get_source(spec.name), own)
+            if self._own_names():
+                code = self._compiled(spec.loader.get_source(spec.name), self._own_names(), self._steps_are)
         else:
             sys.path.insert(0, os.path.dirname(self.script))
             main.__file__ = self.script
             main.__loader__ = importlib.machinery.SourceFileLoader("__main__", self.script)
-            stem = os.path.splitext(os.path.basename(self.script))[0]
             with open(self.script, "rb") as file:
-                code = self._compiled(file.read(), self._named_here((stem, "__main__")))
-        sys.argv = [self.script] + self._program["args"]
+                code = self._compiled(file.read(), self._own_names(), self._steps_are)
+        sys.argv = [self.script, *args]
         sys.modules["__main__"] = main
         return code, main
+
+    def _decorator(self):
+        mark = functools.partial(self._ticker.mark, "function")
+        return functools.partial(function.wrapped, mark=mark)
+
+    def _decorate_again(self, names):
+        """Decorate the step's function also where multiprocessing runs the program's file in a new process."""
+        original, steps_are = runpy._get_code_from_file, self._steps_are
+        self._steps_are = ""
+
+        @functools.wraps(original)
+        def read(*args):
+            if os.path.realpath(args[-1]) != os.path.realpath(self.script):
+                return original(*args)
+            with open(args[-1], "rb") as file:
+                code = self._compiled(file.read(), names, steps_are)
+            return code if sys.version_info >= (3, 13) else (code, args[-1])
+
+        runpy._get_code_from_file = read
+
+    def _own_names(self):
+        """Return the names of the step's function if it is in the program's own file; else None."""
+        stem = os.path.splitext(os.path.basename(self.script))[0]
+        return self._named_here((self._program["module"] or stem, "__main__"))
 
     def _named_here(self, modules):
         """Return the names of the step's function if it is in one of `modules`, the program's own names; else None."""
         module, names = function.parted(self._steps_are) if ":" in self._steps_are else (None, None)
         return names if module in modules else None
 
-    def _compiled(self, source, names):
+    def _compiled(self, source, names, steps_are):
         """Return the program's code, with the function that `names` name decorated, if any."""
         if names:
             source = ast.parse(source, self.script)
-            function.decorate(source, names, self._steps_are)
+            function.decorate(source, names, steps_are)
             self._hooked("function", True)
             self._steps_are = ""
         return compile(source, self.script, "exec", dont_inherit=True)
@@ -156,20 +217,23 @@ class ProgramRun(script_run.ScriptRun):
         try:
             function.replace_function(module, names, mark, self._steps_are)
         except function.NoStep as error:
-            self.link.tell("failed", setup=True, oom=False, message=str(error))
+            self._report(setup=True, oom=False, message=str(error))
             os._exit(1)
         self._hooked("function", True)
 
     # -------------------------------------------------------------- calls of the hooks
 
     def _hooked(self, kind, changed):
-        if os.getpid() == self.owner and kind != "log":
-            if self._lines is not None and self._ticker.kind != "line" and kind not in hooks.MAY_MAKE_NONE:
-                self._lines.is_off = True  # the framework says what a step is
-            self.link.tell("hooked", hook=kind, changed=changed)
+        if kind == "log":
+            return
+        self._hooks[kind] = self._hooks.get(kind, True) and changed
+        if self._lines is not None and self._ticker.kind != "line" and kind not in hooks.MAY_MAKE_NONE:
+            self._lines.is_off = True  # the framework says what a step is
+        if self._has_joined():
+            self._tell("hooked", hook=kind, changed=changed)
 
     def _logged(self, values):
-        if os.getpid() != self.owner:
+        if not self._has_joined():
             return
         ticker = self._ticker
         number = max(1, ticker.steps + (ticker.kind == "line" and not ticker.is_over))  # a line that is a step ends it
@@ -186,7 +250,7 @@ class ProgramRun(script_run.ScriptRun):
         self.where = "step"
         self._looker = stepping.Looker(self._readers_made, cgroup.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
         shape = self._lines.shape if ticker.kind == "line" else None
-        self.link.ask(
+        self._ask(
             "ready", setup_s=None, first_step_s=first_step_s, probes=ticker.probes, metrics=ticker.metrics.names,
             step_kind=ticker.kind, step_shape=shape,
         )  # fmt: skip
@@ -200,23 +264,23 @@ class ProgramRun(script_run.ScriptRun):
         is_whole = ticker.is_over or self._due_looks.take(ticker.steps, ticker.busy_s)
         if is_whole and not ticker.is_over and not self.table.header[samples.STOP]:
             ticker.is_over = True
-            self.link.ask("over")
+            self._ask("over")
             self.table.header[samples.OVER] = time.perf_counter()
             return True
         goes_on = not is_whole and not self.table.header[samples.STOP]
         if goes_on:
             look = ticker.aside(self._looker.look)
-            goes_on = self.link.ask("look", step=ticker.steps, look=look, last=False) != "stop"
+            goes_on = self._ask("look", step=ticker.steps, look=look, last=False) != "stop"
         if goes_on:
             self._rows_sent = ticker.steps // self.table.stride
             return True
         self._last_look()
-        self.link.tell("ended", end="completed" if is_whole else "stopped", cut=True)
+        self._ask("ended", end="completed" if is_whole else "stopped", cut=True)
         return False
 
     def _last_look(self):
         steps, look = self._ticker.steps, self._ticker.aside(self._looker.last_look)
-        self.link.ask("look", step=steps, look=look, last=True)
+        self._ask("look", step=steps, look=look, last=True)
 
     # -------------------------------------------------------------- how it ends
 
@@ -227,8 +291,8 @@ class ProgramRun(script_run.ScriptRun):
         is_whole = self._ticker.is_over
         if not self._ticker.steps:
             is_whole = True
-            self.link.tell("unseen", others=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0)
-            if self._steps_are != "auto":
+            if self._ask("unseen") == "stop":
+                self._tell("ended", end="completed", cut=False, run_s=run_s)
                 return
             self._ticker.take_whole()
             self._ready(self._ticker, None)
@@ -238,20 +302,32 @@ class ProgramRun(script_run.ScriptRun):
         self._ticker.metrics.fold(self._ticker.steps)
         self._last_look()
         end = "completed" if is_whole else "stopped"
-        self.link.tell("ended", end=end, cut=False, run_s=run_s, ran_on_s=ran_on_s)
+        self._tell("ended", end=end, cut=False, run_s=run_s, ran_on_s=ran_on_s)
+
+    def _failed(self, error):
+        """Report the exception that ends a process of multiprocessing, which prints it and goes on to its end."""
+        if not (self._ticker.ended or (isinstance(error, SystemExit) and error.code in (None, 0))):
+            self._fail(error)
 
     def _fail(self, error):
+        """Report the failure of this process, and return its exit code."""
         exits = isinstance(error, SystemExit) and not isinstance(error.code, str)
         if isinstance(error, SystemExit):
             if not exits:
                 sys.stderr.write(error.code + "\n")
             sys.stderr.flush()
             error = failure.ScenarioError("the program called sys.exit(%s)" % repr(error.code)[:300])
-        place = "step %d" % (self._ticker.steps + 1) if self._ticker and self._ticker.steps else "before the first step"
+        steps = self._ticker.steps if self._has_joined() else 0
+        place = "step %d" % (steps + 1) if steps else "before the first step"
         message = failure.describe_failure(error, place, self.script)
         if isinstance(error, EOFError):
             message += READS_STDIN
-        self.link.tell("failed", setup=self.where == "setup", oom=failure.is_oom(error), message=message, exits=exits)
+        self._report(setup=self.where == "setup", oom=failure.is_oom(error), message=message, exits=exits)
+        return 1
+
+    def _report(self, **event):
+        if self._has_joined() or self._join(""):
+            self._tell("failed", **event)
 
     def _leave(self):
         """End the process: the program caught the exception that ended it, and went on to another step."""

@@ -20,33 +20,40 @@ class Ended(BaseException):
 class Ticker(stepping.Stepper):
     """Fills the rows of a program's steps. `steps` is the number of steps made, `paused_s` the time of all looks.
 
-    `begin(ticker)` is called after the first step. `look(ticker)` is called when one of `due_looks` is due or the
-    supervisor requests an end; it returns whether the program goes on. It sets `is_over` after the last step, and is
-    then called once more if the program goes on to another step: until then the program may end by itself. `leave()`
-    ends the process. `tell_metric(name)` reports the name of a metric.
+    `join(kind)` is called before the first step of this process, and of each process that it forked; it calls `fill`
+    and returns whether the steps count. `begin(ticker)` is called after the first step. `look(ticker)` is called when a
+    look is due or the supervisor requests an end; it returns whether the program goes on. It sets `is_over` after the
+    last step, and is then called once more if the program goes on to another step: until then the program may end by
+    itself. `leave()` ends the process.
     """
 
-    def __init__(self, table, readers, due_looks, **calls):
-        stepping.Stepper.__init__(self, None, table, readers, calls["tell_metric"])
+    def __init__(self, join, begin, look, leave):
+        self.steps = 0
         self.kind = None  # the hook whose calls are the steps: the first that marked
-        self.is_over = False  # it has made its steps
         self.ended = False
+        self._join, self._begin, self._look, self._leave = join, begin, look, leave
+        self._owner = 0  # the process whose steps are counted; 0: none yet
+        self._outside = 0  # the process whose steps do not count
+
+    def fill(self, table, readers, due_looks, tell_metric):
+        """Fill `table` from now on, after the steps that another process may have made in it."""
+        stepping.Stepper.__init__(self, None, table, readers, tell_metric)
+        self.steps = int(table.header[samples.STEPS])
+        self.kind, self.is_over, self.ended = None, False, False
         self._due_looks = due_looks
-        self._begin, self._look, self._leave = calls["begin"], calls["look"], calls["leave"]
-        self._owner = os.getpid()
+        self._owner, self._thread = os.getpid(), None
         self._readers = readers
-        self._thread = None
-        self._has_looked = False
+        self._has_begun = self._has_looked = False
         self._look_step, self._look_s = 1, float("inf")
-        self._since = 0.0
-        self._step_s = table.column(0)
+        self._since = self._waiting_s = 0.0
+        self._waits = 0  # how many waits are going on, one inside the other
+        self._step_s, self._wait_s = table.column(0), None
         self._overhead_s = self._busy_before_s = self.paused_s = 0.0
 
     def mark(self, kind, count=1):
         """Count `count` steps of the hook `kind` that end together. Raises Ended if the program must end."""
         now = time.perf_counter()
-        if os.getpid() != self._owner:
-            self._table.header[samples.ELSEWHERE] += 1  # a process that the program forked: shared memory
+        if os.getpid() != self._owner and not self._arrive(kind):
             return
         if self._thread is None:
             self.kind, self._thread = kind, threading.get_ident()
@@ -57,8 +64,9 @@ class Ticker(stepping.Stepper):
         if self.is_over:
             self._end()
         header = self._table.header
-        if not self.steps:  # it has no duration, because its start is unknown
-            self.steps = max(1, min(count, self._due_looks.step - 1))
+        if not self._has_begun:  # the first step has no duration, because its start is unknown
+            self._has_begun = True
+            self.steps += max(1, min(count, self._due_looks.step - 1 - self.steps))
             header[samples.STEPS] = self.steps
             self._pause(self._begin)
         else:
@@ -67,6 +75,14 @@ class Ticker(stepping.Stepper):
                 self._made(took_s / count)
         header[samples.STARTED] = self._since = ended = time.perf_counter()
         self._overhead_s += ended - now
+
+    def _arrive(self, kind):
+        """Return whether the steps of this process, which has made none yet, count."""
+        if self._outside == os.getpid():
+            return False
+        if not self._join(kind):
+            self._outside = os.getpid()
+        return self._owner == os.getpid()
 
     def _made(self, took_s):
         """Count a step and fill its row, and do what is due after it. What is left of a bar after the last one is
@@ -79,6 +95,8 @@ class Ticker(stepping.Stepper):
         row, rest = divmod(number, self._table.stride)
         if not rest and row <= self._table.rows:
             self._step_s[row - 1] = self._row_busy_s / self._table.stride
+            if self._waiting_s:
+                self._record_waits(row - 1)
             for probe in self._probes:
                 probe(row - 1, self._row_busy_s)
             self._row_busy_s = 0.0
@@ -88,9 +106,33 @@ class Ticker(stepping.Stepper):
             self._has_looked = True
             self._pause(self._look)
 
+    def _record_waits(self, row):
+        if self._wait_s is None:
+            place = samples.COLUMNS.index("wait_s")
+            self._table.clear(place, 1)
+            self._wait_s = self._table.column(place)
+        self._wait_s[row], self._waiting_s = self._waiting_s / self._table.stride, 0.0
+
+    def waiting(self, call, computes=False):
+        """Return what `call()` returns; its time is a wait for other ranks. `computes`: but for its processor time."""
+        if self._owner != os.getpid() or self._thread != threading.get_ident():
+            return call()
+        header, began, cpu_s = self._table.header, time.perf_counter(), processes.thread_s() if computes else 0.0
+        self._waits += 1
+        if self._waits == 1:
+            header[samples.WAITING] = began
+        try:
+            return call()
+        finally:
+            self._waits -= 1
+            if not self._waits:
+                header[samples.WAITING] = 0
+                cpu_s = processes.thread_s() - cpu_s if computes else 0.0
+                self._waiting_s += max(0.0, time.perf_counter() - began - cpu_s)
+
     def _restart(self, kind):
         """Forget the steps that lines made: those of the framework `kind` count."""
-        self.kind, self._thread, self.steps = kind, threading.get_ident(), 0
+        self.kind, self._thread, self.steps, self._has_begun = kind, threading.get_ident(), 0, False
         self.busy_s = self._row_busy_s = self._overhead_s = self._busy_before_s = 0.0
         header = self._table.header
         for place in (samples.STEPS, samples.OVERHEAD_S, samples.BUSY_S, *range(samples.NOT_FINITE, samples.HEADER)):
@@ -130,7 +172,7 @@ class Ticker(stepping.Stepper):
         """Make the whole run, of which no step was seen, the one step: fill its row, whose duration stays unknown."""
         for probe in self._probes:
             probe(0, 0.0)
-        self.steps = 1
+        self.steps, self._has_begun = 1, True
         self._table.header[samples.STEPS] = 1
         self._table.header[samples.STARTED] = time.perf_counter()
         self.cpu.pause(0.0)

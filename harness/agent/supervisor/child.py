@@ -4,6 +4,7 @@
 """
 
 import collections
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,9 +12,11 @@ import time
 
 from .. import libc
 from ..probes import processes
+from ..scenario.entering import TRACKERS
 
 KILL_ROUNDS = 100
 KILL_PAUSE_S = 0.02
+SHARED = "/dev/shm/"
 
 Death = collections.namedtuple("Death", "signal exit_code peak_rss_kib")
 Death.__doc__ = "How a process ended: one of signal and exit_code is None."
@@ -25,6 +28,7 @@ class Child(object):
     def __init__(self, command, folder, inherited=()):
         """Start the command. Raises OSError if it cannot be started."""
         self.death = None
+        self._shared_before = _shared()
         self._process = subprocess.Popen(
             command,
             cwd=folder,
@@ -78,16 +82,36 @@ class Child(object):
             _send(pid, signal.SIGCONT)
 
     def kill(self):
-        """Kill every descendant of this supervisor, in any session. Return False if one is left."""
-        for _ in range(KILL_ROUNDS):
+        """Kill every descendant of this supervisor, in any session, and remove the shared memory that they leave.
+        Return False if one is left. Trackers tidy up once their program is gone, and have half of the time for that.
+        """
+        mapped = {path for pid in processes.descendants() for path in processes.mapped(pid) if path.startswith(SHARED)}
+        for turn in range(KILL_ROUNDS):
             self.reap()
             pids = processes.descendants()
             if not pids:
-                return True
+                break
             for pid in pids:
-                _send(pid, signal.SIGKILL)
+                if 2 * turn > KILL_ROUNDS or not _tidies_up(pid):
+                    _send(pid, signal.SIGKILL)
             time.sleep(KILL_PAUSE_S)
-        return False
+        for path in mapped:
+            if path not in self._shared_before:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+        return not processes.descendants()
+
+
+def _shared():
+    """Return the paths of the files in shared memory."""
+    with contextlib.suppress(OSError):
+        return {SHARED + name for name in os.listdir(SHARED)}
+    return set()
+
+
+def _tidies_up(pid):
+    words = b" ".join(processes.command_line(pid))
+    return any(tracker.encode("ascii") in words for tracker in TRACKERS)
 
 
 def _send(pid, number):

@@ -1,10 +1,35 @@
-"""Supervises a program (scenario/program_run.py). Unlike a script, a program may make no step that the agent sees:
-`why_unseen` then explains why.
+"""Supervises a program (scenario/program_run.py) and the ranks among its processes (group.py). Unlike a script, a
+program may make no step that the agent sees: `why_unseen` then explains why.
+
+The ranks join over a socket. Each takes its looks by itself and is answered at once, but for the lead, whose looks are
+those of the job: they go to the harness.
 """
 
-from .. import ending, samples
+import array
+import collections
+import functools
+import json
+import os
+import socket
+import struct
+import sys
+import time
+
+from .. import ending, samples, wire
 from ..probes import processes
-from .script import ScriptWatch
+from ..scenario.entering import VARIABLE
+from ..scenario.hooks import MAY_MAKE_NONE
+from . import child, group
+from .script import AFTER_FAILURE_S, STACKS_PAUSE_S, STACKS_S, ScriptWatch
+from .trial_watch import Watch
+
+OTHERS_S = 0.5  # that a look of the lead waits for those of the other ranks
+BEAT_S = 0.05  # while there are several ranks
+GONE_TURNS, GONE_PAUSE_S = 20, 0.001  # between the end of a conversation and the end of its process
+CREDENTIALS = struct.Struct("3i")
+MOST_STACKS = 32
+
+Pending = collections.namedtuple("Pending", "step look last until")
 
 
 class ProgramWatch(ScriptWatch):
@@ -13,47 +38,339 @@ class ProgramWatch(ScriptWatch):
     def __init__(self, job, root, outbox, gpus):
         ScriptWatch.__init__(self, job, root, outbox, gpus)
         self._steps_are = job["program"]["steps_are"]
+        self._launcher = job["program"].get("launcher") or []
+        self._group = group.Group(self.rows, self.stride)
+        self._first = None  # the member that is the process that the supervisor started
+        self._from = None  # the member whose event is handled
+        self._pending = None  # a look of the lead that waits for those of the others
+        self._looks = {}  # step -> what was told of a look
         self._hooked = {}  # framework -> whether all of its imported modules could be changed
         self._began = self.clock()
         self._why = ""
         self._ran_s = self._ran_on_s = 0.0
+        self._progress = 0, self._began  # the steps of all ranks, and since when
 
-    # -------------------------------------------------------------- events of the scenario process
+    # -------------------------------------------------------------- start
+
+    def open(self):
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        name = "harness-%d-%s" % (os.getpid(), os.urandom(8).hex())
+        self._socket.bind("\0" + name)
+        self._socket.listen(group.MOST)
+        self._socket.setblocking(False)
+        self.listen(self._socket.fileno(), self._accept)
+        hook = os.path.join(self.root, "harness_agent", "hook")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (hook, os.environ.get("PYTHONPATH"))))
+        os.environ[VARIABLE] = "%d %s %d" % (os.getpid(), name, self._stacks_fd)
+        self._began = self.clock()
+        command = self._command()
+        try:
+            self.start(command)
+        except OSError as error:
+            why = "%s is not in this image" % command[0] if error.errno == 2 else os.strerror(error.errno)
+            self.end("setup", "cannot start %s: %s" % (command[0], why))
+
+    def _command(self):
+        program = self.job["program"]
+        if not self._launcher:
+            # -u: output before a segmentation fault must not be lost in a buffer.
+            return [sys.executable, "-B", "-u", os.path.join(self.root, "start.py"), "rank", *program["args"]]
+        os.environ.setdefault("PYTHONUNBUFFERED", "1")
+        filled = {"{python}": sys.executable, "{gpus}": str(max(1, self.monitor.cards))}
+        for name, value in filled.items():
+            self._launcher = [word.replace(name, value) for word in self._launcher]
+        words = [os.path.join(self.root, program["path"])] if program["path"] else ["-m", program["module"]]
+        return [*self._launcher, *words, *program["args"]]
+
+    # -------------------------------------------------------------- members
+
+    def _accept(self):
+        link, _ = self._socket.accept()
+        link.setblocking(False)
+        pid = CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))[0]
+        member = group.Member(link, pid)
+        self.listen(member.fd, functools.partial(self._heard_from, member))
+
+    def _heard_from(self, member):
+        try:
+            data = wire.read_available(member.fd)
+        except OSError:
+            data = b""
+        if data == b"":
+            self._dismiss(member)
+            for _ in range(GONE_TURNS):
+                self._look_after(member)
+                if not member.lives:
+                    break
+                time.sleep(GONE_PAUSE_S)
+        self.output.event_bytes += len(data or b"")
+        self._from = member
+        try:
+            for line in member.lines.feed(data or b""):
+                event = json.loads(line.decode("ascii"))
+                getattr(self, "_on_" + event.pop("type"))(**event)
+        except (ValueError, AttributeError, TypeError, KeyError):
+            if member is self._first:
+                raise
+            self._dismiss(member)  # it is not the agent that speaks
+        return bool(data)
+
+    def _dismiss(self, member):
+        self.mute(member.fd)
+        if member is self._first:
+            self._replaced = self._replaced or self._is_another_program()
+
+    def drain(self):
+        Watch.drain(self)
+        for member in self._group.members:
+            while member.fd in self._selector.get_map() and self._heard_from(member):
+                continue
+
+    def _on_join(self, kind, number, world, birth):
+        member, members = self._from, self._group.members
+        for each in members:
+            self._look_after(each)
+        self._from = member
+        if (
+            len(members) >= group.MOST
+            or (kind == "line" and not MAY_MAKE_NONE.issuperset(self._hooked))
+            or member in members
+        ):
+            self.mute(member.fd)
+            member.link.close()
+            return
+        member.kind, member.number, member.world, member.birth = kind, number, world, birth
+        member.is_first = member.pid == self.child.pid
+        before = None if member.is_first else self._group.predecessor(member)
+        if member.is_first:
+            self._first, member.table_fd, member.table = member, self._table_fd, self.table
+        elif before is not None:
+            member.table_fd, member.table, member.metrics = before.table_fd, before.table, before.metrics
+            members.remove(before)
+        else:
+            member.table_fd = samples.shared_file("samples", samples.table_bytes(self.rows))
+            member.table = samples.Table(member.table_fd, self.rows, self.stride)
+        members.append(member)
+        fds = array.array("i", [member.table_fd])
+        member.link.sendmsg([b"table\n"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        self.workers.ranks.add(member.pid)
+
+    def _is_alone(self):
+        """Return whether the first process is the only one that made steps, or that could have."""
+        return self._from.is_first and not self._group.is_several
+
+    def _look_after(self, member):
+        """Note the death of a member, and how it died if its parent has not yet asked."""
+        if not member.lives or not group.is_gone(member.pid):
+            return
+        status = group.exit_status(member.pid)
+        member.ended_at = self.clock()
+        while member.fd in self._selector.get_map() and self._heard_from(member):
+            continue
+        if status and member.failure is None and not member.is_first:
+            self._note_death(member, status)
+        self._group.elect()
+
+    def _note_death(self, member, status):
+        killed = os.WIFSIGNALED(status)
+        member.death = child.Death(
+            signal=os.WTERMSIG(status) if killed else None,
+            exit_code=None if killed else os.WEXITSTATUS(status),
+            peak_rss_kib=0,
+        )
+        in_setup = not member.has_stepped
+        place = "before the first step" if in_setup else ending.place_after(member.steps, self.job["looks"][-1])
+        member.failed_at = self.clock()
+        member.failure = ending.of_death(member.death, place, in_setup, self.oom.killed())
+
+    def answered(self, answer):
+        """Answer the lead."""
+        if self._group.lead is not None:
+            self._answer(self._group.lead, answer)
+
+    def _answer(self, member, answer):
+        try:
+            os.write(member.fd, answer.encode("ascii") + b"\n")
+        except OSError:
+            return  # it died while it waited, which will be noticed next
+
+    # -------------------------------------------------------------- events of the members
 
     def _on_hooked(self, hook, changed):
         self._hooked[hook] = self._hooked.get(hook, True) and changed
 
-    def _on_over(self):
-        self.census.look()  # what it holds after its steps; the last look follows at its end
-        self.answered("go")
+    def _on_ready(self, setup_s, first_step_s, probes, metrics, **steps):
+        member = self._from
+        is_ready = any(each.has_stepped for each in self._group.members if each is not member)
+        member.has_stepped = True
+        member.metrics += [name for name in metrics if name not in member.metrics]
+        self._group.elect()
+        self._see_ranks()
+        if is_ready and (self._ready is None or member is not self._group.lead):
+            self._answer(member, "go")
+        else:
+            first_step_s = first_step_s if member.is_first else self.clock() - self._began
+            ScriptWatch._on_ready(self, setup_s, first_step_s, probes, list(self._metrics), **steps)
 
-    def _on_unseen(self, others):
-        self._why = "the program ended, and no step was seen: " + self._why_unseen(others)
+    def _see_ranks(self):
+        """Let the job's table be that of its only rank, or one of its own."""
+        lead, is_several = self._group.lead, self._group.is_several
+        if is_several and self._group.table is None:
+            self._group.table = samples.Table(-1, self.rows, self.stride)
+            self._group.table.clear(0, samples.ALWAYS)
+            self._sent = 0
+        table = self._group.table if is_several else lead.table
+        if table is not self.table:
+            self.table = table
+            self.monitor.move_to(table)
+        self._metrics = []
+        for name in [name for each in self._group.ranks for name in each.metrics]:
+            if name not in self._metrics and len(self._metrics) < samples.MOST_METRICS:
+                self._metrics.append(name)
+        self.columns.update((name, len(samples.COLUMNS) + place) for place, name in enumerate(self._metrics))
+        self._group.refresh()
+
+    def _on_metric(self, name):
+        if name not in self._from.metrics:
+            self._from.metrics.append(name)
+        if self._from.has_stepped:
+            self._see_ranks()
+
+    def _on_look(self, step, look, last):
+        member = self._from
+        member.looks[step] = look
+        if member is self._group.lead:
+            self._pending = Pending(step, look, last, self.clock() + OTHERS_S)
+            self._forward(self.clock())
+        else:
+            self._answer(member, "stop" if last else "go")
+            self._forward(self.clock())
+
+    def _forward(self, now):
+        """Take the look of the lead for the job's, once the other ranks have taken theirs or need too long."""
+        if self._pending is None or self.asked_at is not None:
+            return
+        step, look, last, until = self._pending
+        late = [each for each in self._group.ranks if each.lives and step not in each.looks]
+        if late and now < until:
+            return
+        self._pending, self._group.has_looked = None, True
+        ranks = self._group.ranks
+        if self._group.is_several:
+            if self._group.choose_worst() and self._looks:
+                self._tell_anew()
+            look = self._job_look(step)
+        self._looks[step] = look
+        self.look(step, look, last)
+        if last and self._group.lead in ranks:
+            self.answered("stop")  # it had to wait, so that the look found its GPU memory still in use
+
+    def _job_look(self, step):
+        """Return the look of the worst rank, with the processor time of all."""
+        look = dict(self._group.worst.looks.get(step) or self._group.lead.looks[step])
+        newest = [each.looks[max(each.looks)] for each in self._group.ranks if each.looks]
+        look["cpu_s"] = sum(each.get("cpu_s") or 0.0 for each in newest)
+        return look
+
+    def _tell_anew(self):
+        """Send all rows and looks again, with the memory of another rank."""
+        self._sent = 0
+        self._looks = {step: dict(look, **self._memory_at(step)) for step, look in self._looks.items()}
+        looks = [
+            {"step": step, "look": {name: wire.json_number(look[name]) for name in look}}
+            for step, look in sorted(self._looks.items())
+        ]
+        self.outbox.send("anew", looks=looks)
+
+    def _memory_at(self, step):
+        look = self._group.worst.looks.get(step) or {}
+        return {name: value for name, value in look.items() if name != "cpu_s"}
+
+    def _send_samples(self):
+        if self._group.is_several:
+            if self._group.worst is None:
+                self._group.choose_worst()
+            self._group.refresh()
+            self._group.merge(self._sent == 0, self._metrics, self._looks)
+        ScriptWatch._send_samples(self)
+
+    def _on_over(self):
+        if self._from is self._group.lead:
+            self.census.look()  # what it holds after its steps; the last look follows at its end
+        self._answer(self._from, "go")
+
+    def _on_unseen(self):
+        if any(each.has_stepped for each in self._group.members):
+            self._answer(self._from, "stop")
+            return
+        self._why = "the program ended, and no step was seen: " + self._why_unseen()
         if self._steps_are == "auto":
             self.remedy = ""
         else:
             self._leave(("setup", self._why), "no_step")
+        self._answer(self._from, "go" if self._steps_are == "auto" else "stop")
 
     def _on_ended(self, end, cut, run_s=0.0, ran_on_s=0.0):
         """End the trial. `cut`: the agent stopped the program before its own end, so that this end does not count."""
+        member = self._from
+        member.is_through = True
         if cut:
-            self._leave_after_steps(end)
+            if self._is_alone():
+                self._leave_after_steps(end)
+                self._answer(member, "stop")
+            elif member is self._group.lead:
+                self._leave_after_steps(end)
+                self.end(*self._verdict)  # the others are killed where they are
+            return
+        if not member.is_first:
             return
         self._made_its_steps = self._verdict is None
         self._ran_s, self._ran_on_s, self._ended_at = run_s, ran_on_s, self.clock()
         if self._why:
             self.output.all_counts()
             self._leave((end, self._why), "no_step")
-        elif end == "completed":
-            self._leave((end, ""))
+        elif self._made_all(end):
+            self._leave(("completed", ""))
         else:
-            self._leave((end, SHORT % (self.steps(), self.job["looks"][-1])), "own_end")
+            self._leave(("stopped", SHORT % (self.steps(), self.job["looks"][-1])), "own_end")
+
+    def _made_all(self, end):
+        if self._group.lead is None or self._group.lead.is_first:
+            return end == "completed"
+        return self._group.lead.steps >= self.job["looks"][-1]
+
+    # -------------------------------------------------------------- time
+
+    def beat_s(self):
+        return BEAT_S if len(self._group.members) > 1 else ScriptWatch.beat_s(self)
+
+    def _turn(self, pause_s):
+        self._group.refresh()
+        ScriptWatch._turn(self, pause_s)
 
     def tick(self, now):
         over = self.table.header[samples.OVER]
         if over and self._verdict is None and now - over > max(LEAST_GRACE_S, over - self._began):
             self._cut()
+        self._forward(now)
+        if len(self._group.members) > 1:
+            for member in self._group.members:
+                self._look_after(member)
+            self._end_after_failure(now)
         ScriptWatch.tick(self, now)
+
+    def _end_after_failure(self, now):
+        """End the trial if a rank has failed, and the others only wait for it."""
+        steps = sum(member.steps for member in self._group.members), len(self._group.members)
+        if steps != self._progress[0]:
+            self._progress = steps, now
+        failed = self._group.first_failure()
+        waits = any(member.lives and member.has_stepped for member in self._group.members)
+        is_going_on = self._verdict is None and self.done is None
+        if failed is None or failed.is_first or not (waits and is_going_on):
+            return
+        if now - max(self._progress[1], failed.failed_at) > AFTER_FAILURE_S:
+            self.end("crash", "")
 
     def overdue(self, now):
         if self.table.header[samples.OVER] and self._verdict is None:
@@ -61,24 +378,174 @@ class ProgramWatch(ScriptWatch):
         else:
             ScriptWatch.overdue(self, now)
 
+    def set_stop(self, value):
+        ScriptWatch.set_stop(self, value)
+        self._group.set_stop(value)
+
     def _cut(self):
         """End a program that has made its steps and is busy with something else."""
         if self.done is None:
             self.end("completed", "")
 
     def died(self, death):
+        others_step = self._group.lead is not None and not self._group.lead.is_first
+        if self._verdict is None and (self._launcher or others_step):
+            self._job_died(death)
+            return
         ScriptWatch.died(self, death)
         if self.end_s is not None:
             self.run_s = self._ran_s + self.end_s
             self.end_s = None if self._why else self._ran_on_s + self.end_s
 
+    def _job_died(self, death):
+        """End the trial of a launcher, or of a program whose other processes made the steps."""
+        steps = self.steps() if self._group.lead is not None else 0
+        if ending.is_bad(death):
+            place = ending.place_after(steps, self.job["looks"][-1]) if steps else "setup"
+            end, message = ending.of_death(death, place, not steps, self.oom.killed(), self._last_words())
+            self.end(end, message, death=death)
+            return
+        self.run_s = self.clock() - self._began
+        if steps:
+            self.end_s = self.clock() - self.table.header[samples.STARTED]
+            is_whole = self._made_all("")
+            self.shortfall = "" if is_whole else "own_end"
+            if self._pending is None and self._group.lead.steps not in self._looks and self._group.lead.looks:
+                self._group.lead.looks[steps] = self._group.lead.looks[max(self._group.lead.looks)]
+                self._pending = Pending(steps, self._group.lead.looks[steps], True, 0.0)
+                self._forward(self.clock())
+            message = "" if is_whole else SHORT % (steps, self.job["looks"][-1])
+            self.end("completed" if is_whole else "stopped", message)
+            return
+        why = "the program ended, and no step was seen: " + self._why_unseen()
+        if self._steps_are == "auto":
+            self._take_whole(death, why)
+        else:
+            self.shortfall = "no_step"
+            self.end("setup", why)
+
+    def _last_words(self):
+        return ending.last_words(self.output.tail())
+
+    def end(self, end, message, death=None, stacks="", at_exit=False):
+        """Record how the trial ended. If a rank failed before the job did, its failure is that of the job."""
+        failed = self._group.first_failure()
+        if failed is not None and not failed.is_first and end in ("crash", "oom", "setup") and not at_exit:
+            end, message = failed.failure
+            message = self._named(message, self._group.named(failed))
+            death = failed.death
+        ScriptWatch.end(self, end, message, death=death, stacks=stacks, at_exit=at_exit)
+
+    @staticmethod
+    def _named(message, name):
+        """Return a message whose last line begins with the name of the rank."""
+        head, newline, last = message.rpartition("\n")
+        return head + newline + name + last
+
     def _on_failed(self, exits=False, **event):
         """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of
         the output (as printed by argparse) is then taken for the reason."""
+        member = self._from
         if exits and event["setup"]:
             self.drain()
-            event["message"] = ": ".join(filter(None, (event["message"], ending.last_words(self.output.tail()))))
-        ScriptWatch._on_failed(self, **event)
+            event["message"] = ": ".join(filter(None, (event["message"], self._last_words())))
+        if member.failure is None:
+            is_setup = event["setup"] and not any(each.has_stepped for each in self._group.members)
+            member.failure = ending.of_failure(dict(event, setup=is_setup), self.oom.killed())
+            member.failed_at = self.clock()
+        if member.is_first:
+            event["setup"] = event["setup"] and self._group.lead is None
+            ScriptWatch._on_failed(self, **event)
+
+    def about_output(self):
+        """Return the fields of `done` about what the program printed and returned, and about its ranks."""
+        fields = ScriptWatch.about_output(self)
+        if self._group.is_several:
+            for member in self._group.ranks:
+                for name, (count, first) in member.table.not_finite(member.metrics).items():
+                    before = fields["not_finite"].get(name, [0, first])
+                    fields["not_finite"][name] = [before[0] + count, min(before[1], first)]
+            fields["ranks"] = self._group.facts()
+        return fields
+
+    def _peak_rss_kib(self):
+        looks = [look for member in self._group.members for look in member.looks.values()]
+        peaks = [look.get("rss_peak_kib") or 0 for look in looks]
+        return max([*peaks, ScriptWatch._peak_rss_kib(self) or 0]) or None
+
+    # -------------------------------------------------------------- hangs
+
+    def _ask_stacks(self):
+        """Return the stacks of the first process, or those of all ranks, each after a line that names it."""
+        pids = {member.pid: self._group.named(member) for member in self._group.members if member.lives}
+        if not self._launcher and not self._group.is_several and len(pids) <= 1:
+            return ScriptWatch._ask_stacks(self)
+        unseen = [pid for pid in processes.descendants() if pid not in pids and self._writes_stacks(pid)]
+        self._stacks_of = {}
+        for pid in [*pids, *unseen][:MOST_STACKS]:
+            before = os.fstat(self._stacks_fd).st_size
+            try:
+                os.kill(pid, ending.STACKS_SIGNAL)
+            except OSError:
+                continue
+            self._stacks_of[pid] = self._written_from(before)
+        return "\n".join("%s(pid %d)\n%s" % (pids.get(pid, ""), pid, text) for pid, text in self._stacks_of.items())
+
+    def _writes_stacks(self, pid):
+        folder = "/proc/%d/fd" % pid
+        try:
+            links = [processes.target(os.path.join(folder, entry)) for entry in os.listdir(folder)]
+        except OSError:
+            return False
+        return any("memfd:stacks" in link for link in links)
+
+    def _written_from(self, before):
+        until, text = self.clock() + STACKS_S, ""
+        while self.clock() < until:
+            time.sleep(STACKS_PAUSE_S)
+            newest = self._stacks(before)
+            if newest and newest == text:
+                break
+            text = newest
+        return text
+
+    def _place(self, stacks):
+        """Return where the program stands: of several ranks, who is missing and who waits."""
+        stacks_of = getattr(self, "_stacks_of", None)
+        if stacks_of is None:
+            return ScriptWatch._place(self, stacks)
+        ranks = [member for member in self._group.ranks if member.lives]
+        places = {pid: ScriptWatch._place(self, text) for pid, text in stacks_of.items()}
+        waiting = [member for member in ranks if member.waits()]
+        missing = [member for member in ranks if member not in waiting] if waiting else self._odd(ranks, places)
+        others = [member for member in ranks if member not in missing]
+        words = [self._stands(missing, places, "is missing", "are missing")] if missing else []
+        parents = {process.parent for process in map(processes.look_at, [each.pid for each in ranks]) if process}
+        for pid in [pid for pid in places if pid not in {each.pid for each in self._group.members}]:
+            process = processes.look_at(pid)
+            if process and process.parent in parents and not missing:
+                words.append("a process has made no step%s" % places[pid])
+        if others:
+            words.append(self._stands(others, places, "waits", "wait"))
+        return ": " + ", ".join(filter(None, words)) if words else ScriptWatch._place(self, stacks)
+
+    def _odd(self, ranks, places):
+        """Return the ranks that are behind all others, or else stand at another place than most."""
+        least = min((member.steps for member in ranks), default=0)
+        behind = [member for member in ranks if member.steps == least]
+        if 2 * len(behind) < len(ranks) + 1 and len(behind) < len(ranks):
+            return behind
+        counts = collections.Counter(places.get(member.pid) for member in ranks)
+        return [member for member in ranks if 2 * counts[places.get(member.pid)] < len(ranks)]
+
+    def _stands(self, members, places, one, several):
+        """Return `ranks 0, 1 and 3 wait (train.py:3 in work)`."""
+        numbers = [str(self._group.number_of(member)) for member in members]
+        ranks = " and ".join(filter(None, (", ".join(numbers[:-1]), numbers[-1])))
+        return "rank%s %s %s%s" % (
+            "s" if len(members) > 1 else "", ranks, one if len(members) == 1 else several,
+            places.get(members[0].pid, ""),
+        )  # fmt: skip
 
     # -------------------------------------------------------------- no step was seen
 
@@ -86,17 +553,16 @@ class ProgramWatch(ScriptWatch):
         if self._replaced:
             self._end_replaced()
             return
-        stacks, why = self._ask_stacks(), self._why_unseen(len(processes.descendants()) > 1)
+        stacks, why = self._ask_stacks(), self._why_unseen()
         self.shortfall = "no_step"
         if self._steps_are == "auto":
             self.remedy = "longer"
         message = "no step was seen in %g s%s: %s" % (limit_s, self._place(stacks), why)
         self.end("setup", message, stacks=stacks)
 
-    def _why_unseen(self, others):
-        elsewhere = int(self.table.header[samples.ELSEWHERE])
-        self.remedy = "" if elsewhere else "function"
-        return why_unseen(self._steps_are, self._hooked, elsewhere, others)
+    def _why_unseen(self):
+        self.remedy = "function"
+        return why_unseen(self._steps_are, self._hooked)
 
     def _end_replaced(self, death=None):
         self.shortfall, self.remedy = "no_step", "command"
@@ -104,15 +570,15 @@ class ProgramWatch(ScriptWatch):
 
     def _died_without_a_word(self, death):
         if self._steps_are == "auto" and death.exit_code == 0 and self._in_setup():
-            self._take_whole(death)
+            self._take_whole(death, LEFT)
         elif self._replaced and death.signal is None:
             self._end_replaced(death)
         else:
             ScriptWatch._died_without_a_word(self, death)
 
-    def _take_whole(self, death):
-        """End the trial of a program that left without a word and without a step (os._exit, os.exec): its whole run is
-        the one step, of which only what shows from outside is known."""
+    def _take_whole(self, death, why):
+        """End the trial of a launcher without ranks, or of a program that left without a word and without a step
+        (os._exit, os.exec): its whole run is the one step, of which only what shows from outside is known."""
         self.run_s = self.clock() - self._began
         self.table.header[samples.STEPS] = 1
         self.table.column(self.columns["rss_kib"])[0] = death.peak_rss_kib
@@ -120,7 +586,7 @@ class ProgramWatch(ScriptWatch):
         self.output.all_counts()
         self.look(1, {"cpu_s": processes.children_s(), "rss_peak_kib": death.peak_rss_kib}, last=True)
         self.shortfall, self.remedy = "no_step", ""
-        self.end("completed", LEFT)
+        self.end("completed", why)
 
 
 # ---------------------------------------------------------------- unseen
@@ -139,25 +605,14 @@ CALLS = {
 }
 LEAST_GRACE_S = 10.0
 """Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
-OWN_PROCESS = "let it train in its own process"
-OTHERS = "it ran other processes, and steps made in them are not counted: " + OWN_PROCESS
+RSS = samples.COLUMNS.index("rss_kib")
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
 LEFT = "the program ended by os._exit or in another program (os.exec), and no step was seen"
 REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
 
 
-def why_unseen(steps_are, hooked, elsewhere, others):
-    """Return why no step was seen.
-
-    `hooked`: framework -> whether its imported modules could be changed. `elsewhere`: the number of steps made in
-    processes that the program forked. `others`: whether it ran other processes.
-    """
-    if elsewhere:
-        return "%d steps were made in processes that it forked; %s" % (elsewhere, OWN_PROCESS)
-    return "; ".join(filter(None, [_hooks(steps_are, hooked), OTHERS if others else ""]))
-
-
-def _hooks(steps_are, hooked):
+def why_unseen(steps_are, hooked):
+    """Return why no step was seen. `hooked`: framework -> whether its imported modules could be changed."""
     if ":" in steps_are:
         module = steps_are.partition(":")[0]
         return "%s was not called" % steps_are if "function" in hooked else "%s was not imported" % module

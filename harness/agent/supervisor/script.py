@@ -126,7 +126,7 @@ class ScriptWatch(Watch):
 
     def park_soon(self):
         if self._verdict is None and not self.table.header[samples.STOP]:
-            self.table.header[samples.STOP] = samples.PARK
+            self.set_stop(samples.PARK)
 
     def _on_failed(self, waits=False, **event):
         self.components.look()
@@ -230,7 +230,7 @@ class ScriptWatch(Watch):
         if self._in_setup():
             self._setup_overdue(limit_s)
             return
-        self.table.header[samples.STOP] = samples.END
+        self.set_stop(samples.END)
         if self.stuck(now):
             message = "%s: no progress at the time limit of %g s" % (self._place_now(), limit_s)
             stacks = self._ask_stacks()
@@ -268,9 +268,9 @@ class ScriptWatch(Watch):
                 break
         return text
 
-    def _stacks(self):
-        """Return what faulthandler wrote, without the agent's own frames."""
-        text = os.pread(self._stacks_fd, wire.TAIL_BYTES, 0).decode("utf-8", "replace")
+    def _stacks(self, start=0):
+        """Return what faulthandler wrote from `start` on, without the agent's own frames."""
+        text = os.pread(self._stacks_fd, wire.TAIL_BYTES, start).decode("utf-8", "replace")
         ours = ('File "%s/harness_agent/' % self.root, 'File "%s/start.py"' % self.root)
         return "".join(line for line in text.splitlines(True) if not line.strip().startswith(ours))
 

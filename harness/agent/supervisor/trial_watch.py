@@ -267,6 +267,10 @@ class Watch(object):
 
     # -------------------------------------------------------------- slices
 
+    def set_stop(self, value):
+        """Set what the child is asked to do at its next step boundary: END, PARK, or 0 to go on."""
+        self.table.header[samples.STOP] = value
+
     def park_soon(self):
         """Ask the child to stand still at its next step boundary."""
 
@@ -280,7 +284,7 @@ class Watch(object):
     def _start_slice(self, seconds):
         self._parked = False
         self._slice = self.clock() + seconds, self.steps() + LEAST_STEPS - 1  # it parks after the step that follows
-        self.table.header[samples.STOP] = 0
+        self.set_stop(0)
         self.table.header[samples.STARTED] = self.clock()
         self.child.thaw()
         self.answered("go")

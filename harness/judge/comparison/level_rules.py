@@ -85,6 +85,8 @@ count as this many. A version that begins to use the processor is thus compared 
 """
 
 
+SHORTEST_OWN_S = 50e-6
+"""Least step time (s) of a rank that is compared with those of the others: less counts as this much."""
 SHORTEST_S = 0.1
 """Least warm-up and least time to end (s) that are compared: less counts as this much. It takes an interpreter as long
 to end."""
@@ -261,6 +263,12 @@ def _throughput(trace: Trace, common: int) -> float | None:
     return float(items[settled].sum()) / total_s if total_s > 0 else None
 
 
+def _rank_spread(trial: Trial) -> float | None:
+    """Return the ratio of the largest own step time of a rank to the median of the others'; None for a single rank."""
+    own_s = sorted(max(float(rank["own_s"]), SHORTEST_OWN_S) for rank in trial.ranks if rank.get("own_s") is not None)
+    return own_s[-1] / float(np.median(own_s[:-1])) if len(own_s) > 1 else None
+
+
 def _cpu(launches: Launches) -> LaunchFigure:
     """Make the figure of processor seconds per step, up to the last look that all launches took; if they took no look
     at the same step, up to the last look of each. It is None if no version's median exceeds SHORTEST_CPU_S.
@@ -377,6 +385,7 @@ RULES: Mapping[str, FigureRule] = {
     "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio), absent=SignalReason.NO_LONG_LAUNCH),
     "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
     "stalls": FigureRule(usable=is_timed, prepare=_stalls, absent=SignalReason.TOO_FEW_STEPS),
+    "rank_spread": FigureRule(usable=is_timed, prepare=_of_itself(_rank_spread), absent=SignalReason.ONE_RANK),
     "cpu_time": FigureRule(usable=is_undisturbed, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
     "run_time": FigureRule(
         usable=is_warm,

@@ -91,7 +91,8 @@ def python_file(recipe: Recipe) -> str:
         command, program = repr(list(variant.command)), scenario.program
         if program is not None:  # it is started by the interpreter that runs the file
             start = ["-m", program.module] if program.module else [scenario.file_place]
-            command = f"[__import__('sys').executable, {repr(['-u', *start, *variant.program_args])[1:]}"
+            words = [*(variant.launcher or ("{python}", "-u")), *start, *variant.program_args]
+            command = repr(words).replace("'{python}'", "__import__('sys').executable")
         runner = (
             templates()
             .get_template("reduced_command.py.j2")

@@ -6,6 +6,7 @@ All reports take it from here; `fault_causes` adds whose fault it is. All figure
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from harness.model import (
     Pull,
     Rule,
     RunResult,
+    Trial,
     Variant,
     signal_of,
     unit_per,
@@ -65,6 +67,7 @@ def clause(attribution: Attribution, result: RunResult) -> str:
         size = f"a further {size}"
     since, where = _since_and_where(attribution, result)
     what = predicate(found, size, gives=gives(attribution, result))
+    what = " ".join(filter(None, (what, _rank(attribution, result))))
     said = f"{_subject(attribution, result)}{':' if what.startswith('`') else ''} {what} {since}"
     return ", ".join(filter(None, (said, where, params_clause(attribution))))
 
@@ -188,6 +191,34 @@ def gives(attribution: Attribution, result: RunResult) -> str:
     if scenario.command or per_of(attribution, result) != "step":
         return "prints"
     return "returns" if scenario.program is None else "logs"
+
+
+def _rank(attribution: Attribution, result: RunResult) -> str:
+    """Return the rank that shows the fault in most launches of the bad versions: `in rank 1`; "" if no rank does."""
+    finding = attribution.episodes[0].finding
+    found: Counter[int | None] = Counter()
+    for entry in result.cells:
+        cell = entry.cell
+        if (cell.image.series, cell.variant.scenario.name) != (attribution.series, attribution.scenario):
+            continue
+        if cell.image.version in attribution.images:
+            found.update(_telling_rank(finding, trial) for trial in entry.trials if trial.ranks)
+    number, count = found.most_common(1)[0] if found else (None, 0)
+    return f"in rank {number}" if number is not None and 2 * count > found.total() else ""
+
+
+def _telling_rank(finding: Finding, trial: Trial) -> int | None:
+    """Return the number of the rank that alone shows the finding in a launch; None if there is none."""
+    if signal_of(finding.metric).kind == "value":
+        metric = signal_of(finding.metric).title
+        numbers = [rank["rank"] for rank in trial.ranks if metric in (rank.get("not_finite") or ())]
+        return numbers[0] if finding.verdict == "nan" and len(numbers) == 1 else None
+    figure = {"memory": "grown_kib", "rank_spread": "own_s"}.get(finding.metric, "")
+    known = [(float(rank[figure]), int(rank["rank"])) for rank in trial.ranks if rank.get(figure) is not None]
+    ranked = sorted(known)[-2:]
+    if len(ranked) < 2 or (figure == "grown_kib" and ranked[1][0] < _DOUBLE * ranked[0][0]):
+        return None
+    return ranked[1][1]
 
 
 def size_of(episode: Episode) -> Effect | None:

@@ -38,6 +38,7 @@ _TENFOLD = 9.0
 _SHORT: Mapping[str, str] = {
     "tail": "tail", "late_step_time": "late steps", "gpu_peak": "GPU peak", "pool_peak": "pool peak",
     "shm": "/dev/shm", "disk": "disk", "worker_memory": "workers", "stalls": "stalls", "end_time": "end",
+    "rank_spread": "ranks",
 }  # fmt: skip
 """Short names for narrow columns, for signals with long titles."""
 

@@ -17,6 +17,7 @@ from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Tra
 from harness.run.engine import Engine, Exit, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
 from harness.run.trial.messages import (
+    Anew,
     Counts,
     Done,
     FilePart,
@@ -225,6 +226,8 @@ class Conversation:
                 self.samples.set_counts(message.columns)
             case LookTaken():
                 self._look(message)
+            case Anew():
+                self.samples.begin_anew([Look(step=each.step, values=each.look) for each in message.looks])
             case FilePart():
                 self.on_file(message.name, message.text)
         return None
@@ -273,6 +276,8 @@ class Conversation:
                 end, message = "oom", _oom_after(done.last_step)
         # The output of the image's entrypoint (such as a driver warning) precedes the scenario's.
         self.facts |= {name: took_s for name in ("run_s", "end_s") if (took_s := getattr(done, name)) is not None}
+        if done.ranks:
+            self.facts["ranks"] = [rank.model_dump() for rank in done.ranks]
         banner = self.lines.noise.text().strip()[-BANNER_LIMIT:]
         return self._trial(
             end,

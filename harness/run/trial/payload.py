@@ -83,6 +83,7 @@ def _job(variant: Variant) -> dict[str, Any]:
             "path": f"scenario/{scenario.file_place}" if program.path else None,
             "module": program.module,
             "args": list(variant.program_args),
+            "launcher": list(variant.launcher),
             "steps_are": program.steps_are,
         },
         "command": list(variant.command) or None,

@@ -104,6 +104,7 @@ def test_a_program_is_copied_and_started_with_its_arguments(tmp_path: Path) -> N
         "path": "scenario/train.py",
         "module": None,
         "args": ["--batch=8", "x"],
+        "launcher": [],
         "steps_are": "auto",
     }
     assert payload.job["printed"] == {"loss": "loss: {}"}

@@ -2,13 +2,14 @@
 
 Each file has `MODULES`: module name -> function(module, hook), called once the program has imported the module. The
 function changes the module so that `hook.mark()` is called after each step, and `hook.log({name: number})` with the
-logged numbers. What the framework computes stays the same.
+logged numbers. What the framework computes stays the same. `ranks` tells where a process waits for others, and how it
+fails.
 """
 
 import functools
 import numbers
 
-from . import boosting, jax, keras, lightning, loggers, sklearn, tf1, torch, transformers
+from . import boosting, jax, keras, lightning, loggers, ranks, sklearn, tf1, torch, transformers
 
 STEPS = {
     "torch": torch.MODULES,
@@ -21,16 +22,18 @@ STEPS = {
     "xgboost": boosting.XGBOOST,
     "sklearn": sklearn.MODULES,
 }
-MAY_MAKE_NONE = ("log", "sklearn")
+MAY_MAKE_NONE = {"log", "sklearn"}
 """What most programs import without making a step of it, so that their lines may be steps."""
-LOGS = (loggers.MODULES, keras.LOGS, lightning.LOGS, transformers.LOGS)
+LOGS = (loggers.MODULES, keras.LOGS, lightning.LOGS, transformers.LOGS, ranks.MODULES)
 
 
 class Hook(object):
-    """The functions that a framework's file calls. `kind`: the name of the framework."""
+    """The functions that a framework's file calls. `kind`: the name of the framework. `waiting(call)` calls a function
+    that waits for other ranks; `failed(error)` reports an exception that ends a process."""
 
-    def __init__(self, kind, mark, log):
-        self.mark = functools.partial(mark, kind)
+    def __init__(self, kind, ticker, log, failed):
+        self.mark = functools.partial(ticker.mark, kind)
+        self.waiting, self.failed = ticker.waiting, failed
         self._log = log
 
     def log(self, values):
@@ -53,7 +56,7 @@ def as_number(value):
     return None
 
 
-def awaited(steps_are, ticker, log, note):
+def awaited(steps_are, ticker, log, note, failed):
     """Return module name -> functions, for importing.Finder.
 
     `note(kind, changed)` is called after a module was imported; `changed`: whether it could be changed.
@@ -61,7 +64,7 @@ def awaited(steps_are, ticker, log, note):
     chosen = [kind for kind in STEPS if steps_are in ("auto", kind)]
     functions = {}
     for kind, modules in [(kind, STEPS[kind]) for kind in chosen] + [("log", modules) for modules in LOGS]:
-        hook = Hook(kind, ticker.mark, log)
+        hook = Hook(kind, ticker, log, failed)
         for name, change in modules.items():
             functions.setdefault(name, []).append(_changing(change, hook, functools.partial(note, kind)))
     return functions

@@ -1,0 +1,222 @@
+"""The ranks of a program: the processes that make its steps. The supervisor sees them as one job.
+
+Each rank fills a table of its own. The job's step time is that of the slowest rank, row by row; its memory is that of
+the rank whose memory grows most. A program that steps in one process is a group of one, whose table is the job's.
+"""
+
+import statistics
+
+from .. import samples, wire
+from ..probes import processes
+
+MOST = 64
+BESIDE_A_LOOK = 3  # rows after a look in which other ranks may have waited for the one that was looking
+LEAST_ROWS = 32
+CHANGES_KIB = 256.0  # another rank becomes the worst if its memory has grown by so much more
+STEP_S, RSS, WAIT_S = (samples.COLUMNS.index(name) for name in ("step_s", "rss_kib", "wait_s"))
+MEMORY = tuple(samples.COLUMNS.index(name) for name in ("rss_kib", "heap_kib", "blocks", "gpu_pool_kib"))
+
+
+class Member(object):
+    """A process that has joined. `failure`: (end, message) once it has failed; `ends`: when it ended, or None."""
+
+    def __init__(self, link, pid):
+        self.link = link
+        self.fd = link.fileno()
+        self.pid = pid
+        self.lines = wire.Lines()
+        self.table = self.table_fd = None
+        self.number = self.birth = self.world = None
+        self.kind = ""
+        self.is_first = False
+        self.has_stepped = False
+        self.metrics = []
+        self.looks = {}  # step -> fields
+        self.failure = self.death = None
+        self.ended_at = self.failed_at = None
+        self.is_through = False  # it has told its end
+
+    @property
+    def steps(self):
+        return int(self.table.header[samples.STEPS]) if self.table is not None else 0
+
+    @property
+    def lives(self):
+        return self.ended_at is None
+
+    def waits(self):
+        return bool(self.table.header[samples.WAITING])
+
+    def grown_kib(self):
+        """Return by how much its memory has grown since the first quarter of its steps."""
+        rss, taken = self.table.column(RSS), self.table.taken()
+        eighth = taken // 8
+        early, late = _median(rss, 2 * eighth, 3 * eighth + 1), _median(rss, taken - eighth - 1, taken)
+        return late - early if early is not None and late is not None else 0.0
+
+    def usual_s(self):
+        """Return the medians of its step time and of that without the waits, after the first quarter; None if it has
+        made few steps."""
+        taken = self.table.taken()
+        step_s, wait_s = self.table.column(STEP_S), self.table.column(WAIT_S)
+        rows = [row for row in range(taken // 4, taken) if step_s[row] == step_s[row]]
+        if len(rows) < LEAST_ROWS:
+            return None, None
+        own_s = [max(0.0, step_s[row] - (wait_s[row] if wait_s[row] == wait_s[row] else 0.0)) for row in rows]
+        return statistics.median(step_s[row] for row in rows), statistics.median(own_s)
+
+
+def _median(column, first, stop):
+    values = [column[row] for row in range(max(0, first), stop) if column[row] == column[row]]
+    return statistics.median(values) if values else None
+
+
+class Group(object):
+    """All members, and the table of the job. `rows`, `stride`: the shape of each table."""
+
+    def __init__(self, rows, stride):
+        self.members = []
+        self.lead = None  # the rank whose looks are the job's
+        self.worst = None  # the rank whose memory is the job's
+        self.table = None  # of the job, once it has several ranks
+        self.has_looked = False
+        self._shape = rows, stride
+        self._merged = 0  # rows
+
+    @property
+    def ranks(self):
+        """The members that have made steps, in the order of their numbers."""
+        return sorted((member for member in self.members if member.has_stepped), key=self.number_of)
+
+    @property
+    def is_several(self):
+        return sum(member.has_stepped for member in self.members) > 1
+
+    def number_of(self, member):
+        """Return the rank's number: as its environment says, or by birth, of which the first process is none unless it
+        makes steps itself."""
+        if member.number is not None:
+            return member.number
+        steps_itself = any(each.is_first and each.has_stepped for each in self.members)
+        if member.birth is not None:
+            return member.birth - (0 if steps_itself else 1)
+        unnumbered = [each for each in self.members if each.number is None and each.birth is None]
+        unnumbered = [each for each in unnumbered if each.has_stepped or each is member]
+        return unnumbered.index(member)
+
+    def predecessor(self, member):
+        """Return the dead rank whose number a new member has, so that it goes on in its table; None if there is none.
+        Without numbers, any that ended well."""
+        dead = [each for each in self.members if not each.lives and each.has_stepped and not each.is_first]
+        for each in dead:
+            ended_well = each.failure is None and each.birth is None
+            if each.number == member.number and (member.number is not None or ended_well):
+                return each
+        return None
+
+    def elect(self):
+        """Choose the lead: the first process if it makes steps, else the lowest living rank. It changes only if it has
+        ended, or before the first look."""
+        ranks = [member for member in self.ranks if member.lives] or self.ranks
+        if ranks and (self.lead is None or not self.lead.lives or not self.has_looked):
+            self.lead = min(ranks, key=lambda member: (not member.is_first, self.number_of(member)))
+        return self.lead
+
+    # -------------------------------------------------------------- one table
+
+    def refresh(self):
+        """Copy what the lead's header says to that of the job's table."""
+        if self.table is not None and self.lead is not None:
+            header, source = self.table.header, self.lead.table.header
+            for place in (samples.STEPS, samples.STARTED, samples.OVERHEAD_S, samples.BUSY_S, samples.OVER):
+                header[place] = source[place]
+
+    def set_stop(self, value):
+        """Ask each rank to end at its next step, or the lead to park there, or to go on."""
+        for member in self.members if value == samples.END else filter(None, [self.lead]):
+            member.table.header[samples.STOP] = value
+
+    def choose_worst(self):
+        """Choose the rank whose memory is the job's; return whether it is another one now."""
+        before = self.worst if self.worst in self.members else self.lead
+        grown_kib = {member: member.grown_kib() for member in self.ranks}
+        worst = max(grown_kib, key=grown_kib.get)
+        if before in grown_kib and grown_kib[worst] - grown_kib[before] < CHANGES_KIB:
+            worst = before
+        changes, self.worst = worst is not before, worst
+        return changes
+
+    def merge(self, anew, metrics, looks):
+        """Fill the rows of the job's table up to the lead's last step. `anew`: all of them. `metrics`: their names;
+        `looks`: the steps of the looks."""
+        ranks, stride = self.ranks, self._shape[1]
+        first, stop = 0 if anew else self._merged, self.lead.table.taken()
+        beside = {step // stride + more for step in looks for more in range(BESIDE_A_LOOK)}
+        step_s, sources = self.table.column(STEP_S), [(each.table.column(STEP_S), each.table.taken()) for each in ranks]
+        own_s = self.lead.table.column(STEP_S)
+        for row in range(first, stop):
+            if row in beside:
+                step_s[row] = own_s[row]
+            else:
+                values = [column[row] for column, taken in sources if row < taken and column[row] == column[row]]
+                step_s[row] = max(values) if values else float("nan")
+        for place in MEMORY:
+            self._copy(self.worst, place, place, first, stop)
+        for number, name in enumerate(metrics):
+            source = next((each for each in ranks if name in each.metrics), None)
+            if source is not None:
+                place = len(samples.COLUMNS) + source.metrics.index(name)
+                # What is logged after a step belongs to its row: it may have changed since it was copied.
+                self._copy(source, place, len(samples.COLUMNS) + number, max(0, first - 1), stop)
+        self._merged = stop
+
+    def _copy(self, source, place, target, first, stop):
+        stop = max(first, stop)
+        self.table.column(target)[first:stop] = source.table.column(place)[first:stop]
+
+    # -------------------------------------------------------------- what is told at the end
+
+    def facts(self):
+        """Return what `done` tells of each rank."""
+        facts = []
+        for member in self.ranks:
+            step_s, own_s = member.usual_s()
+            facts.append(
+                {
+                    "rank": self.number_of(member),
+                    "steps": member.steps,
+                    "step_s": wire.json_number(step_s),
+                    "own_s": wire.json_number(own_s),
+                    "grown_kib": wire.json_number(member.grown_kib()),
+                    "is_worst": member is self.worst,
+                    "not_finite": sorted(member.table.not_finite(member.metrics)),
+                }
+            )
+        return facts
+
+    def first_failure(self):
+        """Return the member that failed first, or None."""
+        failed = [member for member in self.members if member.failure is not None]
+        return min(failed, key=lambda member: member.failed_at) if failed else None
+
+    def named(self, member):
+        """Return `rank 2: ` for a message about a member; "" if there is only one rank."""
+        others = self.is_several or (member.world or 1) > 1
+        is_rank = member.has_stepped or member.number is not None or member.birth is not None
+        return "rank %d: " % self.number_of(member) if others and is_rank else ""
+
+
+def exit_status(pid):
+    """Return the wait status of a dead process that its parent has not waited for; None if it lives or is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return int(fields[49]) if fields[0] == b"Z" else None
+
+
+def is_gone(pid):
+    """Return whether a process is dead, whether or not its parent has waited for it."""
+    process = processes.look_at(pid)
+    return process is None or process.state in "ZX"

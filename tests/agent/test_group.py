@@ -1,0 +1,257 @@
+"""Programs whose steps are made in several processes: each is a rank, whether it was forked, spawned or launched."""
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent import driver
+from tests.agent.driver import Told, pack_with
+from tests.agent.test_program import STEP, TORCH, end_of, of_itself
+
+RANKS = """
+import multiprocessing as mp, os, sys, time
+def work(rank, barrier):
+    kept = []
+    for number in range(STEPS):
+        time.sleep(0.001)
+        MORE
+        barrier.wait()
+        one(number)
+        sys.stdout.write("step %d loss %g\\n" % (number, 1.0 / (number + 1)))
+def one(number):
+    pass
+if __name__ == "__main__":
+    mp.set_start_method("METHOD")
+    barrier = mp.Barrier(3)
+    ranks = [mp.Process(target=work, args=(rank, barrier)) for rank in range(3)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    sys.exit(max(abs(rank.exitcode) for rank in ranks))
+"""
+LAUNCHER = """
+import os, subprocess, sys
+count, words = int(sys.argv[1]), sys.argv[2:]
+ranks = [subprocess.Popen(words, env=dict(os.environ, RANK=str(n), WORLD_SIZE=str(count))) for n in range(count)]
+sys.exit(max([rank.wait() for rank in ranks]))
+"""
+
+
+def run(root: Path, python: str, more: str = "pass", *, steps: int = 150, method: str = "fork", **job: Any) -> Told:
+    """Run a program of three ranks, which wait for each other in each step; `more` is code of the step."""
+    text = RANKS.replace("STEPS", str(steps)).replace("METHOD", method).replace("MORE", more)
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": job.pop("steps_are", "auto")}
+    return driver.run(root, python, None, program=program, files={"train.py": text}, **job)
+
+
+def numbers(told: Told) -> list[int]:
+    return [rank["rank"] for rank in told.done["ranks"]]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_program_that_starts_its_ranks_is_measured_step_by_step(tmp_path: Path, python: str, method: str) -> None:
+    """`mp.spawn` was `untested: it ran other processes, and steps made in them are not counted`."""
+    told = run(tmp_path, python, "time.sleep(0.002 * (rank == 2))", method=method)
+
+    assert end_of(told) == ("completed", "", 100)
+    assert told.one("ready")["step_kind"] == "line"
+    assert [(look["step"], look["last"]) for look in told.all("look")] == [(50, False), (100, True)]
+    assert told.column("step") == list(range(1, 101))
+    assert sorted(value for value in told.column("step_s") if value)[50] > 0.003, "the slowest rank's"
+    assert sum(value is not None for value in told.column("rss_kib")) > 20
+    assert numbers(told) == [0, 1, 2]
+    own_s = [rank["own_s"] for rank in told.done["ranks"]]
+    assert own_s[2] > own_s[0] + 0.001, "its time without the waits for the others"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_function_of_the_program_makes_the_steps_of_each_rank(tmp_path: Path, python: str, method: str) -> None:
+    told = run(tmp_path, python, method=method, steps_are="__main__:one")
+    assert end_of(told) == ("completed", "", 100)
+    assert told.one("ready")["step_kind"] == "function"
+    assert numbers(told) == [0, 1, 2]
+
+
+def test_ranks_that_end_before_their_budget_are_counted(tmp_path: Path, python: str) -> None:
+    end, message, _ = end_of(run(tmp_path, python, steps=62))
+    assert end == "stopped"
+    assert "ended by itself after 60 of 100 steps" in message
+
+
+@pytest.mark.parametrize(
+    ("fault", "end", "message"),
+    [
+        ("raise ValueError('bad')", "crash", "rank 1: step 41: ValueError: bad (train.py:7 in work)"),
+        ("os.kill(os.getpid(), 11)", "crash", "rank 1: step 41: killed by SIGSEGV"),
+        ("os._exit(3)", "crash", "rank 1: step 41: the process ended with exit code 3"),
+        ("raise MemoryError()", "oom", "rank 1: step 41: MemoryError (train.py:7 in work)"),
+        ("os.kill(os.getpid(), 9)", "infrastructure", "rank 1: step 41: killed by SIGKILL from outside"),
+    ],
+)
+def test_the_rank_that_fails_is_named_though_the_others_wait_for_it(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch, *, fault: str, end: str, message: str
+) -> None:
+    """The last to say something is a parent that waits, or a launcher that ends what is left."""
+    pack_with(monkeypatch, tmp_path, "supervisor/script.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
+    done = run(tmp_path / "root", thorough_python, f"if rank == 1 and number == 42: {fault}", method="spawn").done
+    assert done["end"] == end, done
+    assert done["message"].splitlines()[-1].startswith(message)
+
+
+def test_a_hang_names_the_rank_that_is_missing_and_those_that_wait(tmp_path: Path, thorough_python: str) -> None:
+    more = "if rank == 1 and number == 42: time.sleep(60)"
+    done = run(tmp_path, thorough_python, more, timeout_s=3.0).done
+    assert done["end"] == "hang"
+    assert done["message"] == (
+        "step 41: no progress at the time limit of 3 s: "
+        "rank 1 is missing (train.py:7 in work), ranks 0 and 2 wait (train.py:8 in work)"
+    )
+    assert done["stacks"].count("rank ") >= 3, "the stacks of all ranks"
+
+
+def test_the_memory_is_that_of_the_rank_that_grows(tmp_path: Path, thorough_python: str) -> None:
+    more = "rank == 1 and number > 120 and kept.append(bytearray(b'x' * (64 << 10)))"
+    told = run(tmp_path, thorough_python, more, steps=300, looks=[50, 100, 200])
+    assert [rank["is_worst"] for rank in told.done["ranks"]] == [False, True, False]
+    (anew,) = told.all("anew")
+    rows = [message for message in told.messages[told.messages.index(anew) :] if message["type"] == "samples"]
+    rss = [value for message in rows for value in message["columns"]["rss_kib"]]
+    assert len(rss) == 200
+    assert rss[-1] - rss[99] > 70 * 64
+
+
+def test_a_rank_that_is_started_again_goes_on_counting(tmp_path: Path, python: str) -> None:
+    """torchrun starts all ranks again if one fails: the job goes on, and nothing is accused."""
+    train = """
+        import os, sys
+        for number in range(30):
+            print("step", number, flush=True)
+        if not os.path.exists("again"):
+            open("again", "w").close()
+            raise ValueError("once")
+    """
+    again = LAUNCHER + "\n".join(["if True: pass"])
+    again = again.replace("sys.exit(max([rank.wait() for rank in ranks]))", "first = [rank.wait() for rank in ranks]")
+    again += "\nsys.exit(max([subprocess.call(words, env=dict(os.environ, RANK=str(n))) for n in range(count)]))"
+    program = {
+        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
+        "launcher": [python, "launch.py", "1", "{python}"],
+    }  # fmt: skip
+    files = {"train.py": train, "launch.py": again}
+    told = driver.run(tmp_path, python, None, program=program, files=files)
+    assert end_of(told)[::2] == ("stopped", 56)
+    assert "ended by itself after 56 of 100 steps" in told.done["message"]
+
+
+@pytest.mark.smoke
+def test_the_ranks_of_a_launcher_are_measured(tmp_path: Path, python: str) -> None:
+    text = STEP + "import time\nfor _ in range(60): o.step(), time.sleep(0.001)"
+    program = {
+        "path": "scenario/train.py", "module": None, "args": ["--lr", "1"], "steps_are": "auto",
+        "launcher": [python, "launch.py", "2", python],
+    }  # fmt: skip
+    files = {"train.py": text + "\nimport sys\nassert sys.argv[1:] == ['--lr', '1']", "launch.py": LAUNCHER, **TORCH}
+    told = driver.run(tmp_path, python, None, program=program, files=files)
+    assert end_of(told) == of_itself(60)
+    assert numbers(told) == [0, 1]
+    assert told.one("ready")["step_kind"] == "torch"
+    assert told.done["run_s"] > 0.06
+
+
+def test_the_failure_of_a_launched_rank_is_named_and_not_that_of_the_launcher(tmp_path: Path, python: str) -> None:
+    text = STEP + "import os\nfor n in range(60):\n    o.step()\n    if os.environ['RANK'] == '1' and n == 40: 1 / 0"
+    program = {
+        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
+        "launcher": [python, "launch.py", "2", python],
+    }  # fmt: skip
+    told = driver.run(tmp_path, python, None, program=program, files={"train.py": text, "launch.py": LAUNCHER, **TORCH})
+    assert told.done["end"] == "crash"
+    assert told.done["message"].splitlines()[-1].startswith("rank 1: step 42: ZeroDivisionError")
+
+
+def test_a_launcher_that_is_missing_is_said(tmp_path: Path) -> None:
+    program = {
+        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto", "launcher": ["torchrum"],
+    }  # fmt: skip
+    told = driver.run(tmp_path, sys.executable, None, program=program, files={"train.py": ""})
+    assert (told.done["end"], told.done["message"]) == ("setup", "cannot start torchrum: torchrum is not in this image")
+
+
+def test_the_image_s_own_sitecustomize_runs(tmp_path: Path, python: str) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import os; os.environ['OWN'] = 'ran'")
+    text = """
+        import os, subprocess, sys
+        assert os.environ["OWN"] == "ran"
+        code = "import os, sys, sitecustomize; print(os.environ.pop('OWN'), [p for p in sys.path if 'hook' in p])"
+        print(subprocess.check_output([sys.executable, "-c", code]))
+    """
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    told = driver.run(
+        tmp_path / "root", python, None, program=program, files={"train.py": text}, variables={"PYTHONPATH": str(own)}
+    )
+    assert told.done["end"] == "completed", told.done
+    assert "ran []" in told.done["output_tail"]
+
+
+def test_a_worker_that_prints_numbered_lines_is_no_rank(tmp_path: Path, python: str) -> None:
+    text = textwrap.dedent(STEP) + textwrap.dedent("""
+        import subprocess, sys
+        code = "for n in range(50): print('loaded', n)"
+        worker = subprocess.Popen([sys.executable, "-c", code])
+        for _ in range(60): o.step()
+        worker.wait()
+    """)
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    told = driver.run(tmp_path, python, None, program=program, files={"train.py": text, **TORCH})
+    assert end_of(told) == of_itself(60)
+    assert "ranks" not in told.done
+
+
+def test_nothing_is_left_of_a_group_whose_supervisor_is_killed(tmp_path: Path) -> None:
+    text = RANKS.replace("STEPS", "100000").replace("METHOD", "spawn").replace("MORE", "pass")
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    driver.pack(tmp_path, None, files={"train.py": text}, program=program, looks=[10**6])
+    with driver.Agent(tmp_path, python=sys.executable) as agent:
+        agent.until("ready")
+        own = str(tmp_path).encode()
+        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        ours = [pid for pid in pids if pid != agent.process.pid and own in _environment(pid)]
+        assert len(ours) >= 4
+        agent.hang_up()
+        assert all(driver.wait_until_dead(pid) for pid in ours)
+
+
+def test_shared_memory_of_killed_ranks_is_removed(tmp_path: Path, thorough_python: str) -> None:
+    """Each launch that the agent ended would leave its segments, until /dev/shm was full."""
+    text = """
+        import mmap, multiprocessing, os
+        def work():
+            path = "/dev/shm/harness-test-%d" % os.getpid()
+            with open(path, "w+b") as file:
+                file.write(bytes(4096))
+                file.flush()
+                held = mmap.mmap(file.fileno(), 4096)
+            print(path)
+            for number in range(10**6): print("step", number)
+        rank = multiprocessing.Process(target=work)
+        rank.start()
+        rank.join()
+    """
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    told = driver.run(tmp_path, thorough_python, None, program=program, files={"train.py": text}, looks=[100])
+    assert told.done["end"] == "completed"
+    assert not Path(told.done["output_head"].split()[0]).exists()
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
