@@ -1,4 +1,4 @@
-"""An unmodified program, from its own loop to the cell: steps that were not measured are never good."""
+"""An unmodified program, from its own loop to the cell: its own steps are its budget if it ends by itself."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ trials: {least: 2, most: 4}
 TRAIN = "def one(): return sum(range(200))\nfor _ in range(120): one()\n"
 
 
-def test_a_program_that_ends_before_its_budget_leaves_the_sweep_undecided(harness: Harness) -> None:
-    """A training of 120 steps was called good for 400."""
+def test_a_program_that_ends_before_its_budget_is_judged_by_its_own_steps(harness: Harness) -> None:
+    """It was inconclusive whatever it did, although `harness try` judged it; what it says is how far it was seen."""
     harness.write(TRAIN, "train.py")
     ended = harness.run_here("sweep", harness.write(MATRIX))
     (cell,) = harness.summary()["cells"]
 
-    assert ended.code == 4, ended.err
-    assert cell["verdict"] == "inconclusive"
-    assert cell["why"].startswith("the program ended by itself after 120 of 400 steps; let it make more")
+    assert ended.code == 0, ended.err
+    assert cell["verdict"] == "flat"
+    assert cell["why"].endswith("(up to step 120)")
     seen = {name: cell["signals"][name]["seen"] for name in ("outcome", "memory", "open_files")}
-    assert seen == {"outcome": "blind", "memory": "blind", "open_files": "none"}
+    assert seen == {"outcome": "good", "memory": "good", "open_files": "good"}
