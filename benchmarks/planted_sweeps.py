@@ -154,7 +154,7 @@ def matrix_of(
     first, budget = program.steps
     file = f"{program.family}.py"
     started: dict[str, Any] = {"script": file}
-    if program.family == "runs":
+    if program.family in ("runs", "groups"):
         started = {"program": file, "args": ["{program}", "{amount}"]}
     scenarios = {
         scenario_name(program, size): {

@@ -37,7 +37,7 @@ class Planted:
     @property
     def timed(self) -> bool:
         """Whether other load on the machine disturbs the program."""
-        return self.family in ("levels", "runs", "healthy", "gpus")
+        return self.family in ("levels", "runs", "groups", "healthy", "gpus")
 
     @property
     def most_trials(self) -> int:
@@ -70,6 +70,10 @@ def _levels(signal: str, *names: str, **settings: Any) -> list[Planted]:
 def _values(signal: str, *names: str, **settings: Any) -> list[Planted]:
     settings = {"steps": (500, 1000), **settings}
     return [Planted(name=name, family="values", signal=signal, **settings) for name in names]
+
+
+def _groups(signal: str, name: str, **settings: Any) -> Planted:
+    return Planted(name=name, family="groups", signal=signal, **{"steps": (500, 1000), **settings})
 
 
 SECONDS = 0.5  # the base of setup and first step is so short that the absolute limit counts
@@ -113,6 +117,13 @@ PLANTED: tuple[Planted, ...] = (
     Planted(name="bar_sleeps", family="runs", signal="step_time", also=("run_time",)),
     Planted(name="fewer_epochs", family="runs", signal="fewer_steps", fixed=True, told="it ends after"),
     Planted(name="checksum_printed", family="runs", signal="metrics.checksum", fixed=True),
+    _groups("memory", "rank_leaks", steps=(500, 4000)),
+    _groups("rank_spread", "rank_slow"),
+    _groups("step_time", "ranks_slower"),
+    _groups("outcome", "rank_dies", fixed=True),
+    _groups("outcome", "rank_never_arrives", fixed=True, more={"timeout": "20s"}),
+    _groups("outcome", "rank_never_ends", fixed=True, more={"timeout": "20s"}),
+    _groups("metrics.loss", "rank_nan", fixed=True),
 )  # fmt: skip
 
 _HEALTHY = (
@@ -127,6 +138,9 @@ HEALTHY = (
     *(Planted(name=name, family="healthy", signal="none", fixed=True) for name in _HEALTHY),
     Planted(name="keeps_results", family="runs", signal="none", fixed=True),
     Planted(name="other_lines", family="runs", signal="none", fixed=True),
+    _groups("none", "ranks_unequal", fixed=True),
+    _groups("none", "rank_evaluates", fixed=True),
+    _groups("none", "rank_starts_again", fixed=True),
 )
 """Healthy programs that look guilty."""
 

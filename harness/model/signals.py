@@ -154,8 +154,8 @@ _TABLE = (
     ),
     Signal(
         name="rank_spread", kind="level", group="step time", title="spread between ranks",
-        noun="a rank that is slower than the others", verb="has a rank that is slower than the others", unit="ratio",
-        limit=0.10, weight=0.5, explains=("step_time", "tail", "stalls", "throughput", "run_time"),
+        noun="a rank that is slower than the others", verb="has a rank that takes {longer} than the others",
+        unit="ratio", limit=0.10, weight=0.5, explains=("step_time", "tail", "stalls", "throughput", "run_time"),
         help="the step time of the slowest rank without waits for others, compared with that of the others",
     ),
     Signal(

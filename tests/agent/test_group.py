@@ -174,6 +174,18 @@ def test_the_failure_of_a_launched_rank_is_named_and_not_that_of_the_launcher(tm
     assert told.done["message"].splitlines()[-1].startswith("rank 1: step 42: ZeroDivisionError")
 
 
+def test_a_rank_that_fails_while_the_others_go_on_is_no_good_end(tmp_path: Path, python: str) -> None:
+    text = STEP + "import os, time\nfor n in range(10**6):\n    o.step(), time.sleep(0.001)\n"
+    text += "    if os.environ['RANK'] == '1' and n == 20: os._exit(3)"
+    program = {
+        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
+        "launcher": [python, "launch.py", "2", "{python}"],
+    }  # fmt: skip
+    files = {"train.py": text, "launch.py": LAUNCHER, **TORCH}
+    done = driver.run(tmp_path, python, None, program=program, files=files).done
+    assert (done["end"], done["message"]) == ("crash", "rank 1: step 22: the process ended with exit code 3")
+
+
 def test_a_launcher_that_is_missing_is_said(tmp_path: Path) -> None:
     program = {
         "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto", "launcher": ["torchrum"],

@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
-from harness.model import Limits, Steps, Variant
+from harness.model import Limits, Program, Steps, Variant
 from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.trial.conversation import run_trial
@@ -233,3 +233,54 @@ def runs(world: World, agent: int) -> bool:
         return any(folders) or f"_{agent}_".encode() in jobs.stdout
     listed = ["docker", "ps", "-q", "--filter", f"label=harness.run={world.run_id}"]
     return bool(subprocess.run(listed, check=True, capture_output=True).stdout)
+
+
+RANKS = """
+import multiprocessing, sys
+def work(rank, barrier):
+    for number in range(1000):
+        barrier.wait()
+        if rank == 1 and number == int(sys.argv[1]):
+            raise ValueError("planted")
+        sys.stdout.write("step %d\\n" % number)
+if __name__ == "__main__":
+    multiprocessing.set_start_method(sys.argv[2])
+    barrier = multiprocessing.Barrier(3)
+    ranks = [multiprocessing.Process(target=work, args=(rank, barrier)) for rank in range(3)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("fails_at", [-1, 40])
+def test_the_ranks_of_a_program_are_measured(world: World, tmp_path: Path, method: str, fails_at: int) -> None:
+    """Training in several processes was untested, or its failure was that of the process that ended last."""
+    program = tmp_path / "ranks.py"
+    program.write_text(RANKS)
+    launch = world.launch("quiet")
+    scenario = replace(
+        launch.scenario, script=None, program=Program(path=program, args=(str(fails_at), method)), files=(),
+        steps=Steps(first=50, budget=100),
+    )  # fmt: skip
+    trial = run_trial(
+        world.engine,
+        replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))),
+        cell_id="cell",
+        number=1,
+        key="key",
+        round=0,
+        decide=lambda trace: "go",
+        on_step=lambda step, rss_kib: None,
+        cancelled=lambda: False,
+    )
+    if fails_at < 0:
+        assert (trial.end, trial.last_step) == ("completed", 100), trial.message
+        assert [rank["rank"] for rank in trial.ranks] == [0, 1, 2]
+        assert trial.trace is not None
+        assert list(trial.trace.step) == list(range(1, 101))
+    else:
+        assert trial.end == "crash"
+        assert trial.message.splitlines()[-1].startswith("rank 1: step 39: ValueError: planted (ranks.py:")

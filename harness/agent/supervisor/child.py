@@ -14,7 +14,7 @@ from .. import libc
 from ..probes import processes
 from ..scenario.entering import TRACKERS
 
-KILL_ROUNDS = 100
+KILL_ROUNDS = 300
 KILL_PAUSE_S = 0.02
 SHARED = "/dev/shm/"
 

@@ -428,9 +428,12 @@ class ProgramWatch(ScriptWatch):
         return ending.last_words(self.output.tail())
 
     def end(self, end, message, death=None, stacks="", at_exit=False):
-        """Record how the trial ended. If a rank failed before the job did, its failure is that of the job."""
+        """Record how the trial ended. If a rank failed before the job did, its failure is that of the job; not if the
+        program ended well by itself, and thus tolerates it."""
         failed = self._group.first_failure()
-        if failed is not None and not failed.is_first and end in ("crash", "oom", "setup") and not at_exit:
+        is_cut = self.child is not None and self.child.death is None
+        counts = end not in ending.WELL or (is_cut and failed is not None and failed.has_stepped)
+        if failed is not None and not failed.is_first and counts and end != "infrastructure" and not at_exit:
             end, message = failed.failure
             message = self._named(message, self._group.named(failed))
             death = failed.death

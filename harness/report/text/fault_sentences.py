@@ -67,8 +67,10 @@ def clause(attribution: Attribution, result: RunResult) -> str:
         size = f"a further {size}"
     since, where = _since_and_where(attribution, result)
     what = predicate(found, size, gives=gives(attribution, result))
-    what = " ".join(filter(None, (what, _rank(attribution, result))))
-    said = f"{_subject(attribution, result)}{':' if what.startswith('`') else ''} {what} {since}"
+    if (number := _rank(attribution, result)) is not None:
+        named = what.replace("has a rank that takes", f"rank {number} takes")
+        what = f"{what} in rank {number}" if named == what else named
+    said = f"{_subject(attribution, result)}{':' if what.startswith(('`', 'rank ')) else ''} {what} {since}"
     return ", ".join(filter(None, (said, where, params_clause(attribution))))
 
 
@@ -193,8 +195,8 @@ def gives(attribution: Attribution, result: RunResult) -> str:
     return "returns" if scenario.program is None else "logs"
 
 
-def _rank(attribution: Attribution, result: RunResult) -> str:
-    """Return the rank that shows the fault in most launches of the bad versions: `in rank 1`; "" if no rank does."""
+def _rank(attribution: Attribution, result: RunResult) -> int | None:
+    """Return the number of the rank that shows the fault in most launches of the bad versions; None if none does."""
     finding = attribution.episodes[0].finding
     found: Counter[int | None] = Counter()
     for entry in result.cells:
@@ -204,7 +206,7 @@ def _rank(attribution: Attribution, result: RunResult) -> str:
         if cell.image.version in attribution.images:
             found.update(_telling_rank(finding, trial) for trial in entry.trials if trial.ranks)
     number, count = found.most_common(1)[0] if found else (None, 0)
-    return f"in rank {number}" if number is not None and 2 * count > found.total() else ""
+    return number if 2 * count > found.total() else None
 
 
 def _telling_rank(finding: Finding, trial: Trial) -> int | None:
