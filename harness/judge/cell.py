@@ -59,8 +59,8 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> Cell
         with_message = setups or [trial for trial in trials if trial.message]
         why = gist(with_message[-1].told) if with_message else CellReason.NO_TRIAL_FINISHED()
         return CellVerdict(verdicts=("untested",), why=why, trials=len(setups))
-    names, support = _judged(telling(launches), steps=steps)
-    return _summarized(names, launches=launches, support=support, limits=limits, steps=steps)
+    names, support = _judged(telling(launches))
+    return _summarized(names, launches=launches, support=support, limits=limits)
 
 
 def telling(launches: Launches) -> Launches:
@@ -68,7 +68,7 @@ def telling(launches: Launches) -> Launches:
     return [launch for launch in launches if not launch.silent] or launches
 
 
-def _judged(launches: Launches, *, steps: Steps) -> tuple[tuple[VerdictName, ...], Launches]:
+def _judged(launches: Launches) -> tuple[tuple[VerdictName, ...], Launches]:
     """Return all verdicts on a cell, the strongest first, and the launches on which they rest."""
     agreed = tuple(name for name in BAD_NAMES if agreeing_launches(launches, name))
     if agreed:
@@ -80,33 +80,33 @@ def _judged(launches: Launches, *, steps: Steps) -> tuple[tuple[VerdictName, ...
     if bad:
         # One launch may be right alone if no other is as long and good.
         denied = len(bad) > 1 or any(
-            GOOD & set(launch.verdicts) and (launch.steps >= bad[0].steps or launch.whole(steps))
+            GOOD & set(launch.verdicts) and (launch.steps >= bad[0].steps or launch.is_whole)
             for launch in launches
             if launch is not bad[0]
         )
         return ("inconclusive" if denied else "suspect",), bad
-    if _outnumbered(launches, steps=steps):
-        whole = [launch for launch in launches if launch.whole(steps) and launch.is_good]
+    if _outnumbered(launches):
+        whole = [launch for launch in launches if launch.is_whole and launch.is_good]
         return ("plateau" if any(launch.verdicts[0] == "plateau" for launch in whole) else "flat",), whole
-    if _is_blind(launches, steps=steps):
-        blind = [launch for launch in launches if launch.blind_kib is not None and launch.whole(steps)]
+    if _is_blind(launches):
+        blind = [launch for launch in launches if launch.blind_kib is not None and launch.is_whole]
         return ("flat",), [launch for launch in blind if launch.blind_kib != math.inf] or blind
     unsure = [launch for launch in launches if not launch.is_good] or list(launches)
     suspect = [launch for launch in unsure if launch.verdicts[0] == "suspect"]
     return (("suspect",), suspect) if suspect else (("inconclusive",), unsure)
 
 
-def _outnumbered(launches: Launches, *, steps: Steps) -> bool:
+def _outnumbered(launches: Launches) -> bool:
     """Return whether launches that are good over the whole budget outnumber all launches that are not good."""
-    whole = sum(launch.whole(steps) and launch.is_good for launch in launches)
+    whole = sum(launch.is_whole and launch.is_good for launch in launches)
     return whole > sum(not launch.is_good for launch in launches)
 
 
-def _is_blind(launches: Launches, *, steps: Steps) -> bool:
+def _is_blind(launches: Launches) -> bool:
     """Return whether nothing is wrong with the launches but that their memory is too noisy to show the limit: they are
     good in all else, and no more of them would settle it. What the brief ones suspected does not count."""
-    noisy = [launch for launch in launches if launch.blind_kib is not None and launch.whole(steps)]
-    brief = [launch for launch in launches if launch.verdicts[0] in UNSURE and not launch.whole(steps)]
+    noisy = [launch for launch in launches if launch.blind_kib is not None and launch.is_whole]
+    brief = [launch for launch in launches if launch.verdicts[0] in UNSURE and not launch.is_whole]
     return len(noisy) >= AGREE and all(launch in noisy or launch in brief or launch.is_good for launch in launches)
 
 
@@ -123,19 +123,19 @@ def wants_more(trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits,
         return None if len(measured) >= min(AGREE, trials_asked.least) else RepeatReason.SETUP_FAILED()
     if len(measured) < trials_asked.least:
         return RepeatReason.TOO_FEW_TRIALS(trials=len(measured), least=trials_asked.least)
-    return _unsettled(telling(launches), steps=steps)
+    return _unsettled(telling(launches))
 
 
-def _unsettled(launches: Launches, *, steps: Steps) -> str | None:
+def _unsettled(launches: Launches) -> str | None:
     """Return what another trial could settle, or None."""
     bad = [name for name in BAD_NAMES if any(name in launch.verdicts for launch in launches)]
     if bad:
         agree = any(agreeing_launches(launches, name) for name in BAD_NAMES)
         return None if agree else RepeatReason.NO_TWO_AGREE(verdicts=" and ".join(bad))
-    if _is_blind(launches, steps=steps):
+    if _is_blind(launches):
         return None
-    if _outnumbered(launches, steps=steps):
-        return RepeatReason.SHM_SHARED() if _all_mixed(launches, steps=steps) else None
+    if _outnumbered(launches):
+        return RepeatReason.SHM_SHARED() if _all_mixed(launches) else None
     if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
         return RepeatReason.NOT_FINITE_ONCE()
     good = sum(launch.is_good for launch in launches)
@@ -157,19 +157,19 @@ def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps,
     if limits.exit_only or any(trial.not_finite for trial in trials):
         return True
     launches = [launch for launch in judge_launches(trials, limits=limits, steps=steps) if not launch.silent]
-    whole = [launch for launch in launches if launch.whole(steps)]
+    whole = [launch for launch in launches if launch.is_whole]
     odd = [launch for launch in launches if not launch.is_good]
     if not odd:
-        return (not whole and depth != "brief") or _all_mixed(launches, steps=steps)
+        return (not whole and depth != "brief") or _all_mixed(launches)
     if depth == "thorough":
         return True
     agree = any(agreeing_launches(launches, name) for name in BAD_NAMES)
     return not agree and not (len(launches) == 1 and whole and odd[0].clear)
 
 
-def _all_mixed(launches: Launches, *, steps: Steps) -> bool:
+def _all_mixed(launches: Launches) -> bool:
     """Return whether there are whole launches, and growth in /dev/shm cannot be judged in any of them."""
-    whole = [launch for launch in launches if launch.whole(steps)]
+    whole = [launch for launch in launches if launch.is_whole]
     return bool(whole) and all(launch.mixed for launch in whole)
 
 
@@ -194,18 +194,16 @@ Number = TypeVar("Number", int, float)
 
 
 def _summarized(
-    names: tuple[VerdictName, ...], *, launches: Launches, support: Launches, limits: Limits, steps: Steps
+    names: tuple[VerdictName, ...], *, launches: Launches, support: Launches, limits: Limits
 ) -> CellVerdict:
     """Return the verdict `names` on a cell, with the verdicts on its own signals: outcome, memory and counts, and the
     levels of its own launches, before they are compared. `support` are the launches on which the verdict rests.
     """
     quoted = _quoted(names[0], support)
-    why = _why(names[0], quoted, launches=launches, support=support, steps=steps)
-    signals = {"outcome": _outcome(names, why, launches, steps)}
+    why = _why(names[0], quoted, launches=launches, support=support)
+    signals = {"outcome": _outcome(names, why, launches)}
     if not limits.exit_only:
-        signals["memory"] = _memory(
-            names, why, quoted, launches=launches, support=support, limit=limits.of("memory"), steps=steps
-        )
+        signals["memory"] = _memory(names, why, quoted, launches=launches, support=support, limit=limits.of("memory"))
         signals |= {name: _growth(name, launches, limit=limits.of(name)) for name in GROWTHS}
         step_ms = _known(verdict.step_ms for verdict in trace_verdicts(launches))
         signals |= {
@@ -265,10 +263,10 @@ def _quoted(name: VerdictName, support: Launches) -> JudgedTrial:
     return max(support, key=lambda launch: (launch.steps, -(_rules_out(launch) or 0.0)))
 
 
-def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support: Launches, steps: Steps) -> str:
+def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support: Launches) -> str:
     """Return the reason in one sentence: the number of agreeing launches and the evidence of the quoted one."""
     if name in UNSURE:
-        return _unsure_words(quoted, launches=launches, support=support, steps=steps)
+        return _unsure_words(quoted, launches=launches, support=support)
     if quoted.failure is not None and name == quoted.failure:
         return CellReason.FAILED(failure=name, agreeing=len(support), trials=len(launches), why=_failure_words(quoted))
     if name not in GOOD or quoted.blind_kib is not None:
@@ -284,7 +282,7 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
     return CellReason.GOOD(good=len(good), trials=len(launches), verdicts=verdicts, why=quoted.why)
 
 
-def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches, steps: Steps) -> str:
+def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches) -> str:
     bad = [launch for launch in support if launch.is_bad]
     words = _failure_words(quoted) if quoted.failure is not None or quoted.trace_verdict is None else quoted.why
     words = "; ".join([*_bad_growths(quoted), words])
@@ -294,9 +292,9 @@ def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches,
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
         return CellReason.TOO_FEW_AGREE(verdicts=shown, bad=len(bad), trials=len(launches), why=words)
-    if all(GOOD & set(launch.verdicts) for launch in support) and not any(launch.whole(steps) for launch in launches):
+    if all(GOOD & set(launch.verdicts) for launch in support) and not any(launch.is_whole for launch in launches):
         cut = any(launch.trial.out_of_time for launch in launches)
-        return (CellReason.OUT_OF_TIME if cut else CellReason.NO_WHOLE_TRIAL)(steps=steps, why=words)
+        return (CellReason.OUT_OF_TIME if cut else CellReason.NO_WHOLE_TRIAL)(steps=quoted.asked, why=words)
     return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=words)
 
 
@@ -339,7 +337,7 @@ MISSED = 0.05
 """Probability that a failure of rate `visible` occurs in none of the launches. A lower one makes `visible` larger."""
 
 
-def _outcome(names: Sequence[VerdictName], why: str, launches: Launches, steps: Steps) -> SignalVerdict:
+def _outcome(names: Sequence[VerdictName], why: str, launches: Launches) -> SignalVerdict:
     """Return the verdict on the ends of a cell's launches; `names` are the cell's verdicts, `why` is their reason."""
     failed = sum(launch.failure is not None for launch in launches)
     plain = SignalVerdict(seen="good", value=failed / len(launches), visible=1 - MISSED ** (1 / len(launches)))
@@ -348,7 +346,7 @@ def _outcome(names: Sequence[VerdictName], why: str, launches: Launches, steps: 
     if failed:
         why = CellReason.SOME_FAILED(failed=failed, launches=len(launches))
         return replace(plain, seen="suspect", why=why, remedy=Remedy.SETTLED())
-    return plain if any(launch.whole(steps) for launch in launches) else replace(plain, seen="blind", why=why)
+    return plain if any(launch.is_whole for launch in launches) else replace(plain, seen="blind", why=why)
 
 
 def _memory(
@@ -359,13 +357,12 @@ def _memory(
     launches: Launches,
     support: Launches,
     limit: float | None,
-    steps: Steps,
 ) -> SignalVerdict:
     """Return the verdict on a cell's memory. Its rate is that of the launches that leak, else of those of the whole
     budget, else of all; `why` and `quoted` are the reason for the verdicts `names` and the launch that it quotes.
     """
     leaking = [launch for launch in support if "leak" in launch.verdicts]
-    rated = trace_verdicts(leaking or [launch for launch in launches if launch.whole(steps)] or launches)
+    rated = trace_verdicts(leaking or [launch for launch in launches if launch.is_whole] or launches)
     own = None if quoted.failure is not None else _rules_out(quoted)
     plain = SignalVerdict(
         seen="blind",
@@ -390,10 +387,10 @@ def _memory(
         return replace(plain, seen="none", why=why)
     if names[0] == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
         return replace(plain, seen="suspect")
-    if names[0] in GOOD and not _outnumbered(launches, steps=steps) and _is_blind(launches, steps=steps):
+    if names[0] in GOOD and not _outnumbered(launches) and _is_blind(launches):
         remedy = wider("limits: {leak: …}", more=Remedy.MORE_STEPS(), timed=False)
         return replace(plain, why=CellReason.MEMORY_IS_NOISY(), remedy=remedy)
-    quiet = [verdict for launch, verdict in sampled if launch.whole(steps) and GOOD & set(verdict.verdicts)]
+    quiet = [verdict for launch, verdict in sampled if launch.is_whole and GOOD & set(verdict.verdicts)]
     if not quiet:
         return plain
     on_gpu = [undecided(verdict) for verdict in quiet]

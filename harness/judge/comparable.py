@@ -149,13 +149,7 @@ def _shown(value: Any) -> str:
 # ---------------------------------------------------------------- unlike steps
 
 
-def kinds_of_steps(trials: Sequence[Sequence[Trial]]) -> tuple[str, ...]:
-    """Return, by version, what programs counted as steps, such as `torch` or `lines like "epoch #"`; more than one
-    kind for a version whose launches differ. "" for a version of which this is not known."""
-    return tuple(" or ".join(sorted({_kind(trial) for trial in version} - {""})) for version in trials)
-
-
-def _kind(trial: Trial) -> str:
+def kind_of_steps(trial: Trial) -> str:
     """Return what the launch counted as a step; "" if that is not known, as after a failure before the first one."""
     kind, shape = trial.facts.get("step_kind"), trial.facts.get("step_shape")
     if not trial.measured or "step_shape" not in trial.facts:
@@ -171,11 +165,6 @@ def as_whole_runs(trials: Sequence[Trial], *, kinds: str) -> tuple[Trial, ...]:
     the version is not judged. `kinds` says which steps the versions made."""
     some_ended = any(trial.ran_to_its_end for trial in trials)
     return tuple(_as_whole_run(trial, kinds=kinds, some_ended=some_ended) for trial in trials)
-
-
-def with_fact(trials: Sequence[Trial], name: str, value: float) -> tuple[Trial, ...]:
-    """Return launches with what the judge knows of them from the other versions of their row."""
-    return tuple(replace(trial, facts={**trial.facts, name: value}) for trial in trials)
 
 
 def _as_whole_run(trial: Trial, *, kinds: str, some_ended: bool) -> Trial:

@@ -23,13 +23,14 @@ _FAILURES: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": 
 @dataclass(frozen=True, kw_only=True)
 class JudgedTrial:
     """A judged trial: the verdict on its trace, the growth of its counts by signal, and the failure in which it ended,
-    if any. If only its exit code counts, it has no verdict on its trace. `clear`: its memory certainly grows by many
-    times the limit.
+    if any. If only its exit code counts, it has no verdict on its trace. `asked`: the steps that it was to make.
+    `clear`: its memory certainly grows by many times the limit.
     """
 
     trial: Trial
     trace_verdict: TraceVerdict | None
     failure: VerdictName | None
+    asked: Steps
     clear: bool = False
     growths: Mapping[str, Growth] = field(default_factory=dict)
 
@@ -94,9 +95,10 @@ class JudgedTrial:
         """Return whether growth in /dev/shm is not judged, because launches at the same time may have caused it."""
         return "shm" in self.growths and mixes_shm(self.trial)
 
-    def whole(self, steps: Steps) -> bool:
+    @property
+    def is_whole(self) -> bool:
         """Return whether the launch ran the whole budget, or to its own end."""
-        return self.trial.end == "completed" or self.steps >= steps.budget or self.trial.ran_to_its_end
+        return self.trial.end == "completed" or self.steps >= self.asked.budget or self.trial.ran_to_its_end
 
 
 def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> tuple[JudgedTrial, ...]:
@@ -116,12 +118,13 @@ def _is_bad_setup(trial: Trial, *, limits: Limits) -> bool:
 def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:
     failure = _FAILURES.get(trial.end)
     if limits.exit_only:
-        return JudgedTrial(trial=trial, trace_verdict=None, failure=failure)
+        return JudgedTrial(trial=trial, trace_verdict=None, failure=failure, asked=steps)
     trace_verdict = _trace(trial, limits=limits, steps=steps)
     return JudgedTrial(
         trial=trial,
         trace_verdict=trace_verdict,
         failure=failure,
+        asked=steps,
         clear=clear_leak(trace_verdict, limits=limits),
         growths=growths_of(trial, limits=limits, steps=steps),
     )

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from harness import facts
 from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
-from harness.judge.comparable import as_whole_runs, kinds_of_steps, set_apart, with_fact
+from harness.judge.comparable import as_whole_runs, kind_of_steps, set_apart
 from harness.judge.comparison.compared_levels import Compared, fewer_steps, new_lines
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import never_side_by_side
@@ -98,7 +98,8 @@ def judge_row(
     setup_bad = _is_judged_as_whole(cells)
     judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
     if (rate := _grows_alike(judged)) is not None:
-        cells = [replace(cell, trials=with_fact(cell.trials, "grows_alike", rate)) for cell in cells]
+        alike = [[replace(one, facts={**one.facts, "grows_alike": rate}) for one in cell.trials] for cell in cells]
+        cells = [replace(cell, trials=tuple(own)) for cell, own in zip(cells, alike, strict=True)]
         judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
     cells = judged
     trials, scenario = [cell.trials for cell in cells], row.variant.scenario
@@ -173,9 +174,9 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
 def _unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) -> str:
     """Return which steps the versions made, if these are not of one kind, so that none can be compared; else ""."""
     kinds: dict[str, list[str]] = {}
-    for kind, version in zip(kinds_of_steps(trials), versions, strict=True):
-        if kind:
-            kinds.setdefault(kind, []).append(version)
+    for launches, version in zip(trials, versions, strict=True):
+        if own := sorted({kind_of_steps(trial) for trial in launches} - {""}):
+            kinds.setdefault(" or ".join(own), []).append(version)
     if len(kinds) < 2 and " or " not in "".join(kinds):
         return ""
     return CellReason.UNLIKE_STEPS(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))

@@ -201,7 +201,7 @@ class _Reader:
         trace = judged.trace_verdict
         if name in judged.verdicts:
             return "bad", trace.why if trace else ""
-        if trace is not None and judged.whole(self.scenario.steps) and GOOD & set(trace.verdicts):
+        if trace is not None and judged.is_whole and GOOD & set(trace.verdicts):
             return "good", ""
         return "unresolved", trace.why if trace else NarrowReason.NO_SAMPLES()
 

@@ -120,15 +120,13 @@ def life_text(life: FindingLife) -> str:
         end = f", fixed in {version(life.ends.after)}"
         end += f" (last bad {version(life.ends.before)})" if life.ends.before else ""
     sure = "" if life.begins.confirmed else f"; not confirmed: {UNCONFIRMED}"
-    return f"{_seen_text(life.begins, end)}{sure}"
+    return f"{finding_text(life.begins, end)}{sure}"
 
 
-def finding_text(finding: SeenFinding) -> str:
-    """Return a finding of one run: `memory leak since 1.15 (last good 1.14): 7.84 KiB/step (7.83 to 7.85)`."""
-    return _seen_text(finding, "")
-
-
-def _seen_text(finding: SeenFinding, end: str) -> str:
+def finding_text(finding: SeenFinding, end: str = "") -> str:
+    """Return a finding of one run: `memory leak since 1.15 (last good 1.14): 7.84 KiB/step (7.83 to 7.85)`. `end`: how
+    it ended in a later run.
+    """
     size = "" if finding.effect is None else f": {amounts.effect(finding.effect)}"
     cause = f"; a consequence of {shown_signal(finding.consequence_of).title}" if finding.consequence_of else ""
     where = _boundary(finding.kind, finding.before, finding.after)

@@ -68,10 +68,6 @@ def _cells(result: RunResult, some: int) -> str:
     return f"{some:,} of {amounts.count(len(result.cells), 'cell')}"
 
 
-def _unattributed(result: RunResult) -> str:
-    return f"{_bad_cells(result)}, but the history does not show which version began it."
-
-
 def _bad_cells(result: RunResult) -> str:
     bad = [entry.verdict.verdict for entry in result.cells if entry.verdict.verdict in BAD]
     kinds = [f"{bad.count(name)} {name}" for name in dict.fromkeys(bad)]
@@ -160,7 +156,7 @@ def _ok(result: RunResult) -> str:
 
 
 _SENTENCES: Mapping[str, Callable[[RunResult], str]] = {
-    "regression": _unattributed,
+    "regression": lambda result: f"{_bad_cells(result)}, but the history does not show which version began it.",
     "infrastructure": _infrastructure,
     "inconclusive": _inconclusive,
     "interrupted": partial(_unfinished, begins="Interrupted with", ends=f"; {Remedy.SAME_SWEEP()}"),
