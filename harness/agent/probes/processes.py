@@ -314,7 +314,7 @@ class Meter(object):
 
 
 INTEREST = re.compile(
-    r"^lib(cu|nv|nccl|tensorflow|torch|onnxruntime|mkl|openblas|jemalloc|tcmalloc|mimalloc|c-|c\.so|c\.musl)|^ld-musl"
+    r"^lib(cu|nv|nccl|gloo|mpi|tensorflow|torch|onnxruntime|mkl|openblas|jemalloc|tcmalloc|mimalloc|c-|c\.so|c\.musl)|^ld-musl"
 )
 ALLOCATORS = re.compile(r"^lib(jemalloc|tcmalloc|mimalloc)")
 

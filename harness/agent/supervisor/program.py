@@ -378,6 +378,9 @@ class ProgramWatch(ScriptWatch):
         else:
             ScriptWatch.overdue(self, now)
 
+    def stepping_pid(self):
+        return self._group.lead.pid if self._group.lead is not None else self.child.pid
+
     def set_stop(self, value):
         ScriptWatch.set_stop(self, value)
         self._group.set_stop(value)

@@ -226,7 +226,7 @@ class Watch(object):
         self._ready = {
             "setup_s": setup_s,
             "first_step_s": first_step_s,
-            "libraries": processes.of_interest(self.child.pid),
+            "libraries": processes.of_interest(self.stepping_pid()),
             "probes": probes + (["gpu"] if self.monitor.columns else []),
             "stride": self.stride,
             "step_kind": step_kind,
@@ -266,6 +266,10 @@ class Watch(object):
             self.outbox.send("counts", columns=counts)
 
     # -------------------------------------------------------------- slices
+
+    def stepping_pid(self):
+        """Return the pid of the process whose libraries are told."""
+        return self.child.pid
 
     def set_stop(self, value):
         """Set what the child is asked to do at its next step boundary: END, PARK, or 0 to go on."""
