@@ -376,7 +376,7 @@ def job_of(
 def parted_launcher(words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
     """Return the words of a known launcher, and the command that it starts, with `python` before a program. The command
     begins with Python, or with the first Python file or `-m` that follows the launcher's options."""
-    name, is_module = words[0].rpartition("/")[2], PYTHON.fullmatch(words[0]) and words[1:2] == ["-m"]
+    name, is_module = words[0].rpartition("/")[2], PYTHON.fullmatch(words[0]) and "-m" in words[1:2]
     if name not in LAUNCHERS and not (is_module and words[2:3] and words[2] in LAUNCHER_MODULES):
         return (), words
     begins = 3 if is_module else 1

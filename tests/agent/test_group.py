@@ -231,11 +231,12 @@ def test_nothing_is_left_of_a_group_whose_supervisor_is_killed(tmp_path: Path) -
     program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
     driver.pack(tmp_path, None, files={"train.py": text}, program=program, looks=[10**6])
     with driver.Agent(tmp_path, python=sys.executable) as agent:
-        agent.until("ready")
+        while int(agent.until("progress")["step"]) < 1:
+            continue
         own = str(tmp_path).encode()
         pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
         ours = [pid for pid in pids if pid != agent.process.pid and own in _environment(pid)]
-        assert len(ours) >= 4
+        assert len(ours) >= 3
         agent.hang_up()
         assert all(driver.wait_until_dead(pid) for pid in ours)
 

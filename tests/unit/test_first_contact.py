@@ -588,3 +588,22 @@ def test_a_program_without_a_step_is_launched_once(folder: Path) -> None:
     cell = build.quickstart().cells[0].cell
     assert not CellRun(cell=cell, trials=[launch]).runnable
     assert CellRun(cell=cell, trials=[changed(launch, message="ImportError: x", shortfall="")]).runnable
+
+
+@pytest.mark.parametrize(
+    ("words", "launcher", "args"),
+    [
+        ("torchrun --nproc-per-node 2 train.py --lr 1", "torchrun --nproc-per-node 2", ["--lr", "1"]),
+        ("python -m torch.distributed.run --nproc_per_node=2 train.py",
+         "python -m torch.distributed.run --nproc_per_node=2", None),
+        ("mpirun -n 4 python -u train.py x", "mpirun -n 4", ["x"]),
+        ("accelerate launch --num_processes 2 train.py", "accelerate launch --num_processes 2", None),
+    ],
+)  # fmt: skip
+def test_a_known_launcher_leaves_the_program_to_be_measured_from_inside(
+    folder: Path, words: str, launcher: str, args: list[str] | None
+) -> None:
+    """A command would be measured from outside: no step of any rank would be seen."""
+    entry = job(folder, *words.split()).entry
+    assert (entry["program"], entry["launcher"], entry.get("args")) == (str(folder / "train.py"), launcher, args)
+    assert job(folder, "mpirun", "-n", "2", "./a.out").entry == {"command": ["mpirun", "-n", "2", "./a.out"]}

@@ -27,14 +27,12 @@ class Member(object):
         self.lines = wire.Lines()
         self.table = self.table_fd = None
         self.number = self.birth = self.world = None
-        self.kind = ""
         self.is_first = False
         self.has_stepped = False
         self.metrics = []
         self.looks = {}  # step -> fields
         self.failure = self.death = None
         self.ended_at = self.failed_at = None
-        self.is_through = False  # it has told its end
 
     @property
     def steps(self):

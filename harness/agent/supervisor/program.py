@@ -139,7 +139,7 @@ class ProgramWatch(ScriptWatch):
             self.mute(member.fd)
             member.link.close()
             return
-        member.kind, member.number, member.world, member.birth = kind, number, world, birth
+        member.number, member.world, member.birth = number, world, birth
         member.is_first = member.pid == self.child.pid
         before = None if member.is_first else self._group.predecessor(member)
         if member.is_first:
@@ -313,7 +313,6 @@ class ProgramWatch(ScriptWatch):
     def _on_ended(self, end, cut, run_s=0.0, ran_on_s=0.0):
         """End the trial. `cut`: the agent stopped the program before its own end, so that this end does not count."""
         member = self._from
-        member.is_through = True
         if cut:
             if self._is_alone():
                 self._leave_after_steps(end)

@@ -99,3 +99,19 @@ def test_a_slow_end_is_found_and_an_end_that_takes_no_time_has_a_figure() -> Non
     figure = launch_figure_of("end_time", trials)
     assert [figure(trial) for trial in trials[0]] == [SHORTEST_S] * 3
     assert figure(replace(trials[0][0], end="crash")) is None
+
+
+def test_a_rank_that_is_slower_than_the_others_is_found_without_its_waits() -> None:
+    """Ranks that wait for each other take equally long: the step time says that all are slower, and not which."""
+
+    def ranked(slowest_s: float, *, number: int) -> Trial:
+        own_s = (0.010 + 0.0001 * number, slowest_s + 0.0001 * number, 0.0102)
+        ranks = [{"rank": place, "own_s": each, "step_s": 0.02} for place, each in enumerate(own_s)]
+        return replace(launch(number, plain(number)), facts={"ranks": ranks})
+
+    trials = [[ranked(0.0105, number=n) for n in range(5)], [ranked(0.0150, number=n) for n in range(5)]]
+    found = [change for change in find_changes(of_row(trials), limits=LIMITS) if change.metric == "rank_spread"]
+    assert [change.kind for change in found] == ["first_bad"]
+    figure = launch_figure_of("rank_spread", trials)
+    assert figure(trials[1][0]) == pytest.approx(0.0150 / 0.0101)
+    assert figure(replace(trials[1][0], facts={})) is None

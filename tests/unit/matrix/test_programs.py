@@ -123,3 +123,29 @@ def test_another_way_to_count_steps_is_another_trial(tmp_path: Path) -> None:
             )
         )
     assert len(hashes) == 3
+
+
+@pytest.mark.parametrize(
+    ("launcher", "words"),
+    [
+        ("torchrun --nproc-per-node {gpus}", ["torchrun", "--nproc-per-node", "{gpus}"]),
+        ("mpirun -n {n}", ["mpirun", "-n", "4", "{python}", "-u"]),
+    ],
+)
+def test_a_launcher_starts_the_ranks_of_a_program(tmp_path: Path, launcher: str, words: list[str]) -> None:
+    """mpirun starts any command, so that the program needs its interpreter; torchrun starts Python by itself."""
+    params = "params: {n: 4}" if "{n}" in launcher else ""
+    assert not read(tmp_path, f"program: train.py\nlauncher: {launcher}\n{params}")
+    (scenario,) = load_matrix(tmp_path / "m.yaml", environ={}, index=FakeIndex(silent=True)).scenarios
+    assert pack(Variant(scenario=scenario, params=(("n", 4),))).job["program"]["launcher"] == words
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("program: train.py\nlauncher: 'mpirun \"'", "is no command"),
+        ("command: [x]\nlauncher: torchrun", "is for a program or a module"),
+    ],
+)
+def test_a_launcher_that_starts_nothing_is_said(tmp_path: Path, text: str, problem: str) -> None:
+    assert problem in str(read(tmp_path, text))
