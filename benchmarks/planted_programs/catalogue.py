@@ -117,7 +117,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted(name="bar_sleeps", family="runs", signal="step_time", also=("run_time",)),
     Planted(name="fewer_epochs", family="runs", signal="fewer_steps", fixed=True, told="it ends after"),
     Planted(name="checksum_printed", family="runs", signal="metrics.checksum", fixed=True),
-    _groups("memory", "rank_leaks", steps=(500, 4000)),
+    _groups("memory", "rank_leaks", steps=(500, 2000)),
     _groups("rank_spread", "rank_slow"),
     _groups("step_time", "ranks_slower"),
     _groups("outcome", "rank_dies", fixed=True),
