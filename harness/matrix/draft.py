@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from harness.errors import UsageError, did_you_mean, nearest
 from harness.matrix.programs import ScriptProblem, parse_python, undefined_function
@@ -251,13 +251,19 @@ def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
 
 
 def functions(source: Path) -> Iterator[str]:
-    """Yield the functions and methods that a program's own file defines."""
+    """Yield the functions and methods that a program's own file defines, without generators: a call of one is no step.
+    """
     for one in _body(source):
-        if isinstance(one, ast.FunctionDef):
+        if _is_function(one):
             yield one.name
         elif isinstance(one, ast.ClassDef):
-            inner = [each.name for each in one.body if isinstance(each, ast.FunctionDef)]
+            inner = [each.name for each in one.body if _is_function(each)]
             yield from (f"{one.name}.{name}" for name in inner if not name.startswith("_"))
+
+
+def _is_function(one: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    yields = (ast.Yield, ast.YieldFrom)
+    return isinstance(one, ast.FunctionDef) and not any(isinstance(node, yields) for node in ast.walk(one))
 
 
 def called_in_loops(source: Path) -> set[str]:

@@ -617,6 +617,9 @@ sys.stderr.write("\\n")
         (["b 1", "b 2", "b 3", "b 1", "b 2", "b 2"], [3, 4, 5]),
         ([str(10**20)] * 9 + ["no number", ""], []),
         (["\u0661 1", "\u0662 2", "\u0663 3"], []),
+        ([f"2026-11-25 01:01:5{at},123 x INFO step {at} loss=0.{at}" for at in range(1, 5)], [3, 4]),
+        ([f"[01:01:59.1] INFO: step {at}" for at in range(1, 5)], [3, 4]),
+        ([f"INFO 2026-11-25T01:01:59Z at {at}" for at in range(1, 5)], [3, 4]),
     ],
 )
 def test_the_first_number_of_a_line_that_is_a_step_grows(texts: list[str], steps: list[int]) -> None:

@@ -94,7 +94,9 @@ def wants_round(
     round is wanted: a round without it would add nothing.
     """
     most, alike = trials_asked.most, without_nan(set_apart(trials)[0], limits)
-    limited, asking = _limited(limits), ALWAYS_ASKING | limits.changed
+    ends_differ = _seems_to_differ("end_time", alike, limits=limits, steps=steps)
+    always = ALWAYS_ASKING | {"end_time"} if ends_differ else ALWAYS_ASKING
+    limited, asking = _limited(limits), always | limits.changed
     doubtful = {name for name in limited if SIGNALS[name].rounds > FEWEST_ROUNDS}
     tables = {name: level_table(name, alike, steps=steps) for name in limited if name in asking | doubtful}
     full = {place for place, version in enumerate(trials) if len(version) >= most}
@@ -110,7 +112,7 @@ def wants_round(
             if min(apart) > log_of(metric, limited[metric]):
                 return RoundReason.SEEMS_TO_DIFFER(signal=SIGNALS[metric].title, rounds=SIGNALS[metric].rounds)
     for metric, known in tables.items():
-        if metric in ALWAYS_ASKING and (metric != "run_time" or known is not None):  # few programs end by themselves
+        if metric in always and (metric != "run_time" or known is not None):  # few programs end by themselves
             lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
             if lacking is not None:
                 return lacking
@@ -139,13 +141,20 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
 
 
 def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
-    """Return whether the steps of some version seem slower late in a launch than those of others. Only whole launches
-    can settle that: launches that stop early do not reach those steps.
+    """Return whether some version seems to take longer than others late in a launch, or to end. Only whole launches can
+    settle that: launches that stop early do not get as far.
     """
-    limit = limits.log_of("late_step_time")
-    columns = level_columns("late_step_time", trials, steps=steps)
-    means = [float(np.log(list(column.values())).mean()) for column in columns.values() if column]
-    return limit is not None and len(means) > 1 and max(means) - min(means) > limit
+    return any(_seems_to_differ(name, trials, limits=limits, steps=steps) for name in ("late_step_time", "end_time"))
+
+
+def _seems_to_differ(name: str, trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
+    limit = limits.log_of(name)
+    columns = level_columns(name, trials, steps=steps)
+    logs = [float(np.log(list(column.values())).mean()) for column in columns.values() if column]
+    if limit is None or len(logs) < 2:
+        return False
+    least, most = min(logs), max(logs)
+    return most - least > limit and intervals.ratio_of(most) - intervals.ratio_of(least) > SIGNALS[name].least
 
 
 def too_wide(

@@ -253,7 +253,8 @@ class _Metric:
                 late = self._of_noisy(self.numbers.long, self.numbers.long_rows, late_value)[0]
                 changes = [replace(change, verdict="late") for change in late]
         else:
-            changes, observed = self._of_exact({at: values for at, values in enumerate(exact) if values is not None})
+            known = {at: own for at, own in enumerate(exact) if own is not None and at not in self.nan.bad}
+            changes, observed = self._of_exact(known)
         verdicts = _Verdicts(metric=self, visible=visible)
         seen = [
             verdicts.of(place, own, is_exact=agreed is not None)
@@ -408,6 +409,7 @@ class _Metric:
                 if np.isfinite(values).any()
             }
             for place, (trials, own) in enumerate(zip(launches, rows, strict=True))
+            if place not in self.nan.bad  # what it has are the numbers of other steps
         }
         size = scale(columns)
         table = table_of(often(columns), scale=lambda value: min(max(value / size, -ABSURD), ABSURD))

@@ -157,6 +157,13 @@ def test_a_version_that_is_slower_late_asks_for_whole_launches() -> None:
     assert not differs_late(trials, limits=Limits(signals={"late_step_time": None}), steps=STEPS)
 
 
+@pytest.mark.parametrize(("end_s", "differs"), [((0.05, 9.0), True), ((0.05, 0.3), False), ((6.0, 6.4), False)])
+def test_a_version_that_ends_slowly_asks_for_whole_launches(end_s: tuple[float, float], differs: bool) -> None:
+    """Only one launch of six ended by itself, so that an end of 9 s in place of 0.05 s stayed undecided."""
+    trials = with_facts([row()[0], row()[1]], "end_s", [[each] * 3 for each in end_s])
+    assert differs_late(trials, limits=LIMITS, steps=STEPS) == differs
+
+
 def test_processor_time_is_that_of_steps() -> None:
     looks = tuple(Look(step=step, values={"cpu_s": 0.002 * step}) for step in (500, 1000))
     trials = [[replace(one, trace=replace(one.trace, looks=looks)) for one in each if one.trace] for each in row()]

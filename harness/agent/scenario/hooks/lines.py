@@ -1,8 +1,8 @@
 """Lines: in a program that imports no known framework, a step is a line of output that recurs with another number.
 
-Lines recur if they are equal but for their numbers (`epoch 5: loss=0.61`). The first number must rise by the same
-amount up to the third line, which is the first step; later it may also begin anew, as that of a batch does in each
-epoch.
+Lines recur if they are equal but for their numbers (`epoch 5: loss=0.61`). The first number after the time of day must
+rise by the same amount up to the third line, which is the first step; later it may also begin anew, as that of a batch
+does in each epoch.
 
 A progress bar draws itself anew when time has passed, not at each step. Its counter counts: from `30/100` to `37/100`
 are seven steps. A line that is drawn anew without such a counter is no step unless its number rises by one.
@@ -14,6 +14,10 @@ from . import printed
 
 WHOLE = re.compile(r"\d+", re.ASCII)
 OF = re.compile(r"(?<![\d.])(\d{1,15})/(\d{1,15})(?![\d/])", re.ASCII)
+CLOCK = re.compile(
+    r"(?<![\w.])(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d|\d)\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?(?![\w:])", re.ASCII
+)  # with which many loggers begin a line
+CLOCK_ENDS = 60  # characters of a line that are searched for it
 WORD = re.compile(r"[^\W\d_]+")
 BAR = re.compile("[\u2500-\u25ff=#>\\-]{3,}|%\\|.*?\\||%")
 MOST_DIGITS = 15
@@ -46,6 +50,8 @@ class LineSteps(object):
     def steps_of(self, line, redrawn=False):
         """Return how many steps a line ends. `redrawn`: it is drawn over another line, or will be drawn over."""
         line = printed.ESCAPES.sub("", line)
+        clock = CLOCK.search(line, 0, CLOCK_ENDS)
+        line = line[: clock.start()] + line[clock.end() :] if clock else line
         of = OF.search(line) if redrawn else None
         first = of or WHOLE.search(line)
         digits = first and first.group(1 if of else 0)
