@@ -28,6 +28,10 @@ from harness.report.text import fault_sentences, headline
 from harness.store import RunDirectory, result_file
 
 
+WIDE = 120
+"""Width of a report with all signals that goes to a file or a pipe, as in `harness report --out FILE`."""
+
+
 class Terminal(Console):
     """A console that leaves a broken pipe to `to_stdout`, so that the pipe does not change the exit code of a run."""
 
@@ -78,7 +82,10 @@ def print_result(result: RunResult, *, as_json: bool = False, wide: bool = False
         if as_json:
             click.echo(summary_json.encoded(result), nl=False)
         else:
-            run_report.render(result, Terminal(highlight=False), wide=wide)
+            console = Terminal(highlight=False)
+            if wide and not console.is_terminal and "COLUMNS" not in os.environ:
+                console.width = WIDE  # rather than 80, in which the figures of all signals break within words
+            run_report.render(result, console, wide=wide)
 
 
 def swept(selection: Selection, options: SweepOptions, stopped: threading.Event) -> RunResult:

@@ -84,6 +84,8 @@ class _Level:
             verdicts = self._with_suspects(verdicts, limit=self._limit)
         little, shown = self.compared.little(self.name), []
         for place, verdict in enumerate(verdicts):
+            if verdict.seen == "blind" and self._is_of_few_ends:  # launches stop early, so that more would not help
+                verdict = replace(verdict, seen="none", why=SignalReason.FEW_ENDS(), remedy="")
             own = self.compared.cells[place].of(self.name)
             if verdict.value is None and own.value is not None:
                 shown.append(replace(verdict, value=own.value, ci=own.ci, apart=True))
@@ -105,6 +107,13 @@ class _Level:
         if self.asked.searched or SIGNALS[self.name].falls:
             return False
         return max((level for level, _ in self.figures.values()), default=0.0) <= SIGNALS[self.name].least * (1 + 1e-9)
+
+    @property
+    def _is_of_few_ends(self) -> bool:
+        """Return whether the figure is that of launches that ran to their own end, and so few did that no version was
+        compared."""
+        is_of_ends = self.name in ("run_time", "end_time") and self.name not in self.asked.limits.changed
+        return is_of_ends and not self.levels and len(self.figures) > 1
 
     def _of_place(self, place: int) -> SignalVerdict:
         cell, name, limit = self.compared.cells[place], self.name, self._limit
@@ -203,7 +212,8 @@ class _Level:
 
     def _launched(self, place: int) -> str:
         """Return `2 launches`, or how much they differ if a single one of them may be what stands out."""
-        count, figures = self.compared.cells[place].trials, self.compared.columns[self.name].get(place, {})
+        figures = self.compared.columns[self.name].get(place, {})
+        count = len(figures) or self.compared.cells[place].trials
         launches = f"{count} launch{'' if count == 1 else 'es'}"
         ratio = max(figures.values(), default=1.0) / min(figures.values(), default=1.0)
         if ratio < SUSPECT_RATIO:

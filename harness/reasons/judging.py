@@ -164,6 +164,7 @@ class SignalReason(Reason):
     NO_USABLE_LAUNCH = "none of its launches can be compared"
     NO_WARM_LAUNCH = "no launch started with its files in the page cache while no other launch ran"
     TOO_FEW_LAUNCHES = "too few of its launches can be compared with those of the others"
+    FEW_ENDS = "too few launches ran to their own end"
     TOO_FEW_ROUNDS = "too few rounds in which every version was measured"
     OTHER_ROUNDS = "it was not measured in the same rounds as the others"
     ENDED_AS_SLOW = "its steps are so slow that its launches ended early, and only their times are compared"
@@ -193,7 +194,7 @@ class Remedy(Reason):
     MORE_STEPS = "more steps (`steps: {{budget: …}}`)"
     LATER_LOOK = "a larger `steps: {{first: …}}` lets every launch make such a step"
     FRESH = "`--fresh` measures all versions again, side by side"
-    SAME_SWEEP = "run the same sweep again to continue"
+    SAME_SWEEP = "run the same command again to continue"
     SWEEP_WITHOUT_STOP = "{why}; run the same sweep without it to continue"
 
 

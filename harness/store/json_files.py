@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.safe_files import read_regular
 
 ABSENT = "give the directory of a run, reports/MATRIX/TIME-ID"
-UNENDED = "the run is still going on or was killed: run the same sweep again to continue it and get its reports"
+UNENDED = "the run is still going on or was killed: run the same command again to continue it and get its reports"
 REMEDY = "remove it to continue without it"
 """The remedy for a damaged file that the run does not need."""
 AGAIN = "copy the run's directory again"

@@ -72,7 +72,7 @@ def _why_none(run: StoredRun) -> str:
     if run.told.verdict != "interrupted":
         return "nothing that it measured changed"
     measured = sum(result.verdict.trials > 0 for result in run.cells.values())
-    return f"it was interrupted with {measured} of {len(run.cells)} cells measured; run the same sweep again"
+    return f"it was interrupted with {measured} of {len(run.cells)} cells measured; run the same command again"
 
 
 def _numbered(run: StoredRun, words: Sequence[str]) -> list[tuple[int, Finding]]:

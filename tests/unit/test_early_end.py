@@ -141,7 +141,7 @@ def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(t
 
     result, _ = swept(tmp_path, Stop(), stopped=stopped, after=after)
     assert result.verdict == "interrupted"
-    assert _remedies(result) == {"run the same sweep again to continue"}
+    assert _remedies(result) == {"run the same command again to continue"}
     quick, _ = swept(tmp_path / "quick", Stop(quick=True))
     assert _remedies(quick) == {"stopped by --quick; run the same sweep without it to continue"}
 

@@ -96,7 +96,7 @@ def test_without_any_run_the_option_of_that_command_is_named(
 
 def test_an_interrupted_run_without_a_finding_is_not_said_to_have_found_no_change(run: StoredRun) -> None:
     stopped = replace(run, told=replace(run.told, verdict="interrupted", findings=()))
-    with pytest.raises(UsageError, match="it was interrupted with 3 of 3 cells measured; run the same sweep again"):
+    with pytest.raises(UsageError, match="it was interrupted with 3 of 3 cells measured; run the same command again"):
         find_finding(stopped, ["1"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness import amounts
@@ -190,11 +191,22 @@ def quiet(result: RunResult) -> list[str]:
         unit, steps = unit_per(SIGNALS["memory"], flat[0].per), min(steps for _, steps in known)
         bound = amounts.in_unit(max(bound for bound, _ in known), unit)
         ruled_out = f"flat rules out a leak above {bound} up to step {steps:,}; a smaller leak could go unnoticed"
-    lines_are_steps = ", ".join(
-        plain(name) for name, cells in _by_scenario(result).items() if any(one.verdict.per == "line" for one in cells)
-    )
-    counted = f"in {lines_are_steps}, a step is a line that the program prints, from the third such line on"
-    return list(filter(None, (ruled_out, counted if lines_are_steps else "", _not_checked(result), _needless(result))))
+    counted: dict[str, list[str]] = {}
+    for name, cells in _by_scenario(result).items():
+        if any(one.verdict.per == "line" for one in cells):
+            counted.setdefault(_step_in_words(cells), []).append(plain(name))
+    steps_are = [f"in {together(names)}, a step is {step}" for step, names in counted.items()]
+    return list(filter(None, (ruled_out, *steps_are, _not_checked(result), _needless(result))))
+
+
+def _step_in_words(cells: Sequence[CellResult]) -> str:
+    """Return what a step is if only the output tells of steps: a line, or one or several counts of a progress bar."""
+    shapes = {str(trial.facts.get("step_shape") or "") for entry in cells for trial in entry.trials if trial.last_step}
+    bars = [re.search(r" bar(?: by (\d+))?$", shape) for shape in shapes]
+    if not bars or None in bars:
+        return "a line that the program prints, from the third such line on"
+    by = max(int(bar.group(1) or 1) for bar in bars if bar is not None)
+    return "a count of its progress bar" if by == 1 else f"{by} counts of its progress bar"
 
 
 def _needless(result: RunResult) -> str:

@@ -401,6 +401,22 @@ def test_a_figure_beyond_the_limit_is_not_good_while_its_change_is_unconfirmed(s
     assert [cell.signals["setup_time"].seen for cell in cells] == ["good", seen, "good"]
 
 
+@pytest.mark.parametrize(("seconds", "seen"), [((4.0, 4.1), "none"), ((4.0, 12.0), "suspect")])
+def test_the_run_time_of_the_only_whole_launch_leaves_no_good_program_undecided(
+    seconds: tuple[float, float], seen: str
+) -> None:
+    """A healthy program that ended by itself got a `?` and exit code 4, for run time that no further launch measures,
+    and "in 6 launches" was said of the only one that had a figure."""
+    trials = row(versions=2)
+    for version, run_s in zip(trials, seconds, strict=True):
+        version[1] = replace(version[1], facts={"run_s": run_s})
+    verdict = shown(trials)[1].of("run_time")
+    assert verdict.seen == seen
+    assert "in 1 launch" in verdict.why if seen == "suspect" else verdict.why == "too few launches ran to their own end"
+    asked = Limits(signals={"run_time": 0.05})
+    assert shown(trials, asked)[1].of("run_time").seen in ("blind", "suspect")
+
+
 def run_of(number: int, *, run_s: float = 2.0, cpu_s: float = 2.0, peak_kib: float = 50_000.0) -> Trial:
     """Return a launch of a program without a step."""
     trace = Trace(

@@ -129,7 +129,7 @@ def test_bad_cells_without_a_history_are_still_bad() -> None:
         (build.unreachable(), "Nothing bad in what ran, but 5 of 10 cells could not be measured "
                               "(old could not be used)."),
         (replace(build.quiet(), verdict="interrupted"),
-         "Interrupted with 10 of 10 cells measured; run the same sweep again to continue."),
+         "Interrupted with 10 of 10 cells measured; run the same command again to continue."),
         (replace(build.varied(), verdict="inconclusive"),
          "Nothing bad found, but 2 of 49 cells could not be decided (2 inconclusive)."),
         (build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.unknown("untested", "no image"),

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cli import results
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict
 from harness.report.content import version_table
 from harness.report.document import document
@@ -481,3 +482,16 @@ def test_a_change_beyond_all_of_a_value_is_told_in_times() -> None:
     """It read `a change below 890 % would not have shown`, but nothing falls by 890 %."""
     told = signal_words.state_text("step_time", replace(build.BLIND, visible=8.9))
     assert told == "step time: a change below 9.9 times would not have shown (limit 10 %)"
+
+
+def test_all_signals_in_a_pipe_break_no_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`harness report latest --wide | less` said `processes/ste` and, on the next line, `p`."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    counted = SignalVerdict(seen="good", value=0.0, limit=0.01, visible=0.00133)
+    verdict = build.seen(build.flat(), processes=counted, zombies=counted, threads=counted, peak_memory=counted)
+    results.print_result(one_row(verdict), wide=True)
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("processes ")]
+    assert line.count("processes/step") == 4

@@ -109,6 +109,25 @@ def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
     assert names.version_range(["a", "b", "c"]) == "a to c (3 versions)"
 
 
+@pytest.mark.parametrize(
+    ("shape", "step"),
+    [
+        ("epoch #", "a line that the program prints, from the third such line on"),
+        ("train bar", "a count of its progress bar"),
+        (" bar by 3", "3 counts of its progress bar"),
+    ],
+)
+def test_a_step_that_is_counted_by_a_progress_bar_is_not_called_a_line(shape: str, step: str) -> None:
+    """`the program ends by itself after 833 steps`, of a bar of 2,500, and a step was said to be a line."""
+    result = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: replace(build.flat(), per="line"))
+    cells = [
+        replace(cell, trials=tuple(replace(one, last_step=99, facts={"step_shape": shape}) for one in cell.trials))
+        for cell in result.cells
+    ]
+    (line,) = quiet_lines("in ", replace(result, cells=tuple(cells)))
+    assert line.endswith(f", a step is {step}")
+
+
 def test_totals_and_what_flat_is_worth() -> None:
     result = build.varied()
     assert document(result).totals == (
