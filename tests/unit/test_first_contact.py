@@ -548,6 +548,8 @@ def test_a_program_without_steps_is_not_refused_but_judged_as_a_whole(folder: Pa
         "loop.py: no step was seen, so each launch is one figure: run time, processor time, peak memory, output and "
         "printed numbers; --steps-are loop:train_one or --step-pattern '^it.s epoch ' makes it finer"
     )
+    (folder / "loop.py").write_text(LOOP + "def train(): yield 1\nfor _ in train(): load(); train_one()\n")
+    assert "loop:train_one" in str(flow.judged_as_whole(made, ran(1, "no_step", end="completed"))), "not a generator"
     note = flow.judged_as_whole(made, ran(5, "own_end"))
     assert note == "loop.py: made 5 steps and ended; growth needs at least 64, so everything else is judged"
     assert flow.judged_as_whole(made, ran(64, "own_end")) is None
