@@ -27,7 +27,6 @@ from harness.report.terminal.progress.plain import open_progress
 from harness.report.text import fault_sentences, headline
 from harness.store import RunDirectory, result_file
 
-
 WIDE = 120
 """Width of a report with all signals that goes to a file or a pipe, as in `harness report --out FILE`."""
 

@@ -84,8 +84,10 @@ class _Level:
             verdicts = self._with_suspects(verdicts, limit=self._limit)
         little, shown = self.compared.little(self.name), []
         if self._is_of_few_ends:  # launches stop early, so that more would not help
-            few = {"seen": "none", "why": SignalReason.FEW_ENDS(), "remedy": ""}
-            verdicts = [replace(one, **few) if one.seen == "blind" else one for one in verdicts]
+            few = SignalReason.FEW_ENDS()
+            verdicts = [
+                replace(one, seen="none", why=few, remedy="") if one.seen == "blind" else one for one in verdicts
+            ]
         for place, verdict in enumerate(verdicts):
             own = self.compared.cells[place].of(self.name)
             if verdict.value is None and own.value is not None:

@@ -251,7 +251,7 @@ def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
 
 
 def functions(source: Path) -> Iterator[str]:
-    """Yield the functions and methods that a program's own file defines, without generators, which no loop calls at each step."""
+    """Yield the functions and methods that a program's own file defines, but no generators: a loop calls these once."""
     for one in _body(source):
         if _is_function(one):
             yield one.name
