@@ -45,7 +45,7 @@ from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
 
 SLICES = "HARNESS_SLICES"
-"""The environment variable that lets the launches of a round take turns if it is `on`."""
+"""The environment variable that lets every launch run alone if it is `off`."""
 
 
 @dataclass(kw_only=True)
@@ -235,7 +235,7 @@ class Run:
                     each, host, lease, self.context, self.journal, trials=self.plan.trials, seed=self.plan.seed,
                     finished=self.finish, reuse=self.reuse, disk=disk, name=name,
                     gate=Gate(memory_bytes=gate.memory_bytes and gate.memory_bytes / len(lanes)) if lanes else gate,
-                    slices=self.context.environ.get(SLICES) == "on",
+                    slices=self.context.environ.get(SLICES) != "off" and host.disk_bytes is None,
                 )
                 for each, name in zip(engines, lanes or [host.machine or host.name], strict=False)
             ]  # fmt: skip

@@ -17,7 +17,7 @@ from harness.model.watching import unheard
 from harness.run.engine import Engine
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.side_by_side import NO_LOAD, Gate, Visit, compares_times, load_of
-from harness.run.hosts.slices import in_slices, slice_s, take_turns
+from harness.run.hosts.slices import able, slice_s, take_turns, too_large
 from harness.run.run_interfaces import Batch, CellRun, Queue, RowRun, Turn
 from harness.run.trial.conversation import alone
 
@@ -122,7 +122,9 @@ class HostRun:
         if compares_times(batch.runs[0].cell.variant.scenario) and not is_spare:
             self.launcher.images.wait_for_pulls()
         begun = [run.launched for run in batch.runs]
-        together = in_slices(batch.runs, memory_bytes=self.gate.memory_bytes) if self.slices else []
+        together = able(batch.runs) if self.slices else []
+        why = too_large(together, memory_bytes=self.gate.memory_bytes)
+        together = [] if why else together
         for run in self._in_turn([run for run in batch.runs if run not in together], turn, queue):
             alone(self.launcher.launch(run, batch, others=lambda: visit.others))
         if together and not queue.stopped():
@@ -134,7 +136,8 @@ class HostRun:
             take_turns(launches, seconds=slice_s(together), cycles=self.cycles, rng=self.rng)
         launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
         if launched:
-            self._log(turn.row, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why})
+            slices: dict[str, str | int] = {"slices": len(together), "slices_why": why} if self.slices else {}
+            self._log(turn.row, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why, **slices})
 
     def _in_turn(self, runs: Sequence[CellRun], turn: Turn, queue: Queue) -> Iterator[CellRun]:
         """Yield the runs in random order, so that no version always comes first.
@@ -166,7 +169,7 @@ class HostRun:
         return run.prepared is not None or not self.launcher.images.is_coming(run.cell)
 
     def _log(
-        self, row: RowRun, batch: Batch, launched: Sequence[CellRun], *, turn: Mapping[str, str] | None = None
+        self, row: RowRun, batch: Batch, launched: Sequence[CellRun], *, turn: Mapping[str, str | int] | None = None
     ) -> None:
         """Append what was decided and why to the log of decisions."""
         cell = row.cells[0].cell

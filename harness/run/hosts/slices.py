@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from harness.amounts import size
 from harness.model import Trial
-from harness.run.hosts.side_by_side import compares_times, peak_bytes
+from harness.run.hosts.side_by_side import MEMORY_SHARE, compares_times, peak_bytes
 from harness.run.run_interfaces import CellRun
 from harness.run.trial.conversation import Slice, Sliced
 
@@ -29,18 +31,38 @@ LONGEST_S = 1.0
 WITHOUT_END_S = 1e6
 
 
-def in_slices(runs: Sequence[CellRun], *, memory_bytes: float | None) -> list[CellRun]:
-    """Return those of the runs of a round that can be alive together; [] if fewer than two can.
-
-    The first launch of each version must have shown that it ends well, has steps, and how much memory it takes.
-    `memory_bytes`: what they may take together; None if the host does not report how much it has.
-    """
+def able(runs: Sequence[CellRun]) -> list[CellRun]:
+    """Return those of the runs of a round that may take turns; [] if fewer than two may. The first launch of each
+    version must have shown that it ends well, has steps, and how much memory it takes."""
     if not compares_times(runs[0].cell.variant.scenario):
         return []
-    able = [run for run in runs if not run.alone and all(trial.ended_well for trial in run.measured)]
-    able = [run for run in able if peak_bytes(run.measured) and _busy_s(run.measured[-1])]
-    needed_bytes = sum(peak_bytes(run.measured) or 0.0 for run in able)
-    return able if len(able) > 1 and (memory_bytes is None or needed_bytes <= memory_bytes) else []
+    good = [run for run in runs if not run.alone and all(trial.ended_well for trial in run.measured)]
+    chosen = [run for run in good if peak_bytes(run.measured) and _busy_s(run.measured[-1])]
+    return chosen if len(chosen) > 1 else []
+
+
+def too_large(runs: Sequence[CellRun], *, memory_bytes: float | None) -> str:
+    """Return why these runs cannot be alive together; "" if they can. `memory_bytes`: what they may take together;
+    None if the host does not report how much it has."""
+    gpus = runs[0].cell.lane.gpus if runs else ()
+    needs = [(sum(peak_bytes(run.measured) or 0.0 for run in runs), memory_bytes or math.inf)]
+    if gpus:
+        gpu_bytes = sum(MEMORY_SHARE * 2**20 * (gpu.memory_mib or 0) for gpu in gpus)
+        needs.append((sum(_gpu_peak_bytes(run.measured) for run in runs), gpu_bytes))
+    for needed, most in needs:
+        if needed > most:
+            what = size(needed) if needed < math.inf else "an unknown amount of GPU memory"
+            return f"one after the other: together they need {what}, and may use {size(most)}"
+    return ""
+
+
+def _gpu_peak_bytes(trials: Sequence[Trial]) -> float:
+    """Return the largest amount of GPU memory in use after a step of these launches."""
+    traces = [trial.trace for trial in trials if trial.trace is not None]
+    columns = [
+        trace.columns[name] for trace in traces for name in ("gpu_process_kib", "gpu_kib") if name in trace.columns
+    ]
+    return 1024 * max((float(np.nanmax(own)) for own in columns if np.isfinite(own).any()), default=math.inf)
 
 
 def _busy_s(trial: Trial) -> float:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from harness.model import Cell, Host, Image, Lane, Limits, Pull, Scenario, Trace, Trial, Variant, Where
-from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, WITHOUT_END_S, in_slices, slice_s, take_turns
+from harness.model.matrix import Gpu
+from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, WITHOUT_END_S, able, slice_s, take_turns, too_large
 from harness.run.run_interfaces import CellRun
 from harness.run.trial.conversation import Slice, Sliced
 from tests.unit.trials import made_trial
@@ -71,38 +72,54 @@ def test_when_the_sweep_ends_no_launch_is_left() -> None:
 # ---------------------------------------------------------------- which launches
 
 
-def run_of(*trials: Trial, limits: Limits | None = None) -> CellRun:
+def run_of(*trials: Trial, limits: Limits | None = None, gpus: tuple[Gpu, ...] = ()) -> CellRun:
     scenario = Scenario(name="x", where=WHERE, limits=limits or Limits())
     image = Image(series="app", version="1", source=Pull(reference="app:1"), where=WHERE)
-    lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE))
+    lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE), gpus=gpus)
     return CellRun(cell=Cell(image=image, lane=lane, variant=Variant(scenario=scenario)), trials=list(trials))
 
 
-def trial(*, step_s: float = 0.01, mib: float | None = 100.0, end: str = "completed") -> Trial:
-    trace = Trace(step=np.arange(1.0, 101.0), columns={"step_s": np.full(100, step_s)})
+def trial(
+    *, step_s: float = 0.01, mib: float | None = 100.0, end: str = "completed", gpu_mib: float | None = None
+) -> Trial:
+    columns = {"step_s": np.full(100, step_s)}
+    if gpu_mib is not None:
+        columns["gpu_kib"] = np.full(100, gpu_mib * MIB)
+    trace = Trace(step=np.arange(1.0, 101.0), columns=columns)
     peak_rss_kib = None if mib is None else mib * MIB
     return made_trial(cell_id="c", number=1, key="k", end=end, last_step=100, trace=trace, peak_rss_kib=peak_rss_kib)
 
 
 def test_versions_that_fit_into_memory_together_take_turns() -> None:
     runs = [run_of(trial()), run_of(trial())]
-    assert in_slices(runs, memory_bytes=200 * MIB**2) == runs
-    assert in_slices(runs, memory_bytes=None) == runs
-    assert in_slices(runs, memory_bytes=199 * MIB**2) == []
+    assert able(runs) == runs
+    assert too_large(runs, memory_bytes=200 * MIB**2) == too_large(runs, memory_bytes=None) == ""
+    told = "one after the other: together they need 200 MiB, and may use 199 MiB"
+    assert too_large(runs, memory_bytes=199 * MIB**2) == told
+
+
+@pytest.mark.parametrize(
+    ("gpu_mib", "told"), [(300, ""), (500, "together they need 1,000 MiB"), (None, "an unknown amount of GPU memory")]
+)
+def test_versions_must_fit_into_the_memory_of_the_gpu_too(gpu_mib: float | None, told: str) -> None:
+    gpu = Gpu(uuid="GPU-1", name="RTX", index=0, memory_mib=1000)
+    runs = [run_of(trial(gpu_mib=gpu_mib), gpus=(gpu,)) for _ in range(2)]
+    assert told in too_large(runs, memory_bytes=None)
+    assert bool(told) == bool(too_large(runs, memory_bytes=None))
 
 
 def test_a_version_that_failed_or_is_not_known_runs_alone() -> None:
     good, doubted = [run_of(trial()), run_of(trial())], run_of(trial())
     doubted.alone = True
     others = [run_of(trial(end="crash")), run_of(trial(step_s=np.nan)), run_of(), doubted]
-    assert in_slices([*good, *others], memory_bytes=None) == good
-    assert in_slices([good[0], *others], memory_bytes=None) == []
-    assert in_slices([*good, run_of(trial(mib=None))], memory_bytes=None) == good
+    assert able([*good, *others]) == good
+    assert able([good[0], *others]) == []
+    assert able([*good, run_of(trial(mib=None))]) == good
 
 
 def test_launches_whose_times_are_not_compared_run_as_before() -> None:
     limits = Limits(signals=dict.fromkeys(Limits().signals))
-    assert in_slices([run_of(trial(), limits=limits)] * 2, memory_bytes=None) == []
+    assert able([run_of(trial(), limits=limits)] * 2) == []
 
 
 def test_short_launches_have_short_slices() -> None:
