@@ -1,0 +1,51 @@
+"""Launches that take turns in slices: as alone, and no version is accused of what launches do together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.integration.conftest import ROOT, Harness
+from tests.integration.test_beside import LOCKED
+from tests.integration.test_sweep import changes, planted
+
+ONLY_STEP_TIME = (
+    "{late_step_time: none, tail: none, stalls: none, cpu_time: none, peak_memory: none, setup_time: none, "
+    "first_step: none, warm_up: none, end_time: none, output: none, shm: none}"
+)
+
+
+def trials(harness: Harness) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in harness.trial_files()]
+
+
+def test_later_rounds_take_turns_and_name_the_slower_version(harness: Harness) -> None:
+    params = "{fault: slow, factor: 2.0, work_us: 500, since: 1.16.0}"
+    harness.write(planted(engine="process", params=params, limits=ONLY_STEP_TIME))
+    ended = harness.run_here("sweep", "matrix.yaml")
+    assert changes(harness.summary()) == [("step_time", "first_bad", "1.15.0", "1.16.0")], ended.out
+    found = trials(harness)
+    assert {one["conditions"]["parked"] for one in found if one["round"] == 0} == {0}
+    assert any(one["conditions"]["parked"] and "slice" in one["trace"]["columns"] for one in found)
+
+
+def test_a_variable_lets_every_launch_run_alone(harness: Harness) -> None:
+    harness.environ["HARNESS_SLICES"] = "off"
+    harness.write(planted(engine="process", params="{fault: none, work_us: 500}", limits=ONLY_STEP_TIME))
+    harness.run_here("sweep", "matrix.yaml", "--trials", "2")
+    assert not any(one["conditions"]["parked"] for one in trials(harness))
+
+
+def test_launches_that_cannot_be_alive_together_accuse_no_version(harness: Harness) -> None:
+    """Both need the same lock, as others need the same port: neither version is at fault, and both are measured."""
+    script = harness.folder / "locked.py"
+    script.write_text(LOCKED.format(path=str(harness.folder / "lock")))
+    limits = ONLY_STEP_TIME.replace("}", ", setup: bad}")
+    text = planted(engine="process", params="{}", limits=limits, steps="{first: 100, budget: 200}")
+    harness.write(text.replace(f"{ROOT}/scenarios/planted.py", str(script)))
+    ended = harness.run_here("sweep", "matrix.yaml")
+    found = trials(harness)
+    assert any("alongside" in one["message"] for one in found), "two launches were to meet"
+    assert {one["end"] for one in found} <= {"completed", "stopped", "infrastructure"}
+    assert not harness.summary()["findings"], ended.out
+    assert {cell["verdict"] for cell in harness.summary()["cells"]} <= {"flat", "plateau"}, ended.out
