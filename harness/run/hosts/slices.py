@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.amounts import size
 from harness.model import Trial
-from harness.run.hosts.side_by_side import MEMORY_SHARE, compares_times, peak_bytes
+from harness.run.hosts.side_by_side import MEMORY_SHARE, MOST, compares_times, peak_bytes
 from harness.run.run_interfaces import CellRun
 from harness.run.trial.conversation import Slice, Sliced
 
@@ -44,6 +44,8 @@ def able(runs: Sequence[CellRun]) -> list[CellRun]:
 def too_large(runs: Sequence[CellRun], *, memory_bytes: float | None) -> str:
     """Return why these runs cannot be alive together; "" if they can. `memory_bytes`: what they may take together;
     None if the host does not report how much it has."""
+    if len(runs) > MOST:
+        return f"one after the other: of {len(runs)} launches, at most {MOST} may be alive together"
     gpus = runs[0].cell.lane.gpus if runs else ()
     needs = [(sum(peak_bytes(run.measured) or 0.0 for run in runs), memory_bytes or math.inf)]
     if gpus:

@@ -98,6 +98,10 @@ def test_versions_that_fit_into_memory_together_take_turns() -> None:
     assert too_large(runs, memory_bytes=199 * MIB**2) == told
 
 
+def test_a_row_of_many_versions_does_not_fill_the_host_with_containers() -> None:
+    assert "at most 16" in too_large([run_of(trial())] * 17, memory_bytes=None)
+
+
 @pytest.mark.parametrize(
     ("gpu_mib", "told"), [(300, ""), (500, "together they need 1,000 MiB"), (None, "an unknown amount of GPU memory")]
 )
