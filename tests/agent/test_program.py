@@ -474,6 +474,19 @@ def test_the_whole_run_of_a_program_that_leaves_without_a_word_is_one_figure(
     assert run(tmp_path / "bad", python, "import os\nos._exit(3)").done["end"] == "setup"
 
 
+@pytest.mark.parametrize(("budget", "end", "shortfall"), [(100, "stopped", "own_end"), (70, "completed", "")])
+def test_a_program_that_leaves_by_os_exit_0_after_its_steps_has_ended_well(
+    tmp_path: Path, python: str, budget: int, end: str, shortfall: str
+) -> None:
+    """Of a program that ended by os._exit(0), the good version was said to crash: the process ended with exit code 0."""
+    text = STEP + "import os\nfor _ in range(70): o.step()\nos._exit(%d)"
+    told = run(tmp_path, python, text % 0, TORCH, looks=[30, budget])
+    assert (told.done["end"], told.done["shortfall"], told.done["last_step"]) == (end, shortfall, 70)
+    assert told.all("look")[-1]["last"] is True
+    bad = run(tmp_path / "bad", python, text % 3, TORCH, looks=[30, 100]).done
+    assert (bad["end"], bad["exit_code"]) == ("crash", 3)
+
+
 def test_the_time_of_a_run_covers_its_end_but_not_the_looks(tmp_path: Path, python: str) -> None:
     text = STEP + "import atexit, time\natexit.register(time.sleep, 0.5)\nfor _ in range(7): o.step()"
     done = run(tmp_path, python, text, TORCH, looks=[3, 100]).done

@@ -410,7 +410,7 @@ class ProgramWatch(ScriptWatch):
         self.run_s = self.clock() - self._began
         if steps:
             self.end_s = self.clock() - self.table.header[samples.STARTED]
-            is_whole = self._made_all("")
+            is_whole = steps >= self.job["looks"][-1]
             self.shortfall = "" if is_whole else "own_end"
             if self._pending is None and self._group.lead.steps not in self._looks and self._group.lead.looks:
                 self._group.lead.looks[steps] = self._group.lead.looks[max(self._group.lead.looks)]
@@ -576,6 +576,8 @@ class ProgramWatch(ScriptWatch):
     def _died_without_a_word(self, death):
         if self._steps_are == "auto" and death.exit_code == 0 and self._in_setup():
             self._take_whole(death, LEFT)
+        elif death.exit_code == 0 and not self._in_setup() and not self.table.header[samples.LOST]:
+            self._job_died(death)  # by os._exit, as some programs end their threads
         elif self._replaced and death.signal is None:
             self._end_replaced(death)
         else:
