@@ -101,6 +101,11 @@ class JudgedTrial:
         return self.trial.end == "completed" or self.steps >= self.asked.budget or self.trial.ran_to_its_end
 
 
+def judged_as_whole(trials: Sequence[Sequence[Trial]]) -> bool:
+    """Return whether a version ran to its end without a step: another that fails before its first step then crashes."""
+    return any(trial.is_one_figure and not trial.ended_early for version in trials for trial in version)
+
+
 def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> tuple[JudgedTrial, ...]:
     """Judge the trials that tested the image: only how they ended, if only that counts (`limits.exit_only`)."""
     return tuple(

@@ -18,6 +18,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import MISS
 from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
+from harness.judge.launches import judged_as_whole
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import Resolution, with_signals
 from harness.model import (
@@ -95,7 +96,7 @@ def judge_row(
     measured = [cell.trials for cell in cells]
     if unlike := _unlike_steps(measured, [cell.cell.image.version for cell in cells]):
         cells = [replace(cell, trials=as_whole_runs(cell.trials, kinds=unlike)) for cell in cells]
-    setup_bad = _is_judged_as_whole(cells)
+    setup_bad = judged_as_whole([cell.trials for cell in cells])
     judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
     if (rate := _grows_alike(judged)) is not None:
         alike = [[replace(one, facts={**one.facts, "grows_alike": rate}) for one in cell.trials] for cell in cells]
@@ -191,11 +192,6 @@ def _grows_alike(cells: Sequence[CellResult]) -> float | None:
     if not by_line or len(rates) < max(len(told), 2) or max(rates) > ALIKE * min(rates):
         return None
     return sum(rates) / len(rates)
-
-
-def _is_judged_as_whole(cells: Sequence[CellResult]) -> bool:
-    """Return whether a version ran to its end without a step: another that fails before its first step then crashes."""
-    return any(trial.is_one_figure and not trial.ended_early for cell in cells for trial in cell.trials)
 
 
 def _judged_cell(cell: CellResult, *, least: int, setup_bad: bool = False) -> CellResult:

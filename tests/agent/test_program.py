@@ -478,7 +478,7 @@ def test_the_whole_run_of_a_program_that_leaves_without_a_word_is_one_figure(
 def test_a_program_that_leaves_by_os_exit_0_after_its_steps_has_ended_well(
     tmp_path: Path, python: str, budget: int, end: str, shortfall: str
 ) -> None:
-    """Of a program that ended by os._exit(0), the good version was said to crash: the process ended with exit code 0."""
+    """Good versions of a program that ended by os._exit(0) were said to crash: the process ended with exit code 0."""
     text = STEP + "import os\nfor _ in range(70): o.step()\nos._exit(%d)"
     told = run(tmp_path, python, text % 0, TORCH, looks=[30, budget])
     assert (told.done["end"], told.done["shortfall"], told.done["last_step"]) == (end, shortfall, 70)

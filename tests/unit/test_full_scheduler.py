@@ -147,6 +147,21 @@ def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
     assert launches[0] <= launches[1]
 
 
+def test_a_crash_before_the_first_step_of_a_whole_run_is_named_at_the_first_call() -> None:
+    """`1.16.0 passed 3 launches, too few` was the answer about a removed function, five launches into twelve."""
+
+    def measure(run: CellRun, number: int) -> Trial:
+        whole = {"last_step": 1, "steps_asked": 4000, "shortfall": "no_step", "facts": {"run_s": 2.0}}
+        if run.cell.image.version == "1":
+            return launched(run, number, end="setup", message="ValueError: removed")
+        trace = Trace(step=np.array([1.0]), columns={"rss_kib": np.array([4e4])})
+        return launched(run, number, trace=trace, **whole)
+
+    runs = row(2)
+    play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), measure)
+    assert [len(run.measured) for run in runs] == [4, 2], "four good launches are no luck after two failures of two"
+
+
 def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
     """Otherwise good versions stop at the first look, and say nothing about a later failure."""
     for after, expected in ((600, [False, True, True]), (40, [False] * 3)):
