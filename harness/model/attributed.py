@@ -60,10 +60,10 @@ class Attribution:
     `open_lanes` those where it is unknown. `cleared` are bad lanes without any good image that are not at fault,
     because other lanes share their bad images. `missing` are cells that would add evidence, most informative first.
     `rule` is None if the scenario has no params to choose, or no small rule separates bad from good (`unruly`).
-    `controls` are scenarios that stay good on all of `bad_lanes`. `unseen` are variants not known to be bad on one of
-    `bad_lanes`. `apart`: lanes became bad at different versions. `alike`: `bad_lanes` have GPUs of one kind. `episodes`
-    are those of the bad lanes, in the order of variants and lanes. `machines` are those of a pool where it was seen;
-    `suspect` is the only one of them, if nothing is good there and something is good on another machine of the pool.
+    `controls` are scenarios that stay good on all of `bad_lanes`. `apart`: lanes became bad at different versions.
+    `alike`: `bad_lanes` have GPUs of one kind. `episodes` are those of the bad lanes, in the order of variants and
+    lanes. `machines` are those of a pool where it was seen; `suspect` is the only one of them, if nothing is good there
+    and something is good on another machine of the pool.
     """
 
     series: str
@@ -79,7 +79,6 @@ class Attribution:
     images: tuple[str, ...] = ()
     apart: bool = False
     alike: bool = False
-    unseen: tuple[tuple[Variant, Lane], ...] = ()
     doubt: Doubt | None = None
     rule: Rule | None = None
     unruly: bool = False

@@ -36,9 +36,8 @@ class Signal:
     `limit` is the default: a share for levels, an amount per step for growths; None: it has none, or it is not judged
     unless the matrix file sets one. `least` is the smallest absolute change that counts, in `unit`, whatever its share.
     `falls`: a lower value is worse. `noun` names the regression (`slower steps`), `verb` is its predicate, with a place
-    for its size (`takes {longer} per step`), `title` names the figure (`step time`; `plural`: it is a plural, `open
-    files`). `explains` are the signals that a change of this one moves as well: a finding of theirs at the same version
-    is a consequence of this one's.
+    for its size (`takes {longer} per step`), `title` names the figure (`step time`). `explains` are the signals
+    that a change of this one moves as well: a finding of theirs at the same version is a consequence of this one's.
     `weight` is its share of the false-alarm probability of all levels of a scenario together. `rounds` is the smallest
     number of rounds in which a change of this level is named: other load on the machine disturbs some figures so much
     that fewer rounds accuse equal versions.
@@ -56,7 +55,6 @@ class Signal:
     limit_unit: LimitUnit = "share"
     least: float = 0.0
     falls: bool = False
-    plural: bool = False
     explains: tuple[str, ...] = ()
     weight: float = 1.0
     rounds: int = 2
@@ -90,28 +88,24 @@ _TABLE = (
         name="open_files", kind="growth", group="resources", title="open files", noun="open files that pile up",
         verb="leaves files open", unit="files/step", limit=0.01, limit_unit="count a step",
         explains=("memory", "worker_memory", "step_time", "stalls", "cpu_time"),
-        plural=True,
         help="open files, sockets and pipes of all processes of the trial",
     ),
     Signal(
         name="threads", kind="growth", group="resources", title="threads", noun="threads that pile up",
         verb="leaves threads running", unit="threads/step", limit=0.01, limit_unit="count a step",
         explains=("memory", "worker_memory", "peak_memory", "step_time", "stalls", "cpu_time"),
-        plural=True,
         help="threads of all processes of the trial",
     ),
     Signal(
         name="processes", kind="growth", group="resources", title="processes", noun="processes that pile up",
         verb="leaves processes running", unit="processes/step", limit=0.01, limit_unit="count a step",
         explains=("memory", "worker_memory", "open_files", "threads", "step_time", "stalls", "cpu_time"),
-        plural=True,
         help="live processes that the scenario started",
     ),
     Signal(
         name="zombies", kind="growth", group="resources", title="zombies", noun="zombies that pile up",
         verb="leaves zombies", unit="zombies/step", limit=0.01, limit_unit="count a step",
         explains=("step_time", "stalls", "cpu_time"),
-        plural=True,
         help="dead processes that the scenario started and did not wait for",
     ),
     Signal(
@@ -124,7 +118,6 @@ _TABLE = (
         name="disk", kind="growth", group="resources", title="files on disk", noun="files on disk that pile up",
         verb="fills the disk", unit="KiB/step", limit=0.5, limit_unit="size a step",
         explains=("step_time", "stalls", "cpu_time"),
-        plural=True,
         help="bytes in the places that the trial may write to",
     ),
     # ------------------------------------------------------------ levels: one figure per launch

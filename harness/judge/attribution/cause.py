@@ -148,7 +148,6 @@ class _Group:
             images=images,
             apart=result.apart,
             alike=len(set(map(model_of, bad_lanes))) == 1,
-            unseen=tuple(self._unseen(bad_lanes)),
             doubt=result.doubt,
             rule=rule,
             unruly=asked > 1 and rule is None,
@@ -209,12 +208,6 @@ class _Group:
                 continue
             (good if False in states else otherwise if True in states else unknown).append(variant)
         return good, unknown, otherwise
-
-    def _unseen(self, lanes: Sequence[Lane]) -> Iterator[tuple[Variant, Lane]]:
-        for variant in self.variants:
-            for lane in lanes:
-                if True not in self.places.get((variant, lane), ()):
-                    yield variant, lane
 
     def _not_planned(self) -> Iterator[Lane]:
         """Yield a lane for each host of the matrix that this run left out."""

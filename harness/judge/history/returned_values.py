@@ -449,27 +449,23 @@ class _Verdicts:
         metric, is_noisy = self.metric, self.metric.numbers.is_noisy
         visible = self.visible if is_noisy or is_exact else None
         medians = [usual_value(values) for values in rows if np.isfinite(values).any()]
-        is_nan, name = metric.nan.states[place], self.metric.name
+        is_nan, name = metric.nan.states[place], metric.name
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
-        limit = None if self.metric.limit is None else self.metric.limit.limit
-        if (
-            self.metric.limit is None
-            and self.metric.rule is not None
-            and (is_noisy or len(self.metric.numbers.clean) > 1)
-        ):
+        limit = None if metric.limit is None else metric.limit.limit
+        if metric.limit is None and metric.rule is not None and (is_noisy or len(metric.numbers.clean) > 1):
             limit = NOISY_LIMIT if is_noisy else EXACT_LIMIT
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
-        if not self.metric.launches[place] or (self.metric.limit is None and not self.metric.numbers.returned[place]):
+        if not metric.launches[place] or (metric.limit is None and not metric.numbers.returned[place]):
             why = ValueReason.NOT_RETURNED(name=name) if rows else ValueReason.NO_WHOLE_LAUNCH()
             return replace(plain, seen="none", why=why)
         if is_nan:
             why = (ValueReason.NAN_EVERYWHERE if all(metric.nan.states) else ValueReason.NAN)(name=name)
-            return replace(plain, seen="blind" if self.metric.limit else "none", why=why, visible=None)
-        if is_nan is None and any(name in trial.not_finite for trial in self.metric.launches[place]):
+            return replace(plain, seen="blind" if metric.limit else "none", why=why, visible=None)
+        if is_nan is None and any(name in trial.not_finite for trial in metric.launches[place]):
             return replace(plain, seen="suspect", why=ValueReason.NAN_ONCE(), remedy=Remedy.SETTLED())
-        if self.metric.limit is None:
+        if metric.limit is None:
             return self._by_usual_limit(plain)
-        return self._by_limit(plain, rows, place=place, limit=self.metric.limit, is_noisy=is_noisy)
+        return self._by_limit(plain, rows, place=place, limit=metric.limit, is_noisy=is_noisy)
 
     def _by_usual_limit(self, plain: SignalVerdict) -> SignalVerdict:
         """Return `plain`, which is good, or a verdict of `none` if a change might not have shown. It is not blind:

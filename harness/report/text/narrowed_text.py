@@ -13,7 +13,6 @@ from harness.model import Component, ComponentGroup, Culprit, HybridResult, Narr
 from harness.reasons import NarrowName
 from harness.report.text.harmless_text import plain, shortened
 
-TITLE = "Which component"
 _SPECIFIERS = re.compile(r"(?:[A-Za-z0-9][\w.-]*==[0-9][\w.!+]* ?)+", re.ASCII)
 MOST_NAMED = 6
 SHAM_CHANGED = {"sham A": "bad", "sham B": "good"}
