@@ -146,8 +146,11 @@ def without_unit(text: str, other: str) -> str:
 
 
 def change(value: Effect) -> str:
-    """Return a ratio without its interval, for tables: `5.62×`, or below 2 a percentage, `+12.3 %` or `-99.1 %`."""
-    return _ratio(Effect(value=value.value, unit=value.unit))
+    """Return an effect without its interval, for tables: `5.62×`, or below 2 a percentage, `+12.3 %` or `-99.1 %`; one
+    that is no ratio in its unit, `+9.01 s`."""
+    if value.unit == "ratio":
+        return _ratio(Effect(value=value.value, unit=value.unit))
+    return f"{'+' if value.value > 0 else ''}{effect(Effect(value=value.value, unit=value.unit))}"
 
 
 def effect(value: Effect) -> str:

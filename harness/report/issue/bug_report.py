@@ -314,7 +314,8 @@ SYSTEM = {
 
 def _versions(issue: Issue) -> TextTable:
     """Return a table of the versions in the finding's row of the matrix, the newest MOST_VERSIONS of them."""
-    columns = ("version", "image", "verdict", "KiB/step (interval)", "ms/step (interval)", "peak MiB", "launches")
+    per = unit_per(signal_of("memory"), issue.bad.verdict.per)
+    columns = ("version", "image", "verdict", f"{per} (interval)", "ms/step (interval)", "peak MiB", "launches")
     return TextTable(columns=columns, rows=tuple(tuple(_row(entry)) for entry in issue.history[-MOST_VERSIONS:]))
 
 

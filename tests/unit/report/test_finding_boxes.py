@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from harness.model import CellVerdict, Effect, RunResult, SignalVerdict, Variant
 from harness.report.content.finding_boxes import boxes
 from harness.report.content.version_table import tables
+from harness.report.terminal import run_report
 from harness.report.text import headline
 from harness.report.text.fault_sentences import numbered
 from tests.unit.report import build, faults
@@ -294,6 +296,8 @@ def test_a_slower_run_is_told_with_the_part_that_takes_longer() -> None:
     assert box.texts["run"] == "4.20 → 7.20 s; end +3.00 s"
     told = "multidict takes 3 s longer to end since 6.3.0; the run takes 71.4 % longer."
     assert headline.sentence(result) == told
+    text = run_report.text(result, wide=True)
+    assert re.search(r"3[.,]01\d* m?s +\+3 s", text), "seconds are no ratio: the table said `9,063 ms 9.01×`"
 
 
 def test_a_brief_line_drops_an_interval_and_not_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
