@@ -186,6 +186,20 @@ def test_a_rank_that_fails_while_the_others_go_on_is_no_good_end(tmp_path: Path,
     assert (done["end"], done["message"]) == ("crash", "rank 1: step 22: the process ended with exit code 3")
 
 
+def test_a_rank_that_its_launcher_waited_for_at_once_is_missed_all_the_same(tmp_path: Path, python: str) -> None:
+    """Rank 0 is the one that this launcher waits for: nobody else can ask how it died."""
+    text = STEP + "import os, time\nfor n in range(10**6):\n    o.step(), time.sleep(0.001)\n"
+    text += "    if os.environ['RANK'] == '0' and n == 20: os._exit(0)"
+    program = {
+        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
+        "launcher": [python, "launch.py", "2", "{python}"],
+    }  # fmt: skip
+    files = {"train.py": text, "launch.py": LAUNCHER, **TORCH}
+    done = driver.run(tmp_path, python, None, program=program, files=files).done
+    assert done["end"] == "infrastructure"
+    assert done["message"].startswith("rank 0: step 22: its process ended without a word")
+
+
 def test_a_launcher_that_is_missing_is_said(tmp_path: Path) -> None:
     program = {
         "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto", "launcher": ["torchrum"],

@@ -32,6 +32,11 @@ from .hooks import function, lines, printed
 READS_STDIN = "; its stdin is empty here"
 
 
+def enter(root):
+    """Watch what this process runs."""
+    ProgramRun(entering.read_job(root), root).install()
+
+
 class ProgramRun(script_run.ScriptRun):
     """One process of a program: `run` runs the program itself in it, `install` only watches what it runs."""
 
@@ -50,10 +55,12 @@ class ProgramRun(script_run.ScriptRun):
         self._numbers = None  # those that it prints
         self._hooks = {}  # framework -> whether all of its imported modules could be changed
         self._started = time.perf_counter()
+        self._is_run = False  # the program itself runs in this process
         self._main = os.getpid()  # the process that was not forked from another one of the program
 
     def run(self, args):
         """Run the program with these arguments and return its exit code."""
+        self._is_run = True
         is_first = entering.write_stacks()
         if is_first and not self._join(""):
             return 1
@@ -120,7 +127,8 @@ class ProgramRun(script_run.ScriptRun):
         """Join the trial, as a process that makes steps or that fails. Return whether the supervisor took it."""
         if not self._has_joined():
             try:
-                fd, table = entering.join(kind, samples.shape(self.job["looks"][-1]))
+                tells = self._is_run and os.getpid() == self._main
+                fd, table = entering.join(kind, samples.shape(self.job["looks"][-1]), tells)
             except (OSError, KeyError, ValueError):
                 return False
             self.link, self.table, self.owner = script_run.Link(fd, fd), table, os.getpid()

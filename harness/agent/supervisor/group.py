@@ -29,6 +29,7 @@ class Member(object):
         self.number = self.birth = self.world = None
         self.is_first = False
         self.has_stepped = False
+        self.is_silent = False  # it would tell its end, and has not
         self.metrics = []
         self.looks = {}  # step -> fields
         self.failure = self.death = None
@@ -196,6 +197,10 @@ class Group(object):
         """Return the member that failed first, or None."""
         failed = [member for member in self.members if member.failure is not None]
         return min(failed, key=lambda member: member.failed_at) if failed else None
+
+    def vanished(self):
+        """Return a rank whose process ended without a word, or None."""
+        return next((each for each in self.ranks if each.is_silent and not each.lives and not each.is_first), None)
 
     def named(self, member):
         """Return `rank 2: ` for a message about a member; "" if there is only one rank."""

@@ -18,7 +18,7 @@ import time
 from .. import ending, samples, wire
 from ..probes import processes
 from ..scenario.entering import VARIABLE
-from ..scenario.hooks import MAY_MAKE_NONE
+from ..scenario.hooks import MAY_MAKE_NONE, modules
 from . import child, group
 from .script import AFTER_FAILURE_S, STACKS_PAUSE_S, STACKS_S, ScriptWatch
 from .trial_watch import Watch
@@ -61,7 +61,7 @@ class ProgramWatch(ScriptWatch):
         self.listen(self._socket.fileno(), self._accept)
         hook = os.path.join(self.root, "harness_agent", "hook")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (hook, os.environ.get("PYTHONPATH"))))
-        os.environ[VARIABLE] = "%d %s %d" % (os.getpid(), name, self._stacks_fd)
+        os.environ[VARIABLE] = "\t".join([str(os.getpid()), name, str(self._stacks_fd), *self._entered()])
         self._began = self.clock()
         command = self._command()
         try:
@@ -69,6 +69,15 @@ class ProgramWatch(ScriptWatch):
         except OSError as error:
             why = "%s is not in this image" % command[0] if error.errno == 2 else os.strerror(error.errno)
             self.end("setup", "cannot start %s: %s" % (command[0], why))
+
+    def _entered(self):
+        """Return the program, and the modules whose import lets the agent into a process (hook/sitecustomize.py)."""
+        program = self.job["program"]
+        names = ["runpy", *modules(self._steps_are)]
+        if ":" in self._steps_are:
+            names.append(self._steps_are.partition(":")[0])
+        path = program["path"] and os.path.join(self.root, program["path"])
+        return path or "-m " + program["module"], ",".join(name for name in names if name != "__main__")
 
     def _command(self):
         program = self.job["program"]
@@ -126,7 +135,7 @@ class ProgramWatch(ScriptWatch):
             while member.fd in self._selector.get_map() and self._heard_from(member):
                 continue
 
-    def _on_join(self, kind, number, world, birth):
+    def _on_join(self, kind, number, world, birth, tells):
         member, members = self._from, self._group.members
         for each in members:
             self._look_after(each)
@@ -139,7 +148,7 @@ class ProgramWatch(ScriptWatch):
             self.mute(member.fd)
             member.link.close()
             return
-        member.number, member.world, member.birth = number, world, birth
+        member.number, member.world, member.birth, member.is_silent = number, world, birth, tells
         member.is_first = member.pid == self.child.pid
         before = None if member.is_first else self._group.predecessor(member)
         if member.is_first:
@@ -313,6 +322,7 @@ class ProgramWatch(ScriptWatch):
     def _on_ended(self, end, cut, run_s=0.0, ran_on_s=0.0):
         """End the trial. `cut`: the agent stopped the program before its own end, so that this end does not count."""
         member = self._from
+        member.is_silent = False
         if cut:
             if self._is_alone():
                 self._leave_after_steps(end)
@@ -439,6 +449,10 @@ class ProgramWatch(ScriptWatch):
             end, message = failed.failure
             message = self._named(message, self._group.named(failed))
             death = failed.death
+        gone = self._group.vanished() if is_cut and end in ending.WELL else None
+        if gone is not None:
+            place = ending.place_after(gone.steps, self.job["looks"][-1])
+            end, message = "infrastructure", "%s%s: %s" % (self._group.named(gone), place, VANISHED)
         ScriptWatch.end(self, end, message, death=death, stacks=stacks, at_exit=at_exit)
 
     @staticmethod
@@ -614,6 +628,7 @@ LEAST_GRACE_S = 10.0
 """Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
 RSS = samples.COLUMNS.index("rss_kib")
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
+VANISHED = "its process ended without a word, by SIGKILL or os._exit, while the others went on"
 LEFT = "the program ended by os._exit or in another program (os.exec), and no step was seen"
 REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
 

@@ -56,6 +56,12 @@ def as_number(value):
     return None
 
 
+def modules(steps_are):
+    """Return the names of all modules that are changed."""
+    kinds = [STEPS[kind] for kind in STEPS if steps_are in ("auto", kind)]
+    return sorted({name for changes in (*kinds, *LOGS) for name in changes})
+
+
 def awaited(steps_are, ticker, log, note, failed):
     """Return module name -> functions, for importing.Finder.
 
