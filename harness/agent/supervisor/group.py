@@ -4,6 +4,7 @@ Each rank fills a table of its own. The job's step time is that of the slowest r
 the rank whose memory grows most. A program that steps in one process is a group of one, whose table is the job's.
 """
 
+import signal
 import statistics
 
 from .. import samples, wire
@@ -42,6 +43,10 @@ class Member(object):
     @property
     def lives(self):
         return self.ended_at is None
+
+    @property
+    def was_terminated(self):
+        return self.death is not None and self.death.signal == signal.SIGTERM
 
     def waits(self):
         return bool(self.table.header[samples.WAITING])
@@ -194,13 +199,14 @@ class Group(object):
         return facts
 
     def first_failure(self):
-        """Return the member that failed first, or None."""
+        """Return the member that failed first, or None. A launcher ends the others by SIGTERM: these come last."""
         failed = [member for member in self.members if member.failure is not None]
-        return min(failed, key=lambda member: member.failed_at) if failed else None
+        return min(failed, key=lambda member: (member.was_terminated, member.failed_at)) if failed else None
 
     def vanished(self):
-        """Return a rank whose process ended without a word, or None."""
-        return next((each for each in self.ranks if each.is_silent and not each.lives and not each.is_first), None)
+        """Return the rank whose process was the first to end without a word, or None."""
+        gone = [each for each in self.ranks if each.is_silent and not (each.lives or each.failure or each.is_first)]
+        return min(gone, key=lambda member: member.ended_at) if gone else None
 
     def named(self, member):
         """Return `rank 2: ` for a message about a member; "" if there is only one rank."""

@@ -10,6 +10,7 @@ import collections
 import functools
 import json
 import os
+import re
 import socket
 import struct
 import sys
@@ -442,17 +443,19 @@ class ProgramWatch(ScriptWatch):
     def end(self, end, message, death=None, stacks="", at_exit=False):
         """Record how the trial ended. If a rank failed before the job did, its failure is that of the job; not if the
         program ended well by itself, and thus tolerates it."""
-        failed = self._group.first_failure()
-        is_cut = self.child is not None and self.child.death is None
-        counts = end not in ending.WELL or (is_cut and failed is not None and failed.has_stepped)
-        if failed is not None and not failed.is_first and counts and end != "infrastructure" and not at_exit:
+        failed, gone = self._group.first_failure(), self._group.vanished()
+        is_bad, is_cut = end not in ending.WELL, self.child is not None and self.child.death is None
+        if at_exit or end == "infrastructure" or not (is_bad or is_cut):
+            failed = gone = None
+        if gone is not None and (failed is None or failed.was_terminated):
+            fatal = FATAL.search(self._stacks())
+            place = ending.place_after(gone.steps, self.job["looks"][-1])
+            end = "crash" if is_bad or fatal else "infrastructure"
+            message = "%s%s: %s" % (self._group.named(gone), place, fatal.group() if fatal else VANISHED)
+        elif failed is not None and not failed.is_first and (is_bad or failed.has_stepped):
             end, message = failed.failure
             message = self._named(message, self._group.named(failed))
             death = failed.death
-        gone = self._group.vanished() if is_cut and end in ending.WELL else None
-        if gone is not None:
-            place = ending.place_after(gone.steps, self.job["looks"][-1])
-            end, message = "infrastructure", "%s%s: %s" % (self._group.named(gone), place, VANISHED)
         ScriptWatch.end(self, end, message, death=death, stacks=stacks, at_exit=at_exit)
 
     @staticmethod
@@ -628,7 +631,8 @@ LEAST_GRACE_S = 10.0
 """Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
 RSS = samples.COLUMNS.index("rss_kib")
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
-VANISHED = "its process ended without a word, by SIGKILL or os._exit, while the others went on"
+VANISHED = "its process ended without a word, by a signal or by os._exit"
+FATAL = re.compile("Fatal Python error: .{1,80}")  # as faulthandler writes it
 LEFT = "the program ended by os._exit or in another program (os.exec), and no step was seen"
 REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
 
