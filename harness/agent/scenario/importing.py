@@ -56,6 +56,8 @@ class Finder(object):
         return None
 
     def _cover(self, loader, name):
+        if isinstance(loader, type):
+            return  # that of all frozen modules: `_sweep` finds the module later
         execute = loader.exec_module
 
         def exec_module(module):
