@@ -78,7 +78,7 @@ def tried(
                 check_both(draft, first, launched(-1, 1))
         except (UsageError, Undecided) as error:
             refuse(error)
-        if (note := judged_as_whole(draft, first)) is not None:
+        if (note := note_on_whole_run(draft, first)) is not None:
             say(note)
     if stopped.is_set() or first.hosts[0].problem:
         if (problem := unlaunched(results)) is not None:
@@ -267,7 +267,7 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
     raise UsageError(f"{_named(draft)}: fails in the oldest and in the newest version: {what}; {remedy}")
 
 
-def judged_as_whole(draft: Draft, result: RunResult) -> str | None:
+def note_on_whole_run(draft: Draft, result: RunResult) -> str | None:
     """Return a note if only the whole run of a launch can be judged, else None."""
     trial = _first(result)
     if trial is None or not trial.is_one_figure or not draft.job.source:

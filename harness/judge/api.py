@@ -101,13 +101,11 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
     /dev/shm, which they share, fills up.
     """
     scenario = cell.variant.scenario
-    if trial.trace is None or trial.output.buffered or trial.is_one_figure or scenario.limits.exit_only:
+    is_judged = not (trial.output.buffered or trial.is_one_figure or trial.grows_by_design or scenario.limits.exit_only)
+    if trial.trace is None or not is_judged:
         return False
-    if trial.grows_by_design:
-        return False
+    if scenario.limits.of("shm") is not None and mixes_shm(trial):
+        return True
     steps = judged_steps_of(trial, scenario.steps)
-    slows = (
-        trial.conditions.beside > 0
-        and "slowdown" in judge_trace(trial.trace, limits=scenario.limits, steps=steps).verdicts
-    )
-    return slows or (scenario.limits.of("shm") is not None and mixes_shm(trial))
+    whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps)
+    return trial.conditions.beside > 0 and "slowdown" in whole.verdicts

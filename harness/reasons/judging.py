@@ -195,7 +195,7 @@ class Remedy(Reason):
     LATER_LOOK = "a larger `steps: {{first: …}}` lets every launch make such a step"
     FRESH = "`--fresh` measures all versions again, side by side"
     SAME_SWEEP = "run the same command again to continue"
-    SWEEP_WITHOUT_STOP = "{why}; run the same sweep without it to continue"
+    SWEEP_WITHOUT_STOP = "{why}; run the same command without it to continue"
 
 
 # ---------------------------------------------------------------- trace

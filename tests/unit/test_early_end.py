@@ -143,7 +143,7 @@ def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(t
     assert result.verdict == "interrupted"
     assert _remedies(result) == {"run the same command again to continue"}
     quick, _ = swept(tmp_path / "quick", Stop(quick=True))
-    assert _remedies(quick) == {"stopped by --quick; run the same sweep without it to continue"}
+    assert _remedies(quick) == {"stopped by --quick; run the same command without it to continue"}
 
 
 def test_time_ends_a_sweep_before_its_first_launch_if_there_is_none_and_says_so(tmp_path: Path) -> None:

@@ -481,11 +481,11 @@ def test_no_pattern_is_suggested_that_counts_no_steps(folder: Path, output: str)
     whole = only_launch(
         end="completed", last_step=1, shortfall="no_step", output_tail=output, facts={"run_s": 2.0}, output_head=output
     )
-    note = flow.judged_as_whole(plain_loop(folder), whole)
+    note = flow.note_on_whole_run(plain_loop(folder), whole)
     assert note is not None
     assert "--step-pattern" not in note
     (folder / "loop.py").write_text("print(1)")
-    note = flow.judged_as_whole(draft_of(folder, "python", "loop.py"), whole)
+    note = flow.note_on_whole_run(draft_of(folder, "python", "loop.py"), whole)
     assert note is not None
     assert note.endswith("output and printed numbers"), "there is nothing to name"
 
@@ -543,16 +543,16 @@ def test_a_program_without_steps_is_not_refused_but_judged_as_a_whole(folder: Pa
     made = plain_loop(folder)
     (folder / "loop.py").write_text(LOOP + "for _ in range(9): load(); train_one()\n")
     flow.check_steps(made, ran(1, "no_step", end="completed"))
-    note = flow.judged_as_whole(made, ran(1, "no_step", end="completed"))
+    note = flow.note_on_whole_run(made, ran(1, "no_step", end="completed"))
     assert note == (
         "loop.py: no step was seen, so each launch is one figure: run time, processor time, peak memory, output and "
         "printed numbers; --steps-are loop:train_one or --step-pattern '^it.s epoch ' makes it finer"
     )
     (folder / "loop.py").write_text(LOOP + "def train(): yield 1\nfor _ in train(): load(); train_one()\n")
-    assert "loop:train_one" in str(flow.judged_as_whole(made, ran(1, "no_step", end="completed"))), "not a generator"
-    note = flow.judged_as_whole(made, ran(5, "own_end"))
+    assert "loop:train_one" in str(flow.note_on_whole_run(made, ran(1, "no_step", end="completed"))), "not a generator"
+    note = flow.note_on_whole_run(made, ran(5, "own_end"))
     assert note == "loop.py: made 5 steps and ended; growth needs at least 64, so everything else is judged"
-    assert flow.judged_as_whole(made, ran(64, "own_end")) is None
+    assert flow.note_on_whole_run(made, ran(64, "own_end")) is None
 
 
 def test_a_program_that_ends_alike_in_every_version_is_no_wrong_usage(folder: Path) -> None:
