@@ -91,7 +91,8 @@ def python_file(recipe: Recipe) -> str:
         command, program = repr(list(variant.command)), scenario.program
         if program is not None:  # it is started by the interpreter that runs the file
             start = ["-m", program.module] if program.module else [scenario.file_place]
-            words = [*(variant.launcher or ("{python}", "-u")), *start, *variant.program_args]
+            launcher, gpus = variant.launcher or ("{python}", "-u"), str(max(1, len(recipe.cell.lane.gpus)))
+            words = [*(word.replace("{gpus}", gpus) for word in launcher), *start, *variant.program_args]
             command = repr(words).replace("'{python}'", "__import__('sys').executable")
         runner = (
             templates()
