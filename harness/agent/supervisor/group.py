@@ -137,7 +137,7 @@ class Group(object):
 
     def set_stop(self, value):
         """Ask each rank to end at its next step, or the lead to park there, or to go on."""
-        for member in self.members if value == samples.END else filter(None, [self.lead]):
+        for member in filter(None, [self.lead]) if value == samples.PARK else self.members:
             member.table.header[samples.STOP] = value
 
     def choose_worst(self):

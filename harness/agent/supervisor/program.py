@@ -43,6 +43,7 @@ class ProgramWatch(ScriptWatch):
         self._group = group.Group(self.rows, self.stride)
         self._first = None  # the member that is the process that the supervisor started
         self._from = None  # the member whose event is handled
+        self._waiting = []  # the members that wait for an answer of the harness
         self._pending = None  # a look of the lead that waits for those of the others
         self._looks = {}  # step -> what was told of a look
         self._hooked = {}  # framework -> whether all of its imported modules could be changed
@@ -194,9 +195,15 @@ class ProgramWatch(ScriptWatch):
         member.failure = ending.of_death(member.death, place, in_setup, self.oom.killed())
 
     def answered(self, answer):
-        """Answer the lead."""
-        if self._group.lead is not None:
-            self._answer(self._group.lead, answer)
+        """Answer the members that wait for the harness: the lead, and those that came while all were parked."""
+        waiting, self._waiting = self._waiting, []
+        for member in waiting:
+            self._answer(member, answer)
+
+    def _on_parked(self):
+        self._waiting.append(self._from)
+        if not self._parked:
+            self.park()
 
     def _answer(self, member, answer):
         try:
@@ -216,9 +223,12 @@ class ProgramWatch(ScriptWatch):
         member.metrics += [name for name in metrics if name not in member.metrics]
         self._group.elect()
         self._see_ranks()
-        if is_ready and (self._ready is None or member is not self._group.lead):
+        if self._parked:
+            self._waiting.append(member)
+        elif is_ready and (self._ready is None or member is not self._group.lead):
             self._answer(member, "go")
         else:
+            self._waiting.append(member)
             first_step_s = first_step_s if member.is_first else self.clock() - self._began
             ScriptWatch._on_ready(self, setup_s, first_step_s, probes, list(self._metrics), **steps)
 
@@ -250,6 +260,7 @@ class ProgramWatch(ScriptWatch):
         member = self._from
         member.looks[step] = look
         if member is self._group.lead:
+            self._waiting.append(member)
             self._pending = Pending(step, look, last, self.clock() + OTHERS_S)
             self._forward(self.clock())
         else:
