@@ -30,6 +30,7 @@ class Member(object):
         self.number = self.birth = self.world = None
         self.is_first = False
         self.has_stepped = False
+        self.hung_up_at = None  # when its conversation ended, just before its process
         self.is_silent = False  # it would tell its end, and has not
         self.metrics = []
         self.looks = {}  # step -> fields
@@ -205,8 +206,9 @@ class Group(object):
 
     def vanished(self):
         """Return the rank whose process was the first to end without a word, or None."""
-        gone = [each for each in self.ranks if each.is_silent and not (each.lives or each.failure or each.is_first)]
-        return min(gone, key=lambda member: member.ended_at) if gone else None
+        gone = [each for each in self.ranks if each.is_silent and each.hung_up_at is not None]
+        gone = [each for each in gone if not (each.failure or each.is_first)]
+        return min(gone, key=lambda member: member.hung_up_at) if gone else None
 
     def named(self, member):
         """Return `rank 2: ` for a message about a member; "" if there is only one rank."""

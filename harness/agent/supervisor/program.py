@@ -128,6 +128,7 @@ class ProgramWatch(ScriptWatch):
 
     def _dismiss(self, member):
         self.mute(member.fd)
+        member.hung_up_at = self.clock()
         if member is self._first:
             self._replaced = self._replaced or self._is_another_program()
 
