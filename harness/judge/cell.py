@@ -256,10 +256,11 @@ def _rules_out(launch: JudgedTrial) -> float | None:
 
 def _quoted(name: VerdictName, support: Launches) -> JudgedTrial:
     """Return the launch that the reason quotes: the longest and, among equally long ones, the one that rules out the
-    smallest leak. For an unsure verdict, it is the first bad launch or, if none is bad, the first.
+    smallest leak. For an unsure verdict, it is the first bad launch or, if none is bad, the first of the whole budget:
+    a brief one ends while caches fill.
     """
     if name in UNSURE:
-        return next((launch for launch in support if launch.is_bad), support[0])
+        return next((launch for launch in support if launch.is_bad), max(support, key=lambda launch: launch.is_whole))
     return max(support, key=lambda launch: (launch.steps, -(_rules_out(launch) or 0.0)))
 
 

@@ -61,6 +61,21 @@ def shortened(text: str, *, most: int) -> str:
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
+_CLAUSE_ENDS = re.compile(r"[;:,](?= )| (?=\()")
+
+
+def whole_clauses(text: str, *, most: int) -> str:
+    """Return `plain(text)` without the clauses that end after `most` characters, so that no bracket stays open; if the
+    first clause is too long, cut that at a word, with an ellipsis.
+    """
+    line = plain(text)
+    ends = [match.start() for match in _CLAUSE_ENDS.finditer(line) if match.start() <= most]
+    closed = [end for end in ends if line.count("(", 0, end) == line.count(")", 0, end)]
+    if len(line) <= most or closed:
+        return line if len(line) <= most else line[: closed[-1]]
+    return f"{line[: most - 1].rpartition(' ')[0] or line[: most - 1]}…"
+
+
 def spelled(text: str, *, encoding: str) -> str:
     """Return `text` as `encoding` can write it: known symbols are spelled in ASCII, other characters become `?`."""
     try:

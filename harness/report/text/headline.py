@@ -202,9 +202,9 @@ def _looks_bad(entry: CellResult) -> bool:
 
 
 def _may_be_none(entry: CellResult) -> bool:
-    """Return whether all that is suspected is a growth that may be zero."""
-    _, interval = signal_words.figure_of("memory", entry.verdict)
-    return entry.verdict.verdict == "suspect" and interval is not None and interval[0] <= 0
+    """Return whether all that is suspected is a growth that may be zero or below the limit."""
+    memory = entry.verdict.of("memory")
+    return entry.verdict.verdict == "suspect" and memory.ci is not None and memory.ci[0] <= (memory.limit or 0.0)
 
 
 def _seems_bad(entry: CellResult, older: Sequence[CellResult]) -> str:

@@ -28,7 +28,7 @@ from harness.model import (
     SignalVerdict,
 )
 from harness.model.signals import signal_of, unit_per
-from harness.report.text.harmless_text import plain, shortened
+from harness.report.text.harmless_text import plain, shortened, whole_clauses
 
 _KIB, _MS = 1024.0, 1000.0
 _FINEST = 1e-4
@@ -451,8 +451,8 @@ def why(result: CellResult) -> str:
 
 
 def looks_bad_because(entry: CellResult) -> str:
-    """Return why a cell looks bad, shortened: for a cell that ran well, the reason of its worst signal."""
+    """Return why a cell looks bad, in whole clauses: for a cell that ran well, the reason of its worst signal."""
     name = matter(entry.verdict)
     worst = entry.verdict.signals.get(name) if name is not None else None
     own = worst.why if worst is not None and entry.verdict.verdict in GOOD else ""
-    return shortened(plain(own or why(entry)), most=120)
+    return whole_clauses(own or why(entry), most=160)

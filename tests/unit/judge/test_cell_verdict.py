@@ -465,6 +465,17 @@ def test_a_suspect_cell_tells_what_is_suspected():
     assert cell.why.startswith("1 of 3 launches: RSS grows")
 
 
+def test_a_suspect_cell_quotes_a_whole_launch_rather_than_a_brief_one():
+    """It told of 5.406 KiB/step up to step 499 for a cache that fills, while whole launches grow by 0.347."""
+    filling = 80_000 + 400 * np.arange(4000.0) ** 0.5
+    brief = trial_of(0, steps=500, trace=trace_of(filling[:500], step_s=times(steps=500)))
+    whole = [trial_of(number, trace=trace_of(filling, step_s=times())) for number in (1, 2)]
+    cell = cell_of([brief, *whole])
+    assert cell.verdict == "suspect"
+    assert "too early" not in cell.why and "step 499" not in cell.why
+    assert cell.why == cell_of([*whole, brief]).why
+
+
 IN_TIME = replace(STEPS, time_s=300.0)
 
 

@@ -277,3 +277,24 @@ def test_an_interrupted_sweep_names_each_fault_that_it_found() -> None:
     text = sentence(replace(result, verdict="interrupted"))
     assert "leaks 7.8 KiB/step" in text
     assert "needs 23 % more memory at its peak" in text
+
+
+def test_a_growth_that_whole_launches_do_not_show_is_not_called_bad_and_the_sentence_is_not_cut() -> None:
+    """It read "six 1.16.0 seems bad (…): RSS grows 5.406 KiB/step (…): … a buffer that fills (up to…." for a cache that
+    fills, whose whole launches grow by less than the limit."""
+    why = (
+        "3 of 6 launches: RSS grows 0.347 KiB/step (0.161 to 0.587), but the growth is slowing down: "
+        "a leak of more than 8.8 KiB/step is ruled out, and a steady one of 9.1 would have been seen (up to step 3998)"
+    )
+    verdict = replace(build.unknown("suspect", why), trials=6, steps=3998)
+    verdict = build.told(verdict, "memory", value=0.347, ci=(0.161, 0.587), limit=0.5)
+    oldest, *rest = build.quiet().cells
+    text = sentence(replace(build.quiet(), cells=(replace(oldest, verdict=verdict), *rest), verdict="inconclusive"))
+    assert text == (
+        "Not confirmed: multidict 6.0.5 may be bad (provisional; multidict_pop, local; 6 launches): 3 of 6 launches: "
+        "RSS grows 0.347 KiB/step (0.161 to 0.587), but the growth is slowing down: a leak of more than 8.8 KiB/step "
+        "is ruled out. Also: 1 of 10 cells could not be decided (1 suspect)."
+    )
+    long = build.told(replace(verdict, why=f"ValueError{' of a long name' * 20}"), "memory", ci=None)
+    text = sentence(replace(build.quiet(), cells=(replace(oldest, verdict=long), *rest), verdict="inconclusive"))
+    assert "of a long…. Also" in text or "name…. Also" in text or "of…. Also" in text or "a…. Also" in text
