@@ -705,6 +705,30 @@ def test_a_report_on_workers_tells_of_their_memory_first(run: StoredRun) -> None
     assert lines[0] == "Memory of the workers: 8.1 KiB/step between the first and last count."
 
 
+def test_a_report_on_workers_has_their_growth_in_its_table_and_counts_the_launches_that_were_judged(
+    run: StoredRun,
+) -> None:
+    """The table gave the main process's 0 KiB for both versions; one good launch was too brief to tell."""
+    found = issue(run, find_finding(run, ["1"])[1], inspect=None)
+    assert found.good is not None
+    leak = replace(found.finding, metric="worker_memory", effect=Effect(value=18.0, unit="KiB/step"))
+    of_workers = SignalVerdict(seen="bad", value=18.0, ci=(15.4, 20.7), limit=0.5)
+    grows = replace(build.seen(build.flat(), worker_memory=of_workers), verdicts=("growth",), trials=6, agreeing=2)
+    bad = replace(found.bad, verdict=grows)
+    first, *rest = found.good.trials
+    good = replace(
+        found.good,
+        trials=(replace(first, end="stopped"), *rest),
+        verdict=build.seen(found.good.verdict, worker_memory=SignalVerdict(seen="good", value=0.0)),
+    )
+    asked = replace(found, finding=leak, bad=bad, good=good, history=(good, bad))
+    report = issue_report.render(asked, harness_version="1").markdown
+    assert "| memory of the workers, KiB/step (interval) " in report
+    assert "| 18 (15.4 to 20.7) " in report
+    of_good = f"{len(rest)} of {len(rest) + 1} launches of 6.2.0"
+    assert f"2 of 6 launches of 6.3.0 show it at a constant rate, and {of_good} do not" in report
+
+
 def test_a_report_on_a_level_tells_its_figures(run: StoredRun) -> None:
     """A report on a slower end said only that memory is flat in both versions."""
     found = issue(run, find_finding(run, ["1"])[1], inspect=None)

@@ -172,7 +172,9 @@ class _Box:
             failed, before = (sum(entry.verdict.failed for entry in side) for side in (bad, good))
             return f"{failed:,} of {launches} failed{f', before {before:,} of {others:,}' if good else ''}{chance}"
         agreeing = sum(entry.verdict.agreeing for entry in bad)
-        is_split = self.of.metric == "memory" and not chance and 0 < agreeing < trials
+        own = "leak" if self.of.metric == "memory" else "growth"
+        judged = signal_of(self.of.metric).kind == "growth" and all(entry.verdict.verdict == own for entry in bad)
+        is_split = judged and not chance and 0 < agreeing < trials
         agreed = f", {agreeing:,} of which agree{',' if good else ''}" if is_split else ""
         return f"{launches}{agreed}{f' against {others:,}' if good else ''}{chance}"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from harness import amounts
 from harness.masking import is_private, scrubbed
-from harness.model import BAD, Build, CellResult, Install, Metric, Per, Pull, Trial, signal_of, unit_per
+from harness.model import BAD, GROWTHS, Build, CellResult, Install, Metric, Per, Pull, Trial, signal_of, unit_per
 from harness.model.answers import Container, Issue, Machine, Recipe
 from harness.report.blocks import Block, Charts, Code, Drawing, Items, ReportSection, TextTable
 from harness.report.charts import history_chart, traces
@@ -221,13 +221,18 @@ def _launches(issue: Issue) -> str:
     if kind not in ("growth", "outcome"):
         return f"{count} of {name}{f' against {others}' if others else ''}"
     showing = bad.agreeing if kind == "growth" else bad.failed
+    how = ""
+    if issue.finding.metric in GROWTHS:  # in brief launches, counts are not judged
+        how = " at a constant rate" if showing < bad.trials else ""
+        brief = 0 if good is None else sum(trial.end == "stopped" and not trial.ran_to_its_end for trial in good.trials)
+        others = f"{good.verdict.trials - brief:,} of {others}" if good is not None and brief else others
     short = sum(trial.measured and trial.last_step < bad.steps for trial in issue.bad.trials)
     is_short = kind == "growth" and 0 < short == bad.trials - showing
     rest = f" (the other {amounts.count(short, 'launch')} ended too soon to show it)" if is_short else ""
     shown = count if showing == bad.trials else f"{showing:,} of {count}"
     clean = others and good is not None and not (kind == "outcome" and good.verdict.failed)
     one = bad.trials == 1
-    return f"{shown} of {name} show{'s' if one else ''} it{rest}{f', and {others} do not' if clean else ''}"
+    return f"{shown} of {name} show{'s' if one else ''} it{how}{rest}{f', and {others} do not' if clean else ''}"
 
 
 # ---------------------------------------------------------------- what was ruled out
@@ -313,13 +318,17 @@ SYSTEM = {
 
 
 def _versions(issue: Issue) -> TextTable:
-    """Return a table of the versions in the finding's row of the matrix, the newest MOST_VERSIONS of them."""
-    per = unit_per(signal_of("memory"), issue.bad.verdict.per)
-    columns = ("version", "image", "verdict", f"{per} (interval)", "ms/step (interval)", "peak MiB", "launches")
-    return TextTable(columns=columns, rows=tuple(tuple(_row(entry)) for entry in issue.history[-MOST_VERSIONS:]))
+    """Return a table of the versions in the finding's row of the matrix, the newest MOST_VERSIONS of them. What grows
+    has the first column of figures: in a leak of workers, the main process shows nothing.
+    """
+    grows = issue.finding.metric if signal_of(issue.finding.metric).kind == "growth" else "memory"
+    unit = unit_per(signal_of(grows), issue.bad.verdict.per)
+    of = "" if grows == "memory" else f"{signal_words.shown_signal(grows).title}, "
+    columns = ("version", "image", "verdict", f"{of}{unit} (interval)", "ms/step (interval)", "peak MiB", "launches")
+    return TextTable(columns=columns, rows=tuple(tuple(_row(entry, grows)) for entry in issue.history[-MOST_VERSIONS:]))
 
 
-def _row(entry: CellResult) -> list[str]:
+def _row(entry: CellResult, grows: Metric) -> list[str]:
     verdict = entry.verdict
     failed = f", {verdict.failed} failed" if verdict.failed else ""
     peak_kib, _ = signal_words.figure_of("peak_memory", verdict)
@@ -329,7 +338,7 @@ def _row(entry: CellResult) -> list[str]:
         entry.cell.image.version,
         _image(entry),
         signal_words.verdict_word(verdict) + (f" {signal_words.signal_name(verdict.signal)}" if verdict.signal else ""),
-        amounts.with_interval(*signal_words.figure_of("memory", verdict)),
+        amounts.with_interval(*signal_words.figure_of(grows, verdict)),
         amounts.with_interval(step_ms, around and (1000 * around[0], 1000 * around[1])),
         "" if peak_kib is None else amounts.number(peak_kib / 1024),
         f"{verdict.trials}{failed}",

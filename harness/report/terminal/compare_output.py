@@ -197,9 +197,8 @@ def verdict_text(verdict: CellVerdict) -> str:
     name = signal_words.matter(verdict) if verdict.verdict in GOOD else None
     if name is not None and verdict.signals[name].seen == "bad":
         return f"{_title(name)} bad"
-    return f"{signal_words.verdict_word(verdict)} {signal_words.cell_figure(verdict)}".strip() + (
-        " so far" if verdict.provisional else ""
-    )
+    told = filter(None, signal_words.word_and_figure(verdict))
+    return " ".join([*told, *(["so far"] if verdict.provisional else [])])
 
 
 def _title(metric: Metric) -> str:

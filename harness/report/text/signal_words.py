@@ -359,7 +359,7 @@ def cell_words(verdict: CellVerdict, *, least: int) -> CellWords:
         return CellWords(SO_FAR, f"{launches} launches", "so far")
     is_small = verdict.grows_slowly() and (name is None or verdict.signals[name].seen == "blind")
     if name is None or is_small or own in ("bad", "none") or (own == "unsure" and not is_bad):
-        return CellWords(verdict_word(verdict), cell_figure(verdict))
+        return CellWords(*word_and_figure(verdict))
     worst = verdict.signals[name]
     return CellWords(*short(name, worst, verdict.per), "coarse" if is_coarse(worst) else "signal")
 
@@ -368,6 +368,15 @@ def verdict_word(verdict: CellVerdict) -> str:
     """Return all bad verdicts of a cell if there are several (`leak, slowdown`), else its verdict."""
     bad = [_word(name, verdict) for name in verdict.verdicts if name in BAD]
     return ", ".join(bad) if len(bad) > 1 else _word(verdict.verdict, verdict)
+
+
+def word_and_figure(verdict: CellVerdict, *, unit: str = "") -> tuple[str, str]:
+    """Return a cell's verdict and its figure, in `unit`, then its other bad verdicts, whose figure it is not: (`leak`,
+    `7.84, slowdown`); both are told in the first if there is no figure.
+    """
+    words, figure = verdict_word(verdict), cell_figure(verdict)
+    first, comma, rest = words.partition(", ")
+    return (first, f"{figure}{unit}{comma}{rest}") if figure else (words, "")
 
 
 def _word(name: str, verdict: CellVerdict) -> str:
@@ -422,10 +431,9 @@ def signal_name(number: int) -> str:
 
 def cell_text(verdict: CellVerdict) -> str:
     """Return the verdict and its figure with the unit: `leak 7.84 KiB/step`, `flat ≤0.02 KiB/step`, `crash SIGSEGV`."""
-    figure = cell_figure(verdict)
-    is_rate = figure and verdict.verdict in ("flat", "plateau", "leak", "suspect")
+    is_rate = verdict.verdict in ("flat", "plateau", "leak", "suspect")
     unit = f" {unit_per(SIGNALS['memory'], verdict.per)}" if is_rate else ""
-    return f"{verdict_word(verdict)} {figure}{unit}".strip() + (" so far" if verdict.provisional else "")
+    return " ".join(filter(None, word_and_figure(verdict, unit=unit))) + (" so far" if verdict.provisional else "")
 
 
 def cell_sentence(result: CellResult) -> str:

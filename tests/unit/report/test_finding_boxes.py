@@ -58,6 +58,18 @@ def test_a_box_counts_the_launches_that_agree() -> None:
     assert "evidence: 6 launches, 5 of which agree, against 6; confirmed" in lines(result)
 
 
+def test_a_box_counts_the_launches_that_agree_on_other_growth() -> None:
+    """It read "6 launches against 6", and the bug report "2 of 6 launches show it"."""
+
+    def judge(version: str, *_: object) -> CellVerdict:
+        grows = replace(build.flat(), verdicts=("growth",), trials=6, agreeing=2)
+        return grows if version == "6.2.0" else replace(build.flat(), trials=6)
+
+    found = build.signalled().findings[:1]
+    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=found)
+    assert "evidence: 6 launches, 2 of which agree, against 6; confirmed" in lines(result)
+
+
 def test_what_is_undecided_asks_for_the_cell_that_tells() -> None:
     (box,) = boxes(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL))
     assert box.commands[0] == "harness sweep matrix.yaml --decide"

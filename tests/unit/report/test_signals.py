@@ -135,7 +135,9 @@ def test_what_grows_is_called_by_its_name_and_nan_by_its_metric() -> None:
     assert ("NaN or inf", "in loss") in words_of
     growing = next(one.verdict for one in build.signalled().cells if one.verdict.verdict == "growth")
     assert signal_words.cell_text(growing) == "open files 1 file/step"
-    assert signal_words.verdict_word(replace(growing, verdicts=("leak", "growth"))) == "leak, open files"
+    both = build.told(replace(growing, verdicts=("leak", "growth")), "memory", value=1.11)
+    assert signal_words.word_and_figure(both) == ("leak", "1.11, open files"), "1.11 KiB/step are no files"
+    assert signal_words.cell_text(both) == "leak 1.11 KiB/step, open files"
 
 
 def test_a_version_that_is_bad_already_is_not_first_bad_again_by_what_follows() -> None:

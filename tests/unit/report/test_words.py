@@ -27,7 +27,7 @@ def quiet_lines(begin: str, result: RunResult) -> list[str]:
     ("verdict", "text"),
     [
         (build.leak(7.838), "leak 7.84 KiB/step"),
-        (build.leak(7.838, also=["slowdown"]), "leak, slowdown 7.84 KiB/step"),
+        (build.leak(7.838, also=["slowdown"]), "leak 7.84 KiB/step, slowdown"),  # 7.84 is of the leak
         (build.flat(0.0174), "flat ≤0.0174 KiB/step"),
         (replace(build.flat(), signals={"outcome": GOOD_END}), "exit 0"),
         (build.crash(), "crash SIGSEGV"),
