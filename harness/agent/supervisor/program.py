@@ -473,8 +473,8 @@ class ProgramWatch(ScriptWatch):
     @staticmethod
     def _named(message, name):
         """Return a message whose last line begins with the name of the rank."""
-        head, newline, last = message.rpartition("\n")
-        return head + newline + name + last
+        lines = message.splitlines() or [""]
+        return "\n".join([*lines[:-1], name + lines[-1]])
 
     def _on_failed(self, exits=False, **event):
         """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of
