@@ -361,7 +361,7 @@ def signal_table(row: Row) -> TextTable | None:
                 Box(text=f"{signal_words.MARKS[tone]} {signal_words.state_word(worst.seen)}", tone=tone),
                 *(signal_words.value_text(name, value, like=like, per=per) for value in ends),
                 signal_words.limit_text(name, next((each.limit for each in seen if each.limit is not None), None), per),
-                signal_words.visible_text(name, max(visible, default=None), per),
+                signal_words.visible_text(name, max(visible, default=None), per, value=max(known, default=None)),
                 signal_words.reason(worst),
             )
         )

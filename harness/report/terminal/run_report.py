@@ -22,7 +22,7 @@ from harness.report.content import version_table
 from harness.report.content.version_table import ReportTable, Row, Shown, signal_table
 from harness.report.document import Document, document
 from harness.report.text import signal_words
-from harness.report.text.harmless_text import plain, shortened, spelled
+from harness.report.text.harmless_text import plain, spelled, whole_clauses
 from harness.report.text.signal_words import Strip
 
 _STYLES: dict[str, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
@@ -61,10 +61,10 @@ def _write_brief(shown: Document, pen: _Pen) -> None:
             pen.line(f"and {amounts.count(more, 'more row')}: ✓ in every version", style="dim")
     for number, finding in enumerate(shown.findings[:_MOST_FINDINGS]):
         told = finding.brief if number < _MOST_IN_FULL else finding.sentence
-        pen.line(shortened(f"{finding.number}. {told}", most=most), before=number == 0)
+        pen.line(whole_clauses(f"{finding.number}. {told}", most=most), before=number == 0)
         if number < _MOST_IN_FULL:
             pen.line(f"   {finding.lines[-1]}", whole=True)
-    rest = [shortened(shown.open, most=most)] if shown.open else []
+    rest = [shown.open] if shown.open else []
     if len(shown.findings) > _MOST_FINDINGS:
         rest.insert(0, f"and {amounts.count(len(shown.findings) - _MOST_FINDINGS, 'further fault')}")
     for section in shown.sections:

@@ -61,7 +61,7 @@ def shortened(text: str, *, most: int) -> str:
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
-_CLAUSE_ENDS = re.compile(r"[;:,](?= )| (?=\()")
+_CLAUSE_ENDS = re.compile(r"[;,](?= )| (?=\()")
 
 
 def whole_clauses(text: str, *, most: int) -> str:

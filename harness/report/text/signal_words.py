@@ -138,11 +138,15 @@ def limit_text(name: str, limit: float | None, per: Per = "step") -> str:
     return " and ".join(filter(None, (f"{amounts.number(100 * limit)} %", least)))
 
 
-def visible_text(name: str, visible: float | None, per: Per = "step") -> str:
-    """Return `±8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step`, `any change`; "" if unknown."""
+def visible_text(name: str, visible: float | None, per: Per = "step", *, value: float | None = None) -> str:
+    """Return `±8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step`, `any change`; "" if unknown. If that share of
+    the figure `value` is less than the least change that counts, return the least change: `500 ms`.
+    """
     if visible is None or not math.isfinite(visible):
         return ""
     signal = shown_signal(name)
+    if value is not None and visible * value < signal.least:
+        return amounts.in_unit(signal.least, unit_per(signal, per), form="{:g}".format)
     if signal.kind == "growth":
         return amounts.in_unit(visible, unit_per(signal, per)) if visible > 0 else "any growth"
     if signal.kind == "value" and visible <= 0:

@@ -51,6 +51,13 @@ def test_a_whole_report() -> None:
         Report: reports/quickstart/20250301T120000Z-1a2b/report.html""")
 
 
+@pytest.mark.parametrize("width", [50, 60, 80])
+@pytest.mark.parametrize("result", [build.varied(), build.signalled()])
+def test_no_line_is_cut_within_a_word(result: RunResult, width: int) -> None:
+    """It read "not checked: 5 sig…" and "6 launches agains…" in a terminal of 80 columns and in files."""
+    assert "…" not in shown(result, width=width)
+
+
 @pytest.mark.parametrize("result", [build.varied(), build.large(), build.signalled(), build.worsening()])
 def test_an_answer_is_one_screen(result: RunResult) -> None:
     lines = shown(result).splitlines()
