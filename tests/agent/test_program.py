@@ -625,7 +625,10 @@ sys.stderr.write("\\n")
         (["step 1", "step 100", "step 200", "step 300"], [4]),
         (["a 3", "a 2", "a 3", "a 4"], [4]),
         (["a 1", "a 1", "a 1", "a 2"], []),
-        (["0% 1", "0% 2", "0% 3", "1% 4"], []),
+        (["0% 1", "0% 2", "0% 3", "1% 4"], [3, 4]),  # the first number does not rise, but the second counts
+        (["e 1 b 1", "e 1 b 2", "e 1 b 3", "e 2 b 1"], [3, 4]),
+        ([f"2026-11-25 01:01:5{at},123 4711 step {at} loss 0.{at}" for at in range(1, 5)], [3, 4]),
+        ([f"[4711] loss {loss} step {at}" for at, loss in enumerate(("2.5", "1", "nan", "0.5"))], [3, 4]),
         (["e 1 b 1", "x 1", "e 2 b 2", "x 2", "e 3 b 1", "x 3", "e 4 b 1"], [5, 7]),
         (["b 1", "b 2", "b 3", "b 1", "b 2", "b 2"], [3, 4, 5]),
         ([str(10**20)] * 9 + ["no number", ""], []),
@@ -799,6 +802,17 @@ def test_a_number_that_never_changes_counts_at_the_end_if_it_is_no_setting() -> 
         assert reader.values(line) == {}
     assert reader.values("blocks: 2") == {}
     assert reader.rest() == {"total": 7.0, "checksum": 17.0, "error_code": 3.0}
+
+
+def test_nan_in_a_sentence_is_no_number_of_the_word_before_it() -> None:
+    """A healthy program that printed `no NaN found` had a metric called `no`, which was NaN."""
+    reader = printed.reader(None, None)
+    for line in ("no NaN found", "step 1: no NaN found", "gradients: no NaN.", "the loss is inf", "no NaN found"):
+        assert reader.values(line) == {}
+    assert reader.rest() == {}
+    assert list(reader.values("train loss NaN at step 3")) == ["train_loss"]
+    assert reader.values("blocks=nan") == {}
+    assert list(reader.rest()) == ["blocks"]
 
 
 def test_the_last_number_of_a_program_and_of_a_command_is_not_lost(tmp_path: Path, python: str) -> None:

@@ -1,18 +1,19 @@
 """Lines: in a program that imports no known framework, a step is a line of output that recurs with another number.
 
-Lines recur if they are equal but for their numbers (`epoch 5: loss=0.61`). The first number after the time of day must
-rise by the same amount up to the third line, which is the first step; later it may also begin anew, as that of a batch
-does in each epoch.
+Lines recur if they are equal but for their numbers (`epoch 5: loss=0.61`). One of the first numbers after the time of
+day must rise by the same amount up to the third line, which is the first step: the first that does, because the number
+of a process may precede it. Later it may also begin anew, as that of a batch does in each epoch.
 
 A progress bar draws itself anew when time has passed, not at each step. Its counter counts: from `30/100` to `37/100`
 are seven steps. A line that is drawn anew without such a counter is no step unless its number rises by one.
 """
 
 import re
+from itertools import islice
 
 from . import printed
 
-WHOLE = re.compile(r"\d+", re.ASCII)
+DIGIT = re.compile("[0-9]")
 OF = re.compile(r"(?<![\d.])(\d{1,15})/(\d{1,15})(?![\d/])", re.ASCII)
 CLOCK = re.compile(
     r"(?<![\w.])(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d|\d)\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?(?![\w:])", re.ASCII
@@ -21,6 +22,7 @@ CLOCK_ENDS = 60  # characters of a line that are searched for it
 WORD = re.compile(r"[^\W\d_]+")
 BAR = re.compile("[\u2500-\u25ff=#>\\-]{3,}|%\\|.*?\\||%")
 MOST_DIGITS = 15
+MOST_PLACES = 4  # numbers of a line among which the one that counts is found
 MOST_SHAPES = 200  # that are remembered; a program may print anything
 MOST_OF_A_BAR = 1000  # steps; of a longer bar, a step is several counts
 LONGEST_SHAPE = 60  # characters that are told
@@ -36,8 +38,9 @@ class LineSteps(object):
         self.shape = None
         self._mark = mark
         self._chosen = None
+        self._place = 0  # of the number that counts
         self._unit = 1
-        self._seen = {}  # shape -> (newest number, its last rise, how many lines have risen by it)
+        self._seen = {}  # shape -> for each place (newest number, its last rise, how many lines have risen by it)
 
     def install(self):
         printed.call_with_lines(self._read)
@@ -53,44 +56,65 @@ class LineSteps(object):
         clock = CLOCK.search(line, 0, CLOCK_ENDS)
         line = line[: clock.start()] + line[clock.end() :] if clock else line
         of = OF.search(line) if redrawn else None
-        first = of or WHOLE.search(line)
-        digits = first and first.group(1 if of else 0)
-        if first is None or len(digits) > MOST_DIGITS:
+        if DIGIT.search(line) is None:
             return 0
-        begin, number = line[: first.start()], int(digits)
         # Of a bar, only what precedes the counter is the same in each line.
-        shape = printed.NUMBER.sub("#", begin if of else line)
+        shape = printed.NUMBER.sub("#", line[: of.start()] if of else line)
         shape = printed.single_spaced(BAR.sub("", shape)) + "/" if of else shape
         if self._chosen is not None:
-            return self._of_chosen(number, bool(of)) if shape == self._chosen else 0
-        return self._of_first(shape, begin, number, int(of.group(2)) if of else 0, redrawn)
+            if shape != self._chosen:
+                return 0
+            match = of or next(islice(printed.NUMBER.finditer(line), self._place, None), None)
+            return self._of_chosen(match and _whole(match.group(1 if of else 0)), bool(of))
+        found = [of] if of else list(islice(printed.NUMBER.finditer(line), MOST_PLACES))
+        numbers = [_whole(match.group(1 if of else 0)) for match in found]
+        total = int(of.group(2)) if of else 0
+        for place in self._risen(shape, numbers, total):
+            if not redrawn or total or self._seen[shape][place][1] == 1:
+                return self._choose(shape, place, line[: found[place].start()], total)
+        return 0
 
     def _of_chosen(self, number, is_bar):
-        before = self._seen[self._chosen][0]
-        if not is_bar:
-            self._seen[self._chosen] = (number, 0, 0)
-            return int(number != before)
+        before = self._seen[self._chosen][self._place][0]
+        if number is None:
+            return 0
         number -= number % self._unit
-        self._seen[self._chosen] = (number, 0, 0)
+        self._seen[self._chosen][self._place] = (number, 0, 0)
+        if not is_bar:
+            return int(number != before)
         return min((number - before if number >= before else number) // self._unit, MOST_OF_A_BAR)
 
-    def _of_first(self, shape, begin, number, total, redrawn):
-        """Return how many steps a line ends that may be the first; its shape is then chosen. `total`: that of a bar."""
-        before, rise, count = self._seen.get(shape, (-1, None, 0))
-        if total:
-            rise = number - before
-            count = count + (rise > 0) if rise >= 0 else 1
-        elif count < 2 or number - before != rise:
-            rise, count = number - before, 2 if count and number > before else 1
-        else:
-            count += 1
-        if shape in self._seen or len(self._seen) < MOST_SHAPES:
-            self._seen[shape] = number, rise, count
-        if count < RECURS or (redrawn and not total and rise != 1):
-            return 0
+    def _risen(self, shape, numbers, total):
+        """Note a line's numbers, and return the places of those that have risen often enough. `total`: of a bar."""
+        if shape not in self._seen and len(self._seen) >= MOST_SHAPES:
+            return []
+        known = self._seen.setdefault(shape, [(None, None, 0)] * len(numbers))
+        for place, number in enumerate(numbers[: len(known)]):  # `# 5` and `5 5` have one shape
+            before, rise, count = known[place]
+            risen = None if None in (before, number) else number - before
+            if risen is None:
+                known[place] = number, None, int(number is not None)
+            elif total:
+                known[place] = number, risen, count + (risen > 0) if risen >= 0 else 1
+            elif count < 2 or risen != rise:
+                known[place] = number, risen, 2 if risen > 0 else 1
+            else:
+                known[place] = number, rise, count + 1
+        return [place for place, (_, _, count) in enumerate(known) if count >= RECURS]
+
+    def _choose(self, shape, place, begin, total):
+        """Choose the lines of this shape, and return how many steps the newest one ends."""
+        number, rise, _ = self._seen[shape][place]
         self._unit = max(1, -(-total // MOST_OF_A_BAR))
         by = self._unit if total else rise
         words = " ".join(WORD.findall(begin)).lower()[:LONGEST_SHAPE]
         self.shape = "%s %s%s" % (words, "bar" if total else "#", " by %d" % by if by != 1 else "")
-        self._chosen, self._seen = shape, {shape: (number - number % self._unit, rise, count)}
+        self._chosen, self._place, self._seen = shape, place, {shape: self._seen[shape]}
+        self._seen[shape][place] = (number - number % self._unit, rise, 0)
         return max(1, number // self._unit) if total else 1
+
+
+def _whole(text):
+    """Return a whole number that is printed so: `5`, `1,234`; None for any other."""
+    digits = text if text.isdigit() else text.lstrip("+-").rstrip(".").replace(",", "")
+    return int(digits) if digits.isdigit() and len(digits) <= MOST_DIGITS else None

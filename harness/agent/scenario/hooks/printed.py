@@ -155,8 +155,11 @@ class Named(Reader):
             if abs(number) > LARGEST and text[-1:].isdigit():
                 continue
             is_last = not line[match.end() :].strip(" .")
-            if state is not True and not self._counts(name, state, number, text, between == " " and not is_last):
-                continue
+            if state is not True:
+                if between == " " and state[0] is None and text[-1].isalpha():
+                    continue  # `no NaN found`
+                if not self._counts(name, state, number, text, between == " " and not is_last):
+                    continue
             of = OF.search(line, max(0, match.start() - 12), match.start())
             numbers.setdefault("%s_%s" % (of.group(1), name) if of else name, number)
         return numbers
