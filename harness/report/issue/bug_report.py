@@ -225,7 +225,9 @@ def _launches(issue: Issue) -> str:
     if issue.finding.metric in GROWTHS:  # in brief launches, counts are not judged
         how = " at a constant rate" if showing < bad.trials else ""
         brief = 0 if good is None else sum(trial.end == "stopped" and not trial.ran_to_its_end for trial in good.trials)
-        others = f"{good.verdict.trials - brief:,} of {others}" if good is not None and brief else others
+        if good is not None and brief:
+            whole = amounts.count(good.verdict.trials - brief, "launch")
+            others = f"the {whole} of {good.cell.image.version} that ran the whole budget"
     short = sum(trial.measured and trial.last_step < bad.steps for trial in issue.bad.trials)
     is_short = kind == "growth" and 0 < short == bad.trials - showing
     rest = f" (the other {amounts.count(short, 'launch')} ended too soon to show it)" if is_short else ""

@@ -65,14 +65,16 @@ _CLAUSE_ENDS = re.compile(r"[;,](?= )| (?=\()")
 
 
 def whole_clauses(text: str, *, most: int) -> str:
-    """Return `plain(text)` without the clauses that end after `most` characters, so that no bracket stays open; if the
-    first clause is too long, cut that at a word, with an ellipsis.
+    """Return `plain(text)` without the clauses that end after `most` characters, so that no bracket stays open: those
+    after a semicolon, or else after a comma. If the first clause is too long, cut that at a word, with an ellipsis.
     """
     line = plain(text)
+    if len(line) <= most:
+        return line
     ends = [match.start() for match in _CLAUSE_ENDS.finditer(line) if match.start() <= most]
     closed = [end for end in ends if line.count("(", 0, end) == line.count(")", 0, end)]
-    if len(line) <= most or closed:
-        return line if len(line) <= most else line[: closed[-1]]
+    if closed:
+        return line[: max(closed, key=lambda end: (line[end] == ";", end))]
     return f"{line[: most - 1].rpartition(' ')[0] or line[: most - 1]}…"
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness.model import RunResult, SignalVerdict, Skip
 from harness.report.terminal import run_report
+from harness.report.text.harmless_text import whole_clauses
 from tests.unit.report import build
 
 
@@ -56,6 +57,14 @@ def test_a_whole_report() -> None:
 def test_no_line_is_cut_within_a_word(result: RunResult, width: int) -> None:
     """It read "not checked: 5 sig…" and "6 launches agains…" in a terminal of 80 columns and in files."""
     assert "…" not in shown(result, width=width)
+
+
+def test_what_does_not_fit_is_left_out_as_a_whole() -> None:
+    """ "6 launches, 2 of which agree, against 6" must not become "6 launches"."""
+    text = "open files 0 → 1 file/step (0.9 to 1.1); 6 launches, 2 of which agree, against 6"
+    assert whole_clauses(text, most=len(text)) == text
+    assert whole_clauses(text, most=70) == "open files 0 → 1 file/step (0.9 to 1.1)"
+    assert whole_clauses(text, most=36) == "open files 0 → 1 file/step"
 
 
 @pytest.mark.parametrize("result", [build.varied(), build.large(), build.signalled(), build.worsening()])
