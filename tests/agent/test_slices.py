@@ -67,6 +67,7 @@ def test_threads_and_children_of_a_parked_scenario_stand_still(tmp_path: Path, p
         while not all(file.exists() for file in files):  # on a busy machine the child starts late
             give(agent, 0.1)
             assert agent.until("parked")["frozen"]
+        time.sleep(0.1)  # a write that has begun comes to its end
         before = [file.stat().st_size for file in files]
         time.sleep(0.3)
         assert [file.stat().st_size for file in files] == before

@@ -44,6 +44,8 @@ def able(runs: Sequence[CellRun]) -> list[CellRun]:
 def too_large(runs: Sequence[CellRun], *, memory_bytes: float | None) -> str:
     """Return why these runs cannot be alive together; "" if they can. `memory_bytes`: what they may take together;
     None if the host does not report how much it has."""
+    if runs and runs[0].cell.lane.host.engine.startswith(("ssh://", "context:")):
+        return "one after the other: an SSH server allows too few sessions for several launches that are alive"
     if len(runs) > MOST:
         return f"one after the other: of {len(runs)} launches, at most {MOST} may be alive together"
     gpus = runs[0].cell.lane.gpus if runs else ()
