@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from harness.judge.comparison.round_tables import level_columns, pair_differences
+from harness.judge.comparison.slices import paired_step_s
 from harness.model import Steps, Trace, Trial
 from tests.unit.trials import made_trial
 
@@ -88,3 +89,11 @@ def test_the_noise_of_pairs_that_took_turns_is_theirs_alone() -> None:
     differences = pair_differences("step_time", [(one, two) for one, two in [*before, *pairs]], steps=STEPS)
     assert len(differences) == 3
     assert max(map(abs, differences)) < 0.03
+
+
+def test_a_launch_of_a_few_steps_ends_no_sweep() -> None:
+    """None of its steps had a time: the first of a slice has none. The judge raised ValueError."""
+    one, other = launches(1.0, 1.0, rng=np.random.default_rng(1))
+    assert one.trace is not None
+    one.trace.columns["step_s"][:] = np.nan
+    assert paired_step_s([one, other], warm_up=0.25) == {}
