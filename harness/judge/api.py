@@ -23,6 +23,7 @@ from harness.model import (
     Trial,
     unit_per,
 )
+from harness.model.judged import is_small_growth
 from harness.reasons import TrialReason, ValueReason
 
 
@@ -71,9 +72,8 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
     whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
     unit = unit_per(SIGNALS["memory"], per_of([trial]))
     rate = f" {whole.rate_kib_per_step:.3g} {unit}" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
-    limit, interval = scenario.limits.leak_kib_per_step, whole.rate_ci
-    is_small = whole.verdict in GOOD and interval is not None and interval[0] > 0
-    if is_small and limit / 2 <= (whole.rate_kib_per_step or 0.0) < limit:
+    is_certain = whole.verdict in GOOD and whole.rate_ci is not None and whole.rate_ci[0] > 0
+    if is_certain and is_small_growth(whole.rate_kib_per_step or 0.0, limit=scenario.limits.leak_kib_per_step):
         shown = TrialReason.SMALL_GROWTH(rate=whole.rate_kib_per_step, unit=unit)
     else:
         shown = f"{whole.verdict}{rate}"

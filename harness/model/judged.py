@@ -94,6 +94,11 @@ CellState = Literal["bad", "good", "unsure", "none"]
 """State of a cell over all its signals; `none`: nothing is known about the image."""
 
 
+def is_small_growth(value: float, *, limit: float) -> bool:
+    """Return whether growth that is certain is too small to be bad, and too large to be called flat."""
+    return limit / 2 <= value < limit
+
+
 @dataclass(frozen=True, kw_only=True)
 class CellVerdict:
     """The verdict on one cell, over its trials (`judge/cell.py`); an entry of `summary.json`'s `cells`.
@@ -134,7 +139,7 @@ class CellVerdict:
         if found.value is None or found.limit is None or self.verdict not in GOOD or found.seen == "bad":
             return False
         is_certain = name != "memory" if found.ci is None else found.ci[0] > 0
-        return is_certain and found.limit / 2 <= found.value < found.limit
+        return is_certain and is_small_growth(found.value, limit=found.limit)
 
     @property
     def state(self) -> CellState:

@@ -174,15 +174,20 @@ def test_the_failure_of_a_launched_rank_is_named_and_not_that_of_the_launcher(tm
     assert told.done["message"].splitlines()[-1].startswith("rank 1: step 42: ZeroDivisionError")
 
 
-def test_a_rank_that_fails_while_the_others_go_on_is_no_good_end(tmp_path: Path, python: str) -> None:
-    text = STEP + "import os, time\nfor n in range(10**6):\n    o.step(), time.sleep(0.001)\n"
-    text += "    if os.environ['RANK'] == '1' and n == 20: os._exit(3)"
+def launched(folder: Path, python: str, text: str) -> dict[str, Any]:
+    """Return the end of a launcher of two ranks, each of which runs a program with this text."""
     program = {
         "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
         "launcher": [python, "launch.py", "2", "{python}"],
     }  # fmt: skip
     files = {"train.py": text, "launch.py": LAUNCHER, **TORCH}
-    done = driver.run(tmp_path, python, None, program=program, files=files).done
+    return driver.run(folder, python, None, program=program, files=files).done
+
+
+def test_a_rank_that_fails_while_the_others_go_on_is_no_good_end(tmp_path: Path, python: str) -> None:
+    text = STEP + "import os, time\nfor n in range(10**6):\n    o.step(), time.sleep(0.001)\n"
+    text += "    if os.environ['RANK'] == '1' and n == 20: os._exit(3)"
+    done = launched(tmp_path, python, text)
     assert (done["end"], done["message"]) == ("crash", "rank 1: step 22: the process ended with exit code 3")
 
 
@@ -190,12 +195,7 @@ def test_a_rank_that_its_launcher_waited_for_at_once_is_missed_all_the_same(tmp_
     """Rank 0 is the one that this launcher waits for: nobody else can ask how it died."""
     text = STEP + "import os, time\nfor n in range(10**6):\n    o.step(), time.sleep(0.001)\n"
     text += "    if os.environ['RANK'] == '0' and n == 20: os._exit(0)"
-    program = {
-        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
-        "launcher": [python, "launch.py", "2", "{python}"],
-    }  # fmt: skip
-    files = {"train.py": text, "launch.py": LAUNCHER, **TORCH}
-    done = driver.run(tmp_path, python, None, program=program, files=files).done
+    done = launched(tmp_path, python, text)
     assert done["end"] == "infrastructure"
     assert done["message"].startswith("rank 0: step 22: its process ended without a word")
 

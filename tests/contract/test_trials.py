@@ -19,7 +19,6 @@ import pytest
 from harness.model import Limits, Program, Steps, Variant
 from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
-from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from tests.contract.conftest import SECRET, what_remains
 from tests.contract.world import ROOT, World, quiet
@@ -96,17 +95,7 @@ def test_a_program_of_files_is_run_as_a_command(world: World, tmp_path: Path) ->
     scenario = replace(
         launch.scenario, script=None, command=("./program",), files=(program,), limits=Limits(exit_only=True)
     )
-    trial = run_trial(
-        world.engine,
-        replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))),
-        cell_id="cell",
-        number=1,
-        key="key",
-        round=0,
-        decide=lambda trace: "go",
-        on_step=lambda step, rss_kib: None,
-        cancelled=lambda: False,
-    )
+    trial = world.run(replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))))
     assert (trial.end, trial.output.tail.strip()) == ("completed", "it ran"), trial.message
 
 
@@ -265,17 +254,7 @@ def test_the_ranks_of_a_program_are_measured(world: World, tmp_path: Path, metho
         launch.scenario, script=None, program=Program(path=program, args=(str(fails_at), method)), files=(),
         steps=Steps(first=50, budget=100),
     )  # fmt: skip
-    trial = run_trial(
-        world.engine,
-        replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))),
-        cell_id="cell",
-        number=1,
-        key="key",
-        round=0,
-        decide=lambda trace: "go",
-        on_step=lambda step, rss_kib: None,
-        cancelled=lambda: False,
-    )
+    trial = world.run(replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))))
     if fails_at < 0:
         assert (trial.end, trial.last_step) == ("completed", 100), trial.message
         assert [rank["rank"] for rank in trial.ranks] == [0, 1, 2]

@@ -103,9 +103,19 @@ class World:
         answer: str = "go",
         **fields: Any,
     ) -> Trial:
+        return self.run(self.launch(act, **fields), cancelled=cancelled, on_step=on_step, answer=answer)
+
+    def run(
+        self,
+        launch: LaunchRequest,
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+        on_step: Callable[[int, float | None], None] = lambda step, rss_kib: None,
+        answer: str = "go",
+    ) -> Trial:
         return run_trial(
             self.engine,
-            self.launch(act, **fields),
+            launch,
             cell_id="cell",
             number=1,
             key="key",

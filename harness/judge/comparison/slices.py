@@ -58,10 +58,8 @@ def _log_medians(trace: Trace, after: float) -> Mapping[float, float]:
     """Return the log of the median step time by cycle."""
     step_s, cycles = trace.columns["step_s"], trace.columns["slice"]
     chosen = np.isfinite(step_s) & np.isfinite(cycles) & (trace.step > after)
-    if not chosen.any():  # a launch of a few steps may have none after its first
-        return {}
     own, begins = np.unique(cycles[chosen], return_index=True)
     return {
         float(cycle): float(np.log(np.median(rows)))
-        for cycle, rows in zip(own, np.split(step_s[chosen], begins[1:]), strict=True)
+        for cycle, rows in zip(own, np.split(step_s[chosen], begins)[1:], strict=True)
     }
