@@ -14,7 +14,7 @@ from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, first_usable, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions
 from harness.model import Cell, Probe, Probed, SizeTry, Variant
-from harness.model.watching import unheard
+from harness.model.watching import EndedTrial, unheard
 from harness.plan.cells import Selection, make_plan
 from harness.probes import (
     Looked,
@@ -175,7 +175,7 @@ class Looking:
             on_step=lambda step, rss: progress.step(lane=lane, step=step, rss_kib=rss),
         )
         outcome = f"{(probe or {}).get('name', 'plain')}: {looked.problem or looked.trial.end}"
-        progress.trial_ended(lane=lane, cell=label, number=1, text=outcome, bad=bool(looked.problem))
+        progress.trial_ended(EndedTrial(lane=lane, cell=label, text=outcome, bad=bool(looked.problem)))
         return looked
 
     def quiet_launch(

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from harness.flows.context import RunContext, open_registries
@@ -29,7 +29,7 @@ from harness.model import (
     VersionRow,
 )
 from harness.model.measured import LEAST_SHOWN_ROWS
-from harness.model.watching import unheard
+from harness.model.watching import EndedTrial, unheard
 from harness.reasons import Remedy, SkipReason
 from harness.run.engine import Engine, Lease
 from harness.run.hosts.cell_launcher import CellLauncher
@@ -432,21 +432,8 @@ class MachineProgress:
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
         self._listener.step(lane=self._own(lane), step=step, rss_kib=rss_kib)
 
-    def trial_ended(
-        self,
-        *,
-        lane: str,
-        cell: str,
-        number: int,
-        text: str,
-        bad: bool | None,
-        reused: bool = False,
-        replicate: bool = False,
-    ) -> None:
-        text_with_machine = f"{text} ({self._machine})"
-        self._listener.trial_ended(
-            lane=lane, cell=cell, number=number, text=text_with_machine, bad=bad, reused=reused, replicate=replicate
-        )  # fmt: skip
+    def trial_ended(self, trial: EndedTrial) -> None:
+        self._listener.trial_ended(replace(trial, text=f"{trial.text} ({self._machine})"))
 
     def so_far(self, text: str) -> None:
         self._listener.so_far(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 Say = Callable[[str], None]
@@ -20,6 +21,21 @@ def unheard(text: str) -> None:
     """Discard a line, for operations too quick to report."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class EndedTrial:
+    """The end of a trial. `text` is its verdict in a few words: `leak 12.1 KiB/step`, `flat to step 500`. `bad`: None
+    if it is good as far as it ran, but was too short to contradict a bad one. `reused`: taken over from an earlier run.
+    `replicate`: a launch of the A/A replicate.
+    """
+
+    lane: str
+    cell: str
+    text: str
+    bad: bool | None
+    reused: bool = False
+    replicate: bool = False
+
+
 class ProgressListener(Protocol):
     """Receives the progress of a run, from any thread. Implemented by `report/terminal/progress/plain.py`."""
 
@@ -35,20 +51,8 @@ class ProgressListener(Protocol):
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
         """Report the current step, about once a second while a trial runs."""
 
-    def trial_ended(
-        self,
-        *,
-        lane: str,
-        cell: str,
-        number: int,
-        text: str,
-        bad: bool | None,
-        reused: bool = False,
-        replicate: bool = False,
-    ) -> None:
-        """Report the end of a trial. `text` is its verdict in a few words: `leak 12.1 KiB/step`, `flat to step 500`.
-        `bad`: None if it is good as far as it ran, but was too short to contradict a bad one.
-        `reused`: taken over from an earlier run. `replicate`: a launch of the A/A replicate."""
+    def trial_ended(self, trial: EndedTrial) -> None:
+        """Report the end of a trial."""
 
     def so_far(self, text: str) -> None:
         """Report in one sentence what the run has found so far; it replaces the previous sentence."""

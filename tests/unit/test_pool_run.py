@@ -21,6 +21,7 @@ from harness.flows.hosts import OpenHost
 from harness.flows.pool import PoolRun
 from harness.flows.running import MachineProgress
 from harness.model import Host, Trace, Trial
+from harness.model.watching import EndedTrial
 from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.run_interfaces import Batch, CellRun, RowRun
@@ -235,5 +236,5 @@ def test_a_machine_s_trials_count_for_the_pool_and_have_a_line_of_their_own() ->
         listener.plan(most={"farm": 2}, exact=True, about={})
         progress = MachineProgress(listener, "gpu1")
         progress.preparing(lane="farm", image="s 1", text="pulling")
-        progress.trial_ended(lane="farm", cell="s 1 on farm: x", number=1, text="flat", bad=False)
+        progress.trial_ended(EndedTrial(lane="farm", cell="s 1 on farm: x", text="flat", bad=False))
     assert out.getvalue().splitlines() == ["image farm, gpu1: s 1: pulling", "cell s 1 on farm: x: flat (gpu1)"]

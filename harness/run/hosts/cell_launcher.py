@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.model import Image, ProgressListener, Trial, Trials
+from harness.model.watching import EndedTrial
 from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
@@ -72,7 +73,7 @@ class CellLauncher:
             for number, trial in enumerate(newest, start=1):
                 adopted = self.journal.adopt(trial, run.cell, number=number)
                 run.trials.append(adopted)
-                self._report_end(run, adopted, self.oracle.describe(run.cell, adopted), reused=True)
+                self._report_end(run, self.oracle.describe(run.cell, adopted), reused=True)
             run.adopted = len(run.trials)
 
     def _size_bytes(self, image: Prepared) -> int | None:
@@ -128,7 +129,7 @@ class CellLauncher:
         if trial.conditions.others:  # other launches may have changed how the trial counts
             description = self.oracle.describe(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
-        self._report_end(run, trial, description, reused=False)
+        self._report_end(run, description, reused=False)
         run.failures = run.failures + 1 if trial.end == "infrastructure" else 0
         if run.failures >= INFRASTRUCTURE_TRIES:
             run.problem = trial.message
@@ -198,12 +199,12 @@ class CellLauncher:
                 )
             )
 
-    def _report_end(self, run: CellRun, trial: Trial, description: tuple[str, bool | None], *, reused: bool) -> None:
-        text, bad = description
-        self.progress.trial_ended(
-            lane=str(run.cell.lane), cell=str(run.cell), number=trial.number, text=text, bad=bad, reused=reused,
-            replicate=run.cell.replicate,
-        )  # fmt: skip
+    def _report_end(self, run: CellRun, description: tuple[str, bool | None], *, reused: bool) -> None:
+        lane, (text, bad) = str(run.cell.lane), description
+        ended = EndedTrial(
+            lane=lane, cell=str(run.cell), text=text, bad=bad, reused=reused, replicate=run.cell.replicate
+        )
+        self.progress.trial_ended(ended)
 
     def _check_stopped(self) -> None:
         if self.stopped():

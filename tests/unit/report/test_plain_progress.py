@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from harness.model import ProgressListener
-from harness.model.watching import Waiting
+from harness.model.watching import EndedTrial, Waiting
 from harness.report.terminal.progress.live import LiveProgress
 from harness.report.terminal.progress.plain import (
     LenientStream,
@@ -52,9 +52,9 @@ def a_run(watch: ProgressListener, *, lane: str = "local") -> None:
     watch.trial_started(lane=lane, cell=CELL, number=1, steps=4000)
     for step in range(100, 1100, 100):
         watch.step(lane=lane, step=step, rss_kib=30_000 + 8.0 * step)
-    watch.trial_ended(lane=lane, cell=CELL, number=1, text="leak 7.84 KiB/step", bad=True)
-    watch.trial_ended(lane=lane, cell=CELL, number=2, text="flat to step 500", bad=False, reused=True)
-    watch.trial_ended(lane=lane, cell=CELL, number=3, text="leak 7.84 KiB/step", bad=True, reused=True)
+    watch.trial_ended(EndedTrial(lane=lane, cell=CELL, text="leak 7.84 KiB/step", bad=True))
+    watch.trial_ended(EndedTrial(lane=lane, cell=CELL, text="flat to step 500", bad=False, reused=True))
+    watch.trial_ended(EndedTrial(lane=lane, cell=CELL, text="leak 7.84 KiB/step", bad=True, reused=True))
     watch.note("host old is gone")
 
 
@@ -93,7 +93,7 @@ def test_a_log_has_a_line_where_a_cell_ends_otherwise_and_one_a_minute() -> None
             clock.now_s = 20 * number
             watch.trial_started(lane="local", cell=CELL, number=number, steps=4000)
             watch.step(lane="local", step=1, rss_kib=None)
-            watch.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=number == 5)
+            watch.trial_ended(EndedTrial(lane="local", cell=CELL, text="flat", bad=number == 5))
     assert stream.getvalue().splitlines() == [
         f"cell {CELL}: flat",
         "after 1 min, local: launch 2, about 9, at most 12; multidict 6.3.0: multidict_pop #3; "
@@ -109,9 +109,9 @@ def test_known_launches_are_told_before_the_first_new_one() -> None:
     """A rerun of a large matrix printed thousands of lines that its user had seen before."""
     stream = io.StringIO()
     with plain_progress(stream) as watch:
-        for number in (1, 2, 3):
-            watch.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=False, reused=True)
-        watch.trial_ended(lane="local", cell=CELL, number=4, text="flat", bad=False)
+        for _ in range(3):
+            watch.trial_ended(EndedTrial(lane="local", cell=CELL, text="flat", bad=False, reused=True))
+        watch.trial_ended(EndedTrial(lane="local", cell=CELL, text="flat", bad=False))
     assert stream.getvalue().splitlines() == [
         "known 3 launches from earlier runs", f"cell {CELL}: flat"
     ]  # fmt: skip
@@ -129,9 +129,9 @@ def test_a_twin_s_launches_are_not_counted() -> None:
     stream = io.StringIO()
     live = LiveProgress(Console(file=stream, width=100), clock=Clock())
     live.plan(most={"local": 3}, exact=True, about={})
-    for number in (1, 2, 3):
-        live.trial_ended(lane="local", cell=CELL, number=number, text="flat", bad=False)
-        live.trial_ended(lane="local", cell="the replicate", number=number, text="flat", bad=False, replicate=True)
+    for _ in range(3):
+        live.trial_ended(EndedTrial(lane="local", cell=CELL, text="flat", bad=False))
+        live.trial_ended(EndedTrial(lane="local", cell="the replicate", text="flat", bad=False, replicate=True))
     live.display.console.print(live.display.get_renderable())
     assert "3/3" in stream.getvalue()
     assert "the replicate" not in stream.getvalue()
@@ -154,7 +154,7 @@ def bars(width: int, *, exact: bool = True, about: Mapping[str, int] | None = No
     live.plan(most={"local": 4, "new": 2}, exact=exact, about=about or {})
     live.trial_started(lane="local", cell=CELL, number=1, steps=4000)
     clock.now_s = 30
-    live.trial_ended(lane="local", cell=CELL, number=1, text="flat", bad=False)
+    live.trial_ended(EndedTrial(lane="local", cell=CELL, text="flat", bad=False))
     live.trial_started(lane="local", cell=CELL, number=2, steps=4000)
     for step in range(100, 1300, 100):
         live.step(lane="local", step=step, rss_kib=30_000 + 8.0 * step)
@@ -213,13 +213,13 @@ def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> N
     for step in range(1, 20):
         state.sample(step, 1000.0 * step)
     assert state.newest.rate_kib_per_step() is None
-    state.end_trial(reused=True)
+    state.end_trial(reused=True, replicate=False)
     assert state.left_s() is None
     clock.now_s = 10
-    state.end_trial(reused=False)
+    state.end_trial(reused=False, replicate=False)
     assert state.left_s() == 20
-    state.end_trial(reused=False)
-    state.end_trial(reused=False)
+    state.end_trial(reused=False, replicate=False)
+    state.end_trial(reused=False, replicate=False)
     assert state.left_s() is None
 
 
@@ -298,7 +298,7 @@ def test_launches_side_by_side_are_all_named() -> None:
         state.begin_trial("b #1", steps=10)
         begun.set()
         checked.wait(10)
-        state.end_trial(reused=False)
+        state.end_trial(reused=False, replicate=False)
 
     state.begin_trial("a #1", steps=10)
     thread = threading.Thread(target=other)
@@ -325,7 +325,7 @@ def test_a_launch_that_was_too_short_to_contradict_a_bad_one_is_no_news() -> Non
     """`BAD …: memory of the workers` was followed by `cell …: flat to step 592`, of a launch that ended early."""
     out = io.StringIO()
     with plain_progress(out) as watch:
-        watch.trial_ended(lane="local", cell=CELL, number=1, text="flat to step 592", bad=None)
-        watch.trial_ended(lane="local", cell=CELL, number=2, text="growth", bad=True)
-        watch.trial_ended(lane="local", cell=CELL, number=3, text="flat to step 592", bad=None)
+        watch.trial_ended(EndedTrial(lane="local", cell=CELL, text="flat to step 592", bad=None))
+        watch.trial_ended(EndedTrial(lane="local", cell=CELL, text="growth", bad=True))
+        watch.trial_ended(EndedTrial(lane="local", cell=CELL, text="flat to step 592", bad=None))
     assert out.getvalue().splitlines() == [f"cell {CELL}: flat to step 592", f"BAD {CELL}: growth"]

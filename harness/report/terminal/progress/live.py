@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import amounts
+from harness.model.watching import EndedTrial
 from harness.report.terminal.progress.time_left import LanesProgress, LaneState, short
 from harness.report.terminal.run_report import console_text
 
@@ -41,23 +42,12 @@ class LiveProgress(LanesProgress):
         with self._lock:
             self._lane(lane).sample(step, rss_kib)
 
-    def trial_ended(
-        self,
-        *,
-        lane: str,
-        cell: str,
-        number: int,
-        text: str,
-        bad: bool | None,
-        reused: bool = False,
-        replicate: bool = False,
-    ) -> None:
+    def trial_ended(self, trial: EndedTrial) -> None:
         with self._lock:
-            self._lane(lane).end_trial(reused=reused, replicate=replicate)
-            is_news = not reused and not replicate and self._is_news(f"{lane} {cell}", bad=bad)
+            is_news = self._end(trial)
         if is_news:  # of the others, there may be hundreds, so only the line of the lane counts them
-            sign, style = ("✗", "bold red") if bad else ("·", "dim")
-            self._say(sign, f"{cell}: {text}", style=style)
+            sign, style = ("✗", "bold red") if trial.bad else ("·", "dim")
+            self._say(sign, f"{trial.cell}: {trial.text}", style=style)
 
     def so_far(self, text: str) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from harness import amounts
 from harness.model import ProgressListener
-from harness.model.watching import Waiting
+from harness.model.watching import EndedTrial, Waiting
 from harness.report.terminal.progress.live import LiveProgress
 from harness.report.terminal.progress.time_left import LanesProgress, short
 from harness.report.text.harmless_text import plain, spelled
@@ -119,25 +119,15 @@ class PlainProgress(LanesProgress):
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
         self.tell_time()
 
-    def trial_ended(
-        self,
-        *,
-        lane: str,
-        cell: str,
-        number: int,
-        text: str,
-        bad: bool | None,
-        reused: bool = False,
-        replicate: bool = False,
-    ) -> None:
+    def trial_ended(self, trial: EndedTrial) -> None:
         with self._lock:
-            self._lane(lane).end_trial(reused=reused, replicate=replicate)
-            if reused:  # there may be hundreds, so they are reported together
+            is_news = self._end(trial)
+            if trial.reused:  # there may be hundreds, so they are reported together
                 self._known += 1
-                self._known_bad += bool(bad)
-            elif not replicate and self._is_news(f"{lane} {cell}", bad=bad):
+                self._known_bad += bool(trial.bad)
+            elif is_news:
                 self.tell_known()
-                self._say(f"{'BAD' if bad else 'cell'} {cell}: {text}")
+                self._say(f"{'BAD' if trial.bad else 'cell'} {trial.cell}: {trial.text}")
         self.tell_time()
 
     def tell_time(self) -> None:

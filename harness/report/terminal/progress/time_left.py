@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from harness import amounts
+from harness.model.watching import EndedTrial
 
 _LEAST_STEPS = 200
 _LEAST_SAMPLES = 6
@@ -86,7 +87,7 @@ class LaneState:
         if rss_kib is not None:
             own.samples.append((step, rss_kib))
 
-    def end_trial(self, *, reused: bool, replicate: bool = False) -> None:
+    def end_trial(self, *, reused: bool, replicate: bool) -> None:
         """End a trial's activity and count the trial, unless it is an A/A `replicate`, which is not planned."""
         self.done += not replicate
         self.ran += not (reused or replicate)
@@ -141,10 +142,15 @@ class LanesProgress:
             for lane, number in most.items():
                 self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
 
-    def _is_news(self, cell: str, *, bad: bool | None) -> bool:
-        """Return whether this launch is the cell's first, or ends otherwise than those before."""
+    def _end(self, trial: EndedTrial) -> bool:
+        """End a trial in this thread. Return whether it is news: the first of its cell in this run, or one that ends
+        otherwise than those before."""
+        self._lane(trial.lane).end_trial(reused=trial.reused, replicate=trial.replicate)
+        if trial.reused or trial.replicate:
+            return False
+        cell = f"{trial.lane} {trial.cell}"
         before = self._told.get(cell)
-        self._told[cell] = bool(before if bad is None else bad)
+        self._told[cell] = bool(before if trial.bad is None else trial.bad)
         return before is not self._told[cell]
 
     def _lane(self, name: str) -> LaneState:
