@@ -33,6 +33,7 @@ Every message to the harness is one line on stdout, after a newline: marker, a s
 Anything else on stdout is noise from the image. Messages, in order:
 
     hello     {"protocol": 1, "agent": "…", "python": "3.8.10", "implementation": "CPython", "libc": "glibc 2.36",
+               "own_s": 0.05,                   seconds that the agent itself took until here
                "packages": {"numpy": "1.26.4", …}, "wheels": {"numpy": "cp311-cp311-manylinux_2_17_x86_64", …},
                "cpu": "model name", "page_kib": 4, "huge_pages": "madvise",
                "rlimits": {"stack": "67108864:-1", …}, "cgroup": {"version": 1, "limit_bytes": 123 or null},

@@ -167,6 +167,11 @@ _TABLE = (
         help="`items` per second, if the scenario returns them",
     ),
     Signal(
+        name="start_time", kind="level", group="start-up", title="start time", noun="a slower start",
+        verb="takes {longer} to start", unit="s", limit=0.50, least=0.5, weight=0.5,
+        help="the time from the launch until Python runs in the container or the environment",
+    ),
+    Signal(
         name="setup_time", kind="level", group="start-up", title="setup time", noun="a slower setup",
         verb="takes {longer} to set up", unit="s", limit=0.50, least=0.5, explains=("first_step", "run_time"),
         help="the time to import the script and run its `setup`",
@@ -239,7 +244,7 @@ GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and 
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")
 LIMITED = tuple(signal.name for signal in _TABLE if signal.limit is not None)
-_START_AND_END = ("setup_time", "first_step", "warm_up", "end_time")
+_START_AND_END = ("start_time", "setup_time", "first_step", "warm_up", "end_time")
 TIMES = tuple(signal.name for signal in _TABLE if signal.group == "step time" or signal.name in _START_AND_END)
 """The levels that load on the machine changes. `step_time: none` turns off all of them that have no limit in the file.
 """

@@ -12,7 +12,7 @@ import pytest
 
 from harness.agent.scenario.hooks import lines, printed
 from tests.agent import driver
-from tests.agent.driver import Told, pack_with
+from tests.agent.driver import LATE, Told, pack_with
 
 TORCH = {
     "torch/__init__.py": "from .optim import SGD",
@@ -500,6 +500,9 @@ def test_the_time_to_end_begins_with_the_last_step(tmp_path: Path, python: str) 
     done = run(tmp_path, python, text, TORCH, looks=[3, 100]).done
     assert 0.7 < done["end_s"] < 10
     assert done["end_s"] < done["run_s"]
+    late = run(tmp_path / "late", python, LATE + STEP + "for _ in range(7): o.step()", TORCH, looks=[3, 100]).done
+    assert 0.6 < late["end_s"] < 10, "its end was sent, and read 0.6 s later"
+    assert 0.6 < late["run_s"] < 10
 
 
 @pytest.mark.smoke

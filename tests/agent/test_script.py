@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.judge.trace.growth import LEAST_ROWS
-from tests.agent.driver import PLANTED, pack_with, run
+from tests.agent.driver import LATE, PLANTED, pack_with, run
 
 NOTHING = "def setup():\n    return lambda: None\n"
 
@@ -403,3 +403,9 @@ def test_the_time_to_end_covers_the_teardown_and_the_exit(tmp_path: Path, python
         "def teardown():\n    time.sleep(0.3)\n"
     )
     assert 0.5 < run(tmp_path, python, text, looks=[30]).done["end_s"] < 0.5 + 5
+
+
+def test_the_time_to_end_begins_when_its_end_was_sent_however_late_it_arrives(tmp_path: Path, python: str) -> None:
+    """On a busy machine, the supervisor reads the message late: that time was missing."""
+    text = LATE + "def setup():\n    return lambda: time.sleep(0.01)\n"
+    assert 0.6 < run(tmp_path, python, text, looks=[30]).done["end_s"] < 0.6 + 5

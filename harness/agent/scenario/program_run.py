@@ -10,6 +10,7 @@ It sends these events in addition to those of a script (script_run.py) and to `j
     {"type": "unseen"}                             it ended without a step. Unless `steps_are` names what a step is, or
                                                    another process made steps, `ready`, a look and `ended` follow
     {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end. Else
+                                                   "at": when this was sent,
                                                    "run_s": the seconds that the program ran, without the looks, and
                                                    "ran_on_s": of them, those after its last step
 """
@@ -300,7 +301,7 @@ class ProgramRun(script_run.ScriptRun):
         if not self._ticker.steps:
             is_whole = True
             if self._ask("unseen") == "stop":
-                self._tell("ended", end="completed", cut=False, run_s=run_s)
+                self._tell("ended", end="completed", cut=False, at=time.perf_counter(), run_s=run_s)
                 return
             self._ticker.take_whole()
             self._ready(self._ticker, None)
@@ -310,7 +311,7 @@ class ProgramRun(script_run.ScriptRun):
         self._ticker.metrics.fold(self._ticker.steps)
         self._last_look()
         end = "completed" if is_whole else "stopped"
-        self._tell("ended", end=end, cut=False, run_s=run_s, ran_on_s=ran_on_s)
+        self._tell("ended", end=end, cut=False, at=time.perf_counter(), run_s=run_s, ran_on_s=ran_on_s)
 
     def _failed(self, error):
         """Report the exception that ends a process of multiprocessing, which prints it and goes on to its end."""

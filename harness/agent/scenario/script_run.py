@@ -8,7 +8,7 @@ another; the samples are in shared memory (samples.py).
     {"type": "look", "step": 500, "look": {…}, "last": false}   it waits for go or stop; after the last look, for stop
     {"type": "parked"}                               it waits for its next slice
     {"type": "failed", "setup": true, "oom": false, "message": "…"}                     an exception: no more steps
-    {"type": "ended", "end": "completed" or "stopped"}                                  the teardown follows
+    {"type": "ended", "end": "completed" or "stopped", "at": 12.5}     at: by its clock. The teardown follows
     {"type": "teardown", "oom": false, "message": "…"}                                  an exception in the teardown
     {"type": "file", "name": "optrace.json", "text": "…"}   from a wrapping probe, before `ended`; long files in parts
 """
@@ -146,7 +146,7 @@ class ScriptRun(object):
             for name, text in probe.files().items():
                 for piece in wrapping.text_parts(text):
                     self.link.tell("file", name=name, text=piece)
-        self.link.tell("ended", end=end)
+        self.link.tell("ended", end=end, at=time.perf_counter())
 
     def _tell_metric(self, name):
         self.link.tell("metric", name=name)

@@ -332,7 +332,7 @@ class ProgramWatch(ScriptWatch):
             self._leave(("setup", self._why), "no_step")
         self._answer(self._from, "go" if self._steps_are == "auto" else "stop")
 
-    def _on_ended(self, end, cut, run_s=0.0, ran_on_s=0.0):
+    def _on_ended(self, end, cut, at=0.0, run_s=0.0, ran_on_s=0.0):
         """End the trial. `cut`: the agent stopped the program before its own end, so that this end does not count."""
         member = self._from
         member.is_silent = False
@@ -347,7 +347,7 @@ class ProgramWatch(ScriptWatch):
         if not member.is_first:
             return
         self._made_its_steps = self._verdict is None
-        self._ran_s, self._ran_on_s, self._ended_at = run_s, ran_on_s, self.clock()
+        self._ran_s, self._ran_on_s, self._ended_at = run_s, ran_on_s, at
         if self._why:
             self.output.all_counts()
             self._leave((end, self._why), "no_step")

@@ -135,8 +135,8 @@ class ScriptWatch(Watch):
         if waits:
             self.answered("go")
 
-    def _on_ended(self, end):
-        self._made_its_steps, self._ended_at = self._verdict is None, self.clock()
+    def _on_ended(self, end, at):
+        self._made_its_steps, self._ended_at = self._verdict is None, at
         self._leave_after_steps(end)
 
     def _leave_after_steps(self, end):

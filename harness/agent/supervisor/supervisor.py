@@ -7,6 +7,7 @@ import platform
 import re
 import resource
 import sys
+import time
 
 from .. import PROTOCOL, VERSION, libc, wire
 from ..gpu import devices
@@ -19,6 +20,7 @@ from .script import ScriptWatch
 
 def main(root):
     """Run ROOT/job.json; return 0 if `done` could be sent, else 1."""
+    begun = time.perf_counter()
     with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
     child.set_oom_score(-500)
@@ -28,7 +30,8 @@ def main(root):
     if devices.visible_cards(gpus.cards, os.environ):
         # Otherwise TensorFlow reserves nearly all GPU memory immediately, and its figures mean nothing.
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    outbox.send("hello", **dict(facts(job["environment"], os.environ, cgroup.find_cgroup()), **gpus.facts()))
+    told = dict(facts(job["environment"], os.environ, cgroup.find_cgroup()), **gpus.facts())
+    outbox.send("hello", own_s=time.perf_counter() - begun, **told)
     kind = CommandWatch if job["command"] else ProgramWatch if job.get("program") else ScriptWatch
     kind(job, root, outbox, gpus).run()
     if outbox.pending:

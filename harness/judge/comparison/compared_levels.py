@@ -28,7 +28,7 @@ from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Observed,
 from harness.reasons import ObservedDifference, ValueReason
 
 LevelEstimate = tuple[float, Interval | None]
-BEFORE_STEPS = EXACT | {"setup_time"}
+BEFORE_STEPS = EXACT | {"start_time", "setup_time"}
 """Level signals that do not depend on what the steps do."""
 
 

@@ -88,8 +88,8 @@ count as this many. A version that begins to use the processor is thus compared 
 SHORTEST_OWN_S = 50e-6
 """Least step time (s) of a rank that is compared with those of the others: less counts as this much."""
 SHORTEST_S = 0.1
-"""Least warm-up and least time to end (s) that are compared: less counts as this much. It takes an interpreter as long
-to end."""
+"""Least start, warm-up and time to end (s) that are compared: less counts as this much. It takes an interpreter as long
+to start or to end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,6 +395,13 @@ RULES: Mapping[str, FigureRule] = {
         unusable=SignalReason.NO_WARM_LAUNCH,
     ),
     "throughput": FigureRule(usable=is_timed, prepare=_of_steps(_throughput), absent=SignalReason.NO_ITEMS),
+    "start_time": FigureRule(
+        usable=is_warm,
+        of_steps=False,
+        prepare=_of_itself(_fact("start_s")),
+        least=lambda launches: SHORTEST_S,
+        unusable=SignalReason.NO_WARM_LAUNCH,
+    ),
     "setup_time": FigureRule(
         usable=is_warm,
         of_steps=False,

@@ -121,7 +121,8 @@ def trial_in_slices(
     with engine.launch(launch) as session:
         conversation = Conversation(
             session=session, job=launch.payload.job, known=known, decide=decide, on_step=on_step, on_file=on_file,
-            cancelled=cancelled, clock=clock, keeps_entrypoint=launch.prepared.image.keep_entrypoint,
+            cancelled=cancelled, clock=clock, launched_s=begun_s,
+            keeps_entrypoint=launch.prepared.image.keep_entrypoint,
         )  # fmt: skip
         trial = yield from conversation.hold()
     return replace(trial, duration_s=clock.monotonic() - begun_s - conversation.parked_s)
@@ -130,7 +131,7 @@ def trial_in_slices(
 @dataclass(kw_only=True, eq=False)
 class Conversation:
     """Handles the messages of an agent one by one until the trial ends. `known`: the fields of the trial that are known
-    before its launch; `job`: the content of job.json."""
+    before its launch; `job`: the content of job.json; `launched_s`: when the launch began."""
 
     session: Session
     job: Any
@@ -140,6 +141,7 @@ class Conversation:
     on_file: OnFile
     cancelled: Callable[[], bool]
     clock: Clock
+    launched_s: float
     keeps_entrypoint: bool
     facts: dict[str, Any] = field(default_factory=dict)
     deciding_s: float = 0.0
@@ -217,7 +219,8 @@ class Conversation:
             case Hello():
                 if self.facts or message.protocol != PROTOCOL:
                     raise Misunderstood(f"a second hello, or not of protocol {PROTOCOL}")
-                self.facts |= message.facts
+                start_s = self.clock.monotonic() - self.launched_s - (message.own_s or 0.0)
+                self.facts |= message.facts | {"start_s": max(start_s, 0.0)}
             case Progress():
                 self.on_step(message.step, message.rss_kib)
             case Rows():

@@ -198,6 +198,7 @@ class Hello(_Facts):
     gpu_problem: str | None = None
     protocol: Measure | None = None
     page_kib: Measure | None = None
+    own_s: Measure | None = None
     setup_s: Measure | None = None
     first_step_s: Measure | None = None
     stride: Measure | None = None

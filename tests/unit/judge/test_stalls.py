@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -99,6 +100,22 @@ def test_a_slow_end_is_found_and_an_end_that_takes_no_time_has_a_figure() -> Non
     figure = launch_figure_of("end_time", trials)
     assert [figure(trial) for trial in trials[0]] == [SHORTEST_S] * 3
     assert figure(replace(trials[0][0], end="crash")) is None
+
+
+def test_a_slow_start_is_found_and_one_of_cold_layers_is_not() -> None:
+    """The entrypoint of an image took six seconds. The first launch of an image reads its layers from the disk."""
+
+    def row(*starts_s: Sequence[float]) -> list[list[Trial]]:
+        return [
+            [replace(launch(number, plain(number)), facts={"start_s": each}) for number, each in enumerate(version)]
+            for version in starts_s
+        ]
+
+    usual = [0.41, 0.44, 0.39]
+    (found,) = find_changes(of_row(row(usual, [6.0, 6.2, 6.1])), limits=LIMITS)
+    assert (found.metric, found.kind) == ("start_time", "first_bad")
+    for cold in ([9.0, 0.4, 0.43], [9.0, 0.4], [9.0, 0.41, 0.4, 0.43, 0.45]):
+        assert not find_changes(of_row(row(usual[: len(cold)], cold)), limits=LIMITS)
 
 
 def test_a_rank_that_is_slower_than_the_others_is_found_without_its_waits() -> None:

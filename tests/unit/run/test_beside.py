@@ -33,8 +33,8 @@ from harness.run.run_interfaces import CellRun
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NO_TIMES = (
-    "late_step_time", "tail", "stalls", "rank_spread", "cpu_time", "run_time", "throughput", "setup_time", "first_step",
-    "warm_up", "end_time",
+    "late_step_time", "tail", "stalls", "rank_spread", "cpu_time", "run_time", "throughput", "start_time", "setup_time",
+    "first_step", "warm_up", "end_time",
 )  # fmt: skip
 MEMORY_ONLY = Limits(signals=dict.fromkeys(("step_time", *NO_TIMES)))
 GIB = float(1 << 30)

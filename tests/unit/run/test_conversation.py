@@ -80,6 +80,18 @@ def lines(*said: Mapping[str, Any]) -> bytes:
     return b"".join(b"\nm %s\n" % json.dumps(message).encode() for message in said)
 
 
+def test_the_start_is_the_time_until_the_agent_runs_without_its_own() -> None:
+    clock = Clock()
+
+    class Slow(Player):
+        def receive(self, timeout_s: float) -> bytes | None:
+            self.clock.now_s += 3.0
+            return super().receive(timeout_s)
+
+    player = Slow([lines({**HELLO, "own_s": 0.5}, DONE)], clock=clock)
+    assert held(player, decide=lambda trace: "go", cancelled=lambda: False).facts["start_s"] == 2.5
+
+
 def play(
     *script: bytes | None,
     last: Exit | None = None,
