@@ -68,8 +68,6 @@ Anything else on stdout is noise from the image. Messages, in order:
                failed in a step has none.
     parked    {"step": 47, "frozen": true}      of a launch in slices: after `ready`, and at the end of each slice.
                frozen: all its processes stand still
-    anew      {"looks": [{"step": 500, "look": {…}}, …]}    of a program with several ranks: all rows so far follow once
-               more, now with the memory of another rank, whose looks at the same steps these are
     file      {"name": "optrace.json", "text": "…"}        what a wrapping probe found, in parts to be joined in order
     done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004, "at_exit": false,

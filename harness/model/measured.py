@@ -324,8 +324,8 @@ class Trial:
     @property
     def ranks(self) -> tuple[Mapping[str, Any], ...]:
         """Return what the agent reported of each rank of a program that has several: its number `rank`, its `steps`,
-        the medians `step_s` and `own_s` (without waits for other ranks, in s), `grown_kib`, `is_worst` (the memory of
-        the trial is this rank's), and the metrics that were `not_finite`. A number may be None."""
+        the medians `step_s` and `own_s` (without waits for other ranks, in s), `grown_kib`, and
+        the metrics that were `not_finite`. A number may be None."""
         ranks = self.facts.get("ranks")
         return tuple(rank for rank in ranks if isinstance(rank, Mapping)) if isinstance(ranks, list | tuple) else ()
 

@@ -114,15 +114,44 @@ def test_a_hang_names_the_rank_that_is_missing_and_those_that_wait(tmp_path: Pat
     assert done["stacks"].count("rank ") >= 3, "the stacks of all ranks"
 
 
-def test_the_memory_is_that_of_the_rank_that_grows(tmp_path: Path, thorough_python: str) -> None:
+def test_the_memory_is_that_of_all_ranks(tmp_path: Path, thorough_python: str) -> None:
     more = "rank == 1 and number > 120 and kept.append(bytearray(b'x' * (64 << 10)))"
     told = run(tmp_path, thorough_python, more, steps=300, looks=[50, 100, 200])
-    assert [rank["is_worst"] for rank in told.done["ranks"]] == [False, True, False]
-    (anew,) = told.all("anew")
-    rows = [message for message in told.messages[told.messages.index(anew) :] if message["type"] == "samples"]
-    rss = [value for message in rows for value in message["columns"]["rss_kib"]]
-    assert len(rss) == 200
+    rss = [value for message in told.all("samples") for value in message["columns"]["rss_kib"]]
+    assert len(rss) == 200, "each row is told once"
     assert rss[-1] - rss[99] > 70 * 64
+    grown_kib = [rank["grown_kib"] for rank in told.done["ranks"]]
+    assert max(grown_kib) == grown_kib[1] > 40 * 64 > 2 * max(grown_kib[0], grown_kib[2])
+    looks = [message["look"]["rss_kib"] for message in told.all("look")]
+    assert looks[-1] - looks[0] > 70 * 64
+    assert looks[0] == pytest.approx(rss[49], rel=0.1), "a look, too, adds up all ranks"
+
+
+def test_a_rank_that_comes_after_a_look_is_no_growth(tmp_path: Path, thorough_python: str) -> None:
+    """Its rows were told a second time, which the harness took for a lie; its memory is no growth of the first one."""
+    text = """
+import os, sys, time
+def work(rank):
+    for number in range(200):
+        time.sleep(0.001)
+        sys.stdout.write("step %d loss %g\\n" % (number, 1.0 / (number + 1)))
+        if number == 100 and not rank:
+            children.append(os.fork())
+            if not children[0]:
+                work(1)
+                sys.stdout.flush()
+                os._exit(0)
+children = []
+work(0)
+os.waitpid(children[0], 0)
+"""
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    told = driver.run(tmp_path, thorough_python, None, program=program, files={"train.py": text}, looks=[50, 150, 250])
+    steps = [step for message in told.all("samples") for step in message["columns"]["step"]]
+    rss = [value for message in told.all("samples") for value in message["columns"]["rss_kib"]]
+    assert numbers(told) == [0, 1]
+    assert steps == sorted(set(steps))
+    assert max(rss[1:]) - min(rss[1:]) < 2048, "and not the size of another process"
 
 
 def test_a_rank_that_is_started_again_goes_on_counting(tmp_path: Path, python: str) -> None:

@@ -1,7 +1,7 @@
 """The ranks of a program: the processes that make its steps. The supervisor sees them as one job.
 
-Each rank fills a table of its own. The job's step time is that of the slowest rank, row by row; its memory is that of
-the rank whose memory grows most. A program that steps in one process is a group of one, whose table is the job's.
+Each rank fills a table of its own. The job's step time is that of the slowest rank, row by row; its memory is the sum
+of all. A program that steps in one process is a group of one, whose table is the job's.
 """
 
 import signal
@@ -13,8 +13,8 @@ from ..probes import processes
 MOST = 64
 BESIDE_A_LOOK = 3  # rows after a look in which other ranks may have waited for the one that was looking
 LEAST_ROWS = 32
-CHANGES_KIB = 256.0  # another rank becomes the worst if its memory has grown by so much more
 STEP_S, RSS, WAIT_S = (samples.COLUMNS.index(name) for name in ("step_s", "rss_kib", "wait_s"))
+OF_ALL = ("cgroup_kib",)  # what a look tells of all processes, and not of its own
 MEMORY = tuple(samples.COLUMNS.index(name) for name in ("rss_kib", "heap_kib", "blocks", "gpu_pool_kib"))
 
 
@@ -34,6 +34,7 @@ class Member(object):
         self.is_silent = False  # it would tell its end, and has not
         self.metrics = []
         self.looks = {}  # step -> fields
+        self.levels = {}  # place of a column -> [what its numbers are counted from, its newest number]
         self.failure = self.death = None
         self.ended_at = self.failed_at = None
 
@@ -82,9 +83,8 @@ class Group(object):
     def __init__(self, rows, stride):
         self.members = []
         self.lead = None  # the rank whose looks are the job's
-        self.worst = None  # the rank whose memory is the job's
         self.table = None  # of the job, once it has several ranks
-        self.has_looked = False
+        self.looked = set()  # the steps of the job's looks
         self._shape = rows, stride
         self._merged = 0  # rows
 
@@ -123,7 +123,7 @@ class Group(object):
         """Choose the lead: the first process if it makes steps, else the lowest living rank. It changes only if it has
         ended, or before the first look."""
         ranks = [member for member in self.ranks if member.lives] or self.ranks
-        if ranks and (self.lead is None or not self.lead.lives or not self.has_looked):
+        if ranks and (self.lead is None or not self.lead.lives or not self.looked):
             self.lead = min(ranks, key=lambda member: (not member.is_first, self.number_of(member)))
         return self.lead
 
@@ -141,22 +141,20 @@ class Group(object):
         for member in filter(None, [self.lead]) if value == samples.PARK else self.members:
             member.table.header[samples.STOP] = value
 
-    def choose_worst(self):
-        """Choose the rank whose memory is the job's; return whether it is another one now."""
-        before = self.worst if self.worst in self.members else self.lead
-        grown_kib = {member: member.grown_kib() for member in self.ranks}
-        worst = max(grown_kib, key=grown_kib.get)
-        if before in grown_kib and grown_kib[worst] - grown_kib[before] < CHANGES_KIB:
-            worst = before
-        changes, self.worst = worst is not before, worst
-        return changes
+    def make_table(self, sent):
+        """Make the job's table, of which `sent` rows have been told when its first rank was the only one."""
+        self.table, self._merged = samples.Table(-1, *self._shape), sent
+        self.table.clear(0, samples.ALWAYS)
+        for place in MEMORY if sent else ():
+            newest = self.lead.table.last(place)
+            if newest is not None:
+                self.lead.levels[place] = [0.0, newest]
 
-    def merge(self, anew, metrics, looks):
-        """Fill the rows of the job's table up to the lead's last step. `anew`: all of them. `metrics`: their names;
-        `looks`: the steps of the looks."""
+    def merge(self, metrics):
+        """Fill the rows of the job's table up to the lead's last step. `metrics`: their names."""
         ranks, stride = self.ranks, self._shape[1]
-        first, stop = 0 if anew else self._merged, self.lead.table.taken()
-        beside = {step // stride + more for step in looks for more in range(BESIDE_A_LOOK)}
+        first, stop = self._merged, max(self._merged, self.lead.table.taken())
+        beside = {step // stride + more for step in self.looked for more in range(BESIDE_A_LOOK)}
         step_s, sources = self.table.column(STEP_S), [(each.table.column(STEP_S), each.table.taken()) for each in ranks]
         own_s = self.lead.table.column(STEP_S)
         for row in range(first, stop):
@@ -166,18 +164,39 @@ class Group(object):
                 values = [column[row] for column, taken in sources if row < taken and column[row] == column[row]]
                 step_s[row] = max(values) if values else float("nan")
         for place in MEMORY:
-            self._copy(self.worst, place, place, first, stop)
+            self._add_up(place, first, stop)
         for number, name in enumerate(metrics):
             source = next((each for each in ranks if name in each.metrics), None)
             if source is not None:
-                place = len(samples.COLUMNS) + source.metrics.index(name)
-                # What is logged after a step belongs to its row: it may have changed since it was copied.
-                self._copy(source, place, len(samples.COLUMNS) + number, max(0, first - 1), stop)
+                before = max(0, first - 1)  # what is logged after a step belongs to its row: it may have changed since
+                column = source.table.column(len(samples.COLUMNS) + source.metrics.index(name))
+                self.table.column(len(samples.COLUMNS) + number)[before:stop] = column[before:stop]
         self._merged = stop
 
-    def _copy(self, source, place, target, first, stop):
-        stop = max(first, stop)
-        self.table.column(target)[first:stop] = source.table.column(place)[first:stop]
+    def _add_up(self, place, first, stop):
+        """Sum a column over the ranks. One without a number in a row has its last one; one that comes after the others
+        counts with what it has grown by since."""
+        ranks, total = self.ranks, self.table.column(place)
+        sources = [(each.levels, each.table.column(place), each.table.taken()) for each in ranks]
+        has_begun = any(place in each.levels for each in ranks)
+        for row in range(first, stop):
+            new = [(levels, column[row]) for levels, column, taken in sources if row < taken]
+            new = [(levels, value) for levels, value in new if value == value]
+            for levels, value in new:
+                levels.setdefault(place, [value if has_begun else 0.0, value])[1] = value
+            has_begun = has_begun or bool(new)
+            known = [levels[place] for levels, _, _ in sources if place in levels]
+            total[row] = sum(newest - base for base, newest in known) if new else float("nan")
+
+    def look(self, step):
+        """Return the job's look at a step: the sums of what its ranks found, or last found before."""
+        self.looked.add(step)
+        if not self.is_several:
+            return self.lead.looks[step]
+        looks = [each.looks.get(step) or each.looks[max(each.looks)] for each in self.ranks if each.looks]
+        known = {name: [look[name] for look in looks if look.get(name) is not None] for look in looks for name in look}
+        total = {name: sum(values) for name, values in known.items() if values}
+        return dict(total, **{name: max(known[name]) for name in OF_ALL if known.get(name)})
 
     # -------------------------------------------------------------- what is told at the end
 
@@ -193,7 +212,6 @@ class Group(object):
                     "step_s": wire.json_number(step_s),
                     "own_s": wire.json_number(own_s),
                     "grown_kib": wire.json_number(member.grown_kib()),
-                    "is_worst": member is self.worst,
                     "not_finite": sorted(member.table.not_finite(member.metrics)),
                 }
             )

@@ -30,7 +30,7 @@ GONE_TURNS, GONE_PAUSE_S = 20, 0.001  # between the end of a conversation and th
 CREDENTIALS = struct.Struct("3i")
 MOST_STACKS = 32
 
-Pending = collections.namedtuple("Pending", "step look last until")
+Pending = collections.namedtuple("Pending", "step last until")
 
 
 class ProgramWatch(ScriptWatch):
@@ -45,7 +45,6 @@ class ProgramWatch(ScriptWatch):
         self._from = None  # the member whose event is handled
         self._waiting = []  # the members that wait for an answer of the harness
         self._pending = None  # a look of the lead that waits for those of the others
-        self._looks = {}  # step -> what was told of a look
         self._hooked = {}  # framework -> whether all of its imported modules could be changed
         self._began = self.clock()
         self._why = ""
@@ -237,9 +236,7 @@ class ProgramWatch(ScriptWatch):
         """Let the job's table be that of its only rank, or one of its own."""
         lead, is_several = self._group.lead, self._group.is_several
         if is_several and self._group.table is None:
-            self._group.table = samples.Table(-1, self.rows, self.stride)
-            self._group.table.clear(0, samples.ALWAYS)
-            self._sent = 0
+            self._group.make_table(self._sent)
         table = self._group.table if is_several else lead.table
         if table is not self.table:
             self.table = table
@@ -262,7 +259,7 @@ class ProgramWatch(ScriptWatch):
         member.looks[step] = look
         if member is self._group.lead:
             self._waiting.append(member)
-            self._pending = Pending(step, look, last, self.clock() + OTHERS_S)
+            self._pending = Pending(step, last, self.clock() + OTHERS_S)
             self._forward(self.clock())
         else:
             self._answer(member, "stop" if last else "go")
@@ -272,48 +269,19 @@ class ProgramWatch(ScriptWatch):
         """Take the look of the lead for the job's, once the other ranks have taken theirs or need too long."""
         if self._pending is None or self.asked_at is not None:
             return
-        step, look, last, until = self._pending
+        step, last, until = self._pending
         late = [each for each in self._group.ranks if each.lives and step not in each.looks]
         if late and now < until:
             return
-        self._pending, self._group.has_looked = None, True
-        ranks = self._group.ranks
-        if self._group.is_several:
-            if self._group.choose_worst() and self._looks:
-                self._tell_anew()
-            look = self._job_look(step)
-        self._looks[step] = look
-        self.look(step, look, last)
-        if last and self._group.lead in ranks:
+        self._pending = None
+        self.look(step, self._group.look(step), last)
+        if last:
             self.answered("stop")  # it had to wait, so that the look found its GPU memory still in use
-
-    def _job_look(self, step):
-        """Return the look of the worst rank, with the processor time of all."""
-        look = dict(self._group.worst.looks.get(step) or self._group.lead.looks[step])
-        newest = [each.looks[max(each.looks)] for each in self._group.ranks if each.looks]
-        look["cpu_s"] = sum(each.get("cpu_s") or 0.0 for each in newest)
-        return look
-
-    def _tell_anew(self):
-        """Send all rows and looks again, with the memory of another rank."""
-        self._sent = 0
-        self._looks = {step: dict(look, **self._memory_at(step)) for step, look in self._looks.items()}
-        looks = [
-            {"step": step, "look": {name: wire.json_number(look[name]) for name in look}}
-            for step, look in sorted(self._looks.items())
-        ]
-        self.outbox.send("anew", looks=looks)
-
-    def _memory_at(self, step):
-        look = self._group.worst.looks.get(step) or {}
-        return {name: value for name, value in look.items() if name != "cpu_s"}
 
     def _send_samples(self):
         if self._group.is_several:
-            if self._group.worst is None:
-                self._group.choose_worst()
             self._group.refresh()
-            self._group.merge(self._sent == 0, self._metrics, self._looks)
+            self._group.merge(self._metrics)
         ScriptWatch._send_samples(self)
 
     def _on_over(self):
@@ -435,9 +403,9 @@ class ProgramWatch(ScriptWatch):
             self.end_s = self.clock() - self.table.header[samples.STARTED]
             is_whole = steps >= self.job["looks"][-1]
             self.shortfall = "" if is_whole else "own_end"
-            if self._pending is None and self._group.lead.steps not in self._looks and self._group.lead.looks:
+            if self._pending is None and self._group.lead.steps not in self._group.looked and self._group.lead.looks:
                 self._group.lead.looks[steps] = self._group.lead.looks[max(self._group.lead.looks)]
-                self._pending = Pending(steps, self._group.lead.looks[steps], True, 0.0)
+                self._pending = Pending(steps, True, 0.0)
                 self._forward(self.clock())
             message = "" if is_whole else SHORT % (steps, self.job["looks"][-1])
             self.end("completed" if is_whole else "stopped", message)

@@ -17,7 +17,6 @@ from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Tra
 from harness.run.engine import Engine, Exit, LaunchRequest, Session
 from harness.run.images.build_errors import complaint
 from harness.run.trial.messages import (
-    Anew,
     Counts,
     Done,
     FilePart,
@@ -229,8 +228,6 @@ class Conversation:
                 self.samples.set_counts(message.columns)
             case LookTaken():
                 self._look(message)
-            case Anew():
-                self.samples.begin_anew([Look(step=each.step, values=each.look) for each in message.looks])
             case FilePart():
                 self.on_file(message.name, message.text)
         return None

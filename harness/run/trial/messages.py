@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, NoReturn
 
 import numpy as np
@@ -36,7 +36,6 @@ HEAD_LIMIT = 16 << 10
 BUFFERED_LIMIT = 500
 METRICS_LIMIT = 16
 RANKS_LIMIT = 64
-LOOKS_LIMIT = 64
 NUMBER_LIMIT = 1e30
 """Largest magnitude of a measurement; products of larger numbers may overflow."""
 COUNT_LIMIT = 1 << 53
@@ -250,22 +249,12 @@ class Parked(Message):
     frozen: bool = False
 
 
-class LookAgain(_Strict):
-    step: Count
-    look: Figures
-
-
-class Anew(Message):
-    looks: Annotated[list[LookAgain], Field(max_length=LOOKS_LIMIT)]
-
-
 class Rank(_Strict):
     rank: Count
     steps: Count
     step_s: Measure | None = None
     own_s: Measure | None = None
     grown_kib: Figure | None = None
-    is_worst: bool = False
     not_finite: Annotated[list[Annotated[str, AfterValidator(lambda name: name[:200])]], Field(max_length=16)] = []
 
 
@@ -302,7 +291,7 @@ class Done(Message):
 
 MESSAGES: Mapping[str, type[BaseModel]] = {
     "hello": Hello, "ready": Ready, "progress": Progress, "samples": Rows, "counts": Counts, "look": LookTaken,
-    "parked": Parked, "anew": Anew, "file": FilePart, "done": Done,
+    "parked": Parked, "file": FilePart, "done": Done,
 }  # fmt: skip
 
 
@@ -374,12 +363,6 @@ class Samples:
         self._chunks.append(columns)
         while len(self._chunks) > 1 and len(self._chunks[-2]["step"]) <= 2 * len(self._chunks[-1]["step"]):
             self._chunks[-2:] = [_joined(self._chunks[-2:])]
-
-    def begin_anew(self, looks: Sequence[Look]) -> None:
-        """Forget all rows and looks so far: those of another rank follow. `looks` are its own."""
-        if [look.step for look in looks] != [look.step for look in self.looks]:
-            raise Misunderstood("anew: other looks than before")
-        self._chunks, self._rows, self.newest_step, self.looks = [], 0, 0.0, list(looks)
 
     def set_counts(self, columns: dict[str, Floats]) -> None:
         """Replace all counts by `columns`, which hold all rows so far; unknown columns are ignored."""

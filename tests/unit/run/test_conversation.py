@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.model import Image, Look, Pull, Scenario, Trace, Trial, Where, measured
+from harness.model import Image, Pull, Scenario, Trace, Trial, Where, measured
 from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Session
 from harness.run.trial.conversation import CANNOT_PARK, Slice, Sliced, alone, trial_in_slices
-from harness.run.trial.messages import Misunderstood, Samples
+from harness.run.trial.messages import Samples
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 HELLO = {"type": "hello", "protocol": 1, "python": "3.8.1"}
@@ -447,18 +447,3 @@ def test_interrupted_at_once() -> None:
     trial, _ = play(None, cancelled=lambda: True)
     assert trial.end == "interrupted"
     assert not trial.measured
-
-
-def test_the_memory_of_another_rank_replaces_what_was_sent() -> None:
-    """Of two ranks the second may turn out to be the one that leaks, after rows of the first one were sent."""
-    kept = Samples(last_step=4.0)
-    kept.add({"step": np.array([1.0, 2.0]), "rss_kib": np.array([10.0, 10.0])})
-    kept.looks.append(Look(step=2, values={"rss_kib": 10.0}))
-    kept.begin_anew([Look(step=2, values={"rss_kib": 20.0})])
-    kept.add({"step": np.array([1.0, 2.0, 3.0]), "rss_kib": np.array([15.0, 20.0, 25.0])})
-    trace = kept.trace()
-    assert trace is not None
-    assert (list(trace.step), list(trace.columns["rss_kib"])) == ([1.0, 2.0, 3.0], [15.0, 20.0, 25.0])
-    assert [look.of("rss_kib") for look in trace.looks] == [20.0]
-    with pytest.raises(Misunderstood, match="other looks than before"):
-        kept.begin_anew([])
