@@ -180,10 +180,9 @@ class Group(object):
         sources = [(each.levels, each.table.column(place), each.table.taken()) for each in ranks]
         has_begun = any(place in each.levels for each in ranks)
         for row in range(first, stop):
-            new = [(levels, column[row]) for levels, column, taken in sources if row < taken]
-            new = [(levels, value) for levels, value in new if value == value]
-            for levels, value in new:
-                levels.setdefault(place, [value if has_begun else 0.0, value])[1] = value
+            new = [(each, column) for each, column, taken in sources if row < taken and column[row] == column[row]]
+            for levels, column in new:
+                levels.setdefault(place, [column[row] if has_begun else 0.0, 0.0])[1] = column[row]
             has_begun = has_begun or bool(new)
             known = [levels[place] for levels, _, _ in sources if place in levels]
             total[row] = sum(newest - base for base, newest in known) if new else float("nan")
