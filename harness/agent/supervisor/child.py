@@ -22,6 +22,16 @@ Death = collections.namedtuple("Death", "signal exit_code peak_rss_kib")
 Death.__doc__ = "How a process ended: one of signal and exit_code is None."
 
 
+def death_by(status, peak_rss_kib=0):
+    """Return the death that a wait status tells."""
+    killed = os.WIFSIGNALED(status)
+    return Death(
+        signal=os.WTERMSIG(status) if killed else None,
+        exit_code=None if killed else os.WEXITSTATUS(status),
+        peak_rss_kib=peak_rss_kib,
+    )
+
+
 class Child(object):
     """A started process. `death` is None while it lives; `output` is a non-blocking fd with its stdout and stderr."""
 
@@ -53,13 +63,8 @@ class Child(object):
             if pid == 0:
                 return
             if pid == self.pid:
-                killed = os.WIFSIGNALED(status)
                 self._process.returncode = 0  # set here, so that Popen does not wait for it again
-                self.death = Death(
-                    signal=os.WTERMSIG(status) if killed else None,
-                    exit_code=None if killed else os.WEXITSTATUS(status),
-                    peak_rss_kib=usage.ru_maxrss,
-                )
+                self.death = death_by(status, usage.ru_maxrss)
 
     def terminate(self):
         """Send SIGTERM to the child alone."""

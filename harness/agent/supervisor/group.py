@@ -4,11 +4,14 @@ Each rank fills a table of its own. The job's step time is that of the slowest r
 of all. A program that steps in one process is a group of one, whose table is the job's.
 """
 
+import collections
+import re
 import signal
 import statistics
 
-from .. import samples, wire
+from .. import ending, samples, wire
 from ..probes import processes
+from . import child
 
 MOST = 64
 BESIDE_A_LOOK = 3  # rows after a look in which other ranks may have waited for the one that was looking
@@ -49,6 +52,10 @@ class Member(object):
     @property
     def was_terminated(self):
         return self.death is not None and self.death.signal == signal.SIGTERM
+
+    def fail(self, failure, now, death=None):
+        """Note how it failed, as (end, message), and by which death, if the process told nothing itself."""
+        self.failure, self.failed_at, self.death = failure, now, death
 
     def waits(self):
         return bool(self.table.header[samples.WAITING])
@@ -233,15 +240,69 @@ class Group(object):
         is_rank = member.has_stepped or member.number is not None or member.birth is not None
         return "rank %d: " % self.number_of(member) if others and is_rank else ""
 
+    def end_of_first(self, is_bad, budget, stacks):
+        """Return (end, message, death) of the rank that failed first; None if none did. `is_bad`: the job ended badly,
+        too; `budget`: its steps; `stacks`: what its processes wrote when a signal killed them."""
+        failed, gone = self.first_failure(), self.vanished()
+        if gone is not None and (failed is None or failed.was_terminated):
+            fatal = FATAL.search(stacks)
+            message = "%s: %s" % (ending.place_after(gone.steps, budget), fatal.group() if fatal else VANISHED)
+            return "crash" if is_bad or fatal else "infrastructure", self.named(gone) + message, None
+        if failed is None or failed.is_first or not (is_bad or failed.has_stepped):
+            return None
+        end, message = failed.failure
+        before, _, last = message.rpartition("\n")
+        return end, "\n".join(filter(None, [before, self.named(failed) + last])), failed.death
 
-def exit_status(pid):
-    """Return the wait status of a dead process that its parent has not waited for; None if it lives or is gone."""
+    # -------------------------------------------------------------- where ranks stand that make no progress
+
+    def standing(self, places):
+        """Return who is missing and who waits. `places`: pid -> ` (file:line in function)` or ""."""
+        ranks = [member for member in self.ranks if member.lives]
+        waiting = [member for member in ranks if member.waits()]
+        missing = [member for member in ranks if member not in waiting] if waiting else _odd(ranks, places)
+        others = [member for member in ranks if member not in missing]
+        words = [self._stands(missing, places, "is missing", "are missing")] if missing else []
+        parents = {process.parent for process in map(processes.look_at, [each.pid for each in ranks]) if process}
+        for pid in set(places).difference(each.pid for each in self.members):
+            process = processes.look_at(pid)
+            if process and process.parent in parents and not missing:
+                words.append("a process has made no step%s" % places[pid])
+        return ", ".join(words + ([self._stands(others, places, "waits", "wait")] if others else []))
+
+    def _stands(self, members, places, one, several):
+        """Return `ranks 0, 1 and 3 wait (train.py:3 in work)`."""
+        numbers = [str(self.number_of(member)) for member in members]
+        place = places.get(members[0].pid, "")
+        if len(members) == 1:
+            return "rank %s %s%s" % (numbers[0], one, place)
+        return "ranks %s and %s %s%s" % (", ".join(numbers[:-1]), numbers[-1], several, place)
+
+
+VANISHED = "its process ended without a word, by a signal or by os._exit"
+FATAL = re.compile("Fatal Python error: .{1,80}")  # as faulthandler writes it
+
+
+def _odd(ranks, places):
+    """Return the ranks that are behind all others, or else stand at another place than most."""
+    least = min((member.steps for member in ranks), default=0)
+    behind = [member for member in ranks if member.steps == least]
+    if 2 * len(behind) < len(ranks) + 1 and len(behind) < len(ranks):
+        return behind
+    counts = collections.Counter(places.get(member.pid) for member in ranks)
+    return [member for member in ranks if 2 * counts[places.get(member.pid)] < len(ranks)]
+
+
+def death_of(pid):
+    """Return the death of a process that failed and that its parent has not waited for; None if it lives, is gone, or
+    ended well."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    return int(fields[49]) if fields[0] == b"Z" else None
+    status = int(fields[49]) if fields[0] == b"Z" else 0
+    return child.death_by(status) if status else None
 
 
 def is_gone(pid):

@@ -10,7 +10,6 @@ import collections
 import functools
 import json
 import os
-import re
 import socket
 import struct
 import sys
@@ -20,8 +19,8 @@ from .. import ending, samples, wire
 from ..probes import processes
 from ..scenario.entering import VARIABLE
 from ..scenario.hooks import MAY_MAKE_NONE, modules
-from . import child, group
-from .script import AFTER_FAILURE_S, STACKS_PAUSE_S, STACKS_S, ScriptWatch
+from . import group
+from .script import AFTER_FAILURE_S, ScriptWatch
 from .trial_watch import Watch
 
 OTHERS_S = 0.5  # that a look of the lead waits for those of the other ranks
@@ -38,7 +37,7 @@ class ProgramWatch(ScriptWatch):
 
     def __init__(self, job, root, outbox, gpus):
         ScriptWatch.__init__(self, job, root, outbox, gpus)
-        self._steps_are = job["program"]["steps_are"]
+        self._steps_are, self._budget = job["program"]["steps_are"], job["looks"][-1]
         self._launcher = job["program"].get("launcher") or []
         self._group = group.Group(self.rows, self.stride)
         self._first = None  # the member that is the process that the supervisor started
@@ -48,6 +47,7 @@ class ProgramWatch(ScriptWatch):
         self._hooked = {}  # framework -> whether all of its imported modules could be changed
         self._began = self.clock()
         self._why = ""
+        self._stacks_by_pid = {}  # of all ranks, once they were asked for
         self._ran_s = self._ran_on_s = 0.0
         self._progress = 0, self._began  # the steps of all ranks, and since when
 
@@ -174,25 +174,14 @@ class ProgramWatch(ScriptWatch):
         """Note the death of a member, and how it died if its parent has not yet asked."""
         if not member.lives or not group.is_gone(member.pid):
             return
-        status = group.exit_status(member.pid)
+        death = group.death_of(member.pid)
         member.ended_at = self.clock()
         while member.fd in self._selector.get_map() and self._heard_from(member):
             continue
-        if status and member.failure is None and not member.is_first:
-            self._note_death(member, status)
+        if death is not None and member.failure is None and not member.is_first:
+            place = ending.place_after(member.steps, self._budget) if member.has_stepped else "before the first step"
+            member.fail(ending.of_death(death, place, not member.has_stepped, self.oom.killed()), self.clock(), death)
         self._group.elect()
-
-    def _note_death(self, member, status):
-        killed = os.WIFSIGNALED(status)
-        member.death = child.Death(
-            signal=os.WTERMSIG(status) if killed else None,
-            exit_code=None if killed else os.WEXITSTATUS(status),
-            peak_rss_kib=0,
-        )
-        in_setup = not member.has_stepped
-        place = "before the first step" if in_setup else ending.place_after(member.steps, self.job["looks"][-1])
-        member.failed_at = self.clock()
-        member.failure = ending.of_death(member.death, place, in_setup, self.oom.killed())
 
     def answered(self, answer):
         """Answer the members that wait for the harness: the lead, and those that came while all were parked."""
@@ -241,10 +230,8 @@ class ProgramWatch(ScriptWatch):
         if table is not self.table:
             self.table = table
             self.monitor.move_to(table)
-        self._metrics = []
-        for name in [name for each in self._group.ranks for name in each.metrics]:
-            if name not in self._metrics and len(self._metrics) < samples.MOST_METRICS:
-                self._metrics.append(name)
+        names = dict.fromkeys(name for each in self._group.ranks for name in each.metrics)
+        self._metrics = list(names)[: samples.MOST_METRICS]
         self.columns.update((name, len(samples.COLUMNS) + place) for place, name in enumerate(self._metrics))
         self._group.refresh()
 
@@ -322,12 +309,12 @@ class ProgramWatch(ScriptWatch):
         elif self._made_all(end):
             self._leave(("completed", ""))
         else:
-            self._leave(("stopped", SHORT % (self.steps(), self.job["looks"][-1])), "own_end")
+            self._leave(("stopped", SHORT % (self.steps(), self._budget)), "own_end")
 
     def _made_all(self, end):
         if self._group.lead is None or self._group.lead.is_first:
             return end == "completed"
-        return self._group.lead.steps >= self.job["looks"][-1]
+        return self._group.lead.steps >= self._budget
 
     # -------------------------------------------------------------- time
 
@@ -394,20 +381,20 @@ class ProgramWatch(ScriptWatch):
         """End the trial of a launcher, or of a program whose other processes made the steps."""
         steps = self.steps() if self._group.lead is not None else 0
         if ending.is_bad(death):
-            place = ending.place_after(steps, self.job["looks"][-1]) if steps else "setup"
+            place = ending.place_after(steps, self._budget) if steps else "setup"
             end, message = ending.of_death(death, place, not steps, self.oom.killed(), self._last_words())
             self.end(end, message, death=death)
             return
         self.run_s = self.clock() - self._began
         if steps:
             self.end_s = self.clock() - self.table.header[samples.STARTED]
-            is_whole = steps >= self.job["looks"][-1]
+            is_whole = steps >= self._budget
             self.shortfall = "" if is_whole else "own_end"
             if self._pending is None and self._group.lead.steps not in self._group.looked and self._group.lead.looks:
                 self._group.lead.looks[steps] = self._group.lead.looks[max(self._group.lead.looks)]
                 self._pending = Pending(steps, True, 0.0)
                 self._forward(self.clock())
-            message = "" if is_whole else SHORT % (steps, self.job["looks"][-1])
+            message = "" if is_whole else SHORT % (steps, self._budget)
             self.end("completed" if is_whole else "stopped", message)
             return
         why = "the program ended, and no step was seen: " + self._why_unseen()
@@ -423,26 +410,11 @@ class ProgramWatch(ScriptWatch):
     def end(self, end, message, death=None, stacks="", at_exit=False):
         """Record how the trial ended. If a rank failed before the job did, its failure is that of the job; not if the
         program ended well by itself, and thus tolerates it."""
-        failed, gone = self._group.first_failure(), self._group.vanished()
         is_bad, is_cut = end not in ending.WELL, self.child is not None and self.child.death is None
-        if at_exit or end == "infrastructure" or not (is_bad or is_cut):
-            failed = gone = None
-        if gone is not None and (failed is None or failed.was_terminated):
-            fatal = FATAL.search(self._stacks())
-            place = ending.place_after(gone.steps, self.job["looks"][-1])
-            end = "crash" if is_bad or fatal else "infrastructure"
-            message = "%s%s: %s" % (self._group.named(gone), place, fatal.group() if fatal else VANISHED)
-        elif failed is not None and not failed.is_first and (is_bad or failed.has_stepped):
-            end, message = failed.failure
-            message = self._named(message, self._group.named(failed))
-            death = failed.death
+        if not at_exit and end != "infrastructure" and (is_bad or is_cut):
+            own = end, message, death
+            end, message, death = self._group.end_of_first(is_bad, self._budget, self._stacks()) or own
         ScriptWatch.end(self, end, message, death=death, stacks=stacks, at_exit=at_exit)
-
-    @staticmethod
-    def _named(message, name):
-        """Return a message whose last line begins with the name of the rank."""
-        lines = message.splitlines() or [""]
-        return "\n".join([*lines[:-1], name + lines[-1]])
 
     def _on_failed(self, exits=False, **event):
         """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of
@@ -453,8 +425,7 @@ class ProgramWatch(ScriptWatch):
             event["message"] = ": ".join(filter(None, (event["message"], self._last_words())))
         if member.failure is None:
             is_setup = event["setup"] and not any(each.has_stepped for each in self._group.members)
-            member.failure = ending.of_failure(dict(event, setup=is_setup), self.oom.killed())
-            member.failed_at = self.clock()
+            member.fail(ending.of_failure(dict(event, setup=is_setup), self.oom.killed()), self.clock())
         if member.is_first:
             event["setup"] = event["setup"] and self._group.lead is None
             ScriptWatch._on_failed(self, **event)
@@ -479,19 +450,15 @@ class ProgramWatch(ScriptWatch):
 
     def _ask_stacks(self):
         """Return the stacks of the first process, or those of all ranks, each after a line that names it."""
-        pids = {member.pid: self._group.named(member) for member in self._group.members if member.lives}
-        if not self._launcher and not self._group.is_several and len(pids) <= 1:
+        named = {member.pid: self._group.named(member) for member in self._group.members if member.lives}
+        if not self._launcher and not self._group.is_several and len(named) <= 1:
             return ScriptWatch._ask_stacks(self)
-        unseen = [pid for pid in processes.descendants() if pid not in pids and self._writes_stacks(pid)]
-        self._stacks_of = {}
-        for pid in [*pids, *unseen][:MOST_STACKS]:
-            before = os.fstat(self._stacks_fd).st_size
-            try:
-                os.kill(pid, ending.STACKS_SIGNAL)
-            except OSError:
-                continue
-            self._stacks_of[pid] = self._written_from(before)
-        return "\n".join("%s(pid %d)\n%s" % (pids.get(pid, ""), pid, text) for pid, text in self._stacks_of.items())
+        unseen = [pid for pid in processes.descendants() if pid not in named and self._writes_stacks(pid)]
+        self._stacks_by_pid = {pid: self._stacks_of(pid) for pid in [*named, *unseen][:MOST_STACKS]}
+        parts = [
+            "%s(pid %d)\n%s" % (named.get(pid, ""), pid, text) for pid, text in self._stacks_by_pid.items() if text
+        ]
+        return "\n".join(parts)
 
     def _writes_stacks(self, pid):
         folder = "/proc/%d/fd" % pid
@@ -501,53 +468,11 @@ class ProgramWatch(ScriptWatch):
             return False
         return any("memfd:stacks" in link for link in links)
 
-    def _written_from(self, before):
-        until, text = self.clock() + STACKS_S, ""
-        while self.clock() < until:
-            time.sleep(STACKS_PAUSE_S)
-            newest = self._stacks(before)
-            if newest and newest == text:
-                break
-            text = newest
-        return text
-
     def _place(self, stacks):
         """Return where the program stands: of several ranks, who is missing and who waits."""
-        stacks_of = getattr(self, "_stacks_of", None)
-        if stacks_of is None:
-            return ScriptWatch._place(self, stacks)
-        ranks = [member for member in self._group.ranks if member.lives]
-        places = {pid: ScriptWatch._place(self, text) for pid, text in stacks_of.items()}
-        waiting = [member for member in ranks if member.waits()]
-        missing = [member for member in ranks if member not in waiting] if waiting else self._odd(ranks, places)
-        others = [member for member in ranks if member not in missing]
-        words = [self._stands(missing, places, "is missing", "are missing")] if missing else []
-        parents = {process.parent for process in map(processes.look_at, [each.pid for each in ranks]) if process}
-        for pid in [pid for pid in places if pid not in {each.pid for each in self._group.members}]:
-            process = processes.look_at(pid)
-            if process and process.parent in parents and not missing:
-                words.append("a process has made no step%s" % places[pid])
-        if others:
-            words.append(self._stands(others, places, "waits", "wait"))
-        return ": " + ", ".join(filter(None, words)) if words else ScriptWatch._place(self, stacks)
-
-    def _odd(self, ranks, places):
-        """Return the ranks that are behind all others, or else stand at another place than most."""
-        least = min((member.steps for member in ranks), default=0)
-        behind = [member for member in ranks if member.steps == least]
-        if 2 * len(behind) < len(ranks) + 1 and len(behind) < len(ranks):
-            return behind
-        counts = collections.Counter(places.get(member.pid) for member in ranks)
-        return [member for member in ranks if 2 * counts[places.get(member.pid)] < len(ranks)]
-
-    def _stands(self, members, places, one, several):
-        """Return `ranks 0, 1 and 3 wait (train.py:3 in work)`."""
-        numbers = [str(self._group.number_of(member)) for member in members]
-        ranks = " and ".join(filter(None, (", ".join(numbers[:-1]), numbers[-1])))
-        return "rank%s %s %s%s" % (
-            "s" if len(members) > 1 else "", ranks, one if len(members) == 1 else several,
-            places.get(members[0].pid, ""),
-        )  # fmt: skip
+        places = {pid: ScriptWatch._place(self, text) for pid, text in self._stacks_by_pid.items()}
+        words = self._group.standing(places) if places else ""
+        return ": " + words if words else ScriptWatch._place(self, stacks)
 
     # -------------------------------------------------------------- no step was seen
 
@@ -611,8 +536,6 @@ LEAST_GRACE_S = 10.0
 """Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
 RSS = samples.COLUMNS.index("rss_kib")
 SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
-VANISHED = "its process ended without a word, by a signal or by os._exit"
-FATAL = re.compile("Fatal Python error: .{1,80}")  # as faulthandler writes it
 LEFT = "the program ended by os._exit or in another program (os.exec), and no step was seen"
 REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
 

@@ -255,17 +255,23 @@ class ScriptWatch(Watch):
     # -------------------------------------------------------------- stacks
 
     def _ask_stacks(self):
-        """Return the stacks of all threads, which faulthandler writes even if the process is stuck in C."""
-        if self._replaced:
+        """Return the stacks of the processes that make the steps."""
+        return "" if self._replaced else self._stacks_of(self.child.pid)
+
+    def _stacks_of(self, pid):
+        """Return the stacks of all threads, which faulthandler writes even if the process is stuck in C; "" if it has
+        ended."""
+        before, until, text = os.fstat(self._stacks_fd).st_size, self.clock() + STACKS_S, ""
+        try:
+            os.kill(pid, ending.STACKS_SIGNAL)
+        except OSError:
             return ""
-        os.kill(self.child.pid, ending.STACKS_SIGNAL)
-        until = self.clock() + STACKS_S
-        text = ""
         while self.clock() < until:
             time.sleep(STACKS_PAUSE_S)
-            before, text = text, self._stacks()
-            if text and text == before:
+            newest = self._stacks(before)
+            if newest and newest == text:
                 break
+            text = newest
         return text
 
     def _stacks(self, start=0):
