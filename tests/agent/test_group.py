@@ -127,6 +127,21 @@ def test_the_memory_is_that_of_all_ranks(tmp_path: Path, thorough_python: str) -
     assert looks[0] == pytest.approx(rss[49], rel=0.1), "a look, too, adds up all ranks"
 
 
+@pytest.mark.smoke
+def test_a_rank_whose_time_is_over_first_does_not_leave_the_others_waiting(tmp_path: Path, python: str) -> None:
+    """The looks of `try` are due by time. A healthy torchrun hung: one rank had its time a step before the other."""
+    text = RANKS.replace('sys.stdout.write("step', '(rank or number > 9) and sys.stdout.write("step')
+    text = text.replace("STEPS", "10**6").replace("METHOD", "fork").replace("MORE", "pass")
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    limits = {"looks": [5000, 10000], "look_times_s": [0.2, 0.4], "timeout_s": 6.0}
+    told = driver.run(tmp_path, python, None, program=program, files={"train.py": text}, **limits)
+    assert (told.done["end"], told.done["message"]) == ("completed", "")
+    assert numbers(told) == [0, 1, 2]
+    rss = [value for message in told.all("samples") for value in message["columns"]["rss_kib"] if value is not None]
+    for message in told.all("look"):
+        assert message["look"]["rss_kib"] == pytest.approx(rss[-1], rel=0.1), "no rank is missing in a look"
+
+
 def test_a_rank_that_comes_after_a_look_is_no_growth(tmp_path: Path, thorough_python: str) -> None:
     """Its rows were told a second time, which the harness took for a lie; its memory is no growth of the first one."""
     text = """

@@ -6,7 +6,8 @@ It sends these events in addition to those of a script (script_run.py) and to `j
 
     {"type": "hooked", "hook": "torch", "changed": true}      a module was imported; changed: its steps can be counted
     {"type": "metric", "name": "loss"}                        a number was logged for the first time
-    {"type": "over"}                               it has made its steps, and may end by itself; it waits
+    {"type": "over"}                               it has made its steps, and may end by itself; it waits. If it is told
+                                                   to go on, other ranks may yet wait for its further steps
     {"type": "unseen"}                             it ended without a step. Unless `steps_are` names what a step is, or
                                                    another process made steps, `ready`, a look and `ended` follow
     {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end. Else
@@ -273,7 +274,9 @@ class ProgramRun(script_run.ScriptRun):
         is_whole = ticker.is_over or self._due_looks.take(ticker.steps, ticker.busy_s)
         if is_whole and not ticker.is_over and not self.table.header[samples.STOP]:
             ticker.is_over = True
-            self._ask("over")
+            ticker.goes_on = self._ask("over") == "on"
+            if ticker.goes_on:
+                self._ask("look", step=ticker.steps, look=ticker.aside(self._looker.look), last=False)
             self.table.header[samples.OVER] = time.perf_counter()
             return True
         goes_on = not is_whole and not self.table.header[samples.STOP]

@@ -10,7 +10,7 @@ import signal
 import statistics
 
 from .. import ending, samples, wire
-from ..probes import processes
+from ..probes import memory, processes
 from . import child
 
 MOST = 64
@@ -19,6 +19,11 @@ LEAST_ROWS = 32
 STEP_S, RSS, WAIT_S = (samples.COLUMNS.index(name) for name in ("step_s", "rss_kib", "wait_s"))
 OF_ALL = ("cgroup_kib",)  # what a look tells of all processes, and not of its own
 MEMORY = tuple(samples.COLUMNS.index(name) for name in ("rss_kib", "heap_kib", "blocks", "gpu_pool_kib"))
+LOOKED = {
+    "rss_kib": ("rss_before_kib", "rss_kib"),
+    "heap_kib": ("heap_before_kib", "heap_kib"),
+    "blocks": ("blocks_before", "blocks"),
+}
 
 
 class Member(object):
@@ -59,6 +64,21 @@ class Member(object):
 
     def waits(self):
         return bool(self.table.header[samples.WAITING])
+
+    def look(self, count):
+        """Return its look number `count`. If it could not take that, because it waits for a rank that looks, return the
+        newest look, with what is known without the process."""
+        looks = list(self.looks.items())
+        step, look = looks[min(count, len(looks)) - 1] if looks else (0, {"cpu_s": None})
+        if len(looks) >= count or not self.lives:
+            return look
+        look = dict(look, **memory.read_status("/proc/%d/status" % self.pid))
+        for column, names in LOOKED.items():
+            newest = self.table.last(samples.COLUMNS.index(column))
+            look.update((name, newest) for name in names if newest is not None)
+        if step:
+            look["cpu_s"] *= self.steps / step
+        return look
 
     def grown_kib(self):
         """Return by how much its memory has grown since the first quarter of its steps."""
@@ -144,9 +164,9 @@ class Group(object):
                 header[place] = source[place]
 
     def set_stop(self, value):
-        """Ask each rank to end at its next step, or the lead to park there, or to go on."""
-        for member in filter(None, [self.lead]) if value == samples.PARK else self.members:
-            member.table.header[samples.STOP] = value
+        """Ask the lead to end or to park at its next step, or to go on. The others may wait for it in a step."""
+        if self.lead is not None:
+            self.lead.table.header[samples.STOP] = value
 
     def make_table(self, sent):
         """Make the job's table, of which `sent` rows have been told when its first rank was the only one."""
@@ -194,14 +214,20 @@ class Group(object):
             known = [levels[place] for levels, _, _ in sources if place in levels]
             total[row] = sum(newest - base for base, newest in known) if new else float("nan")
 
+    def late(self):
+        """Return whether a rank has taken fewer looks than the lead. Looks that are due by time come at other steps."""
+        return any(each.lives and len(each.looks) < len(self.lead.looks) for each in self.ranks)
+
     def look(self, step):
-        """Return the job's look at a step: the sums of what its ranks found, or last found before."""
+        """Return the job's look at a step of the lead: the sums of what its ranks found."""
         self.looked.add(step)
         if not self.is_several:
             return self.lead.looks[step]
-        looks = [each.looks.get(step) or each.looks[max(each.looks)] for each in self.ranks if each.looks]
+        looks = [each.look(len(self.lead.looks)) for each in self.ranks]
         known = {name: [look[name] for look in looks if look.get(name) is not None] for look in looks for name in look}
         total = {name: sum(values) for name, values in known.items() if values}
+        if len(known["cpu_s"]) < len(looks):
+            total["cpu_s"] = None
         return dict(total, **{name: max(known[name]) for name in OF_ALL if known.get(name)})
 
     # -------------------------------------------------------------- what is told at the end

@@ -257,8 +257,7 @@ class ProgramWatch(ScriptWatch):
         if self._pending is None or self.asked_at is not None:
             return
         step, last, until = self._pending
-        late = [each for each in self._group.ranks if each.lives and step not in each.looks]
-        if late and now < until:
+        if now < until and self._group.late():
             return
         self._pending = None
         self.look(step, self._group.look(step), last)
@@ -272,9 +271,10 @@ class ProgramWatch(ScriptWatch):
         ScriptWatch._send_samples(self)
 
     def _on_over(self):
-        if self._from is self._group.lead:
+        is_lead = self._from is self._group.lead
+        if is_lead:
             self.census.look()  # what it holds after its steps; the last look follows at its end
-        self._answer(self._from, "go")
+        self._answer(self._from, "go" if is_lead else "on")
 
     def _on_unseen(self):
         if any(each.has_stepped for each in self._group.members):
