@@ -104,7 +104,7 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
     is_judged = not (trial.output.buffered or trial.is_one_figure or trial.grows_by_design or scenario.limits.exit_only)
     if trial.trace is None or not is_judged:
         return False
-    if scenario.limits.of("shm") is not None and mixes_shm(trial):
+    if mixes_shm(trial, growths_of(trial, limits=scenario.limits, steps=scenario.steps)):
         return True
     steps = judged_steps_of(trial, scenario.steps)
     whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps)

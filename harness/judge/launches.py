@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 
 from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.growth import Growth
@@ -93,7 +92,7 @@ class JudgedTrial:
     @property
     def mixed(self) -> bool:
         """Return whether growth in /dev/shm is not judged, because launches at the same time may have caused it."""
-        return "shm" in self.growths and mixes_shm(self.trial)
+        return mixes_shm(self.trial, self.growths)
 
     @property
     def is_whole(self) -> bool:
@@ -156,19 +155,17 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Gr
     if trial.trace is None or trial.output.buffered or not is_whole or trial.is_one_figure:
         return {}
     growths = judge_counts(trial.trace, limits=limits)
-    if "shm" in growths and mixes_shm(trial):
+    if mixes_shm(trial, growths):
         return {**growths, "shm": unjudged("shm", CountReason.SHM_SHARED())}
     return growths
 
 
-def mixes_shm(trial: Trial) -> bool:
-    """Return whether the files of a trial in /dev/shm may include files of launches at the same time: without
-    containers, launches share /dev/shm. If its content did not change, this does not matter.
+def mixes_shm(trial: Trial, growths: Mapping[str, Growth]) -> bool:
+    """Return whether what grows in /dev/shm during a trial may be files of launches at the same time: without
+    containers, launches share it. If all files together do not grow, this does not matter.
     """
-    if trial.trace is None or not trial.conditions.others or trial.fingerprint.get("engine") != "process":
-        return False
-    values = trial.trace.counts.get("shm", np.empty(0))
-    return bool(np.unique(values[np.isfinite(values)]).size > 1)
+    is_shared = trial.conditions.others > 0 and trial.fingerprint.get("engine") == "process"
+    return is_shared and "shm" in growths and growths["shm"].verdict not in GOOD
 
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:

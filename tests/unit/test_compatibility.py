@@ -146,3 +146,10 @@ def test_a_watcher_is_told_of_what_else_grows() -> None:
     assert describe_trial(asked, beside) == ("flat to step 4000", False)
     assert wants_alone(asked, beside)
     assert not wants_alone(asked, fills)
+
+
+def test_files_of_another_program_that_come_and_go_let_launches_take_turns() -> None:
+    """One busy neighbour on a workstation ended the slices of a row after their first round."""
+    counts = {"step": ROWS[::100], "shm": 16.0 * (np.arange(len(ROWS[::100])) % 5 == 3)}
+    taking_turns = whole(counts=counts, fingerprint={"engine": "process"}, conditions=Conditions(parked=4))
+    assert not wants_alone(cell(steps=Steps(), limits=Limits()), taking_turns)

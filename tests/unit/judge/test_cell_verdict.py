@@ -554,6 +554,13 @@ def test_files_in_shared_memory_that_a_neighbour_may_have_written_accuse_no_vers
     assert (agreed.verdict, agreed.signals["shm"].seen) == ("growth", "bad")
 
 
+def test_files_of_others_in_shared_memory_that_come_and_go_hide_no_growth():
+    trial = in_shm(0, grows=False, beside=1)
+    assert trial.trace is not None
+    trial.trace.counts["shm"][:] = 16 * (np.arange(len(trial.trace.counts["shm"])) % 5 == 3)
+    assert cell_of([trial, trial]).signals["shm"].seen == "good"
+
+
 @pytest.mark.parametrize(("engine", "grows"), [("docker", True), ("process", False)])
 def test_shared_memory_is_judged_beside_others_in_a_container_or_where_nobody_uses_it(engine, grows):
     beside = [replace(in_shm(n, grows=grows, beside=1), fingerprint={"engine": engine}) for n in range(3)]
