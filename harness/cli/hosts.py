@@ -34,8 +34,8 @@ from harness.errors import EngineUnreachable
 def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) -> None:
     """Check all hosts of MATRIX in parallel, and which image can run where, before a sweep.
 
-    Shows for each host: reachability, engine, GPUs, lease, free disk space, noise, and leftovers of killed runs. No
-    trial is run.
+    Shows for each host: reachability, engine, GPUs, lease, free disk space, noise, leftovers of killed runs, and which
+    change in step time a sweep will show; if no earlier run tells, a control runs there for half a minute.
 
     \b
     For example:

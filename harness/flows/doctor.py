@@ -1,21 +1,24 @@
-"""Checks every host, and which image can run where, for `harness doctor`. It runs no trial and pulls nothing."""
+"""Checks every host, and which image can run where, for `harness doctor`. It pulls nothing, and runs only a control."""
 
 from __future__ import annotations
 
 import functools
+import itertools
+import random
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness import compat
 from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.context import RunContext
-from harness.flows.estimate import measured_noise
+from harness.flows.estimate import Equal, equal_launches, foretold_by, noise_by
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions, selected
-from harness.model import Host, HostState, Image, Install, Plan, Pull, Scenario, Steps, Variant
+from harness.judge.comparison.noise import Replicates
+from harness.model import Host, HostState, Image, Install, Plan, Pull, Scenario, Steps, Trial, Variant
 from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.matrix import Gpu
 from harness.plan.cells import make_plan
@@ -23,6 +26,7 @@ from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
 from harness.run import owners
 from harness.run.engine import LaunchRequest, Prepared
+from harness.run.hosts.slices import OVER_SSH, SLICE_S, take_turns, takes_turns
 from harness.run.images.disk_budget import (
     ImageName,
     RegistryAnswers,
@@ -32,7 +36,7 @@ from harness.run.images.disk_budget import (
     reference_of,
     wanted,
 )
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.conversation import Sliced, alone, trial_in_slices
 from harness.run.trial.payload import pack
 
 
@@ -64,10 +68,15 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
         with using_hosts(selection.images, context) as every:
             pairs = [(each, _Seen()) for each in _given(every, context)]
             in_threads([functools.partial(_look, each, into, context) for each, into in pairs], context.stopped)
-            controls = {} if context.stopped.is_set() else _controls(pairs, context)
+            plan = make_plan(selection, lanes_of([each for each, _ in pairs]))
+            folder = out / plan.matrix.name
+            equal = {
+                each.host: equal_launches(folder, plan, each.part_of, machine=each.host.machine) for each, _ in pairs
+            }
+            known = [host for host, own in equal.items() if foretold_by(own, plan)]
+            controls = {} if context.stopped.is_set() else _controls(pairs, known, context)
         if context.stopped.is_set():
             raise interrupted
-        plan = make_plan(selection, lanes_of([each for each, _ in pairs]))
         told = RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images"))
         # The machines of a pool are equal, so one of them is asked which images fit; a usable one if possible.
         one_each = [
@@ -76,7 +85,9 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
         ]
         return Checkup(
             matrix=plan.matrix.name,
-            hosts=tuple(_host_check(each, found, plan, told, out=out, controls=controls) for each, found in pairs),
+            hosts=tuple(
+                _host_check(each, found, plan, told, equal=equal[each.host], controls=controls) for each, found in pairs
+            ),
             fits=tuple(fit for each, found in one_each for fit in _fits(each, found, told)),
         )
     except Interrupted as error:
@@ -116,19 +127,25 @@ def _look(each: OpenHost, into: _Seen, context: RunContext) -> None:
 
 
 def _host_check(
-    each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, *, out: Path, controls: Mapping[Host, float | str]
-) -> HostCheck:
+    each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, *,
+    equal: Mapping[str, Equal], controls: Mapping[Host, Control | str],
+) -> HostCheck:  # fmt: skip
     missing = [image for image in each.images if name_of(image) not in seen.images]
     bases = bases_of(each.images) if each.host.in_environments else seen.bases
     needs = None
     if each.usable:
         needs = wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
-    control, odd = controls.get(each.host), ""
+    control, odd, foretold = controls.get(each.host), "", foretold_by(equal, plan)
     if isinstance(control, str):
         control, odd = None, f"the control was not measured: {control}"
     elif control is not None:
-        pool = {one.machine: ms for one, ms in controls.items() if one.name == each.host.name}
-        odd = unlike({name: ms for name, ms in pool.items() if not isinstance(ms, str)}).get(each.host.machine, "")
+        pool = {
+            one.machine: own.ms
+            for one, own in controls.items()
+            if one.name == each.host.name and isinstance(own, Control)
+        }
+        odd = unlike(pool).get(each.host.machine, "")
+        foretold = foretold or foretold_by({"the control": (STEPS, [control.pairs])}, plan)
     return HostCheck(
         host=each.host,
         problem=each.problem,
@@ -136,8 +153,9 @@ def _host_check(
         gpus=_gpus(each),
         lanes=tuple(dict.fromkeys(row.lane for row in plan.rows if row.lane.host == each.part_of)),
         wanted=needs,
-        noise=measured_noise(out / plan.matrix.name, plan, each.part_of, machine=each.host.machine),
-        control_ms=control,
+        noise={name: noise for name, own in equal.items() if (noise := noise_by(own)) is not None},
+        foretold=foretold,
+        control_ms=None if control is None else control.ms,
         odd=odd,
     )
 
@@ -200,41 +218,56 @@ def setup():
         return {"ended": total + len(bytes(data))}
     return step
 '''
-STEPS = 150
-LAUNCHES = 3
-"""Launches per machine. The fastest one counts, because disturbances only make a launch slower."""
+STEPS = Steps(first=500, budget=500)
+MEASURE_S = 24.0
+"""Seconds in which pairs of launches of the control run again and again: one after the other, and in slices."""
 LEASE_WAIT_S = 30.0
 Held = Mapping[str, Prepared]
 """The images that a machine has, by name."""
 
 
-def _controls(pairs: Sequence[tuple[OpenHost, _Seen]], context: RunContext) -> dict[Host, float | str]:
-    """Return the control of every usable machine, for pools with more than one: step time in ms, or the problem."""
-    found: dict[Host, float | str] = {}
-    for host in dict.fromkeys(each.part_of for each, _ in pairs if each.part_of.pool):
+@dataclass(frozen=True, kw_only=True)
+class Control:
+    """The control of a machine: its step time, that of the fastest launch, because disturbances only make a launch
+    slower; and its pairs of launches."""
+
+    ms: float
+    pairs: list[Replicates]
+
+
+def _controls(
+    pairs: Sequence[tuple[OpenHost, _Seen]], known: Collection[Host], context: RunContext
+) -> dict[Host, Control | str]:
+    """Return by machine its control, or why it was not measured. It is measured where earlier runs do not foretell what
+    will show (`known`), and on all machines of a pool.
+    """
+    found: dict[Host, Control | str] = {}
+    for host in dict.fromkeys(each.part_of for each, _ in pairs):
         machines = [
             (each, {str(name): image for name, (image, _) in looked.images.items()})
             for each, looked in pairs
             if each.part_of == host and each.usable
         ]
-        if len(machines) > 1:
+        if len(machines) > 1 or any(each.host not in known for each, _ in machines):
             by_name = {each.host.machine: each.host for each, _ in machines}
             found |= {by_name[name]: told for name, told in measure(machines, context).items()}
     return found
 
 
-def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[str, float | str]:
-    """Return by machine the step time of the control in milliseconds, or why it could not be measured.
+def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[str, Control | str]:
+    """Return by machine its control, or why it could not be measured.
 
-    The machines belong to one pool. The control runs in the first image of the matrix that is the same on all of them.
-    A machine is leased while its control runs; the wait for a machine that is in use takes at most LEASE_WAIT_S.
+    The machines belong to one pool, or there is one. The control runs in the first image of the matrix that is the same
+    on all of them. A machine is leased while its control runs; the wait for a machine that is in use takes at most
+    LEASE_WAIT_S.
     """
     every = [held for _, held in machines]
     same = (name for name in every[0] if len({held[name].digest if name in held else None for held in every}) == 1)
     name = next(same, None)
     if name is None:
-        return {each.host.machine: "no image is on all machines of the pool" for each, _ in machines}
-    found: dict[str, float | str] = {}
+        where = "all machines of the pool" if len(machines) > 1 else "this host yet"
+        return {each.host.machine: f"no image of the matrix is on {where}" for each, _ in machines}
+    found: dict[str, Control | str] = {}
     with owners.folder_for_files() as folder:
         script = folder / "control.py"
         script.write_text(SCRIPT)
@@ -244,14 +277,15 @@ def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> d
 
 
 def _measure(
-    each: OpenHost, prepared: Prepared, script: Path, found: dict[str, float | str], context: RunContext
+    each: OpenHost, prepared: Prepared, script: Path, found: dict[str, Control | str], context: RunContext
 ) -> None:
     say = context.showing(lane=each.name, image="control")
     until_s = time.monotonic() + LEASE_WAIT_S
     assert each.engine is not None, "only machines that can be used are measured"
     try:
         with each.engine.lease(say, lambda: context.stopped.is_set() or time.monotonic() > until_s):
-            found[each.host.machine] = min(_launch(each, prepared, script, context) for _ in range(LAUNCHES))
+            say(f"measured for {MEASURE_S:.0f} s")
+            found[each.host.machine] = _control(each, prepared, script, context)
     except Interrupted:
         if context.stopped.is_set():
             raise
@@ -260,22 +294,47 @@ def _measure(
         found[each.host.machine] = str(error)
 
 
-def _launch(each: OpenHost, prepared: Prepared, script: Path, context: RunContext) -> float:
-    """Return the median step time in milliseconds, without the first half of the steps, in which clocks speed up."""
+def _control(each: OpenHost, prepared: Prepared, script: Path, context: RunContext) -> Control:
+    """Launch pairs as long as another round of them fits into MEASURE_S, at least one."""
+    launch = functools.partial(_launch, each, prepared, script, context)
+    begun_s, cycles, apart, together = time.monotonic(), itertools.count(1), list[Replicates](), list[Replicates]()
+    while not apart or (time.monotonic() - begun_s) * (len(apart) + 1) / len(apart) < MEASURE_S:
+        apart.append((alone(launch(number=len(apart))), alone(launch(number=len(apart)))))
+        if not takes_turns(each.host, context.environ) or each.host.engine.startswith(OVER_SSH):
+            continue
+        kept: list[Trial] = []
+
+        def kept_launch(kept: list[Trial] = kept) -> Sliced[None]:
+            kept.append((yield from launch(number=len(apart), slices=2)))
+
+        take_turns([kept_launch] * 2, seconds=SLICE_S, cycles=cycles, rng=random.Random())
+        together.append((kept[0], kept[1]))
+    return Control(ms=min(_step_ms(trial) for pair in apart for trial in pair), pairs=[*apart, *together])
+
+
+def _launch(
+    each: OpenHost, prepared: Prepared, script: Path, context: RunContext, *, number: int, slices: int = 0
+) -> Sliced[Trial]:
+    """Launch the control. Raises Interrupted, InfrastructureError."""
     assert each.engine is not None
-    steps = Steps(first=STEPS, budget=STEPS)
-    scenario = Scenario(name="control", where=each.host.where, script=script, steps=steps, timeout_s=120.0)
+    scenario = Scenario(name="control", where=each.host.where, script=script, steps=STEPS, timeout_s=120.0)
+    payload = pack(Variant(scenario=scenario), extras={"slices": slices})
     launch = LaunchRequest(
-        prepared=prepared, scenario=scenario, payload=pack(Variant(scenario=scenario)),
+        prepared=prepared, scenario=scenario, payload=payload,
         labels={"harness.run": "doctor", "harness.cell": "control", "harness.trial": "1"},
     )  # fmt: skip
-    trial = run_trial(
-        each.engine, launch, cell_id="control", number=1, key="", round=0, decide=lambda trace: "go",
+    trial = yield from trial_in_slices(
+        each.engine, launch, cell_id="control", number=1, key="", round=number, decide=lambda trace: "go",
         on_step=lambda step, rss_kib: None, cancelled=context.stopped.is_set,
     )  # fmt: skip
     if trial.end == "interrupted":
         raise Interrupted("interrupted")
-    step_s = None if trial.trace is None else trial.trace.column("step_s")
-    if trial.end != "completed" or step_s is None or not len(step_s):
+    if trial.end != "completed" or trial.trace is None or trial.trace.column("step_s") is None:
         raise InfrastructureError(f"the control ended as {trial.end}: {trial.message or 'no step was timed'}")
-    return 1000.0 * float(statistics.median(step_s[len(step_s) // 2 :].tolist()))
+    return trial
+
+
+def _step_ms(trial: Trial) -> float:
+    """Return the median step time in milliseconds, without the first half of the steps, in which clocks speed up."""
+    assert trial.trace is not None
+    return 1000.0 * float(statistics.median(trial.trace.columns["step_s"][STEPS.budget // 2 :].tolist()))

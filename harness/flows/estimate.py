@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -10,7 +10,9 @@ from statistics import median
 
 from harness.errors import UsageError
 from harness.judge.comparison.noise import Replicates, noise_of, pooled
-from harness.model import Estimate, Host, Noise, Plan, Trial, VersionRow
+from harness.judge.comparison.slices import LEAST_ROUNDS, in_slices
+from harness.judge.history.precision import visible_after
+from harness.model import Estimate, Foretold, Host, Noise, Plan, Steps, Trial, VersionRow
 from harness.store import read_trial
 from harness.store.trial_json import trial_files
 
@@ -39,7 +41,9 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
         lane, launches = str(one.row.lane), len(one.files) or _likely_launches(one, known, least=plan.trials.least)
         by_lane[lane] += launches
         seconds[lane] += launches * took_s.get(one.scenario, usual_s)
-    return Estimate(launches=by_lane, seconds=_longest(plan, seconds))
+    hosts = dict.fromkeys(row.lane.host for row in plan.rows)
+    foretold = {host.name: foretold_by(equal_launches(folder, plan, host), plan) for host in hosts}
+    return Estimate(launches=by_lane, seconds=_longest(plan, seconds), foretold=foretold)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,20 +98,28 @@ def _longest(plan: Plan, seconds: Mapping[str, float]) -> float:
 # ---------------------------------------------------------------- earlier noise
 
 
-def measured_noise(folder: Path, plan: Plan, host: Host, *, machine: str = "") -> dict[str, Noise]:
-    """Return the noise of a host by scenario, from the A/A pairs (docs/verdicts.md) of the newest runs in `folder`.
-    With `machine`, only the pairs of that machine of a pool count.
+Equal = tuple[Steps, list[list[Replicates]]]
+"""The A/A pairs of a scenario, by row, and its steps."""
+
+
+def equal_launches(folder: Path, plan: Plan, host: Host, *, machine: str = "") -> dict[str, Equal]:
+    """Return the A/A pairs (docs/verdicts.md) of a host in the newest runs in `folder`, by scenario. With `machine`,
+    only the pairs of that machine of a pool count.
     """
     runs = newest_runs(folder)
-    by_scenario: dict[str, list[Noise | None]] = {}
+    found: dict[str, Equal] = {}
     for row in plan.rows:
         if row.lane.host == host:
             pairs = _pairs(runs, row)
-            if machine:
-                pairs = [pair for pair in pairs if all(trial.machine == machine for trial in pair)]
-            noise = noise_of(pairs, steps=row.variant.scenario.steps)
-            by_scenario.setdefault(row.variant.scenario.name, []).append(noise)
-    return {name: noise for name, noises in by_scenario.items() if (noise := pooled(noises)) is not None}
+            own = [pair for pair in pairs if not machine or all(trial.machine == machine for trial in pair)]
+            found.setdefault(row.variant.scenario.name, (row.variant.scenario.steps, []))[1].append(own)
+    return found
+
+
+def noise_by(equal: Equal, counts: Callable[[Trial], bool] = lambda trial: True) -> Noise | None:
+    """Return the noise that those of the pairs show of which both launches count; None if there are none."""
+    steps, rows = equal
+    return pooled(noise_of([pair for pair in pairs if all(map(counts, pair))], steps=steps) for pairs in rows)
 
 
 def _pairs(runs: Sequence[Path], row: VersionRow) -> list[Replicates]:
@@ -125,6 +137,36 @@ def _trials(runs: Sequence[Path], cell_id: str) -> Mapping[tuple[str, int], Tria
     paths = [path for run in runs for path in trial_files(run, of=cell_id)]
     trials = [trial for path in paths if (trial := known_trial(path)) is not None and trial.measured]
     return {(trial.run, trial.round): trial for trial in trials}
+
+
+# ---------------------------------------------------------------- what will show
+
+LEAST_PAIRS = 3
+"""Fewest pairs of equal launches from which the noise of step times is foretold."""
+
+
+def foretold_by(equal: Mapping[str, Equal], plan: Plan) -> tuple[Foretold, ...]:
+    """Return what pairs of equal launches foretell for the longest row of a plan, by scenario, if they are enough. In
+    the first round of a row each version runs alone, so that it is not compared in slices."""
+    versions = max(sum(cell.excluded is None for cell in row.cells) for row in plan.rows)
+    most = plan.trials.most
+
+    def visible(noise: Noise | None, *, first: int) -> Mapping[int, float]:
+        if noise is None or noise.freedom.get("step_time", 0) < LEAST_PAIRS:
+            return {}
+        each = {
+            rounds: visible_after(noise, "step_time", rounds=rounds - first, versions=versions)
+            for rounds in sorted({min(LEAST_ROUNDS + 1, most), most})
+        }
+        return {rounds: share for rounds, share in each.items() if share is not None}
+
+    found = []
+    for what, pairs in equal.items():
+        sliced, alone = noise_by(pairs, in_slices), noise_by(pairs, lambda trial: not in_slices(trial))
+        in_turns = visible(sliced, first=1) if most > LEAST_ROUNDS else {}
+        count = max((each.freedom.get("step_time", 0) for each in (sliced, alone) if each is not None), default=0)
+        found.append(Foretold(what=what, pairs=count, in_slices=in_turns, alone=visible(alone, first=0)))
+    return tuple(foretold for foretold in found if foretold.in_slices or foretold.alone)
 
 
 # ---------------------------------------------------------------- earlier runs

@@ -35,6 +35,7 @@ from harness.run.engine import Engine, Lease
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
 from harness.run.hosts.side_by_side import MEMORY_SHARE, Gate, compares_times, slots_of
+from harness.run.hosts.slices import takes_turns
 from harness.run.images.disk_budget import Disk, disk_of
 from harness.run.images.prefetch import HostImages
 from harness.run.run_interfaces import CellRun, RowRun
@@ -43,9 +44,6 @@ from harness.schedule.full_scheduler import FullScheduler
 from harness.schedule.priority import RowStanding, RowState
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
-
-SLICES = "HARNESS_SLICES"
-"""The environment variable that lets every launch run alone if it is `off`."""
 
 
 @dataclass(kw_only=True)
@@ -235,7 +233,7 @@ class Run:
                     each, host, lease, self.context, self.journal, trials=self.plan.trials, seed=self.plan.seed,
                     finished=self.finish, reuse=self.reuse, disk=disk, name=name,
                     gate=Gate(memory_bytes=gate.memory_bytes and gate.memory_bytes / len(lanes)) if lanes else gate,
-                    slices=self.context.environ.get(SLICES) != "off" and host.disk_bytes is None,
+                    slices=takes_turns(host, self.context.environ),
                 )
                 for each, name in zip(engines, lanes or [host.machine or host.name], strict=False)
             ]  # fmt: skip

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-
 from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.growth import Growth
 from harness.judge.trace.stopping import clear_leak

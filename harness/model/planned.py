@@ -112,12 +112,25 @@ class HostCost:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Foretold:
+    """Which change of the step time will show on a host: by the number of rounds of a sweep, the minimum detectable
+    effect (a share), in slices and if every launch ran alone; {} if unknown. It follows from `pairs` of equal launches
+    of `what`: a scenario in earlier runs, or the control."""
+
+    what: str
+    pairs: int
+    in_slices: Mapping[int, float]
+    alone: Mapping[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Estimate:
     """The probable cost of a sweep, estimated from earlier runs of its matrix: `launches` by lane (`str(lane)`), and
-    the time of the slowest host in `seconds`, without pulls and builds."""
+    the time of the slowest host in `seconds`, without pulls and builds. `foretold` is by host."""
 
     launches: Mapping[str, int]
     seconds: float
+    foretold: Mapping[str, tuple[Foretold, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,6 +59,11 @@ CONDITION = HostCondition(
 SIZES = {"20.12-tf1-py3": {"a": 2 * GIB, "base": GIB}, "22.12-tf1-py3": {"b": 3 * GIB, "base": GIB}}
 
 
+@pytest.fixture(autouse=True)
+def without_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "measure", lambda machines, context: {})
+
+
 @dataclass
 class Planted:
     """An engine that has the 22.12 image if it belongs to the new host."""
@@ -341,3 +346,40 @@ def launched(cell_id: str, number: int, *, factor: float) -> Trial:
         cell_id=cell_id, number=number, run="r", round=number, last_step=200, steps_asked=200, peak_rss_kib=50_000.0,
         started=f"2024-01-0{number}", trace=Trace(step=np.arange(1.0, 201.0), columns=columns),
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------- which change will show
+
+
+def test_a_user_knows_in_half_a_minute_which_change_will_show(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that is too noisy for a limit was found out after an hour."""
+    rng = np.random.default_rng(1)
+    pairs = [(control(rng, number, 0), control(rng, number, 0)) for number in range(5)]
+    pairs += [(control(rng, number, 100 * number + 1), control(rng, number, 100 * number + 1)) for number in range(5)]
+    measured = doctor.Control(ms=2.0, pairs=pairs)
+    monkeypatch.setattr(
+        doctor, "measure", lambda machines, context: {each.host.machine: measured for each, _ in machines}
+    )
+    found = check(folder)
+    (own,) = found.hosts[1].foretold
+    assert (own.what, own.pairs, list(own.in_slices)) == ("the control", 5, [4, 8])
+    assert own.in_slices[8] < own.in_slices[4] < 0.1 < own.alone[4]
+    text = " ".join(shown(replace(found, hosts=found.hosts[1:2]), 200)[0].split())
+    assert "new: in slices a change in step time of about" in text
+    assert "by 5 pairs of equal launches of the control" in text
+    assert to_json(found)["hosts"][1]["foretold"][0]["pairs"] == 5
+
+
+def control(rng: np.random.Generator, number: int, cycle: int) -> Trial:
+    """Return a launch of the control on a host whose pace changes by 20 % from one launch to the next; in slices from
+    this cycle on, unless it is 0."""
+    rows = doctor.STEPS.budget
+    pace = np.repeat(np.exp(np.random.default_rng(cycle).normal(0, 0.2, rows // 10)), 10) if cycle else np.ones(rows)
+    noise = rng.normal(0, 0.003 if cycle else 0.1)
+    columns = {"rss_kib": np.full(rows, 5e4), "step_s": 0.002 * pace * np.exp(noise) * rng.lognormal(0, 0.02, rows)}
+    if cycle:
+        columns["slice"] = np.repeat(np.arange(rows // 10) + float(cycle), 10)
+    trace = Trace(step=np.arange(1.0, rows + 1), columns=columns)
+    return made_trial(
+        cell_id="control", number=1, end="completed", round=number, last_step=rows, steps_asked=rows, trace=trace
+    )

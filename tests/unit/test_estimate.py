@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.flows.estimate import estimate
 from harness.flows.sweep import SweepOptions, explained, selected
-from harness.model import Plan, Stop
+from harness.model import Foretold, Plan, Stop
 from harness.plan.cells import make_plan
+from harness.plan.explain import explain
 from harness.report.terminal.plan_output import dry_run
 from tests.unit.test_early_end import swept
 
@@ -46,7 +48,20 @@ def test_a_row_that_is_new_counts_as_the_others_of_its_scenario(tmp_path: Path, 
 def test_nothing_is_said_where_no_run_tells(tmp_path: Path, swept_plan: Plan) -> None:
     assert estimate(tmp_path / "elsewhere", swept_plan) is None
     selection = selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
-    assert "about" not in dry_run(explained(selection, SweepOptions(out=tmp_path / "elsewhere")))
+    told = dry_run(explained(selection, SweepOptions(out=tmp_path / "elsewhere")))
+    assert "about" not in told
+    assert "`harness doctor` finds out in half a minute" in told
+
+
+def test_a_dry_run_says_which_change_will_show_by_the_last_run(tmp_path: Path, swept_plan: Plan) -> None:
+    found = estimate(tmp_path / "reports" / "matrix", swept_plan)
+    assert found is not None
+    foretold = Foretold(what="quiet", pairs=5, in_slices={4: 0.031, 8: 0.014}, alone={4: 0.4})
+    plan = replace(explain(swept_plan), estimate=replace(found, foretold={"far": (foretold,)}))
+    assert (
+        "  far: in slices a change in step time of about 3.1 % after 4 rounds and of about 1.4 % after 8 rounds will"
+        " show; if every launch ran alone, one of about 40 % after 4 rounds (by 5 pairs of equal launches of quiet)"
+    ) in dry_run(plan).splitlines()
 
 
 def test_a_trial_file_that_was_edited_costs_no_dry_run(tmp_path: Path, swept_plan: Plan) -> None:

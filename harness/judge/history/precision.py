@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from harness.judge import intervals
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.noise import floor, spread_of
+from harness.judge.comparison.noise import Spread, floor, pooled_spread, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
@@ -24,7 +25,7 @@ from harness.judge.comparison.round_tables import (
     level_table,
     rounds_in_common,
 )
-from harness.judge.history.changepoints import least_found, noise_within
+from harness.judge.history.changepoints import FEW_VERSIONS, least_found, noise_within
 from harness.judge.history.changes import signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
 from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials, log_of
@@ -72,6 +73,17 @@ def _least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows
         return None
     rounds, versions = table.values.shape
     return least_found(spread, rounds=rounds, versions=versions, alpha=strictest(name, rows=rows))
+
+
+def visible_after(noise: Noise, name: str, *, rounds: int, versions: int) -> float | None:
+    """Return the minimum detectable effect of a level signal after `rounds` of `versions`, if the lane stays as noisy
+    as its A/A pairs were; None if they do not show its noise."""
+    spread = spread_of(noise, name)
+    if spread is None or rounds < FEWEST_ROUNDS or versions < 2:
+        return None
+    own = Spread(deviation=spread.deviation, freedom=(rounds - 1) * (versions - 1))
+    own = own if versions >= FEW_VERSIONS else pooled_spread(own, replace(spread, freedom=rounds)) or own
+    return signal_share_of(name, least_found(own, rounds=rounds, versions=versions, alpha=strictest(name, rows=1)))
 
 
 ALWAYS_ASKING = frozenset({"step_time", "run_time", "peak_memory"})

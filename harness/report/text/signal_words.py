@@ -20,6 +20,7 @@ from harness.model import (
     CellResult,
     CellVerdict,
     Effect,
+    Foretold,
     Group,
     Interval,
     Per,
@@ -166,6 +167,20 @@ def share_text(visible: float) -> str:
     if visible > 1:
         return f"{amounts.number(_two_up(1 + visible))} times"
     return f"{amounts.number(_two_up(100 * max(visible, _FINEST)))} %"
+
+
+def foretold_text(shown: Foretold) -> str:
+    """Return which changes of the step time will show on a host, in slices and if every launch ran alone."""
+
+    def each(many: Mapping[int, float]) -> str:
+        return " and ".join(f"of about {share_text(share)} after {rounds} rounds" for rounds, share in many.items())
+
+    pairs = f"by {amounts.count(shown.pairs, 'pair')} of equal launches of {plain(shown.what)}"
+    in_slices, alone = each(shown.in_slices), each(shown.alone)
+    if not in_slices:
+        return f"a change in step time {alone} will show ({pairs})"
+    also = f"; if every launch ran alone, one {alone}" if alone else ""
+    return f"in slices a change in step time {in_slices} will show{also} ({pairs})"
 
 
 def changed(old: float, new: float) -> str:

@@ -12,12 +12,12 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from harness.amounts import size
-from harness.model import Trial
+from harness.model import Host, Trial
 from harness.run.hosts.side_by_side import MEMORY_SHARE, MOST, compares_times, peak_bytes
 from harness.run.run_interfaces import CellRun
 from harness.run.trial.conversation import Slice, Sliced
@@ -25,10 +25,19 @@ from harness.run.trial.conversation import Slice, Sliced
 SLICE_S = 0.05
 """Seconds of a slice. In longer ones, the pace of a virtual machine changes; in shorter ones, filling the caches again
 takes too large a share (`benchmarks/paired_slices.py`)."""
+OFF = "HARNESS_SLICES"
+"""The environment variable that lets every launch run alone if it is `off`."""
+OVER_SSH = ("ssh://", "context:")
+"""How the engines begin whose server may allow too few sessions for several launches that are alive."""
 LEAST_CYCLES = 16
 """Fewest slices that the shortest launch should have; they are shorter if it is over sooner."""
 LONGEST_S = 1.0
 WITHOUT_END_S = 1e6
+
+
+def takes_turns(host: Host, environ: Mapping[str, str]) -> bool:
+    """Return whether launches of a host may be alive together."""
+    return environ.get(OFF) != "off" and host.disk_bytes is None
 
 
 def able(runs: Sequence[CellRun]) -> list[CellRun]:
@@ -44,7 +53,7 @@ def able(runs: Sequence[CellRun]) -> list[CellRun]:
 def too_large(runs: Sequence[CellRun], *, memory_bytes: float | None) -> str:
     """Return why these runs cannot be alive together; "" if they can. `memory_bytes`: what they may take together;
     None if the host does not report how much it has."""
-    if runs and runs[0].cell.lane.host.engine.startswith(("ssh://", "context:")):
+    if runs and runs[0].cell.lane.host.engine.startswith(OVER_SSH):
         return "one after the other: an SSH server allows too few sessions for several launches that are alive"
     if len(runs) > MOST:
         return f"one after the other: of {len(runs)} launches, at most {MOST} may be alive together"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import CellResult, CellVerdict, Lane, Limits, RunResult, SignalVerdict, Skip, Variant
+from harness.model import CellResult, CellVerdict, Conditions, Lane, Limits, RunResult, SignalVerdict, Skip, Variant
 from harness.report.content import version_table
 from harness.report.document import document, warnings
 from harness.report.exports import markdown, summary_json
@@ -144,6 +144,17 @@ def test_totals_and_what_flat_is_worth() -> None:
         result.cells[0], verdict=build.told(replace(result.cells[0].verdict, steps=3), "memory", visible=None)
     )
     assert quiet_lines("flat", replace(result, cells=(*result.cells, exited))) == quiet_lines("flat", result)
+
+
+def test_a_report_says_which_change_in_step_time_would_have_shown() -> None:
+    result = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: build.flat())
+    cells = [replace(cell, verdict=build.told(cell.verdict, "step_time", visible=0.0312)) for cell in result.cells]
+    cells[0] = replace(cells[0], trials=tuple(replace(one, conditions=Conditions(parked=3)) for one in cells[0].trials))
+    launches = sum(len(cell.trials) for cell in cells)
+    assert quiet_lines("on ", replace(result, cells=tuple(cells))) == [
+        f"on {build.HERE}, a change in step time below 3.2 % would not have shown"
+        f" (launches in slices: {len(cells[0].trials)} of {launches})"
+    ]
 
 
 def test_a_launch_that_a_machine_lost_is_counted_whatever_its_cell_became() -> None:
