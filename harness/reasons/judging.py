@@ -193,6 +193,7 @@ class Remedy(Reason):
     QUIETER_HOST = "a quieter host"
     MORE_STEPS = "more steps (`steps: {{budget: …}}`)"
     LATER_LOOK = "a larger `steps: {{first: …}}` lets every launch make such a step"
+    METRIC_LIMIT = "`metrics: {{{name}: {{rise: 10%}}}}` or `drop` judges it"
     FRESH = "`--fresh` measures all versions again, side by side"
     SAME_SWEEP = "run the same command again to continue"
     SWEEP_WITHOUT_STOP = "{why}; run the same command without it to continue"
@@ -308,6 +309,7 @@ class ValueReason(Reason):
     NO_WHOLE_LAUNCH = "not measured: no launch completed its steps"
     NOT_RETURNED = "this version gave no `{name}`"
     NO_LIMIT = "checked for NaN and infinity only: it has no limit"
+    NO_DIRECTION = "checked for NaN and infinity only: its name does not tell what is worse"
 
     NOT_FINITE = "NaN or infinity in {name}"
     NAN = "`{name}` was NaN or infinity"

@@ -470,6 +470,10 @@ class _Verdicts:
     def _by_usual_limit(self, plain: SignalVerdict) -> SignalVerdict:
         """Return `plain`, which is good, or a verdict of `none` if a change might not have shown. It is not blind:
         nobody asked for this limit."""
+        name = self.metric.name
+        if self.metric.rule is None and self.metric.numbers.is_noisy and worse_if(name) == "change":
+            why, remedy = ValueReason.NO_DIRECTION(), Remedy.METRIC_LIMIT(name=name)
+            return replace(plain, seen="none", visible=None, why=why, remedy=remedy)
         if self.metric.rule is None:
             return replace(plain, limit=None, visible=None, why=ValueReason.NO_LIMIT())
         if plain.visible is None:

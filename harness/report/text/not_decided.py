@@ -31,7 +31,8 @@ def lines(result: RunResult) -> list[str]:
 
 
 def gist(result: RunResult) -> str:
-    """Return on one line what was not decided, and what no cell of any scenario checked; "" if nothing is open."""
+    """Return on one line what was not decided, what no cell of any scenario checked, and which numbers need a limit to
+    be judged; "" if nothing is open."""
     told: dict[str, None] = {}
     cells = set()
     for entry in result.cells:
@@ -43,10 +44,19 @@ def gist(result: RunResult) -> str:
         told |= dict.fromkeys(names)
     unseen = [[name for name, _ in _unseen(cells)] for cells in _by_scenario(result).values()]
     never = [name for name in next(iter(unseen), []) if all(name in some for some in unseen)]
+    numbers = {
+        shown_signal(name).title: signal.remedy
+        for entry in result.cells
+        for name, signal in entry.verdict.signals.items()
+        if name.startswith(METRIC_PREFIX) and signal.seen == "none" and signal.remedy
+    }
+    lacking = f"not judged: {some_of(list(numbers), 2)} ({next(iter(numbers.values()))})" if numbers else ""
     if not told:
-        return f"Not checked: {some_of(never, 3)}" if never else ""
-    also = f"; not checked: {amounts.count(len(never), 'signal')}" if never else ""
-    return f"Not decided in {amounts.count(len(cells), 'cell')}: {some_of(list(told), 2)}{also}"
+        said = [f"Not checked: {some_of(never, 3)}" if never else "", lacking]
+    else:
+        also = f"not checked: {amounts.count(len(never), 'signal')}" if never else ""
+        said = [f"Not decided in {amounts.count(len(cells), 'cell')}: {some_of(list(told), 2)}", also, lacking]
+    return plain("; ".join(filter(None, said)))
 
 
 def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:

@@ -420,3 +420,11 @@ def test_absurd_numbers_end_no_judge(rules: tuple[MetricLimit, ...]) -> None:
             for place in range(int(rng.integers(2, 8)))
         ]
         assert len(judged(trials, *rules).seen) == len(trials)
+
+
+def test_a_number_that_varies_and_whose_name_does_not_tell_what_is_worse_is_not_called_good() -> None:
+    """`損失=0.5` was good in every version, however it rose."""
+    for name, seen, hint in (("損失", "none", "損失: {rise"), ("lr", "good", "")):
+        (found,) = judge_values(named(versions([1.0, 3.0], noise=0.1), name), limits=Limits(), steps=STEPS).values()
+        assert {one.seen for one in found.seen} == {seen}
+        assert all(hint in one.remedy for one in found.seen)

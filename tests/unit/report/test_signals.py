@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from harness.cli import results
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict
+from harness.reasons import Remedy, ValueReason
 from harness.report.content import version_table
 from harness.report.document import document
 from harness.report.exports import junit, markdown, summary_json
@@ -207,6 +208,14 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
     ):
         assert told in page
         assert "±?" not in page
+
+
+def test_one_screen_says_which_numbers_need_a_limit_to_be_judged() -> None:
+    """`損失=0.5` was called good, and only the long report said that it had no limit."""
+    remedy = Remedy.METRIC_LIMIT(name="損失")
+    number = SignalVerdict(seen="none", value=0.5, why=ValueReason.NO_DIRECTION(), remedy=remedy)
+    shown = run_report.text(one_row(replace(build.flat(), signals={"metrics.損失": number})), width=300)
+    assert "ot judged: 損失 (`metrics: {損失: {rise: 10%}}` or `drop` judges it)" in shown
 
 
 def test_what_is_blind_for_want_of_launches_is_not_called_coarse() -> None:
