@@ -7,22 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.judge.cell import judge_cell, per_of, quiet
+from harness.judge.cell import judge_cell, quiet
 from harness.judge.comparison import slow_versions
+from harness.judge.comparison.which_launches import per_of
 from harness.judge.launches import growths_of, judged_steps_of, mixes_shm
 from harness.judge.trace import stopping
 from harness.judge.trace.counts import count_pace
 from harness.judge.trace.trace_verdict import is_shared, judge_trace, only_beside
-from harness.model import (
-    BAD,
-    GOOD,
-    SIGNALS,
-    Cell,
-    CellVerdict,
-    Trace,
-    Trial,
-    unit_per,
-)
+from harness.model import BAD, GOOD, SIGNALS, Cell, CellVerdict, Trace, Trial, counted, unit_per
 from harness.model.judged import is_small_growth
 from harness.reasons import TrialReason, ValueReason
 
@@ -69,8 +61,9 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
     if trial.grows_by_design:
         return TrialReason.NOT_OF_GROWTH(steps=trial.last_step), False
     steps = judged_steps_of(trial, scenario.steps)
-    whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps, shared=is_shared(trial.facts))
-    unit = unit_per(SIGNALS["memory"], per_of([trial]))
+    shared, per = is_shared(trial.facts), per_of([trial])
+    whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps, shared=shared, per=per)
+    unit = unit_per(SIGNALS["memory"], per)
     rate = f" {whole.rate_kib_per_step:.3g} {unit}" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
     is_certain = whole.verdict in GOOD and whole.rate_ci is not None and whole.rate_ci[0] > 0
     if is_certain and is_small_growth(whole.rate_kib_per_step or 0.0, limit=scenario.limits.leak_kib_per_step):
@@ -81,7 +74,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
         shown = TrialReason.ON_GPU(shown=shown)
     growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps)
     grown = [
-        f"{SIGNALS[name].title} {count_pace(name, growth, per_of([trial]))}"
+        f"{SIGNALS[name].title} {count_pace(name, growth, per)}"
         for name, growth in growths.items()
         if growth.verdict == "leak"
     ]
@@ -93,7 +86,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
     nan = f"; {ValueReason.NOT_FINITE(name=names)}" if names else ""
     is_bad = bool(grown) or whole.verdict in BAD
     is_short = trial.end == "stopped" and not trial.ended_early
-    return f"{'; '.join(told)} to step {whole.steps}{nan}", None if is_short and not is_bad else is_bad
+    return f"{'; '.join(told)} to {counted(per)} {whole.steps}{nan}", None if is_short and not is_bad else is_bad
 
 
 def wants_alone(cell: Cell, trial: Trial) -> bool:

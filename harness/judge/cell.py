@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from harness.judge.comparison.which_launches import has_step_times
+from harness.judge.comparison.which_launches import per_of
 from harness.judge.intervals import log_t_interval, median, t_interval, widest
 from harness.judge.launches import (
     AGREE,
@@ -36,7 +36,6 @@ from harness.model import (
     Depth,
     Interval,
     Limits,
-    Per,
     SignalVerdict,
     Steps,
     TraceVerdict,
@@ -226,14 +225,6 @@ def _summarized(
         signals=signals,
         per=per_of([launch.trial for launch in launches]),
     )
-
-
-def per_of(trials: Sequence[Trial]) -> Per:
-    """Return what the rates of these launches are counted by. A step of which only the output tells is a line."""
-    kinds = {trial.facts.get("step_kind") for trial in trials}
-    if any(map(has_step_times, trials)):
-        return "line" if "line" in kinds else "step"
-    return "run" if any(trial.run_s is not None for trial in trials) else "step"
 
 
 def _own_level(values: Sequence[float]) -> SignalVerdict:

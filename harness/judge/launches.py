@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from harness.judge.comparison.which_launches import per_of
 from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.growth import Growth
 from harness.judge.trace.stopping import clear_leak
@@ -172,7 +173,8 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     if trial.trace is None or not len(trial.trace.step) or trial.is_one_figure or trial.grows_by_design:
         return None
     asked, steps = steps, judged_steps_of(trial, steps)
-    verdict = judge_trace(trial.trace, limits=limits, steps=steps, shared=is_shared(trial.facts))
+    shared, per = is_shared(trial.facts), per_of([trial])
+    verdict = judge_trace(trial.trace, limits=limits, steps=steps, shared=shared, per=per)
     if steps.budget < asked.budget and not trial.ran_to_its_end:
         time_s = trial.asked.time_s or asked.time_s
         verdict = replace(verdict, why=CellReason.TIME_OVER(why=verdict.why, time_s=time_s))

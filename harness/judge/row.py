@@ -36,6 +36,7 @@ from harness.model import (
     Observation,
     Trial,
     VersionRow,
+    unit_per,
 )
 from harness.reasons import CellReason, RowWarning, SkipReason, TrialReason
 
@@ -228,10 +229,10 @@ def _sized(change: Change, compared: Compared) -> Change:
         return change
     own = {**{place: level for place, (level, _) in compared.own_levels(change.metric).items()}, **little}
     old, new = own.get(-1 if change.before is None else change.before), own.get(change.after)
-    signal = SIGNALS[change.metric]
+    signal, per = SIGNALS[change.metric], compared.cells[change.after].per
     if old is None or new is None or signal.falls:
         return replace(change, effect=None)
-    return replace(change, effect=Effect(value=abs(new - old), unit=signal.unit))
+    return replace(change, effect=Effect(value=abs(new - old), unit=unit_per(signal, per)))
 
 
 def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:

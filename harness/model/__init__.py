@@ -113,6 +113,7 @@ from harness.model.signals import (
     Group,
     Per,
     Signal,
+    counted,
     log_of,
     log_of_change,
     signal_of,

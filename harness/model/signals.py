@@ -264,16 +264,21 @@ Per = Literal["step", "line", "sample", "run"]
 steps, or, of a program without steps that ends by itself, the whole run."""
 
 
-def unit_per(signal: Signal, per: Per, unit: str | None = None) -> str:
-    """Return the unit of a signal, or a given one, for what its amounts are counted by: `KiB/line` for `KiB/step`. The
-    levels of a whole run are counted by nothing, and its growths by its samples.
+def unit_per(signal: Signal, per: Per) -> str:
+    """Return the unit of a signal for what its amounts are counted by: `KiB/line` for `KiB/step`. The levels of a whole
+    run are counted by nothing, and its growths by its samples.
     """
-    unit = signal.unit if unit is None else unit
+    unit = signal.unit
     if not unit.endswith("/step") or per == "step":
         return unit
     if per == "run" and signal.kind == "level":
         return unit.removesuffix("/step")
-    return f"{unit.removesuffix('step')}{'line' if per == 'line' else 'sample'}"
+    return f"{unit.removesuffix('step')}{counted(per)}"
+
+
+def counted(per: Per) -> str:
+    """Return what one of the amounts of a launch belongs to, in the singular; a whole run has samples."""
+    return "sample" if per == "run" else per
 
 
 _SINGULAR: Mapping[str, str] = {"files": "file", "threads": "thread", "processes": "process", "zombies": "zombie"}

@@ -231,11 +231,11 @@ class GrowthReason(Reason):
 class TraceReason(Reason):
     """Says what a trace shows about memory, the C heap, GPU memory, child processes and the step time."""
 
-    GROWS = "{memory} grows {rate:.4g} KiB/step ({low:.4g} to {high:.4g})"
-    GROWS_BY_CYCLES = "{memory} grows {rate:.4g} KiB/step, and gc.collect frees it: reference cycles"
+    GROWS = "{memory} grows {rate:.4g} KiB/{per} ({low:.4g} to {high:.4g})"
+    GROWS_BY_CYCLES = "{memory} grows {rate:.4g} KiB/{per}, and gc.collect frees it: reference cycles"
     GROWS_SLOWLY = (
-        "{memory} still grows {rate:.2g} KiB/step, below the limit of {limit:g}: "
-        "a leak of more than {excluded:.2g} KiB/step is ruled out"
+        "{memory} still grows {rate:.2g} KiB/{per}, below the limit of {limit:g}: "
+        "a leak of more than {excluded:.2g} KiB/{per} is ruled out"
     )
     GROWS_EARLY = "{grows}: too early to distinguish it from a buffer that fills"
 
@@ -245,7 +245,7 @@ class TraceReason(Reason):
     NOISY = "{memory} is too noisy to tell"
     RISE_DUE = "{memory} rises by {rise:.4g} KiB at a time, and the next rise may be due"
 
-    RULED_OUT = "{found}: a leak of more than {excluded} KiB/step is ruled out"
+    RULED_OUT = "{found}: a leak of more than {excluded} KiB/{per} is ruled out"
     STEADY_RULED_OUT = "{found}, and a steady one of {detectable} would have been seen"
 
     HEAP_ALONE = "RSS alone does not show it: the growth fills memory that was free, or garbage hides it"
@@ -254,7 +254,7 @@ class TraceReason(Reason):
     SLOWDOWN = "a step takes {rise:.0%} longer at the end than after the first quarter"
     STEPS_TOO_SHORT = "the steps are too short for the clock"
     STEP_TIME_FLAT = "step time is flat; memory was not measured"
-    UP_TO_STEP = "{found} (up to step {last})"
+    UP_TO_STEP = "{found} (up to {per} {last})"
 
 
 @unique

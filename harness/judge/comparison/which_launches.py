@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from harness.judge.comparison.slow_versions import LONG_SHARE, SLOW, last_step, own_step_s, step_s, usual_step_s
-from harness.model import Steps, Trial
+from harness.model import Per, Steps, Trial
 
 Launches = Sequence[Sequence[Trial]]
 """The launches of each version, oldest version first."""
@@ -30,6 +30,14 @@ def has_step_times(trial: Trial) -> bool:
     """Return whether the rows of the trial are steps that were timed."""
     durations = None if trial.trace is None else trial.trace.column("step_s")
     return not trial.output.buffered and durations is not None and bool(np.isfinite(durations).any())
+
+
+def per_of(trials: Sequence[Trial]) -> Per:
+    """Return what the rates of these launches are counted by. A step of which only the output tells is a line."""
+    kinds = {trial.facts.get("step_kind") for trial in trials}
+    if any(map(has_step_times, trials)):
+        return "line" if "line" in kinds else "step"
+    return "run" if any(trial.run_s is not None for trial in trials) else "step"
 
 
 def had_step_times(trial: Trial, steps: Steps) -> bool:

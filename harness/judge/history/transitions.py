@@ -24,6 +24,7 @@ from harness.model import (
     Metric,
     Trial,
     Trials,
+    unit_per,
 )
 from harness.model.judged import State
 
@@ -193,8 +194,10 @@ def growth_changes(name: str, cells: Sequence[CellVerdict], *, baseline: int | N
     usual = -1.0 if baseline is None or not bad[baseline] else SAME_RATE * (shown[baseline].value or 0.0)
     states = [is_bad and (signal.value or 0.0) > usual for is_bad, signal in zip(bad, shown, strict=True)]
     rates = [
-        None if signal.value is None else Effect(value=signal.value, unit=SIGNALS[name].unit, ci=signal.ci)
-        for signal in shown
+        None
+        if signal.value is None
+        else Effect(value=signal.value, unit=unit_per(SIGNALS[name], cell.per), ci=signal.ci)
+        for cell, signal in zip(cells, shown, strict=True)
     ]
     changes = [replace(change, effect=rates[change.bad_side], verdict=verdict) for change in _changes(name, states)]
     known = [place for place, state in enumerate(states) if state is not None]

@@ -31,7 +31,7 @@ from harness.judge.trace.samples import (
     without_refills,
 )
 from harness.judge.trace.trends import BLOCKS, block_levels, fit_trend
-from harness.model import GOOD, Floats, Limits, Look, Steps, Trace, TraceVerdict, VerdictName
+from harness.model import GOOD, Floats, Limits, Look, Per, Steps, Trace, TraceVerdict, VerdictName, counted
 from harness.reasons import GrowthReason, LayerName, MemoryName, TraceReason
 
 ALPHA = 0.01
@@ -134,7 +134,7 @@ def is_told(trace: Trace, column: str) -> bool:
 # ---------------------------------------------------------------- the verdict
 
 
-_VERDICTS: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps | None, bool], TraceVerdict]] = WeakKeyDictionary()
+_VERDICTS: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps | None, bool, Per], TraceVerdict]] = WeakKeyDictionary()
 """The verdicts on traces that are in use: a sweep needs all of them whenever it decides what to launch next."""
 
 
@@ -145,16 +145,17 @@ def judge_trace(
     steps: Steps | None = None,
     metrics: Mapping[str, float] | None = None,
     shared: bool = False,
+    per: Per = "step",
 ) -> TraceVerdict:
     """Return the verdict on all the rows of a trace. `steps` are the settings of its trial, whose looks share ALPHA;
     None means that the trace is complete and judged once. `metrics` maps further columns to their limits, in their own
-    units per step. `shared` is the result of `is_shared`. A trace is judged once for each combination of limits, steps
-    and `shared`.
+    units per step. `shared` is the result of `is_shared`; `per` is what the rates are counted by. A trace is judged
+    once for each combination of limits, steps, `shared` and `per`.
     """
     known = _VERDICTS.setdefault(trace, {})
-    if (limits, steps, shared) not in known:
-        known[limits, steps, shared] = _judged(trace, limits=limits, steps=steps, shared=shared)
-    verdict = known[limits, steps, shared]
+    if (limits, steps, shared, per) not in known:
+        known[limits, steps, shared, per] = _judged(trace, limits=limits, steps=steps, shared=shared, per=per)
+    verdict = known[limits, steps, shared, per]
     further = {
         name: _report(judge_column(trace, name, limit=limit, steps=steps), trace.column(name))
         for name, limit in (metrics or {}).items()
@@ -162,7 +163,7 @@ def judge_trace(
     return replace(verdict, metrics={**verdict.metrics, **further}) if further else verdict
 
 
-def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool) -> TraceVerdict:
+def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool, per: Per) -> TraceVerdict:
     last, limit = int(sampled(trace.step).max(initial=0)), limits.leak_kib_per_step
     memory, column = _memory(trace, limit=limit, steps=steps) if is_told(trace, "rss_kib") else (None, "rss_kib")
     early = steps is not None and last < steps.budget and last <= EARLY_STEPS
@@ -177,7 +178,7 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool) 
     found = []
     if memory is not None:
         names.add(memory.verdict)
-        found.append(memory_words(memory, what=COLUMNS[column].words, early=early))
+        found.append(memory_words(memory, what=COLUMNS[column].words, early=early, per=per))
     elif not slower:
         names.add("inconclusive" if drift is None else "flat")
         found.append(unmet or TraceReason.STEP_TIME_FLAT())
@@ -188,7 +189,7 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool) 
     verdict = TraceVerdict(
         verdicts=tuple(name for name in ORDER if name in names),
         steps=last,
-        why=TraceReason.UP_TO_STEP(found="; ".join(found), last=last),
+        why=TraceReason.UP_TO_STEP(found="; ".join(found), last=last, per=counted(per)),
         step_ms=None if settled_s is None else settled_s * 1000,
         step_drift=drift,
         peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
@@ -199,7 +200,7 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool) 
         verdict = replace(
             verdict, **_figures(memory), layer=LayerName.CYCLES() if memory.cycles else layer,
         )  # fmt: skip
-    return _with_beside(verdict, trace, limit=limit, steps=steps, shared=shared)
+    return _with_beside(verdict, trace, limit=limit, steps=steps, shared=shared, per=per)
 
 
 def _figures(growth: Growth) -> dict[str, Any]:
@@ -300,12 +301,12 @@ def _last_of(looks: tuple[Look, ...], name: str) -> float:
 
 
 def _with_beside(
-    verdict: TraceVerdict, trace: Trace, *, limit: float, steps: Steps | None, shared: bool
+    verdict: TraceVerdict, trace: Trace, *, limit: float, steps: Steps | None, shared: bool, per: Per
 ) -> TraceVerdict:
     """Return the verdict on a trace, updated by its GPU memory; `metrics` has each column that was judged."""
     measured = [[column for column in group if is_told(trace, column)] for group in BESIDE]
     grown = {group[0]: judge_column(trace, group[0], limit=limit, steps=steps) for group in measured if group}
-    words = {column: memory_words(growth, what=COLUMNS[column].words) for column, growth in grown.items()}
+    words = {column: memory_words(growth, what=COLUMNS[column].words, per=per) for column, growth in grown.items()}
     verdict = replace(
         verdict,
         metrics={
@@ -322,11 +323,12 @@ def _with_beside(
             return verdict
         column = min(grown, key=lambda column: REPLACED.index(grown[column].verdict))
         own = (*(name for name in verdict.verdicts if name not in REPLACED), grown[column].verdict)
-        return replace(verdict, verdicts=own, why=_beside(words[column], verdict, trace), **_figures(grown[column]))
+        why = _beside(words[column], verdict, trace, per=per)
+        return replace(verdict, verdicts=own, why=why, **_figures(grown[column]))
     is_sure = leaking != "gpu_kib" or not shared  # no other process on the GPU can be the cause
     layer = COLUMNS[leaking].layer(trace) if is_sure else None
     found = words[leaking] if is_sure else TraceReason.GPU_SHARED(found=words[leaking])
-    why = _beside(f"{found}: {layer}" if layer else found, verdict, trace)
+    why = _beside(f"{found}: {layer}" if layer else found, verdict, trace, per=per)
     if "leak" in verdict.verdicts:
         return replace(verdict, why=why)
     kept = tuple(own for own in verdict.verdicts if own not in REPLACED)
@@ -336,11 +338,11 @@ def _with_beside(
     )
 
 
-def _beside(words: str, verdict: TraceVerdict, trace: Trace) -> str:
+def _beside(words: str, verdict: TraceVerdict, trace: Trace, *, per: Per) -> str:
     """Return `words`, followed by the reason for RSS and step times if these were measured."""
     if is_told(trace, "rss_kib") or is_told(trace, "step_s"):
         return f"{words}; {verdict.why}"
-    return TraceReason.UP_TO_STEP(found=words, last=verdict.steps)
+    return TraceReason.UP_TO_STEP(found=words, last=verdict.steps, per=counted(per))
 
 
 def undecided(verdict: TraceVerdict) -> str:
@@ -365,18 +367,21 @@ def is_shared(facts: Mapping[str, Any]) -> bool:
 # ---------------------------------------------------------------- words
 
 
-def memory_words(memory: Growth, *, what: MemoryName = MemoryName.RSS, early: bool = False) -> str:
-    """Return the reason for a verdict on memory as text; `what` is the name of the memory."""
+def memory_words(memory: Growth, *, what: MemoryName = MemoryName.RSS, early: bool = False, per: Per = "step") -> str:
+    """Return the reason for a verdict on memory as text; `what` is the name of the memory, `per` what its rates are
+    counted by."""
     if memory.rate is None or memory.interval is None:
         return memory.unmet
-    name, (low, high) = what(), memory.interval
-    grows = TraceReason.GROWS(memory=name, rate=memory.rate, low=low, high=high)
+    name, (low, high), one = what(), memory.interval, counted(per)
+    grows = TraceReason.GROWS(memory=name, rate=memory.rate, low=low, high=high, per=one)
     if memory.cycles:
-        return TraceReason.GROWS_BY_CYCLES(memory=name, rate=memory.rate)
+        return TraceReason.GROWS_BY_CYCLES(memory=name, rate=memory.rate, per=one)
     if memory.how and not early:
         return f"{grows}, {memory.how}"
     if memory.below is not None:
-        return TraceReason.GROWS_SLOWLY(memory=name, rate=memory.rate, limit=memory.below, excluded=memory.excluded)
+        return TraceReason.GROWS_SLOWLY(
+            memory=name, rate=memory.rate, limit=memory.below, excluded=memory.excluded, per=one
+        )
     if early:
         return TraceReason.GROWS_EARLY(grows=grows)
     noisy = TraceReason.NOISY(memory=name)
@@ -389,7 +394,7 @@ def memory_words(memory: Growth, *, what: MemoryName = MemoryName.RSS, early: bo
         "inconclusive": noisy,
     }[memory.verdict]
     excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
-    found = TraceReason.RULED_OUT(found=found, excluded=_figure(excluded))
+    found = TraceReason.RULED_OUT(found=found, excluded=_figure(excluded), per=one)
     if memory.verdict not in GOOD and detectable >= excluded:
         found = TraceReason.STEADY_RULED_OUT(found=found, detectable=_figure(detectable))
     return found

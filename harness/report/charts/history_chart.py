@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness import amounts
-from harness.model import FAILURES, CellResult, Interval, Metric
+from harness.model import FAILURES, CellResult, Interval, Metric, unit_per
 from harness.report.blocks import Drawing
 from harness.report.content.version_table import Row, Shown
 from harness.report.text import signal_words
@@ -36,8 +36,10 @@ def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list
 def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> Drawing | None:
     """Return the drawing of one figure; None if no version has that figure."""
     signal = signal_words.shown_signal(metric)
-    title = _TITLES.get(metric) or (signal.title if signal.kind == "value" else f"{signal.title}, {signal.unit}")
     cells = [cell for cell in medians.get(metric, verdicts).cells if cell is not None]
+    unit = unit_per(signal, next((cell.result.verdict.per for cell in cells if cell.result.verdict.trials), "step"))
+    title = _TITLES.get(metric, "").format(unit=unit)
+    title = title or (signal.title if signal.kind == "value" else f"{signal.title}, {unit}")
     figures = [_figure(metric, cell.result) for cell in cells]
     known = [value for value, _ in figures if value is not None]
     if not known:
@@ -86,7 +88,7 @@ def _thousandfold(value: float | None, interval: Interval | None) -> tuple[float
 _SHORT_MS = 0.1
 """If all step times, in ms, are below this, they are drawn in µs."""
 _TITLES: Mapping[Metric, str] = {
-    "memory": "growth, KiB/step (grey: higher rates are ruled out)",
+    "memory": "growth, {unit} (grey: higher rates are ruled out)",
     "outcome": "launches that failed, %",
     "step_time": "step time, ms",
     "peak_memory": "peak memory, MiB",

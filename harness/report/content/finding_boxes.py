@@ -262,7 +262,6 @@ class _Box:
             size = fault_sentences.sizes(
                 [finding.effect for finding in ones if finding.effect is not None],
                 metric=ones[0].metric,
-                per=fault_sentences.per_of(self.of, self.result),
             )
             some, many = len({finding.variant for finding in ones}), len(self.of.variants)
             share = f" (in {some} of {many} variants)" if some < many else ""

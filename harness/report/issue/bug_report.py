@@ -9,7 +9,20 @@ from dataclasses import dataclass, replace
 
 from harness import amounts
 from harness.masking import is_private, scrubbed
-from harness.model import BAD, GROWTHS, Build, CellResult, Install, Metric, Per, Pull, Trial, signal_of, unit_per
+from harness.model import (
+    BAD,
+    GROWTHS,
+    Build,
+    CellResult,
+    Install,
+    Metric,
+    Per,
+    Pull,
+    Trial,
+    counted,
+    signal_of,
+    unit_per,
+)
 from harness.model.answers import Container, Issue, Machine, Recipe
 from harness.report.blocks import Block, Charts, Code, Drawing, Items, ReportSection, TextTable
 from harness.report.charts import history_chart, traces
@@ -44,10 +57,6 @@ class Report:
 
 def render(issue: Issue, *, harness_version: str) -> Report:
     """Return the report without private content: no credentials, and only environment variables that look harmless."""
-    finding = issue.finding
-    if finding.effect is not None:
-        unit = unit_per(signal_of(finding.metric), issue.bad.verdict.per, finding.effect.unit)
-        issue = replace(issue, finding=replace(finding, effect=replace(finding.effect, unit=unit)))
     if issue.recipe is not None:
         issue = replace(issue, recipe=for_strangers(issue.recipe))
     code = "" if issue.recipe is None else python_file(issue.recipe)
@@ -324,9 +333,10 @@ def _versions(issue: Issue) -> TextTable:
     has the first column of figures: in a leak of workers, the main process shows nothing.
     """
     grows = issue.finding.metric if signal_of(issue.finding.metric).kind == "growth" else "memory"
-    unit = unit_per(signal_of(grows), issue.bad.verdict.per)
+    per = issue.bad.verdict.per
+    unit, step = unit_per(signal_of(grows), per), f"ms/{counted(per)} (interval)"
     of = "" if grows == "memory" else f"{signal_words.shown_signal(grows).title}, "
-    columns = ("version", "image", "verdict", f"{of}{unit} (interval)", "ms/step (interval)", "peak MiB", "launches")
+    columns = ("version", "image", "verdict", f"{of}{unit} (interval)", step, "peak MiB", "launches")
     return TextTable(columns=columns, rows=tuple(tuple(_row(entry, grows)) for entry in issue.history[-MOST_VERSIONS:]))
 
 

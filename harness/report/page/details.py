@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness import amounts, facts
-from harness.model import METRIC_PREFIX, CellResult, Finding, Metric, RunResult, Trial
+from harness.model import METRIC_PREFIX, SIGNALS, CellResult, Finding, Metric, RunResult, Trial, unit_per
 from harness.report.blocks import Block, Box, Charts, Code, ReportSection, TextTable
 from harness.report.charts import history_chart, traces
 from harness.report.content import environment_diff, version_table
@@ -20,7 +20,7 @@ MOST_DIFFERENCES = 60
 MOST_OPEN = 8
 """Most bad histories that a page unfolds."""
 COLUMNS = (
-    "version", "verdict", "memory", "KiB/step", "rules out above", "step time", "peak memory", "trials", "why",
+    "version", "verdict", "memory", "{unit}", "rules out above", "step time", "peak memory", "trials", "why",
 )  # fmt: skip
 Medians = Mapping[Metric, version_table.Row]
 """The rows of the levels that changed in a history."""
@@ -92,7 +92,9 @@ def _evidence(
             )
         )  # fmt: skip
     title = f"Full height of the lines: {amounts.in_unit(scale_kib, 'KiB')}"
-    return TextTable(title=title, columns=COLUMNS, rows=tuple(rows), ends_in_text=True, is_below=True, style="evidence")
+    unit = unit_per(SIGNALS["memory"], next((cell.result.verdict.per for cell in cells), "step"))
+    columns = tuple(name.format(unit=unit) for name in COLUMNS)
+    return TextTable(title=title, columns=columns, rows=tuple(rows), ends_in_text=True, is_below=True, style="evidence")
 
 
 def _level(cell: version_table.Shown, metric: Metric, medians: Medians) -> Box:

@@ -28,7 +28,6 @@ from harness.model import (
     Trial,
     Variant,
     signal_of,
-    unit_per,
     written,
 )
 from harness.model.attributed import lane_bounds
@@ -62,7 +61,7 @@ def clause(attribution: Attribution, result: RunResult) -> str:
     """
     found = [episode.finding for episode in attribution.episodes]
     effects = [effect for episode in attribution.episodes if (effect := size_of(episode)) is not None]
-    size = sizes(effects, metric=attribution.metric, per=per_of(attribution, result))
+    size = sizes(effects, metric=attribution.metric)
     if attribution.episodes[0].depth and size and effects[0].unit == "ratio":
         size = f"a further {size}"
     since, where = _since_and_where(attribution, result)
@@ -231,7 +230,7 @@ def size_of(episode: Episode) -> Effect | None:
     return replace(effect, value=1 / effect.value, ci=None)
 
 
-def sizes(effects: Sequence[Effect], *, metric: Metric, per: Per = "step") -> str:
+def sizes(effects: Sequence[Effect], *, metric: Metric) -> str:
     """Return the size of one fault over several lanes and variants, as one figure or a range, smallest to largest.
 
     If the confidence intervals of the smallest and largest rate overlap, return the first figure alone. Of effects in
@@ -242,13 +241,13 @@ def sizes(effects: Sequence[Effect], *, metric: Metric, per: Per = "step") -> st
     effects = [effect for effect in effects if effect.unit == effects[0].unit]
     least, most = min(effects, key=lambda effect: effect.value), max(effects, key=lambda effect: effect.value)
     meet = least.ci is not None and most.ci is not None and least.ci[1] >= most.ci[0]
-    if meet and most.unit.endswith("/step"):
-        return size(effects[0], metric=metric, per=per)
-    low, high = (size(effect, metric=metric, per=per) for effect in (least, most))
+    if meet and "/" in most.unit:
+        return size(effects[0], metric=metric)
+    low, high = (size(effect, metric=metric) for effect in (least, most))
     return high if low == high else f"{amounts.without_unit(low, high)} to {high or 'all launches'}"
 
 
-def size(effect: Effect, *, metric: Metric, per: Per = "step") -> str:
+def size(effect: Effect, *, metric: Metric) -> str:
     """Return an effect's size: `7.8 KiB/step`, `50 % longer`, `5.62 times as long`, `3 s longer`, `38 % of launches`;
     "" for all launches.
     """
@@ -261,10 +260,8 @@ def size(effect: Effect, *, metric: Metric, per: Per = "step") -> str:
         return f"{amounts.number(100 * abs(effect.value - 1))} % {more if effect.value >= 1 else less}"
     if effect.unit == "failures" and effect.value >= 1:
         return ""
-    is_rough = effect.unit == "failures" or effect.unit.endswith("/step")
-    text = amounts.in_unit(
-        effect.value, unit_per(signal, per, effect.unit), form=_rough if is_rough else amounts.number
-    )
+    is_rough = effect.unit == "failures" or "/" in effect.unit
+    text = amounts.in_unit(effect.value, effect.unit, form=_rough if is_rough else amounts.number)
     return f"{text} {more}" if signal.kind == "level" else text
 
 

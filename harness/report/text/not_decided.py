@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness import amounts
-from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Per, RunResult, unit_per
+from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Per, RunResult, counted, unit_per
 from harness.reasons import Remedy, SignalReason
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened, version
@@ -82,8 +82,7 @@ def _more_steps(entry: CellResult) -> str:
     if not entry.verdict.steps or entry.verdict.failed:
         return ""
     if any(trial.run_s is not None for trial in entry.trials):
-        what = {"line": "line", "step": "step"}.get(entry.verdict.per, "sample")
-        made = amounts.count(entry.verdict.steps, what)
+        made = amounts.count(entry.verdict.steps, counted(entry.verdict.per))
         return f"; a longer run would settle it, because the program ends by itself after {made}"
     return "" if entry.cell.variant.scenario.command else "; more steps (`budget`) would settle it"
 

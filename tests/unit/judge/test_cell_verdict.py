@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.cell import judge_cell, needs_whole_budget, per_of, wants_more
+from harness.judge.cell import judge_cell, needs_whole_budget, wants_more
+from harness.judge.comparison.which_launches import per_of
+from harness.judge.history.transitions import growth_changes
 from harness.judge.trace import trace_verdict
 from harness.judge.trace.growth import Growth
 from harness.model import Failure, Limits, Look, Trace, Trial, Trials
@@ -605,3 +607,14 @@ def test_rates_are_counted_by_what_a_step_is():
     nothing = {**stepping.trace.columns, "step_s": np.full(len(stepping.trace.step), np.nan)}
     whole = replace(stepping, trace=replace(stepping.trace, columns=nothing), facts={"run_s": 1.0})
     assert per_of([whole]) == "run"
+
+
+def test_reasons_and_findings_say_what_a_rate_is_counted_by():
+    """The table said `19.6 KiB/line`; its reason, `history` and JUnit said `KiB/step`."""
+    cells = [cell_of([replace(one, facts={"step_kind": "line"}) for one in three(rate=rate)]) for rate in (0.0, 12.0)]
+    assert [("KiB/line" in cell.why, "up to line" in cell.why, "step" in cell.why) for cell in cells] == [
+        (True, True, False)
+    ] * 2
+    (change,) = growth_changes("memory", cells, baseline=None, limit=0.5)
+    assert change.effect is not None
+    assert change.effect.unit == "KiB/line"

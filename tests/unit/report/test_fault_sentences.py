@@ -51,12 +51,10 @@ def test_a_size_says_what_it_measures() -> None:
     assert fault_sentences.size(late, metric="end_time") == "3 s longer"
 
 
-def test_a_rate_is_counted_by_lines_where_a_step_is_a_printed_line() -> None:
+def test_a_size_has_the_unit_of_its_effect() -> None:
     """`81 KiB/step` of a program that has no steps, only lines of output."""
-    leak = Effect(value=81.0, unit="KiB/step")
-    assert fault_sentences.size(leak, metric="memory", per="line") == "81 KiB/line"
-    cpu = Effect(value=2.0, unit="s/step")
-    assert fault_sentences.size(cpu, metric="cpu_time", per="run") == "2 s more"
+    assert fault_sentences.size(Effect(value=81.0, unit="KiB/line"), metric="memory") == "81 KiB/line"
+    assert fault_sentences.size(Effect(value=2.0, unit="s"), metric="cpu_time") == "2 s more"
 
 
 @pytest.mark.parametrize(
