@@ -76,7 +76,13 @@ def _ask(path: Path, ask: Callable[[OpenIndex], T], *, say: Say) -> T:
 def _connected(path: Path, *, say: Say) -> Iterator[sqlite3.Connection]:
     is_writable = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
     if is_writable:
-        _refuse_links(path)
+        for end in _BESIDE:  # SQLite follows links and waits for pipes
+            beside = path.with_name(f"{path.name}{end}")
+            with suppress(FileNotFoundError):
+                if not stat.S_ISREG(beside.lstat().st_mode):
+                    raise InfrastructureError(
+                        f"{beside}: not a regular file; remove it; it will be rebuilt from the runs"
+                    )
     else:
         say(f"{path}: not writable; the index is built in memory, which takes longer")
     connection = sqlite3.connect(path if is_writable else ":memory:", timeout=BUSY_S, isolation_level=None)
@@ -94,17 +100,6 @@ def _connected(path: Path, *, say: Say) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.close()
-
-
-def _refuse_links(path: Path) -> None:
-    """Raise InfrastructureError unless the index and its side files are regular files, because SQLite follows links and
-    waits for pipes.
-    """
-    for end in _BESIDE:
-        beside = path.with_name(f"{path.name}{end}")
-        with suppress(FileNotFoundError):
-            if not stat.S_ISREG(beside.lstat().st_mode):
-                raise InfrastructureError(f"{beside}: not a regular file; remove it; it will be rebuilt from the runs")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

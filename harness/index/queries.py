@@ -125,7 +125,17 @@ class OpenIndex:
             condition += f" AND version IN ({_listed(versions)})"
         if run is not None:
             condition += f" AND cells.run = {run:d}"
-        figures = self._figures(chosen, condition, signals)
+        only = "" if signals is None else f" AND signal IN ({_listed(signals)})"
+        figures: dict[int, dict[str, SignalVerdict]] = {}
+        for cell, signal, seen, value, low, high, limit, visible in self._rows_of(
+            'SELECT cell, signal, seen, value, low, high, "limit", visible FROM cells'
+            " JOIN runs ON runs.id = cells.run JOIN figures ON cell = cells.id"
+            f" WHERE {condition}{only}",
+            chosen,
+        ):
+            ci = None if low is None else (low, high)
+            figure = SignalVerdict(seen=seen, value=value, ci=ci, limit=limit, visible=visible)
+            figures.setdefault(cell, {})[signal] = figure
         rows = self._rows_of(
             "SELECT history, runs.id AS run_id, path AS run, started, first_launch, version, digest, cells.verdict,"
             " state, why, trials, failed, taken_over, provisional, cells.id AS cell FROM cells"
@@ -134,22 +144,6 @@ class OpenIndex:
         )
         measured = [_measurement(dict(row), figures) for row in rows]
         return sorted(measured, key=lambda measurement: (measurement.started, measurement.run))
-
-    def _figures(
-        self, histories: Sequence[int], condition: str, signals: Sequence[str] | None
-    ) -> dict[int, dict[str, SignalVerdict]]:
-        only = "" if signals is None else f" AND signal IN ({_listed(signals)})"
-        found: dict[int, dict[str, SignalVerdict]] = {}
-        for cell, signal, seen, value, low, high, limit, visible in self._rows_of(
-            'SELECT cell, signal, seen, value, low, high, "limit", visible FROM cells'
-            " JOIN runs ON runs.id = cells.run JOIN figures ON cell = cells.id"
-            f" WHERE {condition}{only}",
-            histories,
-        ):
-            ci = None if low is None else (low, high)
-            figure = SignalVerdict(seen=seen, value=value, ci=ci, limit=limit, visible=visible)
-            found.setdefault(cell, {})[signal] = figure
-        return found
 
     # ------------------------------------------------------------ findings
 

@@ -189,11 +189,12 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
     shown = len(told.causes) or sum(
         not finding.consequence_of for finding in told.findings
     )  # the faults that reports show
+    known = _number(told.duration_s)
     return RunRows(
         run=_run(
             "sweep",
             started=_text(told.started) or began,
-            duration_s=_duration(told.duration_s),
+            duration_s=known if known is not None and known >= 0 else None,
             verdict=told.verdict,
             cells=len(cells),
             bad=sum(cell.row[STATE] == "bad" for cell in cells),
@@ -271,12 +272,6 @@ def _findings(plan: Plan, told: ResultFile) -> Iterator[SqlRow]:
             effect and _text(effect.unit), _number(low), _number(high), _number(finding.p), finding.confirmed,
             _text(finding.consequence_of),
         )  # fmt: skip
-
-
-def _duration(value: float | None) -> float | None:
-    """Return a duration in seconds; None if a damaged file holds a negative or infinite one."""
-    known = _number(value)
-    return known if known is not None and known >= 0 else None
 
 
 def _number(value: float | None) -> float | None:

@@ -110,13 +110,10 @@ def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> 
     return tuple(
         _judged(trial, limits=limits, steps=steps)
         for trial in trials
-        if trial.measured and (trial.end != "setup" or _is_bad_setup(trial, limits=limits))
+        if trial.measured
+        # Exit code 125 means that the image could not be tested.
+        and (trial.end != "setup" or (limits.setup_bad and not (limits.exit_only and trial.failure.exit_code == 125)))
     )
-
-
-def _is_bad_setup(trial: Trial, *, limits: Limits) -> bool:
-    """Return whether a failure before the first step counts. Exit code 125 means that the image could not be tested."""
-    return limits.setup_bad and not (limits.exit_only and trial.failure.exit_code == 125)
 
 
 def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:

@@ -68,6 +68,9 @@ def _scenario(
     key: KeyPath = ("scenarios", name)
     files = (context.existing(text, (*key, "files", position)) for position, text in enumerate(entry.files))
     ulimits = tuple((limit, pair.soft, pair.hard) for limit, pair in (entry.ulimits or {}).items())
+    limits = entry.limits
+    given = {name: getattr(limits, key) for key, name in shape.KEYS_OF_LIMITS.items() if key in limits.model_fields_set}
+    off = model.TIMES if given.get("step_time", 0.0) is None else ()
     return model.Scenario(
         name=name,
         where=context.where(*key),
@@ -81,7 +84,13 @@ def _scenario(
         series=tuple(entry.series or ()),
         hosts=hosts,
         steps=model.Steps(first=entry.steps.first, budget=entry.steps.budget, time_s=entry.steps.time),
-        limits=_limits(entry),
+        limits=model.Limits(
+            signals={**dict.fromkeys(off), **given},
+            metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
+            slowdown=limits.slowdown,
+            setup_bad=limits.setup == "bad",
+            exit_only=entry.judge == "exit",
+        ),
         timeout_s=entry.timeout,
         memory_bytes=entry.memory,
         shm_bytes=entry.shm_size,
@@ -92,19 +101,6 @@ def _scenario(
         network=entry.network,
         cap_add=tuple(entry.cap_add),
         probes=read_probes(entry, key, context),
-    )
-
-
-def _limits(entry: shape.ScenarioEntry) -> model.Limits:
-    limits = entry.limits
-    given = {name: getattr(limits, key) for key, name in shape.KEYS_OF_LIMITS.items() if key in limits.model_fields_set}
-    off = model.TIMES if given.get("step_time", 0.0) is None else ()
-    return model.Limits(
-        signals={**dict.fromkeys(off), **given},
-        metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
-        slowdown=limits.slowdown,
-        setup_bad=limits.setup == "bad",
-        exit_only=entry.judge == "exit",
     )
 
 

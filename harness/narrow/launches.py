@@ -176,7 +176,7 @@ class _Reader:
         if trial not in self.judged:
             launches = judge_launches([trial], limits=self.scenario.limits, steps=self.scenario.steps)
             self.judged[trial] = next(iter(launches), None)
-        judged, metric, line = self.judged[trial], self.finding.metric, _last_line(trial)
+        judged, metric, line = self.judged[trial], self.finding.metric, (trial.told.strip().splitlines() or [""])[-1]
         if judged is None:
             return "unresolved", line or NarrowReason.NO_STEP()
         if judged.failure is not None:  # it is bad only if it fails as B does: hybrids may fail in other ways, too
@@ -237,7 +237,3 @@ def failure_signature(trial: Trial) -> tuple[object, ...]:
     named = EXCEPTION.findall(text)
     exception = raised[1] if raised else named[-1] if named else ""
     return trial.end, trial.failure.signal, trial.failure.exit_code, exception
-
-
-def _last_line(trial: Trial) -> str:
-    return (trial.told.strip().splitlines() or [""])[-1]

@@ -168,21 +168,17 @@ class RunDirectory:
         Failures of setup are left out: what was missing then (a data server, a file) may exist now.
         """
         trials: dict[str, Trial] = {}
-        for path in self._files_of(cell):
+        by_inode: dict[int, Path] = {}  # a file with several hard links is read once
+        for run in sorted(self.path.parent.glob("[0-9]*")):
+            with suppress(FileNotFoundError, UsageError):  # `harness clean --runs` may be removing it
+                by_inode |= {path.lstat().st_ino: path for path in trial_files(run, of=cell.id)}
+        for path in by_inode.values():
             with suppress(UsageError):  # an edited file, or one of a later format: the cell runs again
                 trial = read_trial(path)
                 if (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
                     trials.setdefault(trial.started, trial)
                     self._paths[trial.cell_id, trial.started] = path
         return tuple(trials[started] for started in sorted(trials))
-
-    def _files_of(self, cell: Cell) -> list[Path]:
-        """Return the files of the cell's trials in all runs. A file with several hard links is returned once."""
-        by_inode: dict[int, Path] = {}
-        for run in sorted(self.path.parent.glob("[0-9]*")):
-            with suppress(FileNotFoundError, UsageError):  # `harness clean --runs` may be removing it
-                by_inode |= {path.lstat().st_ino: path for path in trial_files(run, of=cell.id)}
-        return list(by_inode.values())
 
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
         """Take a trial of an earlier run over into this run, under this `number`, with a hard link to its file where

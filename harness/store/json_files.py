@@ -24,14 +24,6 @@ MOST_VALUES = 8_000_000
 Content = TypeVar("Content")
 
 
-def _load(path: Path) -> Any:
-    """Return the content of a JSON file. Raises OSError, ValueError and RecursionError."""
-    content = read_regular(path, most_bytes=MOST_BYTES)
-    if content.count(b",") >= MOST_VALUES:  # checked before parsing, which takes the memory
-        raise ValueError(f"it holds more than {MOST_VALUES:,} values")
-    return json.loads(content)
-
-
 def read_json(
     path: Path,
     validate: Callable[[Any], Content],
@@ -46,7 +38,10 @@ def read_json(
     the file is not JSON. `schema`: the number of the format that the file must name, if its format has a number.
     """
     try:
-        content = _load(path)
+        written = read_regular(path, most_bytes=MOST_BYTES)
+        if written.count(b",") >= MOST_VALUES:  # checked before parsing, which takes the memory
+            raise ValueError(f"it holds more than {MOST_VALUES:,} values")
+        content = json.loads(written)
         if schema is not None and isinstance(content, dict):
             _check_schema(content.get("schema"), schema, path)
         return validate(content)

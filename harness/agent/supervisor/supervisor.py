@@ -53,6 +53,7 @@ def facts(patterns, environment, cgroup):
         for name, value in environment.items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
+    match = re.search(r"^(?:model name|Model|CPU part)\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
     return {
         "protocol": PROTOCOL,
         "agent": VERSION,
@@ -61,7 +62,7 @@ def facts(patterns, environment, cgroup):
         "libc": c_library(),
         "packages": package_versions(sys.path),
         "wheels": wheel_tags(sys.path),
-        "cpu": _cpu(),
+        "cpu": match.group(1) if match else platform.machine(),
         "page_kib": os.sysconf("SC_PAGE_SIZE") // 1024,
         "huge_pages": _huge_pages(),
         "rlimits": _rlimits(),
@@ -119,13 +120,9 @@ def _split(stem, path):
     words = stem.split("-")
     if len(words) > 1:
         return words[0], words[1]
-    return stem, _version_inside(path)
-
-
-def _version_inside(path):
     text = _read(os.path.join(path, "PKG-INFO")) or _read(path)
     match = re.search(r"^Version:\s*(\S+)", text, re.MULTILINE)
-    return match.group(1) if match else ""
+    return stem, (match.group(1) if match else "")
 
 
 def _listed(place):
@@ -141,11 +138,6 @@ def c_library():
         return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
     except (OSError, ValueError):
         return "musl" if any("musl" in name for name in _listed("/lib")) else "unknown"
-
-
-def _cpu():
-    match = re.search(r"^(?:model name|Model|CPU part)\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
-    return match.group(1) if match else platform.machine()
 
 
 def _huge_pages():

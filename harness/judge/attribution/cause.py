@@ -131,6 +131,7 @@ class _Group:
         lanes = square.lanes
         bad_lanes = [lanes[place] for place in sorted(result.bad)]
         images = tuple(versions[image] for image in square.images if square.lanes_at(image, True))
+        states = {place: own for place, own in self.places.items() if place[0] in self.variants}
         return Attribution(
             series=series.name,
             scenario=self.variants[0].scenario.name,
@@ -154,14 +155,9 @@ class _Group:
             layer=self._layer(),
             controls=tuple(self._controls(bad_lanes, images)),
             missing=self._missing(square, result),
-            machines=self._machines(),
+            machines=tuple(dict.fromkeys(machine for machine in self._where(states, True) if machine)),
             suspect=self._suspect(),
         )
-
-    def _machines(self) -> tuple[str, ...]:
-        """Return the machines of a pool where the fault was seen."""
-        states = {place: own for place, own in self.places.items() if place[0] in self.variants}
-        return tuple(dict.fromkeys(machine for machine in self._where(states, True) if machine))
 
     def _suspect(self) -> str:
         """Return the machine of a pool that may itself be at fault, or "": every cell on it is bad, and every bad cell

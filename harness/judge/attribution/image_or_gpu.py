@@ -247,7 +247,9 @@ def row_states(
     own = _of(row, findings, sign)
     versions = [cell.image.version for cell in row.cells]
     sides = {version for finding in own for version in (finding.before, finding.after)}
-    smallest = _smallest(findings, sign)
+    effects = [finding.effect for finding in findings if sign_of(finding) == sign and finding.effect is not None]
+    ratios = [effect.value for effect in effects if effect.unit == "ratio" and effect.value > 0]
+    smallest = min((max(ratio, 1 / ratio) - 1 for ratio in ratios), default=0.0)
     judged = [
         cell.image.version in sides
         or (cell.id in known and _is_judged(known[cell.id].verdict, sign, smallest=smallest))
@@ -301,13 +303,6 @@ def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
     leaks = sign == "peak_memory" and "leak" in verdict.verdicts
     is_measured = sign not in ("step_time", "peak_memory") or verdict.of(sign).value is not None
     return is_measured and not failed and not leaks
-
-
-def _smallest(findings: Sequence[Finding], sign: Sign) -> float:
-    """Return the smallest change of a level among the findings of a sign, as a share; 0 if none is a ratio."""
-    effects = [finding.effect for finding in findings if sign_of(finding) == sign and finding.effect is not None]
-    ratios = [effect.value for effect in effects if effect.unit == "ratio" and effect.value > 0]
-    return min((max(ratio, 1 / ratio) - 1 for ratio in ratios), default=0.0)
 
 
 def _history(versions: Sequence[str], findings: Sequence[Finding]) -> list[bool]:

@@ -97,7 +97,10 @@ def _case(entry: CellResult, changes: Sequence[Finding], observed: Sequence[Obse
         own = None if signal_words.tone(verdict.verdict) == "bad" else signal_words.matter(verdict)
         kind = begins[0].metric if begins else own or verdict.verdict
         attributes = {"message": message} | ({} if outcome == "skipped" else {"type": kind})
-        ElementTree.SubElement(case, outcome, attributes).text = _tail(entry)
+        failed = [trial for trial in entry.trials if not trial.ended_well]
+        ElementTree.SubElement(case, outcome, attributes).text = (
+            "\n".join(plain_lines(failed[-1].output.tail, most=_TAIL_LINES)) if failed else ""
+        )
     if told:
         ElementTree.SubElement(case, "system-out").text = "\n".join(told)
     return case
@@ -126,9 +129,3 @@ def _outcome(entry: CellResult, *, begins: bool) -> str | None:
     if tone == "good":
         return None
     return "error" if entry.problem and entry.verdict.verdict == "untested" else "skipped"
-
-
-def _tail(entry: CellResult) -> str:
-    """Return the end of the output of the last failed trial; "" if no trial failed."""
-    failed = [trial for trial in entry.trials if not trial.ended_well]
-    return "\n".join(plain_lines(failed[-1].output.tail, most=_TAIL_LINES)) if failed else ""

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -56,6 +56,9 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     in_full = details.shown_in_full(result)
     own = files("harness.report") / "templates" / "report.js"
     scripts = [_inline(library), _inline(own.read_text(encoding="utf-8"))] if library else []
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    may_run = f"script-src {allowed}; " if allowed else ""
     page = environment().get_template("report.html.j2").stream(
         result=result,
         document=shown,
@@ -70,7 +73,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         drawn=_Drawn(),
         tip=_tip,
         scripts=scripts,
-        policy=_policy(scripts),
+        policy=Markup(f"default-src 'none'; {may_run}style-src 'unsafe-inline'; img-src data:"),
     )  # fmt: skip
     page.enable_buffering(_PARTS)
     return b"".join(part.encode() for part in page)
@@ -104,14 +107,6 @@ def _embedded(content: Mapping[Any, Any]) -> str:
 def _inline(script: str) -> Markup:
     """Return a script as the content of a `script` element, with end tags in it escaped."""
     return Markup(script.replace("</script", r"<\/script"))
-
-
-def _policy(scripts: Iterable[str]) -> Markup:
-    """Return a content security policy that allows these scripts, by hash, inline styles and data images only."""
-    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    may_run = f"script-src {allowed}; " if allowed else ""
-    return Markup(f"default-src 'none'; {may_run}style-src 'unsafe-inline'; img-src data:")
 
 
 @lru_cache(maxsize=1)

@@ -59,7 +59,15 @@ class ProcessEngine(EnvironmentStore):
         self._host = host
         self._cgroup_root = cgroup_root
         self._agent = AgentCopy()
-        self.facts: Mapping[str, Any] = _machine_facts()
+        self.facts: Mapping[str, Any] = {
+            "engine": "process",
+            "name": platform.node(),
+            "cpu": cpu_model(),
+            "cpus": os.cpu_count(),
+            "memory_bytes": psutil.virtual_memory().total,
+            "kernel": platform.release(),
+            "architecture": platform.machine(),
+        }
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         say("listing its GPUs")
@@ -177,18 +185,6 @@ class ProcessSession:
         poll.register(self._stderr, select.POLLIN)
         while poll.poll(0) and (data := os.read(self._stderr.fileno(), READ_BYTES)):
             self._stderr_tail.add(data)
-
-
-def _machine_facts() -> dict[str, Any]:
-    return {
-        "engine": "process",
-        "name": platform.node(),
-        "cpu": cpu_model(),
-        "cpus": os.cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total,
-        "kernel": platform.release(),
-        "architecture": platform.machine(),
-    }
 
 
 def cpu_model() -> str | None:

@@ -91,7 +91,13 @@ def running(hold: Hold, images: NodeStore, allocation: Allocation, launch: Launc
             environment=environment,
             only=container == "none",
             data_limit_bytes=None if hold.limits_memory else memory_bytes,
-            without=_without(allocation, launch) if container == "pyxis" else None,
+            without={
+                "names": OUTSIDE,
+                "values": slurm_environment(allocation.environ),
+                "kept": sorted({*launch.prepared.environment, "PATH"}),
+            }
+            if container == "pyxis"
+            else None,
             alone=container == "pyxis" and not scenario.network,
         )
         srun = command_of(allocation, name=name, memory_bytes=memory_bytes)
@@ -130,16 +136,6 @@ def _ulimits(hold: Hold, allocation: Allocation, launch: LaunchRequest) -> tuple
         else:
             allocation.checked.add(str(left))
     return left
-
-
-def _without(allocation: Allocation, launch: LaunchRequest) -> Mapping[str, object]:
-    """Return the field `without` of the header that `inside.py` reads: it describes the variables that pyxis passes to
-    the container although they are not the image's."""
-    return {
-        "names": OUTSIDE,
-        "values": slurm_environment(allocation.environ),
-        "kept": sorted({*launch.prepared.environment, "PATH"}),
-    }
 
 
 # ---------------------------------------------------------------- images unpacked for pyxis

@@ -14,15 +14,11 @@ def _session(module, hook):
     @functools.wraps(original)
     def run(self, fetches, *args, **kwargs):
         result = original(self, fetches, *args, **kwargs)
-        if _trains(self.graph, fetches, known):
+        if any(_one_trains(self.graph, fetched, known) for fetched in _flat(fetches)):
             hook.mark()
         return result
 
     module.BaseSession.run = run
-
-
-def _trains(graph, fetches, known):
-    return any(_one_trains(graph, fetched, known) for fetched in _flat(fetches))
 
 
 def _flat(fetches):
