@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,9 @@ from harness.model import (
     HostState,
     Lane,
     Matrix,
-    Measured,
     Noise,
     Pair,
-    Plan,
     RunResult,
-    Scenario,
     Series,
     Setting,
     Steps,
@@ -164,89 +161,59 @@ def put_together(runs: Sequence[StoredRun], lanes: Lanes) -> RunResult:
     """Merge all runs into one result with their cells and findings; a series has the images of all runs, in order of
     age.
     """
-    series = _series(runs)
+    every: dict[str, Series] = {}
+    for series in itertools.chain.from_iterable(run.plan.matrix.series for run in runs):
+        earlier = every.setdefault(series.name, series)
+        images = {image.version: image for image in (*series.images, *earlier.images)}
+        order = merged([image.version for image in earlier.images], [image.version for image in series.images])
+        every[series.name] = replace(
+            earlier, images=tuple(replace(images[version], where=earlier.where) for version in order)
+        )
     scenarios = {one.name: one for run in reversed(runs) for one in run.plan.matrix.scenarios}
-    joined = _Joined(runs=runs, lanes=lanes, series=series, scenarios=scenarios)
-    plan, cells, findings = joined.plan(), joined.cells(), joined.findings()
+
+    def shared(variant: Variant) -> Variant:
+        return replace(variant, scenario=scenarios[variant.scenario.name])
+
+    rows: list[VersionRow] = []
+    cells: list[CellResult] = []
+    findings: list[Finding] = []
+    for number, run in enumerate(runs):
+        for row in run.plan.rows:
+            rows.append(_extended(row, every[row.series.name], lanes[number, row.lane], shared(row.variant)))
+            here = {cell.image.version: cell for cell in rows[-1].cells}
+            for cell in row.cells:
+                now = here[cell.image.version]
+                cells.append(replace(run.cells[cell.id], cell=now, cell_id=now.id))
+        findings += [replace(one, lane=lanes[number, one.lane], variant=shared(one.variant)) for one in run.findings]
+    first = runs[0].plan
+    matrix = Matrix(
+        name=first.matrix.name,
+        path=first.matrix.path,
+        series=tuple(every.values()),
+        hosts=tuple(dict.fromkeys(row.lane.host for row in rows)),
+        scenarios=tuple(scenarios.values()),
+    )
+    plan = replace(first, matrix=matrix, rows=tuple(rows))
     return RunResult(
         matrix=" and ".join(dict.fromkeys(run.plan.matrix.name for run in runs)),
         verdict="regression" if findings or any(cell.verdict.verdict in BAD for cell in cells) else "ok",
         started="",
         duration_s=0.0,
-        hosts=tuple(HostState(host=host) for host in plan.matrix.hosts),
+        hosts=tuple(HostState(host=host) for host in matrix.hosts),
         plan=plan,
-        cells=cells,
-        findings=findings,
+        cells=tuple(cells),
+        findings=tuple(findings),
         directory=runs[0].path,
         attribution=attribute(plan, cells, findings),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Joined:
-    runs: Sequence[StoredRun]
-    lanes: Lanes
-    series: Mapping[str, Series]
-    scenarios: Mapping[str, Scenario]
-
-    def plan(self) -> Plan:
-        rows = tuple(self._row(number, row) for number, run in enumerate(self.runs) for row in run.plan.rows)
-        first = self.runs[0].plan
-        matrix = Matrix(
-            name=first.matrix.name,
-            path=first.matrix.path,
-            series=tuple(self.series.values()),
-            hosts=tuple(dict.fromkeys(row.lane.host for row in rows)),
-            scenarios=tuple(self.scenarios.values()),
-        )
-        return replace(first, matrix=matrix, rows=rows)
-
-    def cells(self) -> tuple[CellResult, ...]:
-        entries = []
-        for number, run in enumerate(self.runs):
-            for row in run.plan.rows:
-                here = {cell.image.version: cell for cell in self._row(number, row).cells}
-                for cell in row.cells:
-                    entry, now = run.cells[cell.id], here[cell.image.version]
-                    entries.append(replace(entry, cell=now, cell_id=now.id))
-        return tuple(entries)
-
-    def findings(self) -> tuple[Finding, ...]:
-        return tuple(
-            replace(one, lane=self.lanes[number, one.lane], variant=self._variant(one.variant))
-            for number, run in enumerate(self.runs)
-            for one in run.findings
-        )
-
-    def _row(self, number: int, row: VersionRow) -> VersionRow:
-        """Return the row with a cell for each image of the whole series."""
-        series, lane = self.series[row.series.name], self.lanes[number, row.lane]
-        variant = self._variant(row.variant)
-        own = {cell.image.version: cell for cell in row.cells}
-        cells = tuple(
-            replace(own.get(image.version, row.cells[0]), image=image, lane=lane, variant=variant, excluded=excluded)
-            for image in series.images
-            for excluded in [own[image.version].excluded if image.version in own else None]
-        )
-        return VersionRow(series=series, lane=lane, variant=variant, cells=cells)
-
-    def _variant(self, variant: Variant) -> Variant:
-        return replace(variant, scenario=self.scenarios[variant.scenario.name])
-
-
-# ---------------------------------------------------------------- the order of images
-
-
-def _series(runs: Sequence[StoredRun]) -> dict[str, Series]:
-    combined: dict[str, Series] = {}
-    for series in itertools.chain.from_iterable(run.plan.matrix.series for run in runs):
-        earlier = combined.setdefault(series.name, series)
-        images = {image.version: image for image in (*series.images, *earlier.images)}
-        order = merged([image.version for image in earlier.images], [image.version for image in series.images])
-        combined[series.name] = replace(
-            earlier, images=tuple(replace(images[version], where=earlier.where) for version in order)
-        )
-    return combined
+def _extended(row: VersionRow, series: Series, lane: Lane, variant: Variant) -> VersionRow:
+    """Return the row with a cell for each image of the whole series."""
+    own = {cell.image.version: cell for cell in row.cells}
+    blank = replace(row.cells[0], excluded=None)
+    cells = (replace(own.get(image.version, blank), image=image, lane=lane, variant=variant) for image in series.images)
+    return VersionRow(series=series, lane=lane, variant=variant, cells=tuple(cells))
 
 
 # ---------------------------------------------------------------- pairs
@@ -318,13 +285,9 @@ def exit_code(pairs: Sequence[Pair], together: RunResult | None) -> int:
     results = together.cells if together is not None else ()
     states = {verdict.state for pair in pairs for verdict in pair.verdicts} | {one.verdict.state for one in results}
     again = [one for pair in pairs if pair.one.machine == pair.other.machine for one in pair.measured]
-    if "bad" in states or any(map(_is_worse, again)):
+    if "bad" in states or any(one.standing == ("less" if signal_of(one.metric).falls else "more") for one in again):
         return exit_codes.BAD
     return exit_codes.UNDECIDED if "unsure" in states else exit_codes.OK
-
-
-def _is_worse(measured: Measured) -> bool:
-    return measured.standing == ("less" if signal_of(measured.metric).falls else "more")
 
 
 # ---------------------------------------------------------------- columns
@@ -338,7 +301,7 @@ ColumnKey = tuple[int, Lane]
 
 
 def columns_of(runs: Sequence[StoredRun]) -> dict[ColumnKey, Column]:
-    keys = [(number, lane) for number, run in enumerate(runs) for lane in _lanes(run)]
+    keys = dict.fromkeys((number, row.lane) for number, run in enumerate(runs) for row in run.plan.rows)
     names = [str(lane) for _, lane in keys]
     return {
         (number, lane): Column(
@@ -350,10 +313,6 @@ def columns_of(runs: Sequence[StoredRun]) -> dict[ColumnKey, Column]:
         )
         for number, lane in keys
     }
-
-
-def _lanes(run: StoredRun) -> list[Lane]:
-    return list(dict.fromkeys(row.lane for row in run.plan.rows))
 
 
 def _trials(run: StoredRun, lane: Lane) -> list[Trial]:
