@@ -148,20 +148,22 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps) -> Mapping
     returned = {name for version in launches for trial in version for name in returned_names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
     return {
-        f"{METRIC_PREFIX}{name}": _Metric(
-            name=name, given=limit, launches=launches, numbers=_Numbers(name=name, clean=clean)
-        ).judged()
+        f"{METRIC_PREFIX}{name}": _Metric(name=name, given=limit, launches=launches, clean=clean).judged()
         for name in sorted(returned | set(given))
         if (limit := given.get(name)) is None or limit.rule != "none"
     }
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Numbers:
-    """The numbers of one metric in the launches that can be compared, `clean`."""
+class _Metric:
+    """One metric of a row. `given` is what the matrix file says of it; `clean`: the launches that can be compared."""
 
     name: str
+    given: MetricLimit | None
+    launches: Launches
     clean: Launches
+
+    # ------------------------------------------------------------ its numbers
 
     @cached_property
     def returned(self) -> Sequence[bool | None]:
@@ -204,15 +206,7 @@ class _Numbers:
         """Return whether the launches of any version differ."""
         return any(len(own) >= AGREE and values is None for own, values in zip(self.known, self.exact, strict=True))
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Metric:
-    """One metric of a row. `given` is what the matrix file says of it."""
-
-    name: str
-    given: MetricLimit | None
-    launches: Launches
-    numbers: _Numbers
+    # ------------------------------------------------------------ what counts as bad
 
     @property
     def limit(self) -> MetricLimit | None:
@@ -226,7 +220,7 @@ class _Metric:
         usual = worse_if(self.name)
         if self.limit is not None or usual is None:
             return self.limit
-        if usual == "change" and (self.numbers.is_noisy or self._is_package):
+        if usual == "change" and (self.is_noisy or self._is_package):
             return None
         return MetricLimit(metric=self.name, rule=usual, limit=NOISY_LIMIT)
 
@@ -245,23 +239,22 @@ class _Metric:
         return ReturnedNan(name=self.name, launches=self.launches)
 
     def judged(self) -> Values:
-        rows, exact, is_noisy = self.numbers.rows, self.numbers.exact, self.numbers.is_noisy
+        rows, exact, is_noisy = self.rows, self.exact, self.is_noisy
         visible: float | None = 0.0
         if is_noisy:
-            changes, observed, visible = self._of_noisy(self.numbers.clean, rows, usual_value)
+            changes, observed, visible = self._of_noisy(self.clean, rows, usual_value)
             if self.limit is None and not changes:
-                late = self._of_noisy(self.numbers.long, self.numbers.long_rows, late_value)[0]
+                late = self._of_noisy(self.long, self.long_rows, late_value)[0]
                 changes = [replace(change, verdict="late") for change in late]
         else:
             known = {at: own for at, own in enumerate(exact) if own is not None and at not in self.nan.bad}
             changes, observed = self._of_exact(known)
-        verdicts = _Verdicts(metric=self, visible=visible)
         seen = [
-            verdicts.of(place, own, is_exact=agreed is not None)
-            for place, (own, agreed) in enumerate(zip(rows if is_noisy else self.numbers.long_rows, exact, strict=True))
+            self._verdict(place, own, visible=visible if is_noisy or agreed is not None else None)
+            for place, (own, agreed) in enumerate(zip(rows if is_noisy else self.long_rows, exact, strict=True))
         ]
-        # NaN or an infinity from the start is not a change.
-        vanished, varies = self._vanished(), self._varies(self.numbers.known, exact)
+        vanished = self._vanished()
+        varies = [None if len(own) < AGREE else values is None for own, values in zip(self.known, exact, strict=True)]
         of_states = {"nan": self.nan.states, "vanished": vanished}
         if self.given is not None and self.given.rule == "reproducible":
             of_states["varies"] = varies
@@ -271,6 +264,7 @@ class _Metric:
             for each in transitions(states)
         ]
         return Values(
+            # NaN or an infinity from the start is not a change.
             changes=(*(change for change in begun if change.before is not None), *changes),
             seen=tuple(seen),
             observed=(
@@ -286,11 +280,11 @@ class _Metric:
         launches of the versions before do. A launch that ended before the first of these numbers does not count, nor
         one that has no room for it, and a number that another of the same kind replaces (`acc`, `accuracy`) is renamed.
         """
-        firsts = [at for own in self.numbers.clean for trial in own if (at := first_step(trial, self.name)) is not None]
+        firsts = [at for own in self.clean for trial in own if (at := first_step(trial, self.name)) is not None]
         if self.given is None and worse_if(self.name) not in ("rise", "drop"):
             firsts = []
         states: list[bool | None] = []
-        for own in self.numbers.clean:
+        for own in self.clean:
             long = [trial for trial in own if firsts and trial.last_step >= max(firsts) and not is_full(trial)]
             asked = [is_returned(self.name, trial) for trial in long if not is_text(self.name, trial)]
             is_known = any(state is False for state in states) or all(asked)
@@ -301,13 +295,9 @@ class _Metric:
 
     def _is_renamed(self, had: Sequence[int], place: int) -> bool:
         """Return whether the version has a number of the same kind that those at `had` do not have."""
-        names = {name for trial in self.numbers.clean[place] for name in returned_names(trial)}
-        names -= {name for at in had for trial in self.numbers.clean[at] for name in returned_names(trial)}
+        names = {name for trial in self.clean[place] for name in returned_names(trial)}
+        names -= {name for at in had for trial in self.clean[at] for name in returned_names(trial)}
         return any(worse_if(name) == worse_if(self.name) for name in names)
-
-    def _varies(self, returned: Sequence[Sequence[Floats]], exact: Sequence[Floats | None]) -> list[bool | None]:
-        """Return, for each version, whether the number differs between launches."""
-        return [None if len(own) < AGREE else values is None for own, values in zip(returned, exact, strict=True)]
 
     def _no_longer_exact(self, varies: Sequence[bool | None]) -> Iterator[Observed]:
         for _, before, after in transitions(varies):
@@ -318,11 +308,7 @@ class _Metric:
     def _came_and_went(self, vanished: Sequence[bool | None]) -> Iterator[Observed]:
         """Yield where versions begin or cease to return a number that has no limit, unless that is a finding; one with
         a limit is blind there."""
-        known = (
-            []
-            if self.limit
-            else [(place, state) for place, state in enumerate(self.numbers.returned) if state is not None]
-        )
+        known = [] if self.limit else [(place, state) for place, state in enumerate(self.returned) if state is not None]
         for (before, old), (after, new) in pairwise(known):
             if old != new and not vanished[after]:
                 text = (ObservedDifference.RETURNED if new else ObservedDifference.NO_LONGER_RETURNED)(name=self.name)
@@ -437,44 +423,37 @@ class _Metric:
         alpha = strictest(self.signal, rows=1)
         return changes, observed, least_found(spread, rounds=rounds, versions=versions, alpha=alpha)
 
+    # ------------------------------------------------------------ verdicts
 
-@dataclass(frozen=True, kw_only=True)
-class _Verdicts:
-    """What each version shows of one metric. `visible` is the minimum detectable effect."""
-
-    metric: _Metric
-    visible: float | None
-
-    def of(self, place: int, rows: Sequence[Floats], *, is_exact: bool) -> SignalVerdict:
-        metric, is_noisy = self.metric, self.metric.numbers.is_noisy
-        visible = self.visible if is_noisy or is_exact else None
+    def _verdict(self, place: int, rows: Sequence[Floats], *, visible: float | None) -> SignalVerdict:
+        """Return what a version shows. `visible` is the minimum detectable effect."""
         medians = [usual_value(values) for values in rows if np.isfinite(values).any()]
-        is_nan, name = metric.nan.states[place], metric.name
+        is_nan, name = self.nan.states[place], self.name
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
-        limit = None if metric.limit is None else metric.limit.limit
-        if metric.limit is None and metric.rule is not None and (is_noisy or len(metric.numbers.clean) > 1):
-            limit = NOISY_LIMIT if is_noisy else EXACT_LIMIT
+        limit = None if self.limit is None else self.limit.limit
+        if self.limit is None and self.rule is not None and (self.is_noisy or len(self.clean) > 1):
+            limit = NOISY_LIMIT if self.is_noisy else EXACT_LIMIT
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
-        if not metric.launches[place] or (metric.limit is None and not metric.numbers.returned[place]):
+        if not self.launches[place] or (self.limit is None and not self.returned[place]):
             why = ValueReason.NOT_RETURNED(name=name) if rows else ValueReason.NO_WHOLE_LAUNCH()
             return replace(plain, seen="none", why=why)
         if is_nan:
-            why = (ValueReason.NAN_EVERYWHERE if all(metric.nan.states) else ValueReason.NAN)(name=name)
-            return replace(plain, seen="blind" if metric.limit else "none", why=why, visible=None)
-        if is_nan is None and any(name in trial.not_finite for trial in metric.launches[place]):
+            why = (ValueReason.NAN_EVERYWHERE if all(self.nan.states) else ValueReason.NAN)(name=name)
+            return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
+        if is_nan is None and any(name in trial.not_finite for trial in self.launches[place]):
             return replace(plain, seen="suspect", why=ValueReason.NAN_ONCE(), remedy=Remedy.SETTLED())
-        if metric.limit is None:
+        if self.limit is None:
             return self._by_usual_limit(plain)
-        return self._by_limit(plain, rows, place=place, limit=metric.limit, is_noisy=is_noisy)
+        return self._by_limit(plain, rows, place=place, limit=self.limit)
 
     def _by_usual_limit(self, plain: SignalVerdict) -> SignalVerdict:
         """Return `plain`, which is good, or a verdict of `none` if a change might not have shown. It is not blind:
         nobody asked for this limit."""
-        name = self.metric.name
-        if self.metric.rule is None and self.metric.numbers.is_noisy and worse_if(name) == "change":
+        name = self.name
+        if self.rule is None and self.is_noisy and worse_if(name) == "change":
             why, remedy = ValueReason.NO_DIRECTION(), Remedy.METRIC_LIMIT(name=name)
             return replace(plain, seen="none", visible=None, why=why, remedy=remedy)
-        if self.metric.rule is None:
+        if self.rule is None:
             return replace(plain, limit=None, visible=None, why=ValueReason.NO_LIMIT())
         if plain.visible is None:
             return replace(plain, seen="none", why=ValueReason.TOO_FEW_AGREE())
@@ -483,16 +462,16 @@ class _Verdicts:
         return plain
 
     def _by_limit(
-        self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit, is_noisy: bool
+        self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit
     ) -> SignalVerdict:
         """Return `plain`, which is good, or a blind verdict if the limit cannot be checked."""
         if not rows:
             return replace(plain, seen="none", why=ValueReason.NO_WHOLE_LAUNCH())
         if plain.value is None:
-            remedy = Remedy.LATER_LOOK() if self.metric.numbers.returned[place] else ""
+            remedy = Remedy.LATER_LOOK() if self.returned[place] else ""
             return replace(plain, seen="blind", why=self._why_absent(place, rows), remedy=remedy, visible=None)
-        if is_noisy and limit.rule == "equal":
-            return replace(plain, seen="blind", why=ValueReason.VARIES(name=self.metric.name))
+        if self.is_noisy and limit.rule == "equal":
+            return replace(plain, seen="blind", why=ValueReason.VARIES(name=self.name))
         if plain.visible is None:
             remedy = Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES)
             return replace(plain, seen="blind", why=ValueReason.TOO_FEW_AGREE(), remedy=remedy)
@@ -500,18 +479,18 @@ class _Verdicts:
             falls = limit.rule == "drop"
             visible, least = (log_of_change(share, falls=falls) for share in (plain.visible, limit.limit))
             more = more_launches(len(rows), visible=visible, limit=least)
-            written = f"metrics: {{{self.metric.name}: {{{limit.rule}: …}}}}"
+            written = f"metrics: {{{self.name}: {{{limit.rule}: …}}}}"
             return replace(plain, seen="blind", remedy=wider(written, more=more, timed=False))
         return plain
 
     def _why_absent(self, place: int, rows: Sequence[Floats]) -> str:
         """Return why a version has no value of a metric with a limit."""
-        is_text, elsewhere = any(map(len, rows)), any(self.metric.numbers.returned)
-        if self.metric.numbers.returned[place]:
-            return ValueReason.NOT_IN_COMMON_STEPS(name=self.metric.name)
+        is_text, elsewhere = any(map(len, rows)), any(self.returned)
+        if self.returned[place]:
+            return ValueReason.NOT_IN_COMMON_STEPS(name=self.name)
         if is_text:
-            return (ValueReason.RETURNED_TEXT_HERE if elsewhere else ValueReason.RETURNED_TEXT)(name=self.metric.name)
-        return (ValueReason.ABSENT_HERE if elsewhere else ValueReason.ABSENT)(name=self.metric.name)
+            return (ValueReason.RETURNED_TEXT_HERE if elsewhere else ValueReason.RETURNED_TEXT)(name=self.name)
+        return (ValueReason.ABSENT_HERE if elsewhere else ValueReason.ABSENT)(name=self.name)
 
 
 # ---------------------------------------------------------------- figures
