@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -28,61 +28,44 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
     row, as many for each cell as the other rows of its scenario. Durations are those of a sample of trials. Reused
     trials make the sweep cheaper than estimated.
     """
-    runs = newest_runs(folder)
-    measured = [_Measured(row=row, files=_trial_files(runs, row)) for row in plan.rows]
-    known = [one for one in measured if one.files]
+    runs, measured = newest_runs(folder), []
+    for row in plan.rows:
+        by_run = ([path for cell in row.cells for path in trial_files(run, of=cell.id)] for run in runs)
+        measured.append((row, max(by_run, key=len, default=[])))  # other runs may have been interrupted
+    known = [(row.variant.scenario.name, files) for row, files in measured if files]
     if not known:
         return None
     took_s = _durations(known)
     usual_s = median(took_s.values()) if took_s else 0.0
+    a_cell: dict[str, list[float]] = {}
+    for row, files in measured:
+        if files:
+            a_cell.setdefault(row.variant.scenario.name, []).append(len(files) / _launched(row))
     by_lane = dict.fromkeys((str(row.lane) for row in plan.rows), 0)
     seconds = dict.fromkeys(by_lane, 0.0)
-    for one in measured:
-        lane, launches = str(one.row.lane), len(one.files) or _likely_launches(one, known, least=plan.trials.least)
+    for row, files in measured:
+        lane, scenario = str(row.lane), row.variant.scenario.name
+        usual = median(a_cell.get(scenario, [float(plan.trials.least)]))
+        launches = len(files) or round(usual * _launched(row))
         by_lane[lane] += launches
-        seconds[lane] += launches * took_s.get(one.scenario, usual_s)
-    hosts = dict.fromkeys(row.lane.host for row in plan.rows)
-    foretold = {host.name: foretold_by(equal_launches(folder, plan, host), plan) for host in hosts}
-    return Estimate(launches=by_lane, seconds=_longest(plan, seconds), foretold=foretold)
+        seconds[lane] += launches * took_s.get(scenario, usual_s)
+    return Estimate(launches=by_lane, seconds=_longest(plan, seconds))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Measured:
-    """A row, and its trial files from the run that has the most of them; other runs may have been interrupted."""
-
-    row: VersionRow
-    files: Sequence[Path]
-
-    @property
-    def scenario(self) -> str:
-        return self.row.variant.scenario.name
-
-    @property
-    def cells(self) -> int:
-        """Return the number of cells that are launched, at least one."""
-        return max(1, sum(cell.excluded is None for cell in self.row.cells))
+def _launched(row: VersionRow) -> int:
+    """Return the number of cells that are launched, at least one."""
+    return max(1, sum(cell.excluded is None for cell in row.cells))
 
 
-def _trial_files(runs: Sequence[Path], row: VersionRow) -> list[Path]:
-    by_run = ([path for cell in row.cells for path in trial_files(run, of=cell.id)] for run in runs)
-    return max(by_run, key=len, default=[])
-
-
-def _likely_launches(new: _Measured, known: Sequence[_Measured], *, least: int) -> int:
-    """Return the number of launches of a new row: per cell, the median of the scenario's other rows, else `least`."""
-    rates = [len(other.files) / other.cells for other in known if other.scenario == new.scenario]
-    return round((median(rates) if rates else float(least)) * new.cells)
-
-
-def _durations(measured: Sequence[_Measured]) -> dict[str, float]:
-    """Return the median duration of a launch, in seconds, by scenario."""
+def _durations(measured: Sequence[tuple[str, Sequence[Path]]]) -> dict[str, float]:
+    """Return the median duration of a launch, in seconds, by scenario. `measured`: the scenario and the trial files of
+    each row."""
     files_a_row = max(1, MOST_READ // len(measured))
     durations_s: dict[str, list[float]] = {}
-    for one in measured[:: max(1, len(measured) // MOST_READ)]:
-        for path in one.files[:: max(1, len(one.files) // files_a_row)][:files_a_row]:
-            trial = known_trial(path)
-            if trial is not None:
-                durations_s.setdefault(one.scenario, []).append(trial.duration_s)
+    for scenario, files in measured[:: max(1, len(measured) // MOST_READ)]:
+        for path in files[:: max(1, len(files) // files_a_row)][:files_a_row]:
+            if (trial := known_trial(path)) is not None:
+                durations_s.setdefault(scenario, []).append(trial.duration_s)
     return {scenario: median(values) for scenario, values in durations_s.items()}
 
 

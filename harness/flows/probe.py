@@ -163,31 +163,15 @@ class Looking:
         finally:
             engine.close()
 
-    def launch(self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None) -> Looked:
-        """Make one launch of `steps` steps, and report its progress. Raises InfrastructureError, Interrupted."""
-        cell, progress = self.cell, self.context.progress
-        lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
-        progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
-        looked = self.quiet_launch(
-            variant,
-            steps=steps,
-            probe=probe,
-            on_step=lambda step, rss: progress.step(lane=lane, step=step, rss_kib=rss),
-        )
-        outcome = f"{(probe or {}).get('name', 'plain')}: {looked.problem or looked.trial.end}"
-        progress.trial_ended(EndedTrial(lane=lane, cell=label, text=outcome, bad=bool(looked.problem)))
-        return looked
-
-    def quiet_launch(
-        self,
-        variant: Variant,
-        *,
-        steps: int,
-        probe: Mapping[str, Any] | None,
-        on_step: Callable[[int, float | None], None] = lambda step, rss: None,
+    def launch(
+        self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None, is_quiet: bool = False
     ) -> Looked:
-        """Make one launch of `steps` steps, without progress reports. Raises InfrastructureError, Interrupted."""
-        files, cell = SentFiles(), self.cell
+        """Make one launch of `steps` steps, and report its progress unless it `is_quiet`. Raises InfrastructureError,
+        Interrupted."""
+        files, cell, progress = SentFiles(), self.cell, self.context.progress
+        lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
+        if not is_quiet:
+            progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
         trial = run_trial(
             self.engine,
             LaunchRequest(
@@ -202,15 +186,15 @@ class Looking:
             key="",
             round=0,
             decide=lambda trace: "go",
-            on_step=on_step,
+            on_step=lambda step, rss: None if is_quiet else progress.step(lane=lane, step=step, rss_kib=rss),
             cancelled=self.context.stopped.is_set,
             on_file=files.note,
         )
         if trial.end == "interrupted":
             raise Interrupted("interrupted")
-        return Looked(
-            trial=trial,
-            files=files.whole(),
-            left_out=files.left_out,
-            is_script=variant.scenario.script is not None,
-        )
+        is_script = variant.scenario.script is not None
+        looked = Looked(trial=trial, files=files.whole(), left_out=files.left_out, is_script=is_script)
+        if not is_quiet:
+            outcome = f"{(probe or {}).get('name', 'plain')}: {looked.problem or looked.trial.end}"
+            progress.trial_ended(EndedTrial(lane=lane, cell=label, text=outcome, bad=bool(looked.problem)))
+        return looked

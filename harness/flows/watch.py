@@ -14,7 +14,7 @@ from typing import Literal
 
 from harness.errors import HarnessError, Interrupted
 from harness.matrix import load_hosts, load_matrix
-from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Pull, RunResult, Series
+from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Pull, RunResult
 from harness.model.indexed import ImageRef, RegistryLook
 from harness.plan.cells import select
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
@@ -226,13 +226,11 @@ def standings(result: RunResult) -> dict[ImageRef, ImageStanding]:
             if cell.problem:
                 problems.add(spot)
     worse = _after_a_change(result)
-    return {spot: _standing(names, worse=spot in worse) for spot, names in verdicts.items() if spot not in problems}
-
-
-def _standing(verdicts: set[str], *, worse: bool) -> ImageStanding:
-    if worse or verdicts & BAD:
-        return "bad"
-    return "good" if verdicts <= GOOD else "unsure"
+    return {
+        spot: "bad" if spot in worse or names & BAD else "good" if names <= GOOD else "unsure"
+        for spot, names in verdicts.items()
+        if spot not in problems
+    }
 
 
 def _after_a_change(result: RunResult) -> set[ImageRef]:
@@ -265,24 +263,16 @@ def limited_to_news(
     newest known image and the baseline. Without a baseline, the oldest good image takes its place: an image that is in
     every run links the runs, so that a drift shows (`judge/history/drift.py`).
     """
-    series = [
-        replace(each, images=_limited(each, images, memory, news))
-        for each in matrix.series
-        if any(spot.series == each.name for spot in news)
-    ]
-    return replace(matrix, series=tuple(series))
-
-
-def _limited(
-    series: Series, images: Mapping[ImageRef, Image], memory: Memory, news: tuple[ImageRef, ...]
-) -> tuple[Image, ...]:
-    spots = [ImageRef(series.name, image.version) for image in series.images]
-    known = {
-        spot: found
-        for spot in spots
-        if spot in images and spot not in news and (found := memory.of(spot)) and not found.gone
-    }
-    good = [spot for spot, found in known.items() if found.standing == "good"]
-    base = [spot for spot in spots if spot.version == series.baseline] or good[:1]
-    chosen = {*news, *good[-1:], *list(known)[-1:], *base}
-    return tuple(image for image, spot in zip(series.images, spots, strict=True) if spot in chosen)
+    kept = []
+    for series in (each for each in matrix.series if any(spot.series == each.name for spot in news)):
+        spots = {ImageRef(series.name, image.version): image for image in series.images}
+        known = {
+            spot: found
+            for spot in spots
+            if spot in images and spot not in news and (found := memory.of(spot)) and not found.gone
+        }
+        good = [spot for spot, found in known.items() if found.standing == "good"]
+        base = [spot for spot in spots if spot.version == series.baseline] or good[:1]
+        chosen = {*news, *good[-1:], *list(known)[-1:], *base}
+        kept.append(replace(series, images=tuple(image for spot, image in spots.items() if spot in chosen)))
+    return replace(matrix, series=tuple(kept))

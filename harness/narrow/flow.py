@@ -198,7 +198,7 @@ def installed(sides: BothSides) -> Contents:
         )
         quiet = replace(cell, lane=replace(cell.lane, gpus=()))
         looking = Looking(engine=sides.engine, cell=quiet, context=sides.context, prepared=sides.made[side])
-        looked = looking.quiet_launch(replace(cell.variant, scenario=scenario), steps=1, probe=COMPONENTS)
+        looked = looking.launch(replace(cell.variant, scenario=scenario), steps=1, probe=COMPONENTS, is_quiet=True)
         contents[side] = replace(_read(cell, sides.made[side], looked), mapped={})
     return contents
 
