@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.judge.comparison.slices import paired_step_s, preferred
+from harness.judge.comparison import slices
 from harness.judge.comparison.slow_versions import LEAST_SLOW, SLOW, WARM_UP, last_step, without_slow_starts
 from harness.judge.comparison.which_launches import (
     Launches,
@@ -64,7 +64,7 @@ TAIL_ROWS = 100
 STALL = 2.0
 """Medians of the slowest version from which a step counts as a stall."""
 PACES = frozenset({"step_time", "throughput"})
-"""Level signals that even a slow launch has."""
+"""Level signals that even a slow launch has; in slices, they are compared by cycles."""
 LATE = 0.125
 """Share of a whole launch, at its end, that shows whether late steps are slower."""
 MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
@@ -120,8 +120,8 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     rule = RULES[name]
     settled = without_slow_starts(launches)
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in settled]
-    if name == "step_time":
-        chosen = preferred(chosen)
+    if name in PACES:
+        chosen = slices.preferred(chosen)
     if not rule.of_steps:
         return chosen
     if name in PACES:
@@ -169,11 +169,17 @@ def _of_steps(figure: Callable[[Trace, int], float | None]) -> Callable[[Launche
     return prepare
 
 
-def _step_time(launches: Launches) -> LaunchFigure:
-    """Make the figure of the median step time; of launches that took turns, by the cycles that they have in common."""
-    alone = _of_steps(median_step_s)(launches)
-    paired = paired_step_s((trial for version in launches for trial in version), warm_up=WARM_UP)
-    return lambda trial: paired[trial] if trial in paired else alone(trial)
+def _paired(
+    alone: Callable[[Trace, int], float | None], in_slices: slices.CycleFigure, *, falls: bool = False
+) -> Callable[[Launches], LaunchFigure]:
+    """Make the `prepare` of a figure of steps; of launches that took turns, by the cycles that they have in common."""
+
+    def prepare(launches: Launches) -> LaunchFigure:
+        single = _of_steps(alone)(launches)
+        paired = slices.paired((each for version in launches for each in version), in_slices, warm_up=WARM_UP)
+        return lambda trial: paired[trial] ** (-1 if falls else 1) if trial in paired else single(trial)
+
+    return prepare
 
 
 def _tail_s(trace: Trace, common: int) -> float | None:
@@ -381,7 +387,9 @@ def _is_whole_run(trial: Trial) -> bool:
 
 
 RULES: Mapping[str, FigureRule] = {
-    "step_time": FigureRule(usable=is_timed, prepare=_step_time, absent=SignalReason.NO_STEPS),
+    "step_time": FigureRule(
+        usable=is_timed, prepare=_paired(median_step_s, slices.median_step_s), absent=SignalReason.NO_STEPS
+    ),
     "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio), absent=SignalReason.NO_LONG_LAUNCH),
     "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
     "stalls": FigureRule(usable=is_timed, prepare=_stalls, absent=SignalReason.TOO_FEW_STEPS),
@@ -394,7 +402,11 @@ RULES: Mapping[str, FigureRule] = {
         absent=SignalReason.NO_RUN_TIME,
         unusable=SignalReason.NO_WARM_LAUNCH,
     ),
-    "throughput": FigureRule(usable=is_timed, prepare=_of_steps(_throughput), absent=SignalReason.NO_ITEMS),
+    "throughput": FigureRule(
+        usable=is_timed,
+        prepare=_paired(_throughput, slices.seconds_per_item, falls=True),
+        absent=SignalReason.NO_ITEMS,
+    ),
     "start_time": FigureRule(
         usable=is_warm,
         of_steps=False,

@@ -42,12 +42,15 @@ def takes_turns(host: Host, environ: Mapping[str, str]) -> bool:
 
 def able(runs: Sequence[CellRun]) -> list[CellRun]:
     """Return those of the runs of a round that may take turns; [] if fewer than two may. The first launch of each
-    version must have shown that it ends well, has steps, and how much memory it takes."""
+    version must have shown that it ends well, has steps, and how much memory it takes. If the steps of one would be
+    compared although it must run alone, all do: steps in slices take a little longer than those of a launch alone."""
     if not compares_times(runs[0].cell.variant.scenario):
         return []
-    good = [run for run in runs if not run.alone and all(trial.ended_well for trial in run.measured)]
-    chosen = [run for run in good if peak_bytes(run.measured) and _busy_s(run.measured[-1])]
-    return chosen if len(chosen) > 1 else []
+    good = [run for run in runs if all(trial.ended_well for trial in run.measured)]
+    timed = [run for run in good if run.measured and _busy_s(run.measured[-1])]
+    if len(timed) < 2 or any(run.alone or not peak_bytes(run.measured) for run in timed):
+        return []
+    return timed
 
 
 def too_large(runs: Sequence[CellRun], *, memory_bytes: float | None) -> str:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from harness.judge.comparison.round_tables import level_columns, pair_differences
-from harness.judge.comparison.slices import paired_step_s
+from harness.judge.comparison.slices import median_step_s, paired
 from harness.model import Steps, Trace, Trial
 from tests.unit.trials import made_trial
 
@@ -37,8 +37,8 @@ def launches(*ms: float, round_: int = 1, first: int = 1, rng: np.random.Generat
     return trials
 
 
-def log_ratio(one: Trial, other: Trial) -> float:
-    columns = level_columns("step_time", [[one], [other]], steps=STEPS)
+def log_ratio(one: Trial, other: Trial, name: str = "step_time") -> float:
+    columns = level_columns(name, [[one], [other]], steps=STEPS)
     return math.log(columns[1]["r", 1] / columns[0]["r", 1])
 
 
@@ -53,6 +53,21 @@ def test_pairs_show_a_change_that_the_pace_of_the_host_hides() -> None:
     assert np.std(apart) > 0.1
 
 
+def test_throughput_is_compared_by_pairs_too() -> None:
+    """Its figure was that of the whole launch: steps that other programs held up hid a fall by a tenth."""
+    rng = np.random.default_rng(1)
+    logs = []
+    for _ in range(20):
+        both = launches(1.0, 1.1, rng=rng)
+        for trial in both:
+            assert trial.trace is not None
+            trial.trace.columns["step_s"][rng.integers(0, CYCLES * ROWS, 5)] += rng.exponential(0.05, 5)
+            trial.trace.columns["items"] = np.full(CYCLES * ROWS, 32.0)
+        logs.append(log_ratio(*both, name="throughput"))
+    assert abs(np.mean(logs) - math.log(1.1)) < 0.01
+    assert np.std(logs) < 0.02
+
+
 def test_launches_alone_leave_the_comparison_once_three_rounds_took_turns() -> None:
     rng = np.random.default_rng(1)
     rounds = [launches(1.0, 1.0, round_=0, rng=rng, apart=True)]
@@ -63,6 +78,15 @@ def test_launches_alone_leave_the_comparison_once_three_rounds_took_turns() -> N
         rounds.append(launches(1.0, 1.0, round_=number, first=100 * number, rng=rng))
     left = level_columns("step_time", list(zip(*rounds, strict=True)), steps=STEPS)
     assert set(left[0]) == set(left[1]) == {("r", 1), ("r", 2), ("r", 3)}
+
+
+def test_a_launch_alone_is_not_compared_with_slices_of_its_round() -> None:
+    """Steps in slices take up to a tenth longer: the version that ran alone would look faster, or the others slower."""
+    rng = np.random.default_rng(1)
+    before, now = launches(1.0, 1.0, 1.0, round_=0, rng=rng, apart=True), launches(1.1, 1.1, round_=1, rng=rng)
+    now += launches(1.0, 1.0, 1.0, round_=1, rng=rng, apart=True)[2:]
+    columns = level_columns("step_time", list(zip(before, now, strict=True)), steps=STEPS)
+    assert [len(column) for column in columns.values()] == [2, 2, 1]
 
 
 def test_launches_of_other_signals_all_count() -> None:
@@ -96,4 +120,4 @@ def test_a_launch_of_a_few_steps_ends_no_sweep() -> None:
     one, other = launches(1.0, 1.0, rng=np.random.default_rng(1))
     assert one.trace is not None
     one.trace.columns["step_s"][:] = np.nan
-    assert paired_step_s([one, other], warm_up=0.25) == {}
+    assert paired([one, other], median_step_s, warm_up=0.25) == {}

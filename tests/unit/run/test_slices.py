@@ -120,10 +120,11 @@ def test_versions_must_fit_into_the_memory_of_the_gpu_too(gpu_mib: float | None,
 def test_a_version_that_failed_or_is_not_known_runs_alone() -> None:
     good, doubted = [run_of(trial()), run_of(trial())], run_of(trial())
     doubted.alone = True
-    others = [run_of(trial(end="crash")), run_of(trial(step_s=np.nan)), run_of(), doubted]
+    others = [run_of(trial(end="crash")), run_of(trial(step_s=np.nan)), run_of()]
     assert able([*good, *others]) == good
     assert able([good[0], *others]) == []
-    assert able([*good, run_of(trial(mib=None))]) == good
+    assert able([*good, doubted]) == [], "its steps would be compared with steps in slices, which take longer"
+    assert able([*good, run_of(trial(mib=None))]) == []
 
 
 def test_launches_whose_times_are_not_compared_run_as_before() -> None:
