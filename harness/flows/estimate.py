@@ -49,7 +49,9 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
         launches = len(files) or round(usual * _launched(row))
         by_lane[lane] += launches
         seconds[lane] += launches * took_s.get(scenario, usual_s)
-    return Estimate(launches=by_lane, seconds=_longest(plan, seconds))
+    hosts = dict.fromkeys(row.lane.host for row in plan.rows)
+    foretold = {host.name: foretold_by(equal_launches(folder, plan, host), plan) for host in hosts}
+    return Estimate(launches=by_lane, seconds=_longest(plan, seconds), foretold=foretold)
 
 
 def _launched(row: VersionRow) -> int:

@@ -32,6 +32,7 @@ def test_a_sweep_will_probably_take_as_many_launches_as_the_last_one(tmp_path: P
     assert found is not None
     assert dict(found.launches) == {"far": len(trials(tmp_path))}
     assert 0 <= found.seconds < 60
+    assert found.foretold.keys() == {"far"}, "what a sweep would show is foretold for each host"
     selection = selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
     told = dry_run(explained(selection, SweepOptions(out=tmp_path / "reports")))
     assert f"about {len(trials(tmp_path))} launches, about" in told
