@@ -14,13 +14,14 @@ from harness.judge.comparable import as_whole_runs, kind_of_steps, set_apart
 from harness.judge.comparison.compared_levels import Compared, fewer_steps, new_lines
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import never_side_by_side
-from harness.judge.history.changes import find_changes
+from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.flaky import MISS
 from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
+from harness.judge.history.transitions import mode_changes
 from harness.judge.launches import judged_as_whole
 from harness.judge.remedies import with_remedy
-from harness.judge.signal_verdicts import Resolution, with_signals
+from harness.judge.signal_verdicts import Resolution, with_modes, with_signals
 from harness.model import (
     BAD,
     GOOD,
@@ -113,13 +114,21 @@ def judge_row(
         values = judge_values(compared.alike, limits=limits, steps=steps)
         nan = nan_versions(compared.alike, limits)
         compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
-    changes = find_changes(compared, limits=limits, baseline=baseline_of(row), noise=noise, miss=miss)
+    is_compared = bounded is None and not limits.exit_only
+    modes = two_modes(compared, limits=limits, noise=noise) if is_compared else None
+    slow_mode = (
+        () if modes is None else mode_changes(modes.counts(len(cells)), gap=modes.gap, baseline=baseline_of(row))
+    )
+    compared = replace(compared, modes=modes if slow_mode else None)
+    changes = (*find_changes(compared, limits=limits, baseline=baseline_of(row), noise=noise, miss=miss), *slow_mode)
     if bounded is not None:
         changes = bounded(changes, compared.cells)
     if not limits.exit_only:
         seen = visible(compared, limits=limits, noise=noise, rows=rows)
         asked = Resolution(limits=limits, visible=seen or {}, searched=bounded is not None)
         verdicts = with_signals(compared, values, asked)
+        if modes is not None:
+            verdicts = with_modes(verdicts, modes)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
         own = (change for metric in values.values() for change in metric.changes)
         changes = (*(_sized(change, compared) for change in changes), *own)

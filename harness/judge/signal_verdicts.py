@@ -10,9 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from harness.judge import intervals
 from harness.judge.comparison.compared_levels import Compared, LevelEstimate
 from harness.judge.comparison.level_rules import EXACT, RULES
+from harness.judge.comparison.modes import AGREE, Modes
 from harness.judge.history.returned_values import Values
+from harness.judge.history.transitions import exact_p
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import (
     GROWTHS,
@@ -222,6 +225,34 @@ class _Level:
         if ratio < SUSPECT_RATIO:
             return launches
         return SignalReason.LAUNCHES_DIFFER(launches=launches, ratio=_factor(ratio))
+
+
+DOUBTFUL = 0.05
+"""Largest p-value at which a good version that has more launches in a slow mode than the rest is `suspect`."""
+
+
+def with_modes(cells: Sequence[CellVerdict], modes: Modes) -> tuple[CellVerdict, ...]:
+    """Return the cells with how many of their launches are in the slow mode, if any. A version that has more of them
+    than the others is `suspect`, unless a finding will make it bad."""
+    counts = modes.counts(len(cells))
+    known = [own for own in counts if own is not None]
+    told = []
+    for cell, own in zip(cells, counts, strict=True):
+        if own is None or own[0] == 0:
+            told.append(cell)
+            continue
+        slow, launches = own
+        others = sum(each[0] for each in known) - slow
+        p = exact_p((others, (len(known) - 1) * launches - others), (slow, launches - slow))
+        is_more = slow >= AGREE and 2 * others <= (len(known) - 1) * slow
+        longer = 100 * intervals.share_of(modes.gap)
+        signal = replace(
+            cell.of("step_time"), slow=own, why=SignalReason.TWO_MODES(slow=slow, launches=launches, longer=longer)
+        )
+        if is_more and (signal.seen == "blind" or (signal.seen == "good" and p <= DOUBTFUL)):
+            signal = replace(signal, seen="suspect", remedy=Remedy.SETTLED())
+        told.append(replace(cell, signals={**cell.signals, "step_time": signal}))
+    return tuple(told)
 
 
 def _factor(ratio: float) -> str:

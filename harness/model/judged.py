@@ -63,7 +63,8 @@ class SignalVerdict:
     `limit` is what counts as bad; `visible` is the minimum detectable effect (a share for levels, an amount per step
     for growths); `why` is the reason for the state, "" if the figures show it; `remedy` is what would let it be judged.
     `apart`: the figure cannot be compared with those of other versions, however many launches there are: it comes from
-    other rounds, or from launches that do not count.
+    other rounds, or from launches that do not count. `slow`: how many launches of the version were in a slow mode, and
+    of how many, if launches have two modes.
     """
 
     seen: SignalState
@@ -74,6 +75,7 @@ class SignalVerdict:
     why: str = ""
     remedy: str = ""
     apart: bool = False
+    slow: tuple[int, int] | None = None
 
     @property
     def is_uncompared(self) -> bool:

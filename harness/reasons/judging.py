@@ -177,6 +177,7 @@ class SignalReason(Reason):
         "{signal} is {ratio} times that of the last version before it that was measured, in {launches}"
     )
 
+    TWO_MODES = "{slow} of {launches:launch} take {longer:.2g} % longer than the others"
     LAUNCHES_DIFFER = "{launches} that differ by a factor of {ratio}"
 
     UNCONFIRMED = "it seems to have changed, which needs {launches} launches of each version to be confirmed"

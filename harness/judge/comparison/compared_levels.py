@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 from harness.judge import intervals
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
+from harness.judge.comparison.modes import Modes
 from harness.judge.comparison.round_tables import (
     Columns,
     RoundTable,
@@ -36,13 +38,15 @@ BEFORE_STEPS = EXACT | {"start_time", "setup_time"}
 class Compared:
     """The figures that can be compared between the versions of a row, oldest first. Each is computed on first use.
 
-    `not_finite` are the positions of the versions that are bad because of NaN, with the metric that is NaN.
+    `not_finite` are the positions of the versions that are bad because of NaN, with the metric that is NaN. `modes`: if
+    a version was found to have launches in a slow mode, these count as if they were in the usual one.
     """
 
     cells: Sequence[CellVerdict]
     trials: Sequence[Sequence[Trial]]
     steps: Steps
     not_finite: Mapping[int, str] = field(default_factory=dict)
+    modes: Modes | None = None
 
     @cached_property
     def alike(self) -> Sequence[Sequence[Trial]]:
@@ -74,7 +78,11 @@ class Compared:
     @cached_property
     def columns(self) -> Mapping[str, Columns]:
         """Return the figures of all versions, comparable or not, by the name of the level signal."""
-        return {name: level_columns(name, self.of(name), steps=self.steps) for name in LEVELS}
+        columns = {name: level_columns(name, self.of(name), steps=self.steps) for name in LEVELS}
+        if self.modes is None:
+            return columns
+        moved = {name: usual_mode(columns[name], self.modes) for name in SIGNALS["step_time"].explains}
+        return columns | moved | {"step_time": usual_mode(columns["step_time"], self.modes)}
 
     @cached_property
     def ended_as_slow(self) -> Sequence[bool]:
@@ -132,6 +140,21 @@ class Compared:
         figure = rule.prepare(launches)
         figures = [[value for trial in own if (value := figure(trial)) is not None] for own in launches]
         return {place: float(np.mean(own)) for place, own in enumerate(figures) if own and max(own) <= least}
+
+
+def usual_mode(columns: Columns, modes: Modes) -> Columns:
+    """Return the figures with those of launches in the slow mode divided by the ratio of the version's two modes."""
+    moved = dict(columns)
+    for place, slow in modes.slow.items():
+        own = columns.get(place, {})
+        logs = {
+            is_slow: [math.log(own[number]) for number in own if (number in slow) is is_slow]
+            for is_slow in (False, True)
+        }
+        if all(logs.values()):
+            ratio = math.exp(float(np.mean(logs[True]) - np.mean(logs[False])))
+            moved[place] = {number: value / (ratio if number in slow else 1.0) for number, value in own.items()}
+    return moved
 
 
 def level_of(figures: Sequence[float]) -> LevelEstimate:

@@ -29,11 +29,13 @@ WANTED_ROUNDS = 3
 @dataclass(frozen=True, kw_only=True)
 class RoundTable:
     """Logs of a figure, shape (rounds, len(positions)); `positions` are the versions' positions in the series. A larger
-    figure is worse: for a signal that is worse if it falls, the figure is the reciprocal.
+    figure is worse: for a signal that is worse if it falls, the figure is the reciprocal. `rounds` are those of real
+    launches.
     """
 
     values: Floats
     positions: tuple[int, ...]
+    rounds: tuple[Round, ...] = ()
 
 
 def level_table(name: str, launches: Launches, *, steps: Steps) -> RoundTable | None:
@@ -120,7 +122,7 @@ def table_of(columns: Columns, *, scale: Callable[[float], float] = math.log) ->
         return None
     rounds = sorted(_shared(complete))
     values = [[scale(column[number]) for column in complete.values()] for number in rounds]
-    return RoundTable(values=np.array(values), positions=tuple(complete))
+    return RoundTable(values=np.array(values), positions=tuple(complete), rounds=tuple(rounds))
 
 
 def _complete_so_far(columns: Columns) -> Columns:

@@ -11,6 +11,7 @@ import numpy as np
 from harness.judge import intervals
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import EXACT
+from harness.judge.comparison.modes import Modes, modes_of
 from harness.judge.comparison.noise import Spread, floor, spread_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint, Levels, exact_levels, find_levels
@@ -74,6 +75,12 @@ def find_changes(
     timed = _merged(levels.pop("step_time", []), slowdown)
     step_time = [change for change in timed if not _is_symptom(change, growths["memory"], cells)]
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
+
+
+def two_modes(compared: Compared, *, limits: Limits, noise: Noise | None) -> Modes | None:
+    """Return the two modes of the step times of a row's launches; None if they have only one."""
+    table, limit = compared.tables.get("step_time"), limits.log_of("step_time")
+    return None if table is None or limit is None else modes_of(table, least=limit, noise=spread_of(noise, "step_time"))
 
 
 def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb
@@ -10,7 +11,7 @@ from math import comb
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
 from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
-from harness.judge.launches import SAME_RATE
+from harness.judge.launches import AGREE, SAME_RATE
 from harness.model import (
     BAD,
     FAILURES,
@@ -177,6 +178,43 @@ def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
     others = sum(new)
     ways = [comb(launches, new_failed) * comb(others, failed - new_failed) for new_failed in range(failed + 1)]
     return sum(way for way in ways if way <= ways[old[0]]) / sum(ways)
+
+
+# ---------------------------------------------------------------- launches in a slow mode
+
+MODES_ALPHA = 0.008
+"""Chance that versions whose launches are in the slow mode equally often seem to differ."""
+
+
+def mode_changes(
+    counts: Sequence[tuple[int, int] | None], *, gap: float, baseline: int | None, miss: float = MISS
+) -> tuple[Change, ...]:
+    """Return where launches begin or cease to be in a slow mode, by the rules for flaky failures. `counts`: of each
+    version, the launches in the slow mode, and all; `gap`: by how much they are slower, a log.
+
+    Unlike a failure, a slow launch may be the host's fault: the modes must begin more often than by chance.
+    """
+    states = [None if own is None or own[0] == 1 else own[0] >= AGREE for own in counts]
+    if baseline is not None and states[baseline]:
+        return ()
+    cells = [
+        CellVerdict(verdicts=("crash" if own[0] else "flat",), why="", trials=own[1], failed=own[0])
+        for own in ((0, 0) if each is None else each for each in counts)
+    ]
+    found = _changes("step_time", proven(states, cells, miss=miss))
+    bounds = [0, *(change.after for change in found), len(counts)]
+    kept: list[Change] = []
+    for number, change in enumerate(found):
+        old, new = (
+            (sum(cell.failed for cell in side), sum(cell.trials - cell.failed for cell in side))
+            for side in (cells[slice(*bounds[first : first + 2])] for first in (number, number + 1))
+        )
+        p = min(1.0, exact_p(old, new) * (sum(own is not None for own in counts) - 1))
+        begins = change.kind == "first_bad"
+        if p <= MODES_ALPHA if begins else bool(kept) and kept[-1].kind == "first_bad":
+            effect = Effect(value=math.exp(gap if begins else -gap), unit="ratio")
+            kept.append(replace(change, effect=effect, p=p, verdict="two modes"))
+    return tuple(kept)
 
 
 # ---------------------------------------------------------------- growth, and step times that drift

@@ -66,6 +66,8 @@ def clause(attribution: Attribution, result: RunResult) -> str:
         size = f"a further {size}"
     since, where = _since_and_where(attribution, result)
     what = predicate(found, size, gives=gives(attribution, result))
+    if slow := _slow_launches(attribution, result):
+        what = f"{what} in {slow}"
     if (number := _rank(attribution, result)) is not None:
         named = what.replace("has a rank that takes", f"rank {number} takes")
         what = f"{what} in rank {number}" if named == what else named
@@ -192,6 +194,22 @@ def gives(attribution: Attribution, result: RunResult) -> str:
     if scenario.command or per_of(attribution, result) != "step":
         return "prints"
     return "returns" if scenario.program is None else "logs"
+
+
+def _slow_launches(attribution: Attribution, result: RunResult) -> str:
+    """Return how many launches of the bad versions are in a slow mode, if that is the fault: `2 of 5 launches`."""
+    if attribution.episodes[0].finding.verdict != "two modes":
+        return ""
+    cells = [
+        entry.verdict
+        for entry in result.cells
+        if entry.cell.image.series == attribution.series
+        and entry.cell.variant in attribution.variants
+        and entry.cell.lane in attribution.bad_lanes
+        and entry.cell.image.version in attribution.images
+    ]
+    slow, launches = map(sum, zip(*(found for cell in cells if (found := cell.of("step_time").slow)), strict=True))
+    return f"{slow} of {amounts.count(launches, 'launch')}"
 
 
 def _rank(attribution: Attribution, result: RunResult) -> int | None:

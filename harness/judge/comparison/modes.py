@@ -1,0 +1,92 @@
+"""Finds launches in two modes: a program some of whose launches are slower from their first step to their last.
+
+A mean hides such launches, and they look like noise. They are told apart from noise by the empty room between the
+modes: the launches of all versions lie near one of the two, and the gap is far beyond their distances from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.judge.comparison.noise import Spread
+from harness.judge.comparison.round_tables import Round, RoundTable
+from harness.model import Floats
+
+AGREE = 2
+"""Fewest launches in each mode of a version that has two."""
+NEAR = 0.25
+"""Largest distance of a launch from its mode, as a share of the gap."""
+ODD = 0.05
+"""Largest share of launches that may be in neither mode, because something disturbed them."""
+FAR = 4.0
+"""Least ratio of the gap to the A/A noise of a launch."""
+FEW_VERSIONS = 4
+"""With fewer versions, a slow launch of one is not distinguished from a fast round of the others unless rounds differ
+by less than half the gap."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modes:
+    """The launches in the slow mode, by position of their version: their rounds, and how many launches it has in all.
+    `gap`: by how much they are slower, a log.
+    """
+
+    gap: float
+    slow: Mapping[int, frozenset[Round]]
+    launches: int
+
+    def counts(self, versions: int) -> list[tuple[int, int] | None]:
+        """Return how many launches of each version are in the slow mode, and of how many; None: it was not compared."""
+        return [(len(self.slow[place]), self.launches) if place in self.slow else None for place in range(versions)]
+
+
+def modes_of(table: RoundTable, *, least: float, noise: Spread | None) -> Modes | None:
+    """Return the two modes of the launches of a table; None if no version has two that differ by `least`, a log."""
+    if len(table.values) < 2 * AGREE:
+        return None
+    fit = _fit(table.values)
+    if fit is None:
+        return None
+    gap, slow, usual = fit
+    both = (slow.sum(axis=0) >= AGREE) & ((~slow).sum(axis=0) >= AGREE)
+    if not both.any() or gap < max(least, FAR * (noise.deviation if noise is not None else 0.0)):
+        return None
+    # A version all of whose launches seem to be in the slow mode has another level, or no usual launch by chance.
+    is_known = np.abs(usual - usual.min() - gap) > NEAR * gap
+    return Modes(
+        gap=gap,
+        slow={
+            place: frozenset(number for number, is_slow in zip(table.rounds, own, strict=True) if is_slow)
+            for place, own, known in zip(table.positions, slow.T, is_known, strict=True)
+            if known
+        },
+        launches=len(table.values),
+    )
+
+
+def _fit(values: Floats) -> tuple[float, np.ndarray[tuple[int, ...], np.dtype[np.bool_]], Floats] | None:
+    """Return the gap, which launches are slow, and the usual level of each version; None if launches lie between the
+    modes. What all launches of a round share is subtracted."""
+    rest = values - np.sort(values, axis=0)[AGREE - 1]
+    many = values.shape[1] >= FEW_VERSIONS
+    of_round = np.quantile(rest, 0.25, axis=1, method="lower") if many else np.zeros(len(values))
+    rest = rest - of_round[:, None]
+    ordered = np.sort(rest, axis=None)
+    half = len(ordered) // 2
+    cut = half - 1 + int(np.argmax(np.diff(ordered)[half - 1 : -AGREE + 1]))
+    slow = rest > (ordered[cut] + ordered[cut + 1]) / 2
+    for _ in range(4):
+        if not slow.any() or slow.all():
+            return None
+        gap = float(np.median(rest[slow]) - np.median(rest[~slow]))
+        usual = np.median(values - of_round[:, None] - gap * slow, axis=0)
+        of_round = np.median(values - usual - gap * slow, axis=1)
+        rest = values - usual - of_round[:, None]
+        slow = rest > gap / 2
+    odd = np.abs(rest - gap * slow) > NEAR * gap
+    is_apart = gap > 0 and int(odd.sum()) <= ODD * odd.size
+    is_sure = many or float(np.std(of_round)) < gap / 2
+    return (gap, slow & ~odd, usual) if is_apart and is_sure else None

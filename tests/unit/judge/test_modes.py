@@ -1,0 +1,97 @@
+"""Launches in two modes: versions some of whose launches are slower as a whole."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from harness.judge.comparison.modes import modes_of
+from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.transitions import mode_changes
+from harness.judge.row import JudgedRow, judge_row
+from harness.judge.run import find
+from harness.model import Cell, Floats, VersionRow
+from harness.run.run_interfaces import CellRun
+from tests.unit.judge.making import trial_of
+from tests.unit.report import build
+
+SLOW = 1.27
+
+
+def row(slow: list[set[int]], *, launches: int = 12, seed: int = 1) -> JudgedRow:
+    """Return a judged row of versions of which these launches are slower."""
+    series = build.series("msgpack", [f"1.{number}" for number in range(len(slow))])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    trials = [
+        [trial_of(number, ms=SLOW if number in own else 1.0, seed=seed * 100 + place) for number in range(launches)]
+        for place, own in enumerate(slow)
+    ]
+    results = [CellRun(cell=cell, trials=own).result for cell, own in zip(cells, trials, strict=True)]
+    planned = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    return find([judge_row(planned, results, least=3)]).rows[0]
+
+
+def test_a_version_with_two_modes_is_named_with_its_count_and_the_others_stay_good() -> None:
+    """It was called unclear together with all other versions, whose launches hardly differed."""
+    judged = row([set(), set(), set(), {0, 3, 4, 7, 9}, {1, 2, 6, 8, 11}])
+    (finding,) = judged.findings
+    assert (finding.metric, finding.verdict, finding.after) == ("step_time", "two modes", "1.3")
+    assert finding.effect is not None
+    assert math.isclose(finding.effect.value, SLOW, rel_tol=0.02)
+    seen = [cell.verdict.of("step_time") for cell in judged.cells]
+    assert [signal.seen for signal in seen] == ["good", "good", "good", "bad", "bad"]
+    assert seen[3].why == "5 of 12 launches take 28 % longer than the others"
+    assert seen[3].slow == (5, 12)
+    assert all(math.isclose(signal.value or 0.0, 1e-3, rel_tol=0.02) for signal in seen), "that of the usual mode"
+
+
+def test_two_slow_launches_of_five_are_told_though_chance_may_have_made_them() -> None:
+    judged = row([set(), set(), {1, 4}], launches=5)
+    assert not judged.findings
+    signal = judged.cells[2].verdict.of("step_time")
+    assert signal.seen == "suspect"
+    assert signal.why == "2 of 5 launches take 27 % longer than the others"
+
+
+@pytest.mark.parametrize("slow", [[{1, 5}, {3, 8}, {0, 4, 7}, {2, 9}], [{3}, set(), set(), set()]])
+def test_modes_of_the_host_and_single_launches_accuse_nobody(slow: list[set[int]]) -> None:
+    judged = row(slow)
+    assert not judged.findings
+    assert "suspect" not in {cell.verdict.of("step_time").seen for cell in judged.cells}
+
+
+def test_a_version_that_repairs_the_modes_ends_the_finding() -> None:
+    judged = row([set(), {0, 1, 3, 5, 6, 8, 9, 11}, set()], launches=14)
+    assert [(finding.kind, finding.after) for finding in judged.findings] == [
+        ("first_bad", "1.1"),
+        ("first_fixed", "1.2"),
+    ]
+    assert [cell.verdict.of("step_time").seen for cell in judged.cells] == ["good", "bad", "good"]
+
+
+def test_a_slower_version_one_launch_of_which_is_fast_has_another_level() -> None:
+    judged = row([set(), set(), set(range(1, 8)), set(range(8))], launches=8)
+    assert [(finding.verdict, finding.after) for finding in judged.findings] == [("slower", "1.2")]
+
+
+def table(values: Floats) -> RoundTable:
+    rounds, versions = values.shape
+    return RoundTable(
+        values=values, positions=tuple(range(versions)), rounds=tuple(("", each) for each in range(rounds))
+    )
+
+
+@pytest.mark.parametrize("versions", [2, 3, 6])
+def test_noise_of_every_kind_is_no_mode(versions: int) -> None:
+    """Heavy tails, one launch beside another program, and a host that is slow in half of the rounds."""
+    for seed in range(100):
+        rng = np.random.default_rng([seed, versions])
+        tails = rng.standard_t(3, (8, versions)) * 0.01
+        outlier = rng.normal(0, 0.01, (8, versions))
+        outlier[rng.integers(8), rng.integers(versions)] += math.log(2)
+        rounds = rng.normal(0, 0.01, (8, versions)) + math.log(SLOW) * (rng.random((8, 1)) < 0.5)
+        for values in (tails, outlier, rounds):
+            modes = modes_of(table(values), least=math.log(1.1), noise=None)
+            assert modes is None or not mode_changes(modes.counts(versions), gap=modes.gap, baseline=None)
