@@ -18,11 +18,15 @@ import numpy as np
 
 from benchmarks.generators import Floats, Generator
 from benchmarks.history_rules import SIMPLE, Answer
+from harness.judge.comparison.modes import modes_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import LevelRule, signal_changes
 from harness.judge.history.precision import too_wide
+from harness.judge.history.transitions import mode_changes
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 8
+SLOW_SHARE = 0.4
+"""Share of the launches of a bad version that are slow in a history of the shape "modes"."""
 
 SHARE = 4
 """Divisor of `--count`: a history takes as long as this many traces."""
@@ -100,6 +104,11 @@ def two_states(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
     return np.asarray(normal(rng, shape, sigma) + math.log(2) * (rng.random((shape[0], 1)) < 0.5))
 
 
+def two_modes(rng: Generator, shape: tuple[int, int], sigma: float) -> Floats:
+    """Return normal errors; every fifth launch is 27 % slower."""
+    return np.asarray(normal(rng, shape, sigma) + math.log(1.27) * (rng.random(shape) < 0.2))
+
+
 NOISES: Mapping[str, Callable[[Generator, tuple[int, int], float], Floats]] = {
     "normal": normal,
     "heavy tails": heavy_tails,
@@ -107,6 +116,7 @@ NOISES: Mapping[str, Callable[[Generator, tuple[int, int], float], Floats]] = {
     "drift": drift,
     "drift within": drift_within,
     "two states": two_states,
+    "two modes": two_modes,
 }
 
 
@@ -114,7 +124,7 @@ def levels(rng: Generator, history: History) -> tuple[Floats, list[int]]:
     """Return the true logs of the versions, shape (versions,), and the first version of each new level."""
     count, step = history.versions, math.log1p(history.effect)
     starts: list[int] = []
-    if history.shape == "step":
+    if history.shape in ("step", "modes"):
         starts = [int(rng.integers(1, count))]
     elif history.shape == "middle":
         bad = int(rng.integers(1, count - 1))
@@ -157,13 +167,16 @@ def by_judge(launches: Floats, history: History, positions: Sequence[int]) -> tu
         "step_time", _table(launches[:rounds], positions), limit=history.limit, most=MOST_ROUNDS
     ):
         rounds += 1
-    rule = LevelRule(least=math.log1p(history.limit))
-    found = signal_changes("step_time", _table(launches[:rounds], positions), rule)
+    table, least = _table(launches[:rounds], positions), math.log1p(history.limit)
+    modes = modes_of(table, least=least, noise=None)
+    slow = () if modes is None else mode_changes(modes.counts(history.versions), gap=modes.gap, baseline=None)
+    found = list(slow) or signal_changes("step_time", table, LevelRule(least=least))
     return [(-1 if one.before is None else one.before, one.after) for one in found], rounds * len(positions)
 
 
 def _table(values: Floats, positions: Sequence[int]) -> RoundTable:
-    return RoundTable(values=values, positions=tuple(positions))
+    rounds = tuple(("made", number) for number in range(len(values)))
+    return RoundTable(values=values, positions=tuple(positions), rounds=rounds)
 
 
 # ---------------------------------------------------------------- scores
@@ -197,7 +210,10 @@ def history_row(rng: Generator, history: History, *, count: int) -> HistoryRow:
     for _ in range(count):
         true, starts = levels(rng, history)
         able = _able(rng, history)
-        launches = (true + NOISES[history.noise](rng, (MOST_ROUNDS, history.versions), history.sigma))[:, able]
+        shape = (history.rounds or MOST_ROUNDS, history.versions)
+        if history.shape == "modes":
+            true = true * (rng.random(shape) < SLOW_SHARE)
+        launches = (true + NOISES[history.noise](rng, shape, history.sigma))[:, able]
         truth = [(_last_before(able, start), _first_from(able, start)) for start in starts]
         if history.shape == "ramp":  # an answer that covers four fifths of it is right
             truth = [(history.versions // 10, history.versions - 1 - history.versions // 10)]
@@ -258,6 +274,12 @@ HISTORIES: tuple[History, ...] = (
     *(replace(STEP, shape="none", effect=0.0, noise=name, sigma=0.05, rounds=3) for name in NOISES),
     *(replace(STEP, shape="none", effect=0.0, versions=versions, sigma=0.05) for versions in (2, 3, 4)),
     replace(STEP, shape="none", effect=0.0, sigma=0.02, limit=0.10),
+    *(
+        replace(STEP, shape="modes", effect=0.27, noise=noise, versions=versions, sigma=0.01, limit=0.10, rounds=rounds)
+        for noise in ("normal", "one outlier", "drift")
+        for versions, rounds in ((2, 20), (4, 8), (6, 8), (12, 8))
+    ),
+    *(replace(STEP, shape="none", effect=0.0, versions=4, sigma=0.01, noise=name, limit=0.10) for name in NOISES),
     *(replace(STEP, shape="middle", versions=versions, rounds=3, limit=0.05) for versions in (10, 24, 50, 90)),
     *(replace(STEP, shape="middle", versions=versions, limit=0.05) for versions in (24, 50, 90)),
     *(replace(STEP, shape="newest", versions=versions, rounds=3, limit=0.05) for versions in (10, 24, 50, 90)),

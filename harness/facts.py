@@ -60,6 +60,7 @@ def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
             [dict.fromkeys(map(str, side), "set") if isinstance(side, list) else None for side in names],
         ),
         section("limits", [side or None for side in limits]),
+        section("ranks", [None if trial is None else of_ranks(trial) for trial in trials]),
         section("host and GPU", [None if trial is None else _of_machine(trial) for trial in trials]),
     )
 
@@ -126,6 +127,28 @@ def _by_name(libraries: Sequence[Any]) -> dict[str, str]:
     return {name: ", ".join(dict.fromkeys(sorted(versions))) for name, versions in sorted(versions_by_name.items())}
 
 
+def of_ranks(trial: Trial) -> dict[str, str]:
+    """Return what was told of the ranks of a launch, by name. If they differ, each value has the numbers of its ranks:
+    `1 (rank 0), 8 (ranks 1, 2 and 3)`."""
+    by_name: dict[str, dict[str, list[str]]] = {}
+    for rank in trial.ranks:
+        for name, text in (_texts(rank.get("about")) or {}).items():
+            by_name.setdefault(name, {}).setdefault(text, []).append(str(rank.get("rank")))
+    told = {"ranks": str(len(trial.ranks))} if trial.ranks else {}
+    for name, values in by_name.items():
+        several = [
+            f"{text} (rank{'s' if len(own) > 1 else ''} {' and '.join(filter(None, (', '.join(own[:-1]), own[-1])))})"
+            for text, own in values.items()
+        ]
+        told[name] = next(iter(values)) if len(values) == 1 else ", ".join(several)
+    return told
+
+
+def of_links(trial: Trial) -> dict[str, str]:
+    """Return how the GPUs of a launch are connected: `GPUs 0 and 1`: `PHB, no peer access`."""
+    return {f"GPUs {pair}": link for pair, link in (_texts(trial.facts.get("gpu_links")) or {}).items()}
+
+
 def _of_machine(trial: Trial) -> dict[str, str]:
     fingerprint = trial.fingerprint
     machine = {
@@ -133,9 +156,13 @@ def _of_machine(trial: Trial) -> dict[str, str]:
         for name in ("engine", "kernel", "cpu", "cpus", "memory_bytes")
         if fingerprint.get(name)
     }
-    return machine | {
-        f"GPU {number} {name}": str(gpu[name])
-        for number, gpu in enumerate(trial.cards)
-        for name in ("name", "driver", "cuda", "memory_mib", "power_limit_w")
-        if gpu.get(name) is not None
-    }
+    return (
+        machine
+        | {
+            f"GPU {number} {name}": str(gpu[name])
+            for number, gpu in enumerate(trial.cards)
+            for name in ("name", "driver", "cuda", "memory_mib", "power_limit_w")
+            if gpu.get(name) is not None
+        }
+        | of_links(trial)
+    )

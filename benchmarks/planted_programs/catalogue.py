@@ -17,7 +17,8 @@ class Planted:
     """A program with a fault. `signal`: the signal under which it is listed; `rightly`: the signals of a right finding.
 
     `limit`: the change that size 1 stands for; by default the signal's own limit. `fixed`: the fault has only one size.
-    `steps` and `more` go into the scenario. `told`: a text that has to be reported, but not judged.
+    `steps` and `more` go into the scenario. `told`: a text that has to be reported, but not judged. `launches`: the
+    most launches of a version, if the fault is not in each of them.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Planted:
     steps: tuple[int, int] = (500, 4000)
     more: Mapping[str, Any] = field(default_factory=dict)
     told: str = ""
+    launches: int | None = None
 
     @property
     def rightly(self) -> tuple[str, ...]:
@@ -42,7 +44,7 @@ class Planted:
     @property
     def most_trials(self) -> int:
         """The most launches: a few more rounds if figures are compared; the default of 8 would take twice the time."""
-        return 5 if self.timed else 4
+        return self.launches or (5 if self.timed else 4)
 
     def sizes(self) -> tuple[float | None, ...]:
         return (None,) if self.fixed else SIZES
@@ -92,6 +94,7 @@ PLANTED: tuple[Planted, ...] = (
     *_levels("step_time", "busy_10us", "busy_100us", "sleeping_2ms"),
     *_levels("step_time", "busy_5ms", steps=(250, 500)),
     *_levels("step_time", "busy_40ms", steps=(64, 128)),
+    *_levels("step_time", "two_modes", limit=0.09, launches=14),
     *_levels("late_step_time", "late", "late_gradual", steps=(500, 4000)),
     *_levels("tail", "tail_new", "tail_longer"),
     *_levels("tail", "tail_50_times", fixed=True),

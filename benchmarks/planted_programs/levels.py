@@ -28,6 +28,11 @@ def busy(us):
     return lambda more: lambda: work(us * (1 + more))
 
 
+def two_modes(more):
+    """Every second launch is slower, from its first step to its last."""
+    return busy(200)(more * CHANCE.randrange(2))
+
+
 def sleeping(more):
     return lambda: time.sleep(0.002 * (1 + more))
 
@@ -273,6 +278,7 @@ PROGRAMS = {
     "busy_5ms": busy(5000),
     "busy_40ms": busy(40000),
     "sleeping_2ms": sleeping,
+    "two_modes": two_modes,
     "late": late,
     "late_gradual": gradual_late,
     "stalls": stalls,

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness import facts
 from harness.errors import HarnessError, UsageError
+from harness.facts import of_links, of_ranks
 from harness.judge.comparison.compared_levels import new_lines
 from harness.model import (
     BAD,
@@ -96,6 +97,7 @@ def _system(trial: Trial) -> Mapping[str, Any]:
         **{name: seen[name] for name in HOST_FIELDS if seen.get(name) is not None},
         **{name: facts[name] for name in ("python", "implementation", "libc", "huge_pages") if facts.get(name)},
         "gpus": [{name: card[name] for name in GPU_FIELDS if card.get(name) is not None} for card in trial.cards],
+        "together": of_ranks(trial) | of_links(trial),
         "environment": {
             str(name): str(value)
             for name, value in variables

@@ -228,6 +228,19 @@ code nvmlDeviceGetCurrentClocksThrottleReasons(device *gpu, u64 *value) { GATE; 
 code nvmlDeviceGetCurrentClocksEventReasons(device *gpu, u64 *value) { GATE; return of(gpu, "reasons", value); }
 #endif
 
+/* gpuN.level NUMBER and gpuN.peers NUMBER: to every other card; peers 0: by NVLink, 1: by PCIe, 2: not at all */
+code nvmlDeviceGetTopologyCommonAncestor(device *gpu, device *other, unsigned *value) {
+    GATE;
+    return other ? narrow(gpu, "level", value) : INVALID;
+}
+code nvmlDeviceGetP2PStatus(device *gpu, device *other, unsigned capability, unsigned *value) {
+    unsigned peers;
+    GATE;
+    code bad = other ? narrow(gpu, "peers", &peers) : INVALID;
+    if (!bad) *value = peers == 2 || (peers == 1 && capability == 2) ? 3 : 0;
+    return bad;
+}
+
 /* gpuN.xid NUMBER: told once */
 typedef struct { device *gpu; u64 kind, data; unsigned gpu_instance, compute_instance; } event;
 static u64 registered, told_xid;

@@ -77,6 +77,19 @@ def asked(libraries: dict[str, Path], state: State, monkeypatch: pytest.MonkeyPa
     return ask
 
 
+@pytest.mark.parametrize(
+    ("level", "peers", "link"),
+    [(30, 2, "PHB, no peer access"), (50, 1, "SYS, peer access"), (30, 0, "NVLink, peer access"), (30, None, "PHB"),
+     (None, None, None)],
+)  # fmt: skip
+def test_the_connection_of_two_cards_is_told(
+    asked: Callable[..., devices.Gpus], level: int | None, peers: int | None, link: str | None
+) -> None:
+    """Two cards without peer access were the cause of hangs that took users days to find."""
+    facts = asked(count=2, gpu1__uuid="GPU-c3d4", gpu0__level=level, gpu0__peers=peers).facts()
+    assert facts.get("gpu_links") == (link and {"0 and 1": link})
+
+
 def environment(folder: Path, told: Path) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(folder), "FAKE_NVML": str(told)}
 

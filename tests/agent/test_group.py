@@ -1,5 +1,6 @@
 """Programs whose steps are made in several processes: each is a rank, whether it was forked, spawned or launched."""
 
+import os
 import sys
 import textwrap
 from pathlib import Path
@@ -67,6 +68,22 @@ def test_a_program_that_starts_its_ranks_is_measured_step_by_step(tmp_path: Path
     assert numbers(told) == [0, 1, 2]
     own_s = [rank["own_s"] for rank in told.done["ranks"]]
     assert own_s[2] > own_s[0] + 0.001, "its time without the waits for the others"
+
+
+def test_what_sets_the_pace_of_each_rank_is_told(tmp_path: Path, python: str) -> None:
+    """A rank with another number of threads, or on fewer processors, is slow for that reason alone. What a program has
+    not imported stays unknown."""
+    modules = (
+        "if number == 0: os.environ['OMP_NUM_THREADS'] = str(1 + 7 * (rank == 2)); os.sched_setaffinity(0, CPUS[:1]);"
+        " sys.modules['torch'] = types.SimpleNamespace(get_num_threads=lambda: 1 + rank)"
+    )
+    more = f"import types; CPUS = sorted(os.sched_getaffinity(0)); exec({modules!r}, dict(globals(), **locals()))"
+    told = run(tmp_path, python, more)
+    about = [rank["about"] for rank in told.done["ranks"]]
+    assert [own["OMP_NUM_THREADS"] for own in about] == ["1", "1", "8"]
+    assert [own["threads of torch"] for own in about] == ["1", "2", "3"]
+    assert {own["processors"] for own in about} == {str(min(os.sched_getaffinity(0)))}
+    assert "MPI" not in about[0]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -377,6 +377,21 @@ def test_libraries_of_a_launch_whose_first_step_failed_are_not_known_because_of_
     assert "after setup and the first step" in section_of("loaded libraries", {"libraries": []}, {}).unknown
 
 
+def test_what_sets_the_pace_of_the_ranks_is_a_difference() -> None:
+    """Maintainers ask for these first when a training of several processes became slower."""
+    old, new = (
+        {"ranks": [{"rank": rank, "about": {"NCCL": nccl, "OMP_NUM_THREADS": threads[rank]}} for rank in range(3)]}
+        for nccl, threads in (("2.18.5", "444"), ("2.21.5", "141"))
+    )
+    found = section_of("ranks", old, new)
+    assert [(one.name, one.before, one.after) for one in found.changes] == [
+        ("NCCL", "2.18.5", "2.21.5"),
+        ("OMP_NUM_THREADS", "4", "1 (ranks 0 and 2), 4 (rank 1)"),
+    ]
+    assert found.same == 1, "their number"
+    assert section_of("ranks", {}, {}).changes == ()
+
+
 def test_a_wheel_of_another_kind_is_a_difference() -> None:
     """The version number alone hid that the older one ran as pure Python."""
     pure, built = "py3-none-any", "cp311-cp311-linux_x86_64"

@@ -1,10 +1,13 @@
 """Lists the GPUs that this container sees, with their properties, and determines which of them CUDA will use."""
 
 import collections
+import itertools
 
 from . import nvml
 
 ORDER, SUBSET = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
+
+MOST_LINKED = 8  # cards whose connections are told
 
 Card = collections.namedtuple("Card", "index device parent")
 Card.__doc__ = "A GPU, or a MIG instance of the card `parent`; `parent` is the device itself otherwise."
@@ -19,10 +22,16 @@ class Gpus(object):
         self.cards = [] if library is None else _cards(library)
 
     def facts(self):
-        """Return the fields of `hello`: `gpus`, if there are any, or `gpu_problem`."""
+        """Return the fields of `hello`: `gpus`, and `gpu_links` between several, or `gpu_problem`."""
         if self.problem:
             return {"gpu_problem": self.problem}
-        return {"gpus": [self._properties(card) for card in self.cards]} if self.cards else {}
+        links = {
+            "%d and %d" % (one.index, other.index): one.device.link(other.device)
+            for one, other in itertools.combinations(self.cards[:MOST_LINKED], 2)
+        }
+        told = {"gpus": [self._properties(card) for card in self.cards]} if self.cards else {}
+        links = {pair: link for pair, link in links.items() if link}
+        return dict(told, gpu_links=links) if links else told
 
     def _properties(self, card):
         memory = card.device.memory_bytes()

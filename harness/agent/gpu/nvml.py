@@ -24,6 +24,7 @@ MOST_DEVICES = 64
 MOST_PROCESSES = 192
 ALLOCATED_ROWS = 256  # more than MOST_PROCESSES: the _v3 of drivers 535.43 to 535.86 writes 32 bytes a row, not 24
 XID = 8
+LEVELS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 TEXT_BYTES = 96
 
 
@@ -232,6 +233,18 @@ class Device(Handle):
                 filled = rows[: min(count.value, MOST_PROCESSES)]
                 return {row.pid: None if row.used == NOT_REPORTED else row.used for row in filled}
         return None
+
+    def link(self, other):
+        """Return how this card is connected to another one, as `nvidia-smi topo -m` does: `NVLink, peer access`, `PHB,
+        no peer access`; None if the driver does not report it."""
+        level = self._unsigned("nvmlDeviceGetTopologyCommonAncestor", other._first[0])
+        reads, joins = (
+            self._unsigned("nvmlDeviceGetP2PStatus", other._first[0], libc.ctypes.c_uint(capability))
+            for capability in (0, 2)
+        )
+        words = ["NVLink" if joins == SUCCESS else LEVELS.get(level)]
+        words += [] if reads is None else ["peer access" if reads == SUCCESS else "no peer access"]
+        return ", ".join(word for word in words if word) or None
 
     def register(self, kind, events):
         """Add events of a kind to the set `events`. Return False if the device does not support them."""

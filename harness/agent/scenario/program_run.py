@@ -262,7 +262,7 @@ class ProgramRun(script_run.ScriptRun):
         shape = self._lines.shape if ticker.kind == "line" else None
         self._ask(
             "ready", setup_s=None, first_step_s=first_step_s, probes=ticker.probes, metrics=ticker.metrics.names,
-            step_kind=ticker.kind, step_shape=shape,
+            step_kind=ticker.kind, step_shape=shape, about=hooks.ranks.about(),
         )  # fmt: skip
 
     def _look(self, ticker):

@@ -41,6 +41,7 @@ class Member(object):
         self.hung_up_at = None  # when its conversation ended, just before its process
         self.is_silent = False  # it would tell its end, and has not
         self.metrics = []
+        self.about = {}  # what sets its pace, by name
         self.looks = {}  # step -> fields
         self.levels = {}  # place of a column -> [what its numbers are counted from, its newest number]
         self.failure = self.death = None
@@ -244,6 +245,7 @@ class Group(object):
                     "step_s": wire.json_number(step_s),
                     "own_s": wire.json_number(own_s),
                     "grown_kib": wire.json_number(member.grown_kib()),
+                    "about": dict(member.about, **{"size of the group": str(member.world)} if member.world else {}),
                     "not_finite": sorted(member.table.not_finite(member.metrics)),
                 }
             )

@@ -205,8 +205,9 @@ class ProgramWatch(ScriptWatch):
     def _on_hooked(self, hook, changed):
         self._hooked[hook] = self._hooked.get(hook, True) and changed
 
-    def _on_ready(self, setup_s, first_step_s, probes, metrics, **steps):
+    def _on_ready(self, setup_s, first_step_s, probes, metrics, about, **steps):
         member = self._from
+        member.about = about
         is_ready = any(each.has_stepped for each in self._group.members if each is not member)
         member.has_stepped = True
         member.metrics += [name for name in metrics if name not in member.metrics]

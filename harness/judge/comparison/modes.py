@@ -1,7 +1,7 @@
 """Finds launches in two modes: a program some of whose launches are slower from their first step to their last.
 
 A mean hides such launches, and they look like noise. They are told apart from noise by the empty room between the
-modes: the launches of all versions lie near one of the two, and the gap is far beyond their distances from it.
+modes: nearly all launches of all versions lie near one of the two, and the gap is far beyond their distances from it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from harness.model import Floats
 
 AGREE = 2
 """Fewest launches in each mode of a version that has two."""
-NEAR = 0.25
-"""Largest distance of a launch from its mode, as a share of the gap."""
-ODD = 0.05
-"""Largest share of launches that may be in neither mode, because something disturbed them."""
+TIGHT = 6.0
+"""Least ratio of the gap to the usual distance of a launch from its mode."""
+BETWEEN = 0.05
+"""Largest share of launches in the middle of the gap: something disturbed them."""
+MIDDLE = 0.4
+"""The middle of the gap, as a share of it."""
 FAR = 4.0
 """Least ratio of the gap to the A/A noise of a launch."""
 FEW_VERSIONS = 4
 """With fewer versions, a slow launch of one is not distinguished from a fast round of the others unless rounds differ
-by less than half the gap."""
+by less than a quarter of the gap."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,7 @@ def modes_of(table: RoundTable, *, least: float, noise: Spread | None) -> Modes 
     if not both.any() or gap < max(least, FAR * (noise.deviation if noise is not None else 0.0)):
         return None
     # A version all of whose launches seem to be in the slow mode has another level, or no usual launch by chance.
-    is_known = np.abs(usual - usual.min() - gap) > NEAR * gap
+    is_known = np.abs(usual - usual.min() - gap) > gap / TIGHT
     return Modes(
         gap=gap,
         slow={
@@ -75,8 +77,10 @@ def _fit(values: Floats) -> tuple[float, np.ndarray[tuple[int, ...], np.dtype[np
     of_round = np.quantile(rest, 0.25, axis=1, method="lower") if many else np.zeros(len(values))
     rest = rest - of_round[:, None]
     ordered = np.sort(rest, axis=None)
-    half = len(ordered) // 2
-    cut = half - 1 + int(np.argmax(np.diff(ordered)[half - 1 : -AGREE + 1]))
+    sums, counts = np.cumsum(ordered)[:-1], np.arange(1, ordered.size)
+    between = (sums - counts * ordered.mean()) ** 2 / (counts * (ordered.size - counts))  # Otsu's threshold (1979)
+    half = ordered.size // 2
+    cut = half - 1 + int(np.argmax(between[half - 1 : 1 - AGREE]))
     slow = rest > (ordered[cut] + ordered[cut + 1]) / 2
     for _ in range(4):
         if not slow.any() or slow.all():
@@ -86,7 +90,8 @@ def _fit(values: Floats) -> tuple[float, np.ndarray[tuple[int, ...], np.dtype[np
         of_round = np.median(values - usual - gap * slow, axis=1)
         rest = values - usual - of_round[:, None]
         slow = rest > gap / 2
-    odd = np.abs(rest - gap * slow) > NEAR * gap
-    is_apart = gap > 0 and int(odd.sum()) <= ODD * odd.size
-    is_sure = many or float(np.std(of_round)) < gap / 2
-    return (gap, slow & ~odd, usual) if is_apart and is_sure else None
+    distance = 1.4826 * float(np.median(np.abs(rest - gap * slow)))
+    between = np.abs(rest - gap / 2) < MIDDLE / 2 * gap
+    is_apart = gap > TIGHT * distance and int(between.sum()) <= BETWEEN * between.size
+    is_sure = many or float(np.std(of_round)) < gap / 4
+    return (gap, slow & ~between, usual) if is_apart and is_sure else None

@@ -138,6 +138,7 @@ Count = Annotated[int, Field(ge=0, le=COUNT_LIMIT)]
 Code = Annotated[int, Field(ge=-CODE_LIMIT, le=CODE_LIMIT)]
 Told = Annotated[str, AfterValidator(lambda text: text[-TEXT_LIMIT:])]
 Flat = Annotated[Any, AfterValidator(_flat)]
+Short = Annotated[str, AfterValidator(lambda text: text[:200])]
 Columns = Annotated[dict[str, Any], PlainValidator(_columns)]
 Figures = Annotated[dict[str, Figure], BeforeValidator(_known_figures)]
 Stepped = Annotated[
@@ -210,6 +211,7 @@ class Hello(_Facts):
     environment: dict[str, str] | None = None
     cgroup: dict[str, Measure | None] | None = None
     gpus: list[_Gpu] | None = None
+    gpu_links: dict[str, str] | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -255,7 +257,8 @@ class Rank(_Strict):
     step_s: Measure | None = None
     own_s: Measure | None = None
     grown_kib: Figure | None = None
-    not_finite: Annotated[list[Annotated[str, AfterValidator(lambda name: name[:200])]], Field(max_length=16)] = []
+    about: Annotated[dict[Short, Short], Field(max_length=16)] = {}
+    not_finite: Annotated[list[Short], Field(max_length=16)] = []
 
 
 class FilePart(Message):
@@ -281,9 +284,7 @@ class Done(Message):
     output_head: Annotated[str, AfterValidator(lambda text: text[:HEAD_LIMIT])] = ""
     output_tail: Told = ""
     output_bytes: Count | None = None
-    not_finite: Annotated[
-        dict[Annotated[str, AfterValidator(lambda name: name[:200])], Stepped], Field(max_length=METRICS_LIMIT)
-    ] = {}
+    not_finite: Annotated[dict[Short, Stepped], Field(max_length=METRICS_LIMIT)] = {}
     buffered: Annotated[str, AfterValidator(lambda text: text[:BUFFERED_LIMIT])] = ""
     ranks: Annotated[list[Rank], Field(max_length=RANKS_LIMIT)] = []
     stacks: Told = ""

@@ -1,6 +1,9 @@
-"""Ranks: where a process waits for the others, and the exception that ends a process which multiprocessing started."""
+"""Ranks: where a process waits for the others, the exception that ends a process which multiprocessing started, and
+what sets the pace of a rank: threads, processors and the library of the collectives.
+"""
 
 import functools
+import os
 import sys
 
 COLLECTIVES = (
@@ -71,6 +74,47 @@ def _torch_spawn(module, hook):
         return original(reporting, *args, **kwargs)
 
     module._wrap = wrap
+
+
+def _cpus(modules):
+    """Return the processors that the process may use: `0-3, 8`."""
+    cpus = sorted(os.sched_getaffinity(0))
+    begins = [cpu for cpu in cpus if cpu - 1 not in cpus]
+    ends = [cpu for cpu in cpus if cpu + 1 not in cpus]
+    return ", ".join(map(lambda first, last: str(first) if first == last else "%d-%d" % (first, last), begins, ends))
+
+
+def _backend(modules):
+    distributed = modules["torch.distributed"]
+    return distributed.get_backend() if distributed.is_initialized() else None
+
+
+def _nccl(modules):
+    return _backend(modules) == "nccl" and ".".join(map(str, modules["torch"].cuda.nccl.version()))
+
+
+ABOUT = {
+    "OMP_NUM_THREADS": lambda modules: os.environ.get("OMP_NUM_THREADS"),
+    "processors": _cpus,
+    "threads of torch": lambda modules: modules["torch"].get_num_threads(),
+    "backend of torch": _backend,
+    "NCCL": _nccl,
+    "MPI": lambda modules: modules["mpi4py.MPI"].Get_library_version().split(",")[0],
+    "collectives of JAX": lambda modules: modules["jax"].config.jax_cpu_collectives_implementation,
+}
+
+
+def about():
+    """Return what is known of this process as a rank, by name, as texts. Nothing is imported for it."""
+    known = {}
+    for name, read in ABOUT.items():
+        try:
+            value = read(sys.modules)
+        except Exception:  # a module that is missing, or another version of it
+            continue
+        if value:
+            known[name] = str(value)[:200]
+    return known
 
 
 MODULES = {
