@@ -94,7 +94,7 @@ PLANTED: tuple[Planted, ...] = (
     *_levels("step_time", "busy_10us", "busy_100us", "sleeping_2ms"),
     *_levels("step_time", "busy_5ms", steps=(250, 500)),
     *_levels("step_time", "busy_40ms", steps=(64, 128)),
-    *_levels("step_time", "two_modes", limit=0.09, launches=14),
+    *_levels("step_time", "two_modes", limit=0.09, launches=20),
     *_levels("late_step_time", "late", "late_gradual", steps=(500, 4000)),
     *_levels("tail", "tail_new", "tail_longer"),
     *_levels("tail", "tail_50_times", fixed=True),

@@ -29,8 +29,8 @@ def busy(us):
 
 
 def two_modes(more):
-    """Every second launch is slower, from its first step to its last."""
-    return busy(200)(more * CHANCE.randrange(2))
+    """Two of five launches are slower, from the first step to the last."""
+    return busy(200)(more * (CHANCE.randrange(5) < 2))
 
 
 def sleeping(more):

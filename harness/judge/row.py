@@ -127,7 +127,7 @@ def judge_row(
         seen = visible(compared, limits=limits, noise=noise, rows=rows)
         asked = Resolution(limits=limits, visible=seen or {}, searched=bounded is not None)
         verdicts = with_signals(compared, values, asked)
-        if modes is not None:
+        if modes is not None and (slow_mode or not any(change.metric == "step_time" for change in changes)):
             verdicts = with_modes(verdicts, modes)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
         own = (change for metric in values.values() for change in metric.changes)

@@ -182,6 +182,8 @@ def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
 
 # ---------------------------------------------------------------- launches in a slow mode
 
+MOSTLY = 2 / 3
+"""Share of slow launches beyond which a version has another level."""
 MODES_ALPHA = 0.008
 """Chance that versions whose launches are in the slow mode equally often seem to differ."""
 
@@ -211,7 +213,8 @@ def mode_changes(
         )
         p = min(1.0, exact_p(old, new) * (sum(own is not None for own in counts) - 1))
         begins = change.kind == "first_bad"
-        if p <= MODES_ALPHA if begins else bool(kept) and kept[-1].kind == "first_bad":
+        is_mode = p <= MODES_ALPHA and new[0] <= MOSTLY * sum(new)
+        if is_mode if begins else bool(kept) and kept[-1].kind == "first_bad":
             effect = Effect(value=math.exp(gap if begins else -gap), unit="ratio")
             kept.append(replace(change, effect=effect, p=p, verdict="two modes"))
     return tuple(kept)
