@@ -273,7 +273,8 @@ def test_where_others_write_too_only_what_it_wrote_itself_counts(
     monkeypatch.setattr(file_sizes, "TEMPORARY", ())
     root, temporary = make(tmp_path / "root", "job.json"), make(tmp_path / "temporary", "old")
     written = [1000]
-    monkeypatch.setattr(processes, "written_bytes", lambda: written[0])
+    monkeypatch.setattr(processes, "written_bytes", lambda to_disk: written[0])
+    monkeypatch.setattr(file_sizes, "_device", lambda path: 0)
     output = wire.Output()
     places = file_sizes.Places(str(root), {"HOME": str(root), "TMPDIR": str(temporary)}, output)
     before = disk_kib(places)
@@ -285,8 +286,34 @@ def test_where_others_write_too_only_what_it_wrote_itself_counts(
     written[0] += 8192 + 16384 + 500
     output.add(b"x" * 500)
     assert disk_kib(places) == before + 8 + 16
-    monkeypatch.setattr(processes, "written_bytes", lambda: None)
+    monkeypatch.setattr(processes, "written_bytes", lambda to_disk: None)
     assert disk_kib(places) == before + 16
+
+
+def test_what_ranks_write_to_each_other_is_no_file(tmp_path: Path) -> None:
+    """Files of another program in /tmp were a leak of two JAX processes, whose collectives write to sockets."""
+    if not os.major(tmp_path.stat().st_dev):
+        pytest.skip("the kernel does not count what is written to this file system")
+    text = """
+import os, socket, sys
+ends = socket.socketpair()
+for _ in range(64):
+    os.write(ends[0].fileno(), bytes(1 << 14)), ends[1].recv(1 << 14, socket.MSG_WAITALL)
+open("own", "wb").write(bytes(1 << 16))
+print("written", flush=True)
+sys.stdin.read()
+"""
+    before = [processes.written_bytes(to_disk) for to_disk in (False, True)]
+    with subprocess.Popen(
+        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline()
+        after = [processes.written_bytes(to_disk) for to_disk in (False, True)]
+        child.communicate()
+    (any_kib, disk_kib) = ((end - begin) / 1024 for begin, end in zip(before, after, strict=True))
+    assert any_kib >= 1024 + 64
+    assert 64 <= disk_kib < 128
 
 
 def test_a_place_that_is_too_large_is_followed_where_it_changes(

@@ -36,6 +36,8 @@ class Places(object):
         places = {os.path.realpath(path) for path in named if path}
         self._places = {root, *places}
         self._shared = root in places
+        # Else a file system in memory, or one whose writes the kernel does not count: any written byte may be in it.
+        self._is_disk = all(os.major(_device(path) or 0) for path in places)
         others = sorted(path for path in places if os.path.isdir(path) and not _is_in(path, root))
         self._skipped = {root, os.path.realpath(SHARED_MEMORY), *others}
         self._own = self._fitting([root], self._all)
@@ -71,11 +73,12 @@ class Places(object):
 
     def _written_there(self, own, others):
         """Return how many bytes in shared places may be this trial's: what it has written since the first count,
-        without its output, its messages to the supervisor and the files in its own folder."""
-        written = processes.written_bytes()
+        without its output, its messages to the supervisor and the files in its own folder. Ranks write much to each
+        other's sockets, which is no file."""
+        written = processes.written_bytes(self._is_disk)
         if written is None:
             return 0
-        written -= self._output.bytes + self._output.event_bytes + own
+        written -= own + (0 if self._is_disk else self._output.bytes + self._output.event_bytes)
         self._first = self._first or (others, written)
         return max(0, min(others - self._first[0], written - self._first[1]))
 

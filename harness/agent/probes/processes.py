@@ -214,13 +214,14 @@ class Workers(object):
         return {"worker_memory": total, "worker_memory_kept": self._kept}
 
 
-def written_bytes():
-    """Return the bytes that the tree and its reaped processes have written by system calls; None if unreadable."""
-    written = 0
+def written_bytes(to_disk):
+    """Return the bytes that the tree and its reaped processes have written by system calls, also to pipes and sockets,
+    or those `to_disk` alone; None if unreadable."""
+    written, name = 0, b"\nwrite_bytes:" if to_disk else b"\nwchar:"
     for pid in descendants():
         try:
             with open("/proc/%d/io" % pid, "rb") as file:
-                written += int(file.read().split(b"wchar:")[1].split()[0])
+                written += int(file.read().split(name)[1].split()[0])
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
         except (OSError, IndexError, ValueError):
