@@ -279,8 +279,8 @@ class Group(object):
         if failed is None or failed.is_first or not (is_bad or failed.has_stepped):
             return None
         end, message = failed.failure
-        before, _, last = message.rpartition("\n")
-        return end, "\n".join(filter(None, [before, self.named(failed) + last])), failed.death
+        lines = message.splitlines() or [""]
+        return end, "\n".join([*lines[:-1], self.named(failed) + lines[-1]]), failed.death
 
     # -------------------------------------------------------------- where ranks stand that make no progress
 
