@@ -26,7 +26,7 @@ CompatibilityState = Literal["runs", "incompatible", "unknown"]
 
 @dataclass(frozen=True, kw_only=True)
 class Compatibility:
-    """Whether an image runs on a GPU, with the reason in a few plain words."""
+    """The answer whether an image runs on a GPU, with the reason in a few plain words."""
 
     state: CompatibilityState
     why: str

@@ -1,5 +1,5 @@
-"""What those who run launches ask the judge: whether a launch goes on, what a trial shows, what a cell comes to.
-Each trace is judged once, whoever asks.
+"""Answers those who run launches: whether a launch goes on, what a trial shows, and what a cell comes to. Each trace is
+judged once, whoever asks.
 """
 
 from __future__ import annotations

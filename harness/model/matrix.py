@@ -157,8 +157,8 @@ ContainerKind = Literal["none", "docker", "podman", "enroot", "pyxis", "apptaine
 
 @dataclass(frozen=True, kw_only=True)
 class EngineKind:
-    """What `engine: NAME` means. `opener` is the function that opens it, as `module:name`; its module is imported only
-    when it is needed. `in_environments`: its images are virtual environments, not containers."""
+    """The meaning of `engine: NAME`. `opener` is the function that opens it, as `module:name`; its module is imported
+    only when it is needed. `in_environments`: its images are virtual environments, not containers."""
 
     opener: str
     in_environments: bool = False

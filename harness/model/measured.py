@@ -161,7 +161,7 @@ def shown_rows(trials: int) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Printed:
-    """What a scenario printed: the beginning, the end, and the size in bytes after its first step (None: no step).
+    """The output of a scenario: the beginning, the end, and the size in bytes after its first step (None: no step).
     `buffered`: why the rows of a command are not steps (its output came in bursts); "" if they are."""
 
     head: str = ""

@@ -113,7 +113,7 @@ class HostCost:
 
 @dataclass(frozen=True, kw_only=True)
 class Foretold:
-    """Which change of the step time will show on a host: by the number of rounds of a sweep, the minimum detectable
+    """The change of the step time that will show on a host: by the number of rounds of a sweep, the minimum detectable
     effect (a share), in slices and if every launch ran alone; {} if unknown. It follows from `pairs` of equal launches
     of `what`: a scenario in earlier runs, or the control."""
 

@@ -28,7 +28,7 @@ _DOUBTS = ("undecided", "slow", "warnings")
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """What a report says. `headline` has a sentence for each thing that it says first. `totals` counts cells and
+    """The content of a report. `headline` has a sentence for each thing that it says first. `totals` counts cells and
     launches on one line. `legend` explains the signs of the tables. `open` says on one line what was not decided or not
     checked. `sections` holds only sections with lines.
     """

@@ -152,7 +152,7 @@ def _cell_json(entry: CellResult, *, began: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class _References:
-    """What records refer to, by the kind of the reference and its key in the file."""
+    """The things that records refer to, by the kind of the reference and its key in the file."""
 
     known: Mapping[str, Mapping[Any, Any]]
     keys: Mapping[str, Mapping[Any, Any]]

@@ -1,4 +1,5 @@
-"""How precisely a comparison knows its levels: the minimum detectable effect, and whether another round is needed.
+"""Computes how precisely a comparison knows its levels (the minimum detectable effect), and decides whether another
+round is needed.
 
 Rounds stop when the difference between two versions is known precisely enough, whatever it is: stopping at a small
 p-value would find changes where there are none.

@@ -48,7 +48,7 @@ REPLACED: tuple[VerdictName, ...] = ("suspect", "inconclusive", "plateau", "flat
 
 @dataclass(frozen=True, kw_only=True)
 class GrowingColumn:
-    """What the rule of growth needs to know about a column, whose unit is KiB unless it is a scenario's own number.
+    """A column, as the rule of growth sees it. Its unit is KiB unless it is a scenario's own number.
 
     `words` is its name in reasons. `quanta` are the smallest and the largest amount by which it may usually change, and
     a rise of `plateau` makes flat memory a plateau. `before` is the column that a look reads before it calls

@@ -69,7 +69,7 @@ _RUN_COLUMNS = ("started (UTC)", "matrix", "verdict", "cells", "findings")
 
 @dataclass(frozen=True, kw_only=True)
 class _Content:
-    """What a page shows. `above` is a line above the title; `up` links to the page of the matrix."""
+    """The content of a page. `above` is a line above the title; `up` links to the page of the matrix."""
 
     title: str
     sections: Sequence[ReportSection]

@@ -37,7 +37,7 @@ def readable(output: str) -> str:
 
 
 class Complaint(NamedTuple):
-    """Why a command failed, in one line. `is_network`: it could not reach the package index."""
+    """The reason why a command failed, in one line. `is_network`: it could not reach the package index."""
 
     text: str
     is_network: bool = False
