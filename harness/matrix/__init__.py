@@ -13,7 +13,7 @@ from harness.matrix.read_hosts import names_of, read_hosts
 from harness.matrix.read_scenarios import read_exclude, read_include, read_scenarios
 from harness.matrix.read_series import SeriesReader
 from harness.matrix.read_yaml import read_yaml
-from harness.matrix.shape import MatrixFile, schema
+from harness.matrix.shape import LETTERS, MatrixFile, schema
 from harness.registry.registry_client import Registry, TagSource
 
 __all__ = ["load_hosts", "load_matrix", "schema"]
@@ -68,4 +68,4 @@ def _open(path: Path, environ: Mapping[str, str]) -> tuple[MatrixFile, Context]:
 def _name(file: MatrixFile, context: Context) -> str:
     """Return the matrix's name, changed so that it is valid for a folder on every system."""
     name = file.name or Path(context.file).stem
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:64].strip(".-") or "matrix"
+    return re.sub(rf"[^{LETTERS}._-]+", "-", name)[:64].strip(".-") or "matrix"

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import shutil
+import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any, TypeGuard
 
 from harness.errors import UsageError, did_you_mean, nearest
 from harness.matrix.programs import ScriptProblem, parse_python, undefined_function
-from harness.matrix.shape import KINDS_OF_STEPS
+from harness.matrix.shape import KINDS_OF_STEPS, LETTERS
 from harness.model import LAUNCHER_MODULES, LAUNCHERS, Scenario, starts_python
 from harness.model.measured import LEAST_STEPS
 from harness.safe_files import read_regular
@@ -146,7 +147,7 @@ def _value(value: Any) -> str:
 
 def safe(text: str) -> str:
     """Return a name that a matrix file allows. A text without any allowed character gets a name from its hash."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("._-")[:48].rstrip("._-")
+    name = re.sub(rf"[^{LETTERS}_.-]+", "-", unicodedata.normalize("NFC", text)).strip("._-")[:48].rstrip("._-")
     return name or f"it-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}"
 
 

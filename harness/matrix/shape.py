@@ -45,7 +45,9 @@ def _json(kind: str | list[str], **more: Any) -> WithJsonSchema:
     return WithJsonSchema({"type": kind, **more})
 
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+LETTERS = "A-Za-z0-9\u00c0-\u1fff\u3040-\ud7a3"
+"""Letters and digits of names, of any living script, as a regular expression of Python and of JSON Schema has them."""
+NAME = rf"^[{LETTERS}][{LETTERS}_.-]{{0,63}}$"
 VARIABLE = r"^[^=\s\x00]{1,256}$"
 
 Text = Annotated[str, BeforeValidator(values.plain_text), _json(["string", "number"])]

@@ -345,9 +345,12 @@ def test_each_name_is_one_that_a_matrix_file_allows(text: str) -> None:
     assert name[-1] not in "._-"
 
 
-def test_programs_without_an_ascii_letter_have_names_of_their_own() -> None:
-    """All of them were called `it`, so that their runs were in one folder."""
-    names = {draft.safe(text) for text in ("模型", "训练", "обучение")}
+def test_programs_keep_their_names_in_any_script_and_others_have_names_of_their_own() -> None:
+    """`тренировка.py` was called `it-4b13a4`; once, all such programs were called `it`, in one folder."""
+    for text in ("模型", "тренировка", "größe_2"):
+        assert (draft.safe(text), bool(re.fullmatch(NAME, text))) == (text, True)
+    assert draft.safe("gro\u0308\u00dfe") == "größe", "as macOS writes it"
+    names = {draft.safe(text) for text in ("🚀", "…", "\u202e")}
     assert len(names) == 3
     assert all(re.fullmatch(NAME, name) for name in names)
 
