@@ -273,6 +273,10 @@ def _warnings(
     """Yield what a reader must know before blaming a version."""
     series, lane, variant = row.series.name, row.lane, row.variant
     yield from _left_out(row, cells, searched=searched)
+    loudest = max(cells, key=_printed_bytes)
+    if (printed := _printed_bytes(loudest)) >= MUCH_OUTPUT:
+        version = loudest.cell.image.version
+        yield RowWarning.MUCH_OUTPUT(series=series, version=version, lane=lane, variant=variant, mb=printed / 1e6)
     if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
         # A bisection ends at the change that it finds: versions that it skipped may differ from their neighbours.
         yield RowWarning.NOT_LAUNCHED(series=series, lane=lane)
@@ -287,6 +291,14 @@ def _warnings(
     for before, after in dict.fromkeys((change.before, change.after) for change in changes):
         if before is not None:
             yield from _of_another_kind(series, cells[before], cells[after])
+
+
+MUCH_OUTPUT = 64e6
+"""Output of a launch, in bytes, that is told: writing it takes a launch about half a second."""
+
+
+def _printed_bytes(cell: CellResult) -> int:
+    return max((trial.output.bytes or 0 for trial in cell.trials), default=0)
 
 
 def _of_another_kind(series: str, before: CellResult, after: CellResult) -> Iterator[str]:

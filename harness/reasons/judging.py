@@ -114,6 +114,10 @@ class RowWarning(Reason):
         "--search full runs them all"
     )
 
+    MUCH_OUTPUT = (
+        "{series} {version} on {lane}, {variant}: a launch printed {mb:,.0f} MB; printing that, and reading it, took "
+        "part of its time and of its step times"
+    )
     BUSY_HOST = (
         "{series} on {lane}, {variant}: its step times were measured while other lanes of {host} were busy "
         "(`parallel: true`); run it alone before relying on them"

@@ -41,6 +41,21 @@ def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: b
     return judge_row(row, [run.result for run in runs], least=3)
 
 
+def test_much_output_is_told_once_with_its_version() -> None:
+    """A version that printed 600 MB was slower, and nothing said that printing was a part of it."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5"])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    for printed, told in ((600_000_000, ["msgpack 1.0.5 on local, multidict_pop: a launch printed 600 MB"]), (60_000_000, [])):
+        runs = [CellRun(cell=cell) for cell in cells]
+        for run, count in zip(runs, (1000, printed), strict=True):
+            for number in (1, 2):
+                trial = replace(build.trial(run.cell.id, number, build.flat()), round=number)
+                run.trials.append(replace(trial, output=replace(trial.output, bytes=count)))
+        warnings = judge_row(row, [run.result for run in runs], least=2).warnings
+        assert [warning.partition(" MB")[0] + " MB" for warning in warnings if "printed" in warning] == told
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

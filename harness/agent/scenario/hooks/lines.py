@@ -13,7 +13,6 @@ from itertools import islice
 
 from . import printed
 
-DIGIT = re.compile("[0-9]")
 OF = re.compile(r"(?<![\d.])(\d{1,15})/(\d{1,15})(?![\d/])", re.ASCII)
 CLOCK = re.compile(
     r"(?<![\w.])(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d|\d)\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?(?![\w:])", re.ASCII
@@ -52,11 +51,13 @@ class LineSteps(object):
 
     def steps_of(self, line, redrawn=False):
         """Return how many steps a line ends. `redrawn`: it is drawn over another line, or will be drawn over."""
-        line = printed.ESCAPES.sub("", line)
-        clock = CLOCK.search(line, 0, CLOCK_ENDS)
-        line = line[: clock.start()] + line[clock.end() :] if clock else line
+        if printed.DIGIT.search(line) is None:
+            return 0
+        line = printed.without_escapes(line)
+        if line.count(":", 0, CLOCK_ENDS) > 1:
+            line = CLOCK.sub("", line[:CLOCK_ENDS], 1) + line[CLOCK_ENDS:]
         of = OF.search(line) if redrawn else None
-        if DIGIT.search(line) is None:
+        if printed.DIGIT.search(line) is None:
             return 0
         # Of a bar, only what precedes the counter is the same in each line.
         shape = printed.NUMBER.sub("#", line[: of.start()] if of else line)

@@ -18,6 +18,7 @@ NUMBER = re.compile(
     r"[-+]?(?:(?:%s|\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf(?:inity)?)" % THOUSANDS, re.IGNORECASE | re.ASCII
 )
 ENDS = re.compile("(\r\n|[\r\n])")
+DIGIT = re.compile("[0-9]")
 
 
 def single_spaced(text):
@@ -35,21 +36,30 @@ def call_with_lines(act):
     """Call `act(line, redrawn)` from now on after each whole line that Python writes to stdout or stderr; `redrawn`: a
     carriage return precedes or ends it."""
     for stream in (sys.stdout, sys.stderr):
-        stream.write = _covered(stream.write, act)
+        if not hasattr(stream.write, "acts"):
+            stream.write = _covered(stream.write, [])
+        stream.write.acts.append(act)
 
 
-def _covered(write, act):
+def _covered(write, acts):
     rest = ["", ""]  # the beginning of a line, and the end of the line before it
 
     def covered(text):
         result = write(text)
-        parts = ENDS.split(rest[0] + text)
-        rest[0] = parts.pop()[:LONGEST]
-        for place in range(0, len(parts), 2):
-            before, rest[1] = rest[1], parts[place + 1]
-            act(parts[place][:LONGEST], "\r" in (before, rest[1]))
+        if "\r" in text:
+            parts = ENDS.split(rest[0] + text)
+            parts, ends = parts[::2], parts[1::2]
+        else:  # much cheaper
+            parts = (rest[0] + text).split("\n")
+            ends = ["\n"] * (len(parts) - 1)
+        rest[0] = parts[-1][:LONGEST]
+        for place, end in enumerate(ends):
+            before, rest[1] = rest[1], end
+            for act in acts:
+                act(parts[place][:LONGEST], "\r" in before or "\r" in end)
         return result
 
+    covered.acts = acts
     return covered
 
 
@@ -88,6 +98,11 @@ class Reader(object):
         return numbers
 
 
+def without_escapes(line, between=""):
+    """Return a line without the codes that move the cursor and colour the text: `between` is in their place."""
+    return ESCAPES.sub(between, line) if "\x1b" in line or "\b" in line else line
+
+
 def _stands_between(line, match, before, after):
     start, end = match.span()
     if match.group()[-1].isalpha() and _is_part_of_word(line, start, end, before, after):
@@ -107,7 +122,6 @@ def _is_part_of_word(line, start, end, before, after):
 
 MOST_NAMES = 256  # that are told apart; later ones are left out
 ESCAPES = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|[^[])|\b+")
-SIGNS = re.compile("[0-9]|[nN][aA][nN]|[iI][nN][fF]")
 PAIR = re.compile(
     r"""(?<![\w\-/@.]) ([^\W\d_][\w\-/@.]{0,39}) ["']?
     (\ ?[=:\uff1a]\ ?|\ ) ["']? (?:(?:np\.)?(?:tensor|float\d\d)\()?
@@ -139,9 +153,10 @@ class Named(Reader):
     def values(self, line):
         """Return name -> number for the names that count; the first number of each does."""
         line = line[:LONGEST]
-        if SIGNS.search(line) is None:
+        lowered = "" if DIGIT.search(line) else line.lower()
+        if lowered and "nan" not in lowered and "inf" not in lowered:
             return {}
-        line, numbers = single_spaced(ESCAPES.sub(" ", line)), {}
+        line, numbers = single_spaced(without_escapes(line, " ")), {}
         for match in PAIR.finditer(line):
             name, between, text, total, percent = match.groups()
             state = self._names.get(name)
