@@ -46,7 +46,10 @@ def test_much_output_is_told_once_with_its_version() -> None:
     series = build.series("msgpack", ["1.0.4", "1.0.5"])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    for printed, told in ((600_000_000, ["msgpack 1.0.5 on local, multidict_pop: a launch printed 600 MB"]), (60_000_000, [])):
+    for printed, told in (
+        (600_000_000, ["msgpack 1.0.5 on local, multidict_pop: a launch printed 600 MB"]),
+        (60_000_000, []),
+    ):
         runs = [CellRun(cell=cell) for cell in cells]
         for run, count in zip(runs, (1000, printed), strict=True):
             for number in (1, 2):
