@@ -35,6 +35,7 @@ def of_death(death, place, in_setup, oom_killed, said=""):
         return ("setup" if in_setup else "oom"), "%s: out of memory: killed by the kernel" % place
     if death.signal is not None:
         how = "killed by %s" % signal_name(death.signal)
+        how += ", as when /dev/shm is full: try a larger `shm_size`" if death.signal == signal.SIGBUS else ""
     else:
         how = "the process ended with exit code %d" % death.exit_code
     return end, ": ".join(filter(None, (place, how, said)))

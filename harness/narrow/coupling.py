@@ -27,6 +27,8 @@ Tied = tuple[Key, Key, str]
 """Two components, and why the first is only swapped with the second, as a clause."""
 MOST_NAMED = 3
 CUDNN = ("libcudnn", "nvidia-cudnn")
+ALONE = re.compile(r"nvidia-nccl-cu\d+$")
+"""Distributions whose pins are not kept: any NCCL 2 takes the place of another, which is what its makers ask for."""
 VERSION = re.compile(r"\d+(\.\d+)*")
 
 
@@ -124,8 +126,8 @@ def _with_extras(asked: Mapping[str, frozenset[str]], requirements: Iterable[Req
 
 def _kept(requirement: Requirement, side: Inventory) -> bool:
     distribution = side.distributions.get(canonicalize_name(requirement.name))
-    if distribution is None:
-        return False
+    if distribution is None or ALONE.match(distribution.name):
+        return distribution is not None
     try:
         return requirement.specifier.contains(Version(distribution.version), prereleases=True)
     except InvalidVersion:

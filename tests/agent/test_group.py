@@ -105,6 +105,11 @@ def test_ranks_that_end_before_their_budget_are_counted(tmp_path: Path, python: 
     [
         ("raise ValueError('bad')", "crash", "rank 1: step 41: ValueError: bad (train.py:7 in work)"),
         ("os.kill(os.getpid(), 11)", "crash", "rank 1: step 41: killed by SIGSEGV"),
+        (
+            "os.kill(os.getpid(), 7)",
+            "crash",
+            "rank 1: step 41: killed by SIGBUS, as when /dev/shm is full: try a larger `shm_size`",
+        ),
         ("os._exit(3)", "crash", "rank 1: step 41: the process ended with exit code 3"),
         ("raise MemoryError()", "oom", "rank 1: step 41: MemoryError (train.py:7 in work)"),
         ("os.kill(os.getpid(), 9)", "infrastructure", "rank 1: step 41: killed by SIGKILL from outside"),

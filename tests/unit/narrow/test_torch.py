@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.unit.narrow.test_coupling import coupled, inventory
 
 MARKER = 'platform_system == "Linux" and platform_machine == "x86_64"'
@@ -69,10 +71,17 @@ def test_torch_goes_with_what_it_pins_and_the_rest_goes_alone() -> None:
     coupling = coupled(A, B)
     members = {group.id: {each.name for each in group.components} for group in coupling.groups}
     (torch,) = [names for names in members.values() if "torch" in names]
-    assert torch == {"torch", "triton", "sympy", *OLD}
-    alone = {"nvidia-cufile-cu12", "setuptools", "typing-extensions", "numpy"}
+    assert torch == {"torch", "triton", "sympy", *OLD} - {"nvidia-nccl-cu12"}
+    alone = {"nvidia-nccl-cu12", "nvidia-cufile-cu12", "setuptools", "typing-extensions", "numpy"}
     assert [names for names in members.values() if names != torch] == [{name} for name in members if name in alone]
     assert "requires" in next(group.together for group in coupling.groups if len(group.components) > 1)
+
+
+def test_a_torch_that_brings_its_first_nccl_needs_it() -> None:
+    """Its pin is not kept, so that NCCL is swapped alone, but without any NCCL it does not start."""
+    without = replace(A, distributions={name: own for name, own in A.distributions.items() if "nccl" not in name})
+    (torch,) = [group.id for group in coupled(without, B).groups if len(group.components) > 1]
+    assert (torch, "nvidia-nccl-cu12") in coupled(without, B).pairs
 
 
 def test_what_the_newer_torch_brings_is_needed_by_it_alone() -> None:
