@@ -95,6 +95,8 @@ def mostly_fixed(episode: Episode, known: Mapping[str, CellVerdict], order: Orde
     begins, kind = episode.begins, signal_of(episode.finding.metric).kind
     if begins is None or begins.before is None or begins.kind != "first_bad" or kind not in ("growth", "level"):
         return None
+    if begins.verdict == "two modes":  # the figures are those of the usual mode
+        return None
     figures: dict[int, float] = {}
     for version, verdict in known.items():
         signal = verdict.of(begins.metric)

@@ -24,6 +24,7 @@ class RoundReason(Reason):
 
     INCOMPLETE_ROUNDS = "only {common} of {wanted} rounds have the {signal} of every version"
     SEEMS_TO_DIFFER = "{signal} seems to differ, and {rounds} rounds are needed to show it"
+    TWO_MODES = "some launches take longer as a whole, and more launches show of which versions"
     TOO_IMPRECISE = "{signal} is known to ±{visible:.1%}, and the limit is {limit:.1%}"
 
     TOO_FEW_FAILED = "all its launches failed, but there are too few to show that it always fails"

@@ -17,6 +17,7 @@ from harness.judge import intervals
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import EXACT
+from harness.judge.comparison.modes import modes_of
 from harness.judge.comparison.noise import Spread, floor, pooled_spread, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
@@ -133,6 +134,9 @@ def wants_round(
             reason = too_wide(metric, open_[metric], limit=limited[metric], most=most, noise=noise, rows=rows)
             if reason is not None:
                 return reason
+            spread = spread_of(noise, metric)
+            if metric == "step_time" and modes_of(open_[metric], least=log_of(metric, limited[metric]), noise=spread):
+                return RoundReason.TWO_MODES()
     return None
 
 

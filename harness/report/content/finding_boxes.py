@@ -100,7 +100,7 @@ class _Box:
             commands.insert(0, shlex.join(["harness", "sweep", str(self.result.plan.matrix.path), "--decide"]))
         evidence, said = self._evidence(), next(map(_said, self._entries([(telling, bad)])), "") if failed else ""
         texts = {
-            "figures": "" if failed else _change(figure, good, bad, telling),
+            "figures": "" if failed or self._has_modes else _change(figure, good, bad, telling),
             "output": self._says(telling) if failed else "",
             "run": self._run(telling),
             "consequences": "; ".join(self._consequences()),
@@ -168,15 +168,24 @@ class _Box:
         bad, good = map(self._entries, sides)
         trials, others = (sum(entry.verdict.trials for entry in side) for side in (bad, good))
         launches, chance = amounts.count(trials, "launch"), self._chance()
-        if self.of.metric == "outcome":
-            failed, before = (sum(entry.verdict.failed for entry in side) for side in (bad, good))
-            return f"{failed:,} of {launches} failed{f', before {before:,} of {others:,}' if good else ''}{chance}"
+        if self.of.metric == "outcome" or self._has_modes:
+            failed, before = (sum(map(self._struck, side)) for side in (bad, good))
+            what = "were slow" if self._has_modes else "failed"
+            return f"{failed:,} of {launches} {what}{f', before {before:,} of {others:,}' if good else ''}{chance}"
         agreeing = sum(entry.verdict.agreeing for entry in bad)
         own = "leak" if self.of.metric == "memory" else "growth"
         judged = signal_of(self.of.metric).kind == "growth" and all(entry.verdict.verdict == own for entry in bad)
         is_split = judged and not chance and 0 < agreeing < trials
         agreed = f", {agreeing:,} of which agree{',' if good else ''}" if is_split else ""
         return f"{launches}{agreed}{f' against {others:,}' if good else ''}{chance}"
+
+    @property
+    def _has_modes(self) -> bool:
+        return self.of.episodes[0].finding.verdict == "two modes"
+
+    def _struck(self, entry: CellResult) -> int:
+        """Return how many launches of a version failed, or were in the slow mode."""
+        return (entry.verdict.of("step_time").slow or (0, 0))[0] if self._has_modes else entry.verdict.failed
 
     def _entries(self, side: Sequence[tuple[Episode, str]]) -> list[CellResult]:
         places = [side_of(episode.finding, name) for episode, name in side]

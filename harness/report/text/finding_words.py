@@ -20,6 +20,7 @@ _WHAT = {
     "oom": "running out of memory",
     "crash": "crash",
     "hang": "hang",
+    "two modes": "launches in a slow mode",
 }
 
 

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from harness.judge.comparison.modes import modes_of
 from harness.judge.comparison.round_tables import RoundTable
+from harness.judge.history.precision import wants_round
 from harness.judge.history.transitions import mode_changes
 from harness.judge.row import JudgedRow, judge_row
 from harness.judge.run import find
-from harness.model import Cell, Floats, VersionRow
+from harness.model import Cell, Floats, Series, Trials, VersionRow
+from harness.reasons import RoundReason
+from harness.report.content.finding_boxes import boxes
 from harness.run.run_interfaces import CellRun
-from tests.unit.judge.making import trial_of
+from tests.unit.judge.making import LIMITS, STEPS, trial_of
 from tests.unit.report import build
 
 SLOW = 1.27
 
 
+def series_of(versions: int) -> Series:
+    return build.series("msgpack", [f"1.{number}" for number in range(versions)])
+
+
 def row(slow: list[set[int]], *, launches: int = 12, seed: int = 1) -> JudgedRow:
     """Return a judged row of versions of which these launches are slower."""
-    series = build.series("msgpack", [f"1.{number}" for number in range(len(slow))])
+    series = series_of(len(slow))
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
     trials = [
         [trial_of(number, ms=SLOW if number in own else 1.0, seed=seed * 100 + place) for number in range(launches)]
@@ -45,6 +53,27 @@ def test_a_version_with_two_modes_is_named_with_its_count_and_the_others_stay_go
     assert seen[3].why == "5 of 12 launches take 28 % longer than the others"
     assert seen[3].slow == (5, 12)
     assert all(math.isclose(signal.value or 0.0, 1e-3, rel_tol=0.02) for signal in seen), "that of the usual mode"
+
+
+def test_the_answer_and_its_evidence_have_the_counts() -> None:
+    """The levels of the usual mode are equal, so that they show neither the fault nor a repair."""
+    judged = row([set(), set(), {0, 3, 4, 7, 9}, {1, 2, 6, 8}], launches=16)
+    made = build.run([(series_of(4), [build.HERE], [build.POP])], lambda *_: build.flat(), findings=judged.findings)
+    cells = [replace(own, verdict=new.verdict) for own, new in zip(made.cells, judged.cells, strict=True)]
+    result = build.with_findings(replace(made, cells=tuple(cells)), judged.findings)
+    (box,) = boxes(result)
+    assert box.sentence.startswith("msgpack")
+    assert "takes 26.8 % longer per step in 9 of 32 launches since" in box.sentence
+    assert "fixed" not in box.sentence
+    assert box.texts["evidence"].startswith("5 of 16 launches were slow, before 0 of 16; p = ")
+    assert "figures" not in box.texts
+
+
+def test_modes_ask_for_more_launches() -> None:
+    """A version whose few slow launches hardly disturb the comparison of all got no more launches."""
+    trials = [list(cell.trials) for cell in row([set()] * 11 + [{1, 3}], launches=5).cells]
+    asked = Trials(least=3, most=8)
+    assert wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=asked) == RoundReason.TWO_MODES()
 
 
 def test_two_slow_launches_of_five_are_told_though_chance_may_have_made_them() -> None:
