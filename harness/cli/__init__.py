@@ -131,7 +131,10 @@ def run(arguments: list[str]) -> int:
         say(str(error))
         code = error.exit_code
     except click.ClickException as error:
-        _show(error)
+        shown = io.StringIO()  # a file name in it may hold control characters
+        error.show(file=shown)
+        with suppress(OSError):
+            click.echo(readable(shown.getvalue()), err=True, nl=False)
         code = exit_codes.USAGE
     except (click.Abort, KeyboardInterrupt):
         say("interrupted")
@@ -156,11 +159,3 @@ def _is_refusal(error: BaseException) -> bool:
     if isinstance(error, RuntimeError | ImportError):
         return any(phrase in str(error) for phrase in _REFUSED)
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-
-
-def _show(error: click.ClickException) -> None:
-    """Print a usage error without the control characters that a file name in it may hold."""
-    shown = io.StringIO()
-    error.show(file=shown)
-    with suppress(OSError):
-        click.echo(readable(shown.getvalue()), err=True, nl=False)

@@ -146,25 +146,19 @@ def _narrow(
     stopped: threading.Event,
     known: Contents | None = None,
 ) -> Narrowed:
+    from harness.cli import results
+    from harness.flows import reread
     from harness.narrow import flow
     from harness.report.text import narrowed_text as report
+    from harness.store import RunDirectory, saved_narrowed
 
     with shown_progress(stopped) as context, flow.narrowing(question, context, known=known) as narrowing:
         groups = narrowing.coupling.groups
         context.progress.note(report.begun(groups, **vars(flow.cost(groups, question.finding))))
         answer = flow.narrow(narrowing, out=out, fresh=fresh)
-        _keep(answer, run)
+        directory = RunDirectory(run)
+        saved_narrowed.keep_narrowed(answer, directory)
+        results.write_exports(reread.read_result(run), directory)  # the reports of the run include it
     with to_stdout():
         show(report.result(answer))
     return answer
-
-
-def _keep(found: Narrowed, run: Path) -> None:
-    """Keep the answer in the run's directory, and write the run's reports again to include it."""
-    from harness.cli import results
-    from harness.flows import reread
-    from harness.store import RunDirectory, saved_narrowed
-
-    directory = RunDirectory(run)
-    saved_narrowed.keep_narrowed(found, directory)
-    results.write_exports(reread.read_result(run), directory)

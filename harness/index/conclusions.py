@@ -92,7 +92,16 @@ def _life_row(life: FindingLife) -> tuple[Any, ...]:
 
 
 def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[tuple[str, DriftFound]]:
-    usable = _launched_once(measured)
+    newest = {measurement.version: measurement.digest for measurement in measured}
+    # A version that was published more than once counts with its newest image, and a launch only in its own run.
+    usable = [
+        measurement
+        for measurement in measured
+        if not measurement.taken_over
+        and measurement.digest == newest[measurement.version]
+        and measurement.verdict not in BAD
+        and measurement.is_known
+    ]
     for signal in LEVELS:
         least = RULES[signal].least(())
         known = [
@@ -119,23 +128,6 @@ def _drifts(measured: Sequence[Measurement], order: dict[str, int]) -> Iterable[
             and _amount(signal, found, [figure.value or 0.0 for _, figure in known]) > SIGNALS[signal].least
         ):
             yield signal, found
-
-
-def _launched_once(measured: Sequence[Measurement]) -> list[Measurement]:
-    """Return the measurements that may show a drift.
-
-    Leave out measurements that a run took over from an earlier run, bad cells, and all but the newest image of a
-    version that was published more than once.
-    """
-    newest = {measurement.version: measurement.digest for measurement in measured}
-    return [
-        measurement
-        for measurement in measured
-        if not measurement.taken_over
-        and measurement.digest == newest[measurement.version]
-        and measurement.verdict not in BAD
-        and measurement.is_known
-    ]
 
 
 def _amount(signal: str, found: DriftFound, values: Sequence[float]) -> float:

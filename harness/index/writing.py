@@ -16,7 +16,7 @@ from harness.model.indexed import RunKind
 from harness.model.signals import known_effect
 from harness.store import began_at, result_file
 from harness.store.plan_file import plan_from_file, read_plan_file
-from harness.store.result_file import CellEntry, ResultFile
+from harness.store.result_file import ResultFile
 from harness.store.saved_probes import FILE as PROBES
 from harness.store.saved_probes import read_entries
 from harness.store.trial_json import trial_files
@@ -232,21 +232,16 @@ STATE = 3
 def _cells(plan: Plan, told: ResultFile) -> Iterator[CellRows]:
     for number, row in enumerate(plan.rows):
         for cell in row.cells:
-            entry = told.cells.get(cell.id)
-            if entry is not None:
-                yield _cell(cell.image.version, entry, history=number)
-
-
-def _cell(version: str, entry: CellEntry, *, history: int) -> CellRows:
-    verdict = entry.verdict
-    why = "; ".join(dict.fromkeys(filter(None, (entry.problem, verdict.why))))
-    digest = None if entry.digest is None else _text(entry.digest)
-    row = (
-        _text(version), digest, verdict.verdict, verdict.state, _text(why), verdict.trials, verdict.failed,
-        entry.first_launch and _text(entry.first_launch), entry.taken_over, verdict.provisional,
-        verdict.layer and _text(verdict.layer),
-    )  # fmt: skip
-    return CellRows(history=history, row=row, figures=tuple(_figures(verdict)))
+            if (entry := told.cells.get(cell.id)) is None:
+                continue
+            verdict = entry.verdict
+            why = "; ".join(dict.fromkeys(filter(None, (entry.problem, verdict.why))))
+            columns = (
+                _text(cell.image.version), entry.digest and _text(entry.digest), verdict.verdict, verdict.state,
+                _text(why), verdict.trials, verdict.failed, entry.first_launch and _text(entry.first_launch),
+                entry.taken_over, verdict.provisional, verdict.layer and _text(verdict.layer),
+            )  # fmt: skip
+            yield CellRows(history=number, row=columns, figures=tuple(_figures(verdict)))
 
 
 def _figures(verdict: CellVerdict) -> Iterator[SqlRow]:

@@ -33,23 +33,6 @@ class _Entry:
     proposal: Batch | None = None
 
 
-def _state(row: RowRun, proposal: Batch, standing: RowStanding, *, group: int) -> RowState:
-    ran = {trial.round for run in row.cells for trial in run.trials[run.adopted :]}
-    kind = proposal.record.get("kind")
-    in_round = proposal.runs if kind == "round" else row.cells if kind == "replicate" else ()
-    first = kind == "end" or any(run.runnable and not run.measured for run in in_round)
-    return RowState(
-        group=group,
-        finishes=not proposal.runs or proposal.only_known or (proposal.round in ran and not first),
-        first=first,
-        confirms=kind in ("confirm", "halve"),
-        launches=len(proposal.runs),
-        next_s=expected_s(proposal, row.cells),
-        spent_s=spent_s(row.cells),
-        standing=standing,
-    )
-
-
 @dataclass(kw_only=True)
 class RowQueue:
     """The rows of one or more workers, which work on them at the same time. Thread-safe.
@@ -123,7 +106,20 @@ class RowQueue:
             entry.busy, entry.left = True, []
         proposal, standing = row.scheduler.next(), self.standing(row)
         with self._lock:
-            entry.state = _state(row, proposal, standing, group=entry.state.group)
+            ran = {trial.round for run in row.cells for trial in run.trials[run.adopted :]}
+            kind = proposal.record.get("kind")
+            in_round = proposal.runs if kind == "round" else row.cells if kind == "replicate" else ()
+            first = kind == "end" or any(run.runnable and not run.measured for run in in_round)
+            entry.state = RowState(
+                group=entry.state.group,
+                finishes=not proposal.runs or proposal.only_known or (proposal.round in ran and not first),
+                first=first,
+                confirms=kind in ("confirm", "halve"),
+                launches=len(proposal.runs),
+                next_s=expected_s(proposal, row.cells),
+                spent_s=spent_s(row.cells),
+                standing=standing,
+            )
             if launches := sum(len(run.measured) for run in row.cells):
                 self._launch_of[row] = entry.state.spent_s / launches
             entry.proposal, entry.busy = proposal, False

@@ -93,7 +93,13 @@ def _where_lanes_agree(square: Square) -> SquareAnswer:
     )
     if alike is not None:
         return SquareAnswer(cause="image", bad=alike, cleared=alike)
-    return _undecided(square, bad)
+    good = square.with_any(False)
+    if good:
+        wanted = (*_bad_images_on(square, bad, good), *_good_images_on(square, bad, good))
+        return SquareAnswer(cause="undecided", bad=bad, doubt="image or lane", wanted=wanted)
+    others = set(range(len(square.lanes))) - bad
+    wanted = (*_neighbours_on(square, bad), *_bad_images_on(square, bad, others))
+    return SquareAnswer(cause="undecided", bad=bad, doubt="nothing good", wanted=wanted)
 
 
 def _reached(square: Square, turned: set[int]) -> set[int]:
@@ -111,17 +117,6 @@ def _differ(square: Square, lanes: set[int]) -> bool:
     """Return whether the lanes have several GPU models and several hosts, so that neither can be the common cause."""
     kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
     return len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1
-
-
-def _undecided(square: Square, bad: set[int]) -> SquareAnswer:
-    """Return an undecided answer, because no lane and no image has both bad and good cells."""
-    good = square.with_any(False)
-    if good:
-        wanted = (*_bad_images_on(square, bad, good), *_good_images_on(square, bad, good))
-        return SquareAnswer(cause="undecided", bad=bad, doubt="image or lane", wanted=wanted)
-    others = set(range(len(square.lanes))) - bad
-    wanted = (*_neighbours_on(square, bad), *_bad_images_on(square, bad, others))
-    return SquareAnswer(cause="undecided", bad=bad, doubt="nothing good", wanted=wanted)
 
 
 def _bad_images_on(square: Square, bad: set[int], others: set[int]) -> Iterator[SquareCell]:

@@ -107,7 +107,14 @@ def _kind(trace: Trace) -> str:
 def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: float) -> Growth:
     """Judge a count; `how` or `unmet` is a clause without the name of the signal."""
     piece = PIECE.get(name, 1.0)
-    edges = _edges(step, values)
+    last = float(step[-1])
+    # The first count, and that at the end of each stretch that has a count near its end.
+    edges = [(float(step[0]), float(values[0]))]
+    for share in EDGES:
+        place = int(np.searchsorted(step, share * last, side="right")) - 1
+        near = place >= 0 and step[place] >= share * last * (1 - NEAR)
+        if near and step[place] > edges[-1][0]:
+            edges.append((float(step[place]), float(values[place])))
     paces = [(b - a) / (end - begin) for (begin, a), (end, b) in pairwise(edges)]
     if not paces:
         return unjudged(name, CountReason.COUNTED_TOO_RARELY())
@@ -135,15 +142,3 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
         return replace(found, how=CountReason.GROWS(kind=kind, pace=count_pace(name, found).replace("/", " a ")))
     unmet = CountReason.NOT_AT_ONE_RATE(rise=rise, steps=span) if rise > 0 else CountReason.RISES_AND_FALLS()
     return Growth(verdict="inconclusive", rate=rate, excluded=excluded, unmet=unmet)
-
-
-def _edges(step: Floats, values: Floats) -> list[tuple[float, float]]:
-    """Return (step, count) at the first count and at the end of each stretch that has a count near its end."""
-    last = float(step[-1])
-    edges = [(float(step[0]), float(values[0]))]
-    for share in EDGES:
-        place = int(np.searchsorted(step, share * last, side="right")) - 1
-        near = place >= 0 and step[place] >= share * last * (1 - NEAR)
-        if near and step[place] > edges[-1][0]:
-            edges.append((float(step[place]), float(values[place])))
-    return edges

@@ -56,16 +56,11 @@ def complaint(lines: Sequence[str]) -> Complaint:
     if not _CONSEQUENCE.match(last):
         return Complaint(last)
     # If pip cannot reach the index, it reports that the version does not exist.
-    if trouble := _network_trouble(lines):
+    known, other = ([text for line in lines for text in pattern.findall(line)] for pattern in (_TROUBLE, _BROKEN))
+    if trouble := str((known or other or [""])[-1]):
         return Complaint(f"the package index cannot be reached ({trouble[:200]}): {last}", is_network=True)
     cause = next((line for line in reversed(complaints) if not _CONSEQUENCE.match(line)), "")
     return Complaint(": ".join(filter(None, (cause, last))))
-
-
-def _network_trouble(lines: Sequence[str]) -> str:
-    """Return the last network error that pip reported; "" if there is none."""
-    known, other = ([text for line in lines for text in pattern.findall(line)] for pattern in (_TROUBLE, _BROKEN))
-    return str((known or other or [""])[-1])
 
 
 def of_uv(stderr: str) -> str:
