@@ -10,12 +10,12 @@ import struct
 
 from . import libc
 
-END, PARK = 1, 2
+END, PARK, LOOK = 1, 2, 3
 
 # Positions in the header.
 STEPS = 0  # number of steps that are completed (and sampled)
 STARTED = 1  # when the step in progress, or the look, began (time.perf_counter); 0 during setup
-STOP = 2  # set by the supervisor: END or PARK at the next step boundary; 0: go on
+STOP = 2  # set by the supervisor: END or PARK at the next step boundary; LOOK + step: look after this step; 0: go on
 OVERHEAD_S = 3  # seconds spent on measuring between the steps up to the last look
 BUSY_S = 4  # seconds spent in those steps
 LOST = 5  # set by the scenario process: its connection to the supervisor is broken
@@ -99,7 +99,7 @@ class Table(object):
 
     def taken(self):
         """Return the number of rows sampled so far."""
-        return int(self.header[STEPS]) // self.stride
+        return min(self.rows, int(self.header[STEPS]) // self.stride)
 
     def not_finite(self, metrics):
         """Return name -> (how many steps had NaN or infinity in this metric, the first of them), where any had."""

@@ -6,8 +6,10 @@ It sends these events in addition to those of a script (script_run.py) and to `j
 
     {"type": "hooked", "hook": "torch", "changed": true}      a module was imported; changed: its steps can be counted
     {"type": "metric", "name": "loss"}                        a number was logged for the first time
+    {"type": "due"}                                a look is due by time. It is told to look, or, if there are several
+                                                   ranks, to go on: all of them look after the same step, by the header
     {"type": "over"}                               it has made its steps, and may end by itself; it waits. If it is told
-                                                   to go on, other ranks may yet wait for its further steps
+                                                   to go on, another rank ends the launch, and may wait for its steps
     {"type": "unseen"}                             it ended without a step. Unless `steps_are` names what a step is, or
                                                    another process made steps, `ready`, a look and `ended` follow
     {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end. Else
@@ -269,16 +271,15 @@ class ProgramRun(script_run.ScriptRun):
         """Park or take a look, and return whether the program goes on."""
         if not ticker.is_over:
             self._park_if_asked()
-            if not (self.table.header[samples.STOP] or self._due_looks.due(ticker.steps, ticker.busy_s)):
+            if not self._looks_now(ticker):
                 return True
         is_whole = ticker.is_over or self._due_looks.take(ticker.steps, ticker.busy_s)
         if is_whole and not ticker.is_over and not self.table.header[samples.STOP]:
-            ticker.is_over = True
-            ticker.goes_on = self._ask("over") == "on"
-            if ticker.goes_on:
-                self._ask("look", step=ticker.steps, look=ticker.aside(self._looker.look), last=False)
+            ticker.is_over = self._ask("over") != "on"
             self.table.header[samples.OVER] = time.perf_counter()
-            return True
+            if ticker.is_over:
+                return True
+            is_whole = False
         goes_on = not is_whole and not self.table.header[samples.STOP]
         if goes_on:
             look = ticker.aside(self._looker.look)
@@ -289,6 +290,19 @@ class ProgramRun(script_run.ScriptRun):
         self._last_look()
         self._ask("ended", end="completed" if is_whole else "stopped", cut=True)
         return False
+
+    def _looks_now(self, ticker):
+        """Return whether the program ends or takes a look after this step."""
+        header, due_looks = self.table.header, self._due_looks
+        stop, is_due = header[samples.STOP], due_looks.due(ticker.steps, ticker.busy_s)
+        if stop >= samples.LOOK:
+            if ticker.steps >= stop - samples.LOOK:
+                header[samples.STOP] = 0
+            return not header[samples.STOP]
+        if is_due and not stop and ticker.steps < due_looks.step and self._ask("due") == "on":
+            due_looks.take(ticker.steps, ticker.busy_s)
+            return False
+        return bool(stop) or is_due
 
     def _last_look(self):
         steps, look = self._ticker.steps, self._ticker.aside(self._looker.last_look)

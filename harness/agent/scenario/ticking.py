@@ -44,7 +44,7 @@ class Ticker(stepping.Stepper):
         """Fill `table` from now on, after the steps that another process may have made in it."""
         stepping.Stepper.__init__(self, None, table, readers, tell_metric)
         self.steps = int(table.header[samples.STEPS])
-        self.kind, self.is_over, self.goes_on, self.ended = None, False, False, False
+        self.kind, self.is_over, self.ended = None, False, False
         self._due_looks = due_looks
         self._owner, self._thread, self._is_elsewhere = os.getpid(), None, ASKS_PID
         self._readers = readers
@@ -67,8 +67,6 @@ class Ticker(stepping.Stepper):
         elif kind != self.kind or threading.get_ident() != self._thread:
             return
         if self.is_over:
-            if self.goes_on:
-                return
             self._end()
         header = self._table.header
         if not self._has_begun:  # the first step has no duration, because its start is unknown

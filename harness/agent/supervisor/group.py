@@ -19,11 +19,7 @@ LEAST_ROWS = 32
 STEP_S, RSS, WAIT_S = (samples.COLUMNS.index(name) for name in ("step_s", "rss_kib", "wait_s"))
 OF_ALL = ("cgroup_kib",)  # what a look tells of all processes, and not of its own
 MEMORY = tuple(samples.COLUMNS.index(name) for name in ("rss_kib", "heap_kib", "blocks", "gpu_pool_kib"))
-LOOKED = {
-    "rss_kib": ("rss_before_kib", "rss_kib"),
-    "heap_kib": ("heap_before_kib", "heap_kib"),
-    "blocks": ("blocks_before", "blocks"),
-}
+FRESH = 0.98  # share of its steps that a rank had made at a look that is as good as one now
 
 
 class Member(object):
@@ -66,20 +62,16 @@ class Member(object):
     def waits(self):
         return bool(self.table.header[samples.WAITING])
 
+    def has_looked(self, count):
+        """Return whether it has taken its look number `count`, or one just now; a dead rank takes no more."""
+        return not self.lives or len(self.looks) >= count or FRESH * self.steps < max(self.looks, default=0)
+
     def look(self, count):
-        """Return its look number `count`. If it could not take that, because it waits for a rank that looks, return the
-        newest look, with what is known without the process."""
-        looks = list(self.looks.items())
-        step, look = looks[min(count, len(looks)) - 1] if looks else (0, {"cpu_s": None})
-        if len(looks) >= count or not self.lives:
-            return look
-        look = dict(look, **memory.read_status("/proc/%d/status" % self.pid))
-        for column, names in LOOKED.items():
-            newest = self.table.last(samples.COLUMNS.index(column))
-            look.update((name, newest) for name in names if newest is not None)
-        if step:
-            look["cpu_s"] *= self.steps / step
-        return look
+        """Return its look number `count`. If it has not taken that, return what is known without the process."""
+        if self.looks and self.has_looked(count):
+            return list(self.looks.values())[min(count, len(self.looks)) - 1]
+        rss_kib, status = self.table.last(RSS), memory.read_status("/proc/%d/status" % self.pid)
+        return dict(status, rss_kib=rss_kib, rss_before_kib=rss_kib)
 
     def grown_kib(self):
         """Return by how much its memory has grown since the first quarter of its steps."""
@@ -215,9 +207,14 @@ class Group(object):
             known = [levels[place] for levels, _, _ in sources if place in levels]
             total[row] = sum(newest - base for base, newest in known) if new else float("nan")
 
+    def ask_looks(self):
+        """Ask all ranks to look after a step that none has made if they wait for each other."""
+        for member in self.ranks:
+            member.table.header[samples.STOP] = samples.LOOK + self.lead.steps + 2
+
     def late(self):
-        """Return whether a rank has taken fewer looks than the lead. Looks that are due by time come at other steps."""
-        return any(each.lives and len(each.looks) < len(self.lead.looks) for each in self.ranks)
+        """Return whether a rank has taken fewer looks than the lead, and may yet take one."""
+        return any(not each.has_looked(len(self.lead.looks)) for each in self.ranks if not each.waits())
 
     def look(self, step):
         """Return the job's look at a step of the lead: the sums of what its ranks found."""
@@ -226,9 +223,7 @@ class Group(object):
             return self.lead.looks[step]
         looks = [each.look(len(self.lead.looks)) for each in self.ranks]
         known = {name: [look[name] for look in looks if look.get(name) is not None] for look in looks for name in look}
-        total = {name: sum(values) for name, values in known.items() if values}
-        if len(known["cpu_s"]) < len(looks):
-            total["cpu_s"] = None
+        total = {name: sum(values) for name, values in known.items() if len(values) == len(looks)}
         return dict(total, **{name: max(known[name]) for name in OF_ALL if known.get(name)})
 
     # -------------------------------------------------------------- what is told at the end

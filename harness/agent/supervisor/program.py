@@ -271,6 +271,14 @@ class ProgramWatch(ScriptWatch):
             self._group.merge(self._metrics)
         ScriptWatch._send_samples(self)
 
+    def _on_due(self):
+        """Let all ranks look after the same step: one that waits for another that looks could not."""
+        is_lead = self._from is self._group.lead
+        looks_now = not self._group.is_several or (is_lead and self._group.lead.table.header[samples.STOP])
+        if is_lead and not looks_now:
+            self._group.ask_looks()
+        self._answer(self._from, "go" if looks_now else "on")
+
     def _on_over(self):
         is_lead = self._from is self._group.lead
         if is_lead:

@@ -104,6 +104,10 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
     }
 
 
+ALONE = "localhost"
+"""The name of a container without a network, which no name service knows: torchrun would look for it for ever."""
+
+
 def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool = False) -> dict[str, Any]:
     """Return the restrictions on every container of the harness, as arguments of `create_host_config`.
 
@@ -254,6 +258,7 @@ def created(
                 entrypoint=None if keep_entrypoint else list(command[:1]),
                 command=list(command if keep_entrypoint else command[1:]),
                 environment=dict(environment or {}),
+                hostname=None if network else ALONE,
                 stdin_open=True,
                 detach=False,
                 host_config=client.api.create_host_config(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.model import Scenario, Where
-from harness.run.docker.containers import PIDS_LIMIT
+from harness.run.docker.containers import ALONE, PIDS_LIMIT
 
 PYTHON = (
     'p=$(command -v python3 || command -v python) || { echo "no python3 or python in this image" >&2; exit 127; }; '
@@ -86,7 +86,8 @@ def _run(program: str, start: Start, gpus: Sequence[str], *, limits: str = "") -
     entrypoint = [] if start.keep_entrypoint else ["--entrypoint", "sh"]
     return [
         "sh", "-c", KEPT_RUN.replace("LIMITS", limits), "sh", program, start.name,
-        "--interactive", "--init", "--log-driver", "none", "--network", "bridge" if start.scenario.network else "none",
+        "--interactive", "--init", "--log-driver", "none",
+        *(("--network", "bridge") if start.scenario.network else ("--network", "none", "--hostname", ALONE)),
         "--cap-drop", "ALL", *(f"--cap-add={name}" for name in start.scenario.cap_add),
         "--security-opt", "no-new-privileges", "--pids-limit", str(PIDS_LIMIT),
         "--shm-size", str(start.scenario.shm_bytes), *capped,
