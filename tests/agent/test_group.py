@@ -162,6 +162,9 @@ def test_a_rank_whose_time_is_over_first_does_not_leave_the_others_waiting(tmp_p
     rss = [value for message in told.all("samples") for value in message["columns"]["rss_kib"] if value is not None]
     for message in told.all("look"):
         assert message["look"]["rss_kib"] == pytest.approx(rss[-1], rel=0.1), "no rank is missing in a look"
+        assert message["look"]["blocks"] > 0, "which all ranks take after the same step"
+    steps = [rank["steps"] for rank in told.done["ranks"]]
+    assert max(steps) - min(steps) <= 11, "a leak of a rank that stopped before was not seen"
 
 
 def test_a_rank_that_comes_after_a_look_is_no_growth(tmp_path: Path, thorough_python: str) -> None:

@@ -289,8 +289,10 @@ def test_limits_and_rights_of_a_container(docker: World, client: docker_sdk.Dock
         (container,) = client.containers.list(filters={"label": f"harness.run={docker.run_id}"})
         settings = container.attrs["HostConfig"]
         rights = container.exec_run(["grep", "^Cap", "/proc/1/status"]).output.decode().split()[1::2]
+        named = container.exec_run(["sh", "-c", 'grep -w "$(hostname)" /etc/hosts'])
         assert session.receive(30.0) is not None
     assert settings["NetworkMode"] == "none"
+    assert named.exit_code == 0, "torchrun looked for its own name until the time limit"
     assert set(rights) == {"0" * 16}
     assert settings["SecurityOpt"] == ["no-new-privileges"]
     assert settings["Memory"] == settings["MemorySwap"] == 256 << 20

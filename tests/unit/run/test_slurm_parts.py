@@ -153,7 +153,13 @@ def start(**fields: object) -> Start:
 def test_a_container_on_a_node_is_as_confined_as_on_an_engine(kind: str) -> None:
     command = COMMANDS[kind](start(memory_bytes=1000))
     told = " ".join(command)
-    for option in ("--network none", "--cap-drop ALL", "--security-opt no-new-privileges", "--memory 1000", "--init"):
+    for option in (
+        "--network none --hostname localhost",
+        "--cap-drop ALL",
+        "--security-opt no-new-privileges",
+        "--memory 1000",
+        "--init",
+    ):
         assert option in told
     assert not {"--volume", "-v", "--privileged", "--mount"} & set(command)
     assert "NVIDIA_VISIBLE_DEVICES=void" in told or kind == "podman"
