@@ -137,13 +137,17 @@ _HEALTHY = (
     "output_at_start", "noisy_lines", "noisy_loss", "seeded_loss", "last_bit", "nan_everywhere", "uneven_items",
     "order_of_data",
 )  # fmt: skip
+_HEALTHY_GROUPS = (
+    "ranks_plain", "ranks_unequal", "ranks_take_turns", "ranks_jitter", "rank_pauses", "ranks_warm_up", "ranks_work",
+    "rank_evaluates", "rank_checkpoints", "rank_fills_cache", "rank_bursts", "ranks_send", "ranks_have_workers",
+    "rank_prints_much", "ranks_noisy_loss", "ranks_apart", "ranks_end_early", "ranks_start_late", "rank_ends_long",
+    "rank_starts_again",
+)  # fmt: skip
 HEALTHY = (
     *(Planted(name=name, family="healthy", signal="none", fixed=True) for name in _HEALTHY),
     Planted(name="keeps_results", family="runs", signal="none", fixed=True),
     Planted(name="other_lines", family="runs", signal="none", fixed=True),
-    _groups("none", "ranks_unequal", fixed=True),
-    _groups("none", "rank_evaluates", fixed=True),
-    _groups("none", "rank_starts_again", fixed=True),
+    *(_groups("none", name, fixed=True) for name in _HEALTHY_GROUPS),
 )
 """Healthy programs that look guilty."""
 
