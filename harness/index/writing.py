@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,24 +50,16 @@ def replace(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: 
         refused = refused_rows(f"not written by this harness: {error}", began=_began(Path(path).name))
         return replace(connection, refused, path=path, stamp=stamp)
     connection.execute("COMMIT")
-    return rows.problem
+    return str(rows.run["problem"])
 
 
 def _insert(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: str) -> None:
     matrix = path.partition("/")[0]
-    run = connection.execute(
-        "INSERT INTO runs (path, matrix, kind, started, duration_s, verdict, cells, bad, findings, warnings, problem,"
-        " stamp) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (path, matrix, *rows.run, stamp),
-    ).lastrowid
+    run = _add(connection, "runs", {"path": path, "matrix": matrix, **rows.run, "stamp": stamp})
     numbers = [_history(connection, matrix, history) for history in rows.histories]
     connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?, ?)", ((run, *row) for row in rows.images))
     for cell in rows.cells:
-        number = connection.execute(
-            "INSERT INTO cells (run, history, version, digest, verdict, state, why, trials, failed, first_launch,"
-            " taken_over, provisional, layer) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (run, numbers[cell.history], *cell.row),
-        ).lastrowid
+        number = _add(connection, "cells", {"run": run, "history": numbers[cell.history], **cell.row})
         connection.executemany(
             "INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", ((number, *row) for row in cell.figures)
         )
@@ -78,6 +70,12 @@ def _insert(connection: sqlite3.Connection, rows: RunRows, *, path: str, stamp: 
     connection.executemany(
         "INSERT INTO causes VALUES (?, ?, ?, ?)", ((run, place, *row) for place, row in enumerate(rows.causes, start=1))
     )
+
+
+def _add(connection: sqlite3.Connection, table: str, columns: Mapping[str, Any]) -> int | None:
+    """Add a row to a table; return its id."""
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    return connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values())).lastrowid
 
 
 def _history(connection: sqlite3.Connection, matrix: str, row: tuple[object, ...]) -> int:
@@ -120,22 +118,20 @@ SqlRow = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class CellRows:
-    """A cell with its figures. `history` is a position in `RunRows.histories`."""
+    """A cell, by its columns, with its figures. `history` is a position in `RunRows.histories`."""
 
     history: int
-    row: SqlRow
+    row: Mapping[str, Any]
     figures: tuple[SqlRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRows:
-    """The rows of one run, in the column order of `index_schema.py` but without the columns that the index adds.
-
-    The first field of a finding is a position in `histories`. `problem` is also the last field of `run`.
+    """The rows of one run, in the column order of the tables but without the columns that the index adds; `run` is by
+    the names of its columns. The first field of a finding is a position in `histories`.
     """
 
-    run: SqlRow
-    problem: str = ""
+    run: Mapping[str, Any]
     histories: tuple[SqlRow, ...] = ()
     images: tuple[SqlRow, ...] = ()
     cells: tuple[CellRows, ...] = ()
@@ -143,15 +139,14 @@ class RunRows:
     causes: tuple[SqlRow, ...] = ()
 
 
-def _run(kind: RunKind, *, started: str, problem: str = "", **known: Any) -> SqlRow:
-    names = ("duration_s", "verdict", "cells", "bad", "findings", "warnings")
-    defaults = {"duration_s": 0.0, "verdict": None, "cells": 0, "bad": 0, "findings": 0, "warnings": "[]"}
-    return (kind, started, *(({**defaults, **known})[name] for name in names), problem)
+def _run(kind: RunKind, *, started: str, problem: str = "", **known: Any) -> Mapping[str, Any]:
+    blank = {"duration_s": 0.0, "verdict": None, "cells": 0, "bad": 0, "findings": 0, "warnings": "[]"}
+    return {"kind": kind, "started": started, "problem": problem, **blank, **known}
 
 
 def refused_rows(problem: str, *, began: str) -> RunRows:
     """Return the rows of a run whose directory cannot be read, for the reason `problem`."""
-    return RunRows(run=_run("sweep", started=began, problem=_text(problem)), problem=_text(problem))
+    return RunRows(run=_run("sweep", started=began, problem=_text(problem)))
 
 
 def probe_rows(folder: Path, *, began: str) -> RunRows:
@@ -197,7 +192,7 @@ def sweep_rows(folder: Path, *, began: str) -> RunRows:
             duration_s=known if known is not None and known >= 0 else None,
             verdict=told.verdict,
             cells=len(cells),
-            bad=sum(cell.row[STATE] == "bad" for cell in cells),
+            bad=sum(cell.row["state"] == "bad" for cell in cells),
             findings=shown,
             warnings=json.dumps([_text(warning) for warning in told.warnings[:MOST_LETTERS]]),
         ),
@@ -225,10 +220,6 @@ def _images(plan: Plan) -> Iterator[SqlRow]:
             yield _text(series.name), place, _text(image.version), image.version == series.baseline
 
 
-STATE = 3
-"""Position of `state` in the row of a cell."""
-
-
 def _cells(plan: Plan, told: ResultFile) -> Iterator[CellRows]:
     for number, row in enumerate(plan.rows):
         for cell in row.cells:
@@ -236,11 +227,13 @@ def _cells(plan: Plan, told: ResultFile) -> Iterator[CellRows]:
                 continue
             verdict = entry.verdict
             why = "; ".join(dict.fromkeys(filter(None, (entry.problem, verdict.why))))
-            columns = (
-                _text(cell.image.version), entry.digest and _text(entry.digest), verdict.verdict, verdict.state,
-                _text(why), verdict.trials, verdict.failed, entry.first_launch and _text(entry.first_launch),
-                entry.taken_over, verdict.provisional, verdict.layer and _text(verdict.layer),
-            )  # fmt: skip
+            columns = {
+                "version": _text(cell.image.version), "digest": entry.digest and _text(entry.digest),
+                "verdict": verdict.verdict, "state": verdict.state, "why": _text(why), "trials": verdict.trials,
+                "failed": verdict.failed, "first_launch": entry.first_launch and _text(entry.first_launch),
+                "taken_over": entry.taken_over, "provisional": verdict.provisional,
+                "layer": verdict.layer and _text(verdict.layer),
+            }  # fmt: skip
             yield CellRows(history=number, row=columns, figures=tuple(_figures(verdict)))
 
 
