@@ -109,10 +109,7 @@ def one_launch(engine: Engine, prepared: Prepared, script: Path) -> list[float]:
         prepared=prepared, scenario=scenario, payload=pack(Variant(scenario=scenario)), labels=labels
     )
     watched = Watched(engine=engine)
-    done = run_trial(
-        watched, request, cell_id="quiet", number=1, key="", round=0,  # type: ignore[arg-type]
-        decide=lambda trace: "go", on_step=lambda step, rss_kib: None, cancelled=lambda: False,
-    )  # fmt: skip
+    done = run_trial(watched, request, cell_id="quiet")  # type: ignore[arg-type]
     assert done.end == "completed", done.message
     times = [watched.at[name] for name in ("asked", *PHASES)]
     spent = [after - before for before, after in itertools.pairwise(times)]

@@ -143,10 +143,7 @@ class Bench:
             prepared=self.prepared, scenario=scenario, payload=pack(variant, extras={"slices": slices}),
             labels={"harness.run": "paired", "harness.cell": work, "harness.trial": str(number)},
         )  # fmt: skip
-        trial = yield from trial_in_slices(
-            self.engine, launch, cell_id=work, number=number, key="", round=number,
-            decide=lambda trace: "go", on_step=lambda step, rss_kib: None, cancelled=lambda: False,
-        )  # fmt: skip
+        trial = yield from trial_in_slices(self.engine, launch, cell_id=work, number=number, round=number)
         assert trial.last_step == steps, trial.message
         return trial
 

@@ -87,10 +87,7 @@ def trial(engine: Engine, prepared: Prepared, script: Path, steps: int) -> None:
         payload=pack(Variant(scenario=scenario)),
         labels={"harness.run": "overhead", "harness.cell": "work", "harness.trial": "1"},
     )
-    done = run_trial(
-        engine, launch, cell_id="work", number=1, key="", round=0,
-        decide=lambda trace: "go", on_step=lambda step, rss_kib: None, cancelled=lambda: False,
-    )  # fmt: skip
+    done = run_trial(engine, launch, cell_id="work")
     assert done.last_step == steps, done.message
 
 

@@ -324,9 +324,8 @@ def _launch(
         labels={"harness.run": "doctor", "harness.cell": "control", "harness.trial": "1"},
     )  # fmt: skip
     trial = yield from trial_in_slices(
-        each.engine, launch, cell_id="control", number=1, key="", round=number, decide=lambda trace: "go",
-        on_step=lambda step, rss_kib: None, cancelled=context.stopped.is_set,
-    )  # fmt: skip
+        each.engine, launch, cell_id="control", round=number, cancelled=context.stopped.is_set
+    )
     if trial.end == "interrupted":
         raise Interrupted("interrupted")
     if trial.end != "completed" or trial.trace is None or trial.trace.column("step_s") is None:

@@ -30,11 +30,7 @@ def in_slices(
 
     def launch(act: str) -> Sliced[None]:
         request = world.launch(act, steps=steps, slices=len(acts))
-        trial = yield from trial_in_slices(
-            world.engine, request, cell_id="cell", number=1, key="key", round=0, decide=lambda trace: "go",
-            on_step=on_step, cancelled=lambda: False,
-        )  # fmt: skip
-        kept.append(trial)
+        kept.append((yield from trial_in_slices(world.engine, request, cell_id="cell", on_step=on_step)))
 
     take_turns([partial(launch, act) for act in acts], seconds=0.1, cycles=count(1), rng=random.Random(1))
 

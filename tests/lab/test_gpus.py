@@ -53,11 +53,7 @@ def dockerd_version() -> int:
 
 
 def trial_on(found: World, *gpus: Gpu) -> Trial:
-    launch = replace(found.launch("quiet"), gpus=gpus)
-    return run_trial(
-        found.engine, launch, cell_id="cell", number=1, key="key", round=0,
-        decide=lambda trace: "go", on_step=lambda step, rss_kib: None, cancelled=lambda: False,
-    )  # fmt: skip
+    return run_trial(found.engine, replace(found.launch("quiet"), gpus=gpus), cell_id="cell")
 
 
 def test_a_host_tells_its_gpus(lab: Lab) -> None:

@@ -82,10 +82,7 @@ def test_a_trial_gets_the_card_that_slurm_gave_and_not_that_of_another_job(
         launch = replace(
             world.launch("tell", prepared=world.engine.prepare(image, quiet), files=(driver / "data",)), gpus=lane.gpus
         )
-        trial = run_trial(
-            world.engine, launch, cell_id="cell", number=1, key="key", round=0, decide=lambda trace: "go",
-            on_step=lambda step, rss_kib: None, cancelled=lambda: False,
-        )  # fmt: skip
+        trial = run_trial(world.engine, launch, cell_id="cell")
     assert f"environment CUDA_VISIBLE_DEVICES {ours}" in trial.output.tail.splitlines(), trial.message
     assert mismatch(lane.gpus, trial.facts) == ""
 

@@ -90,12 +90,12 @@ def trial_in_slices(
     launch: LaunchRequest,
     *,
     cell_id: str,
-    number: int,
-    key: str,
-    round: int,  # noqa: A002 - the field of Trial
-    decide: Decide,
-    on_step: OnStep,
-    cancelled: Callable[[], bool],
+    number: int = 1,
+    key: str = "",
+    round: int = 0,  # noqa: A002 - the field of Trial
+    decide: Decide = lambda trace: "go",
+    on_step: OnStep = lambda step, rss_kib: None,
+    cancelled: Callable[[], bool] = lambda: False,
     on_file: OnFile = lambda name, text: None,
     clock: Clock = time,
 ) -> Sliced[Trial]:
