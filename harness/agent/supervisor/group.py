@@ -1,7 +1,7 @@
 """The ranks of a program: the processes that make its steps. The supervisor sees them as one job.
 
-Each rank fills a table of its own. The job's step time is that of the slowest rank, row by row; its memory is the sum
-of all. A program that steps in one process is a group of one, whose table is the job's.
+Each rank fills a table of its own. The job's step time is that of the slowest rank, row by row; its memory grows like
+that of the rank that grows most. A program that steps in one process is a group of one, whose table is the job's.
 """
 
 import collections
@@ -10,15 +10,20 @@ import signal
 import statistics
 
 from .. import ending, samples, wire
-from ..probes import memory, processes
+from ..probes import processes
 from . import child
 
 MOST = 64
 BESIDE_A_LOOK = 3  # rows after a look in which other ranks may have waited for the one that was looking
 LEAST_ROWS = 32
 STEP_S, RSS, WAIT_S = (samples.COLUMNS.index(name) for name in ("step_s", "rss_kib", "wait_s"))
-OF_ALL = ("cgroup_kib",)  # what a look tells of all processes, and not of its own
-MEMORY = tuple(samples.COLUMNS.index(name) for name in ("rss_kib", "heap_kib", "blocks", "gpu_pool_kib"))
+LOOKED = {
+    RSS: ("rss_kib", "rss_before_kib", "rss_trimmed_kib", "rss_peak_kib", "rss_anon_kib"),
+    samples.COLUMNS.index("heap_kib"): ("heap_kib", "heap_before_kib", "heap_trimmed_kib"),
+    samples.COLUMNS.index("blocks"): ("blocks", "blocks_before"),
+    samples.COLUMNS.index("gpu_pool_kib"): ("gpu_pool_kib",),
+}
+"""The columns of memory, and the fields of a look that are at the same level."""
 FRESH = 0.98  # share of its steps that a rank had made at a look that is as good as one now
 
 
@@ -39,7 +44,7 @@ class Member(object):
         self.metrics = []
         self.about = {}  # what sets its pace, by name
         self.looks = {}  # step -> fields
-        self.levels = {}  # place of a column -> [what its numbers are counted from, its newest number]
+        self.levels = {}  # place of a column -> [its first number, its newest]
         self.failure = self.death = None
         self.ended_at = self.failed_at = None
 
@@ -67,11 +72,13 @@ class Member(object):
         return not self.lives or len(self.looks) >= count or FRESH * self.steps < max(self.looks, default=0)
 
     def look(self, count):
-        """Return its look number `count`. If it has not taken that, return what is known without the process."""
-        if self.looks and self.has_looked(count):
-            return list(self.looks.values())[min(count, len(self.looks)) - 1]
-        rss_kib, status = self.table.last(RSS), memory.read_status("/proc/%d/status" % self.pid)
-        return dict(status, rss_kib=rss_kib, rss_before_kib=rss_kib)
+        """Return its look number `count`, or its newest."""
+        return list(self.looks.values())[min(count, len(self.looks)) - 1]
+
+    def grown(self, place):
+        """Return by how much a column has grown so far."""
+        base, now = self.levels.get(place, (0.0, 0.0))
+        return now - base
 
     def grown_kib(self):
         """Return by how much its memory has grown since the first quarter of its steps."""
@@ -107,6 +114,7 @@ class Group(object):
         self.looked = set()  # the steps of the job's looks
         self._shape = rows, stride
         self._merged = 0  # rows
+        self._levels = {}  # place of a column -> the first number of the job
 
     @property
     def ranks(self):
@@ -165,10 +173,10 @@ class Group(object):
         """Make the job's table, of which `sent` rows have been told when its first rank was the only one."""
         self.table, self._merged = samples.Table(-1, *self._shape), sent
         self.table.clear(0, samples.ALWAYS)
-        for place in MEMORY if sent else ():
+        for place in LOOKED if sent else ():
             newest = self.lead.table.last(place)
             if newest is not None:
-                self.lead.levels[place] = [0.0, newest]
+                self._levels[place], self.lead.levels[place] = newest, [newest, newest]
 
     def merge(self, metrics):
         """Fill the rows of the job's table up to the lead's last step. `metrics`: their names."""
@@ -183,8 +191,8 @@ class Group(object):
             else:
                 values = [column[row] for column, taken in sources if row < taken and column[row] == column[row]]
                 step_s[row] = max(values) if values else float("nan")
-        for place in MEMORY:
-            self._add_up(place, first, stop)
+        for place in LOOKED:
+            self._fill(place, first, stop)
         for number, name in enumerate(metrics):
             source = next((each for each in ranks if name in each.metrics), None)
             if source is not None:
@@ -193,19 +201,18 @@ class Group(object):
                 self.table.column(len(samples.COLUMNS) + number)[before:stop] = column[before:stop]
         self._merged = stop
 
-    def _add_up(self, place, first, stop):
-        """Sum a column over the ranks. One without a number in a row has its last one; one that comes after the others
-        counts with what it has grown by since."""
-        ranks, total = self.ranks, self.table.column(place)
-        sources = [(each.levels, each.table.column(place), each.table.taken()) for each in ranks]
-        has_begun = any(place in each.levels for each in ranks)
+    def _fill(self, place, first, stop):
+        """Fill rows of a column with the memory of one rank plus the largest growth of any, since its own first number.
+        A rank without a number in a row has its last one."""
+        sources = [(each.levels, each.table.column(place), each.table.taken()) for each in self.ranks]
+        target = self.table.column(place)
         for row in range(first, stop):
-            new = [(each, column) for each, column, taken in sources if row < taken and column[row] == column[row]]
-            for levels, column in new:
-                levels.setdefault(place, [column[row] if has_begun else 0.0, 0.0])[1] = column[row]
-            has_begun = has_begun or bool(new)
+            new = [(each, column[row]) for each, column, taken in sources if row < taken and column[row] == column[row]]
+            for levels, value in new:
+                levels.setdefault(place, [value, value])[1] = value
+                self._levels.setdefault(place, value)
             known = [levels[place] for levels, _, _ in sources if place in levels]
-            total[row] = sum(newest - base for base, newest in known) if new else float("nan")
+            target[row] = self._levels[place] + max(now - base for base, now in known) if new else float("nan")
 
     def ask_looks(self):
         """Ask all ranks to look after a step that none has made if they wait for each other."""
@@ -217,14 +224,21 @@ class Group(object):
         return any(not each.has_looked(len(self.lead.looks)) for each in self.ranks if not each.waits())
 
     def look(self, step):
-        """Return the job's look at a step of the lead: the sums of what its ranks found."""
+        """Return the job's look at a step: that of the rank whose memory has grown most, with the processor time of
+        all."""
         self.looked.add(step)
         if not self.is_several:
             return self.lead.looks[step]
-        looks = [each.look(len(self.lead.looks)) for each in self.ranks]
-        known = {name: [look[name] for look in looks if look.get(name) is not None] for look in looks for name in look}
-        total = {name: sum(values) for name, values in known.items() if len(values) == len(looks)}
-        return dict(total, **{name: max(known[name]) for name in OF_ALL if known.get(name)})
+        number = len(self.lead.looks)
+        took = [each for each in self.ranks if each.looks and each.has_looked(number)]
+        worst = max(took, key=lambda member: member.grown(RSS))
+        look = dict(worst.look(number))
+        for place, names in LOOKED.items():
+            shift = self._levels[place] - worst.levels[place][0] if place in worst.levels else 0.0
+            look.update((name, look[name] + shift) for name in names if look.get(name) is not None)
+        cpu_s = [each.look(number).get("cpu_s") for each in took]
+        look["cpu_s"] = None if None in cpu_s or len(took) < len(self.ranks) else sum(cpu_s)
+        return look
 
     # -------------------------------------------------------------- what is told at the end
 

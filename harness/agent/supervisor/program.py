@@ -261,14 +261,18 @@ class ProgramWatch(ScriptWatch):
         if now < until and self._group.late():
             return
         self._pending = None
+        self._merge()
         self.look(step, self._group.look(step), last)
         if last:
             self.answered("stop")  # it had to wait, so that the look found its GPU memory still in use
 
-    def _send_samples(self):
+    def _merge(self):
         if self._group.is_several:
             self._group.refresh()
             self._group.merge(self._metrics)
+
+    def _send_samples(self):
+        self._merge()
         ScriptWatch._send_samples(self)
 
     def _on_due(self):
