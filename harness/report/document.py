@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness import amounts
-from harness.model import CellResult, RunResult
+from harness.model import METRIC_PREFIX, CellResult, RunResult
 from harness.report.blocks import Items, ReportSection
 from harness.report.content import version_table
 from harness.report.content.finding_boxes import FindingBox, boxes, observation_text
@@ -53,7 +53,8 @@ def document(result: RunResult) -> Document:
         ("narrowed", "Which component", narrowed_text.lines(result.narrowed)),
         ("undecided", "Not measured or not decided", not_decided.lines(result)),
         ("slow", "Grows, but more slowly than the limit", not_decided.slow_growth(result)),
-        ("observed", "Observed, not judged", _observed(result)),
+        ("results", "Other results, not judged", _observed(result, of_results=True)),
+        ("observed", "Observed, not judged", _observed(result, of_results=False)),
         ("warnings", "Warnings", warnings(result)),
         ("quiet", "What a good verdict does not cover", not_decided.quiet(result)),
     )
@@ -82,10 +83,14 @@ def warnings(result: RunResult) -> list[str]:
     return [*unusable, *dict.fromkeys(map(plain, result.warnings))]
 
 
-def _observed(result: RunResult) -> Iterator[str]:
-    """Yield all observations; those made in several rows share a line: `six 1.1 → 1.2, 2 rows: log: Could not …`."""
+def _observed(result: RunResult, *, of_results: bool) -> Iterator[str]:
+    """Yield the observations `of_results`, or all others; those made in several rows share a line:
+    `six 1.1 → 1.2, 2 rows: log: Could not …`.
+    """
     places: dict[tuple[str, str, str, str], set[str]] = {}
     for each in result.observations:
+        if each.signal.startswith(METRIC_PREFIX) != of_results:
+            continue
         place = (each.series, each.before, each.after, observation_text(each))
         places.setdefault(place, set()).add(f"{each.lane}, {each.variant}")
     told = [

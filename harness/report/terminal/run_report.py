@@ -30,7 +30,7 @@ _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _GUTTER = 2
 _MOST_IN_FULL, _MOST_FINDINGS = 3, 8
 """Findings that are printed with their figures and next command, and those whose sentences are printed."""
-_TOLD_BRIEFLY = ("narrowed", "slow", "warnings")
+_TOLD_BRIEFLY = ("narrowed", "slow", "results", "warnings")
 """The sections of which the first line is printed."""
 _MOST_GOOD, _MOST_VERSIONS = 6, 12
 """Most rows of a table without anything but ticks that are printed, as more share a line; most versions of a table that

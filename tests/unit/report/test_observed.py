@@ -48,8 +48,16 @@ def test_a_number_is_named_once() -> None:
     """It read `loss: loss 0.3 → 0.4`."""
     result = noticing("loss 0.3 → 0.4")
     result = replace(result, observations=tuple(replace(one, signal="metrics.loss") for one in result.observations))
-    (line,) = document(result).lines_of("observed")
+    (line,) = document(result).lines_of("results")
     assert line == "multidict 6.0.5 → 6.1.0, local, multidict_pop: loss 0.3 → 0.4"
+
+
+def test_one_screen_says_that_a_result_is_no_longer_reproducible() -> None:
+    """A seeded run differed from launch to launch, and only the long report said so."""
+    result = noticing("loss was the same in all launches and now differs")
+    assert "now differs" not in run_report.text(result, width=200), "it was a line of the log"
+    result = replace(result, observations=tuple(replace(one, signal="metrics.loss") for one in result.observations))
+    assert "loss was the same in all launches and now differs" in run_report.text(result, width=200)
 
 
 def erring(result: RunResult, *, signal: str = "error") -> RunResult:
