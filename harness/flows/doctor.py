@@ -26,7 +26,7 @@ from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
 from harness.run import owners
 from harness.run.engine import LaunchRequest, Prepared
-from harness.run.hosts.slices import OVER_SSH, SLICE_S, take_turns, takes_turns
+from harness.run.hosts.slices import SLICE_S, take_turns, takes_turns
 from harness.run.images.disk_budget import (
     ImageName,
     RegistryAnswers,
@@ -300,7 +300,7 @@ def _control(each: OpenHost, prepared: Prepared, script: Path, context: RunConte
     begun_s, cycles, apart, together = time.monotonic(), itertools.count(1), list[Replicates](), list[Replicates]()
     while not apart or (time.monotonic() - begun_s) * (len(apart) + 1) / len(apart) < MEASURE_S:
         apart.append((alone(launch(number=len(apart))), alone(launch(number=len(apart)))))
-        if not takes_turns(each.host, context.environ) or each.host.engine.startswith(OVER_SSH):
+        if not takes_turns(each.host, context.environ):
             continue
         kept: list[Trial] = []
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EngineUnreachable
+from harness.model import Trial
 from harness.run.docker.lease import holder_of
+from tests.contract.test_slices import in_slices
 from tests.contract.world import World, quiet
 from tests.lab.running import Lab
 from tests.lab.ways import KEY, home, make_certificates, run
@@ -45,6 +47,16 @@ def test_by_ssh(lab: Lab) -> None:
         assert world.engine.facts["engine"] == f"docker {client.version()['Version']}"
         assert holder_of(client, place="old") is None
         assert client.containers.list(all=True) == []
+
+
+def test_launches_take_turns_by_ssh(lab: Lab) -> None:
+    """Together they took all ten sessions of the one connection, and the rest of the sweep was lost."""
+    with home(lab.sshd.home):
+        world = World.open(lab.sshd.address, os.environ)
+        kept: list[Trial] = []
+        with closing(world.engine):
+            in_slices(world, kept, *["clock"] * 8)
+    assert [trial.end for trial in kept] == ["completed"] * 8, [trial.message for trial in kept]
 
 
 def test_by_tcp(lab: Lab) -> None:

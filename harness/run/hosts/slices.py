@@ -27,8 +27,6 @@ SLICE_S = 0.05
 takes too large a share (`benchmarks/paired_slices.py`)."""
 OFF = "HARNESS_SLICES"
 """The environment variable that lets every launch run alone if it is `off`."""
-OVER_SSH = ("ssh://", "context:")
-"""How the engines begin whose server may allow too few sessions for several launches that are alive."""
 LEAST_CYCLES = 16
 """Fewest slices that the shortest launch should have; they are shorter if it is over sooner."""
 LONGEST_S = 1.0
@@ -56,8 +54,6 @@ def able(runs: Sequence[CellRun]) -> list[CellRun]:
 def too_large(runs: Sequence[CellRun], *, memory_bytes: float | None) -> str:
     """Return why these runs cannot be alive together; "" if they can. `memory_bytes`: what they may take together;
     None if the host does not report how much it has."""
-    if runs and runs[0].cell.lane.host.engine.startswith(OVER_SSH):
-        return "one after the other: an SSH server allows too few sessions for several launches that are alive"
     if len(runs) > MOST:
         return f"one after the other: of {len(runs)} launches, at most {MOST} may be alive together"
     gpus = runs[0].cell.lane.gpus if runs else ()

@@ -72,10 +72,10 @@ def test_when_the_sweep_ends_no_launch_is_left() -> None:
 # ---------------------------------------------------------------- which launches
 
 
-def run_of(*trials: Trial, limits: Limits | None = None, gpus: tuple[Gpu, ...] = (), engine: str = "docker") -> CellRun:
+def run_of(*trials: Trial, limits: Limits | None = None, gpus: tuple[Gpu, ...] = ()) -> CellRun:
     scenario = Scenario(name="x", where=WHERE, limits=limits or Limits())
     image = Image(series="app", version="1", source=Pull(reference="app:1"), where=WHERE)
-    lane = Lane(host=Host(name="new", engine=engine, gpus="none", where=WHERE), gpus=gpus)
+    lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE), gpus=gpus)
     return CellRun(cell=Cell(image=image, lane=lane, variant=Variant(scenario=scenario)), trials=list(trials))
 
 
@@ -100,11 +100,6 @@ def test_versions_that_fit_into_memory_together_take_turns() -> None:
 
 def test_a_row_of_many_versions_does_not_fill_the_host_with_containers() -> None:
     assert "at most 16" in too_large([run_of(trial())] * 17, memory_bytes=None)
-
-
-def test_an_engine_over_ssh_is_not_lost_for_too_many_sessions() -> None:
-    """Launches that were alive together took all ten sessions of the connection, and the rest of the sweep was lost."""
-    assert "SSH server" in too_large([run_of(trial(), engine="ssh://lab")] * 2, memory_bytes=None)
 
 
 @pytest.mark.parametrize(
