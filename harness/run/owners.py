@@ -16,6 +16,7 @@ import os
 import platform
 import secrets
 import shutil
+import signal
 import stat
 import tempfile
 import time
@@ -140,7 +141,9 @@ def folder_for_files() -> Iterator[Path]:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder; retry while a last process still writes to it. Raises InfrastructureError."""
+    """Remove a folder, and kill what still runs with it as its home; retry while a last process still writes to it.
+    Raises InfrastructureError."""
+    _kill_at_home(path)
     until_s = time.monotonic() + REMOVAL_S
     while os.path.lexists(path):
         try:
@@ -155,6 +158,22 @@ def remove_folder(path: Path) -> None:
                 raise InfrastructureError(f"{what}; end the processes that use it, then remove it") from error
             _open_up(path)
             time.sleep(0.02)
+
+
+def _kill_at_home(folder: Path) -> None:
+    """Kill the processes of this user whose environment names a trial's folder. If the agent itself was killed, nothing
+    else leads to a process in a session of its own, which may be stopped for ever."""
+    until_s, mark = time.monotonic() + REMOVAL_S, os.fsencode(f"={folder}") + b"\0"
+    while time.monotonic() < until_s:
+        pids = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # gone, or another user's
+                if mark in (process / "environ").read_bytes():
+                    os.kill(int(process.name), signal.SIGKILL)
+                    pids.append(process.name)
+        if not pids:
+            return
+        time.sleep(0.01)
 
 
 def _open_up(folder: Path) -> None:

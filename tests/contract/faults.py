@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
@@ -11,6 +12,8 @@ HERE = Path(__file__).resolve().parent
 
 def setup(act="quiet", value=None):
     print("setup of", act)
+    if act == "orphan":
+        subprocess.Popen(["sleep", value], start_new_session=True)
     if act == "tell":
         tell(value)
     kept = []

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Callable
 from functools import partial
 from itertools import count, pairwise
 
 import numpy as np
+import psutil
 import pytest
 
 from harness.errors import Interrupted
 from harness.model import Steps, Trial
 from harness.run.hosts.slices import take_turns
-from harness.run.trial.conversation import Sliced, trial_in_slices
+from harness.run.trial.conversation import Slice, Sliced, trial_in_slices
 from tests.contract.world import World
+from tests.waiting import until
 
 STEPS = Steps(first=60, budget=60)
 
@@ -56,6 +59,27 @@ def test_a_launch_that_fails_in_its_slice_ends_alone(world: World) -> None:
     kept: list[Trial] = []
     in_slices(world, kept, "raise", "clock")
     assert sorted(trial.end for trial in kept) == ["completed", "crash"]
+
+
+def test_nothing_stays_frozen_when_the_agent_is_killed(world: World, remaining: Callable[[World], list[str]]) -> None:
+    """A process in a session of its own stood still for ever: only the agent knew of it."""
+    seconds = f"8{secrets.randbelow(10**8):08}"
+    launch = trial_in_slices(
+        world.engine, world.launch("orphan", value=seconds, slices=2), cell_id="cell", number=1, key="key", round=0,
+        decide=lambda trace: "go", on_step=lambda step, kib: None, cancelled=lambda: False,
+    )  # fmt: skip
+    next(launch)
+    (orphan,) = [each for each in psutil.process_iter(["cmdline"]) if seconds in (each.info["cmdline"] or ())]
+    assert until(lambda: orphan.status() == psutil.STATUS_STOPPED, seconds=10)
+    scenario = orphan.parent()
+    agent = scenario and scenario.parent()
+    assert agent is not None
+    agent.kill()
+    with pytest.raises(StopIteration) as ended:
+        launch.send(Slice(cycle=1, seconds=0.1))
+    assert ended.value.value.end == "infrastructure"
+    assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
+    assert remaining(world) == []
 
 
 def test_nothing_is_left_of_launches_that_were_frozen_when_the_sweep_ended(

@@ -31,6 +31,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 try:
     import ctypes
@@ -38,6 +39,7 @@ except ImportError:  # a Python that was built without ctypes
     ctypes = None
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+KILL_S = 10.0
 SIOCSIFFLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
 
@@ -104,6 +106,22 @@ def be_alone():
         sys.exit("harness: the network cannot be switched off here (%s): set network: true in the scenario" % error)
 
 
+def kill_at_home(root):
+    """Kill the processes that the agent left, if it was killed itself: their environment names the trial's folder."""
+    mark, pids, until = os.fsencode("=%s" % root) + b"\0", ["before the first look"], time.time() + KILL_S
+    while pids and time.time() < until:
+        pids = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/environ" % pid, "rb") as file:
+                    if mark in file.read():
+                        os.kill(int(pid), signal.SIGKILL)
+                        pids.append(pid)
+            except OSError:  # gone, or another user's
+                continue
+        time.sleep(0.01)
+
+
 def ended(number, frame):
     sys.exit(128 + number)
 
@@ -143,6 +161,7 @@ def main():
                 os.killpg(child.pid, signal.SIGKILL)
             except OSError:  # no process of the group is left
                 pass
+        kill_at_home(root)
         shutil.rmtree(root, ignore_errors=True)
 
 
