@@ -235,22 +235,18 @@ def with_modes(cells: Sequence[CellVerdict], modes: Modes) -> tuple[CellVerdict,
     """Return the cells with how many of their launches are in the slow mode, if any. A version that has more of them
     than the others is `suspect`, unless a finding will make it bad."""
     counts = modes.counts(len(cells))
-    known = [own for own in counts if own is not None]
+    all_slow, all_launches = map(sum, zip(*filter(None, counts), strict=True))
     told = []
     for cell, own in zip(cells, counts, strict=True):
-        if own is None or own[0] == 0:
-            told.append(cell)
-            continue
-        slow, launches = own
-        others = sum(each[0] for each in known) - slow
-        p = exact_p((others, (len(known) - 1) * launches - others), (slow, launches - slow))
-        is_more = slow >= AGREE and 2 * others <= (len(known) - 1) * slow
-        longer = 100 * intervals.share_of(modes.gap)
-        signal = replace(
-            cell.of("step_time"), slow=own, why=SignalReason.TWO_MODES(slow=slow, launches=launches, longer=longer)
-        )
-        if is_more and (signal.seen == "blind" or (signal.seen == "good" and p <= DOUBTFUL)):
-            signal = replace(signal, seen="suspect", remedy=Remedy.SETTLED())
+        signal = replace(cell.of("step_time"), slow=own)
+        if own is not None and own[0] > 0:
+            slow, launches, others = *own, all_slow - own[0]
+            longer = 100 * intervals.share_of(modes.gap)
+            signal = replace(signal, why=SignalReason.TWO_MODES(slow=slow, launches=launches, longer=longer))
+            p = exact_p((others, all_launches - launches - others), (slow, launches - slow))
+            is_more = slow >= AGREE and 2 * others * launches <= (all_launches - launches) * slow
+            if is_more and (signal.seen == "blind" or (signal.seen == "good" and p <= DOUBTFUL)):
+                signal = replace(signal, seen="suspect", remedy=Remedy.SETTLED())
         told.append(replace(cell, signals={**cell.signals, "step_time": signal}))
     return tuple(told)
 

@@ -169,8 +169,12 @@ class _Box:
         trials, others = (sum(entry.verdict.trials for entry in side) for side in (bad, good))
         launches, chance = amounts.count(trials, "launch"), self._chance()
         if self.of.metric == "outcome" or self._has_modes:
-            failed, before = (sum(map(self._struck, side)) for side in (bad, good))
-            what = "were slow" if self._has_modes else "failed"
+            failed, before = (sum(entry.verdict.failed for entry in side) for side in (bad, good))
+            what = "failed"
+            if self._has_modes:
+                slow = [[entry.verdict.of("step_time").slow or (0, 0) for entry in side] for side in (bad, good)]
+                (failed, trials), (before, others) = (map(sum, zip(*side, strict=True)) for side in slow)
+                launches, what = amounts.count(trials, "launch"), "were slow"
             return f"{failed:,} of {launches} {what}{f', before {before:,} of {others:,}' if good else ''}{chance}"
         agreeing = sum(entry.verdict.agreeing for entry in bad)
         own = "leak" if self.of.metric == "memory" else "growth"
@@ -182,10 +186,6 @@ class _Box:
     @property
     def _has_modes(self) -> bool:
         return self.of.episodes[0].finding.verdict == "two modes"
-
-    def _struck(self, entry: CellResult) -> int:
-        """Return how many launches of a version failed, or were in the slow mode."""
-        return (entry.verdict.of("step_time").slow or (0, 0))[0] if self._has_modes else entry.verdict.failed
 
     def _entries(self, side: Sequence[tuple[Episode, str]]) -> list[CellResult]:
         places = [side_of(episode.finding, name) for episode, name in side]

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from harness.judge.comparison.round_tables import level_columns, pair_differences
+from harness.judge.comparison.modes import modes_of
+from harness.judge.comparison.round_tables import level_columns, level_table, pair_differences
 from harness.judge.comparison.slices import median_step_s, paired
 from harness.model import Steps, Trace, Trial
 from tests.unit.trials import made_trial
@@ -121,3 +122,23 @@ def test_a_launch_of_a_few_steps_ends_no_sweep() -> None:
     assert one.trace is not None
     one.trace.columns["step_s"][:] = np.nan
     assert paired([one, other], median_step_s, warm_up=0.25) == {}
+
+
+def test_two_modes_show_in_slices_on_a_host_whose_pace_hides_them() -> None:
+    """The ratios of a round are exact, though each launch alone would differ by more than the gap."""
+    found = []
+    for is_apart in (False, True):
+        rng = np.random.default_rng(1)
+        slow = rng.random((12, 2)) < 0.4
+        rounds = [
+            launches(1, 1, *(1 + 0.27 * own), round_=number, first=100 * number, rng=rng, apart=is_apart)
+            for number, own in enumerate(slow)
+        ]
+        table = level_table("step_time", list(zip(*rounds, strict=True)), steps=STEPS)
+        assert table is not None
+        found.append(modes_of(table, least=math.log(1.1), noise=None))
+    sliced, apart = found
+    assert sliced is not None
+    assert sliced.counts(4) == [(0, 12), (0, 12), *((int(own), 12) for own in slow.sum(axis=0))]
+    assert math.isclose(sliced.gap, math.log(1.27), rel_tol=0.05)
+    assert apart is None
