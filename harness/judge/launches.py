@@ -151,7 +151,7 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Gr
     is_whole = trial.end == "completed" or trial.last_step >= steps.budget or trial.ran_to_its_end
     if trial.trace is None or trial.output.buffered or not is_whole or trial.is_one_figure:
         return {}
-    growths = judge_counts(trial.trace, limits=limits)
+    growths = judge_counts(trial.trace, limits=limits, per=per_of([trial]))
     if mixes_shm(trial, growths):
         return {**growths, "shm": unjudged("shm", CountReason.SHM_SHARED())}
     return growths

@@ -267,9 +267,9 @@ class CountReason(Reason):
     """Says why a count grows, does not grow, or cannot be judged."""
 
     GROWS = "{kind}{pace} more, at a constant rate"
-    RULED_OUT = "growth of more than {excluded:.2g} a step is ruled out"
+    RULED_OUT = "growth of more than {excluded:.2g} a {per} is ruled out"
 
-    NOT_AT_ONE_RATE = "it rose by {rise:.4g} in the last {steps:,.0f} steps, but not at a constant rate"
+    NOT_AT_ONE_RATE = "it rose by {rise:.4g} in the last {steps:,.0f} {per}s, but not at a constant rate"
     RISES_AND_FALLS = "it rises and falls, and both its highest and its lowest counts rise"
     COUNTED_TOO_RARELY = "it was counted too rarely to judge"
     SHM_SHARED = "other launches used the same /dev/shm at the same time; a launch that runs alone would settle it"

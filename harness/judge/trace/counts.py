@@ -17,7 +17,7 @@ import numpy as np
 from harness.judge.trace.growth import LEAST_ROWS, Growth
 from harness.judge.trace.samples import even_rows
 from harness.judge.trace.trace_verdict import judge_column, memory_words
-from harness.model import GROWTHS, SIGNALS, Floats, Limits, Per, Trace, unit_after, unit_per
+from harness.model import GROWTHS, SIGNALS, Floats, Limits, Per, Trace, counted, unit_after, unit_per
 from harness.reasons import CountReason, MemoryName
 
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -29,17 +29,15 @@ KEEPS = 0.8
 FEWEST = 4
 """Minimum rise of a leak, in pieces (PIECE): a smaller rise may be chance."""
 HALF = 0.5
-"""Maximum share of the rise in the last half that one jump may make, if there are FEWEST_ROWS counts; and minimum rise
-of the lowest counts of saw-teeth that climb, as a share of the rise at the limit."""
-FEWEST_ROWS = 8
-"""Fewest counts in the last half that show whether it rose at once."""
+"""Maximum share of the rise in the last half by which one count may exceed what the rate adds from the count before;
+and minimum rise of the lowest counts of saw-teeth that climb, as a share of the rise at the limit."""
 PIECE = {"shm": 4.0, "disk": 4.0, "worker_memory": 4.0}
 """Size of a piece in KiB, for signals that are amounts: a page, a disk block. For counted things, a piece is 1."""
 
 
-def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, Growth]:
+def judge_counts(trace: Trace, *, limits: Limits, per: Per = "step") -> Mapping[str, Growth]:
     """Return the growth of each count by signal: "leak", "flat" or "inconclusive", at the rate of the last half of the
-    launch. Signals without counts, or without a limit, are left out.
+    launch. Signals without counts, or without a limit, are left out. `per`: what its rates are counted by.
     """
     growths = {}
     for name in GROWTHS:
@@ -50,13 +48,13 @@ def judge_counts(trace: Trace, *, limits: Limits) -> Mapping[str, Growth]:
             kept = _counted(trace, "worker_memory_kept")
             if len(kept[0]) > 1:  # an image may send anything
                 both = ((step, values), kept)
-                growths[name] = min((_judge_workers(*each, limit=limit) for each in both), key=_badness)
+                growths[name] = min((_judge_workers(*each, limit=limit, per=per) for each in both), key=_badness)
         else:
-            growths[name] = _judge(name, trace, step, values, limit=limit)
+            growths[name] = _judge(name, trace, step, values, limit=limit, per=per)
     return growths
 
 
-def _judge_workers(step: Floats, values: Floats, *, limit: float) -> Growth:
+def _judge_workers(step: Floats, values: Floats, *, limit: float, per: Per) -> Growth:
     """Judge the memory of the workers by the rule for memory; as a count if it was read too rarely for that.
 
     A leak must show in the sum, and in the part of it to which workers that start or end add nothing: a worker that
@@ -64,9 +62,9 @@ def _judge_workers(step: Floats, values: Floats, *, limit: float) -> Growth:
     """
     trace = Trace(step=step, columns={"worker_memory": values})
     if len(even_rows(step, values)[0]) < LEAST_ROWS:
-        return _judge("worker_memory", trace, step, values, limit=limit)
+        return _judge("worker_memory", trace, step, values, limit=limit, per=per)
     growth = judge_column(trace, "worker_memory", limit=limit)
-    words = memory_words(growth, what=MemoryName.WORKERS)
+    words = memory_words(growth, what=MemoryName.WORKERS, per=per)
     if growth.verdict in ("leak", "flat"):
         return replace(growth, how=words if growth.verdict == "leak" else "", unmet=words)
     return replace(growth, verdict="inconclusive", rate=growth.rate or 0.0, unmet=words)
@@ -104,7 +102,7 @@ def _kind(trace: Trace) -> str:
     return next((kind for kind in ("sockets", "pipes") if rises.get(kind, 0.0) > 0.7 * rises["open_files"]), "files")
 
 
-def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: float) -> Growth:
+def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: float, per: Per) -> Growth:
     """Judge a count; `how` or `unmet` is a clause without the name of the signal."""
     piece = PIECE.get(name, 1.0)
     last = float(step[-1])
@@ -128,17 +126,23 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
     peaks, floor = float(late.max()) - highest_before, float(late.min() - before.min())
     climbs = peaks + piece >= limit * span and floor >= HALF * limit * span
     if (excluded < limit or edges[-1][1] <= highest_before) and not climbs:
-        return Growth(verdict="flat", rate=rate, excluded=excluded, unmet=CountReason.RULED_OUT(excluded=excluded))
+        unmet = CountReason.RULED_OUT(excluded=excluded, per=counted(per))
+        return Growth(verdict="flat", rate=rate, excluded=excluded, unmet=unmet)
     if len(paces) < 2:
         return unjudged(name, CountReason.COUNTED_TOO_RARELY())
     # At least two stretches must keep the rate, and a third if there is one.
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-3:])) and min(paces[-3:]) > 0
-    half = values[step >= step[-1] / 2]
-    at_once = len(half) >= FEWEST_ROWS and float(np.diff(half).max()) > HALF * float(half[-1] - half[0])
+    is_late = step >= step[-1] / 2
+    half, jumps = values[is_late], np.diff(values[is_late]) - rate * np.diff(step[is_late])
+    at_once = float(jumps.max(initial=0.0)) > HALF * float(half[-1] - half[0])
     # A rate computed from whole pieces is off by up to one piece.
     if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not at_once:
         found = Growth(verdict="leak", rate=rate, excluded=excluded)
         kind = f"{_kind(trace)}: " if name == "open_files" else ""
-        return replace(found, how=CountReason.GROWS(kind=kind, pace=count_pace(name, found).replace("/", " a ")))
-    unmet = CountReason.NOT_AT_ONE_RATE(rise=rise, steps=span) if rise > 0 else CountReason.RISES_AND_FALLS()
+        return replace(found, how=CountReason.GROWS(kind=kind, pace=count_pace(name, found, per).replace("/", " a ")))
+    unmet = (
+        CountReason.NOT_AT_ONE_RATE(rise=rise, steps=span, per=counted(per))
+        if rise > 0
+        else CountReason.RISES_AND_FALLS()
+    )
     return Growth(verdict="inconclusive", rate=rate, excluded=excluded, unmet=unmet)

@@ -48,6 +48,15 @@ def test_a_pool_that_is_made_at_once_is_not_accused() -> None:
     assert state(counted(np.where(step < 3000, 4.0, 68.0), step=step), "open_files") != "leak"
 
 
+def test_a_process_that_is_being_replaced_at_the_last_count_is_not_accused() -> None:
+    """A pool that replaces its workers: one that was just forked still had the files of its parent."""
+    step = np.array([1.0, 64, 72, 73, 128, 129, 155, 198, 212, 247, 256, 302, 327, 398])
+    files = np.array([47, 49, 49, 49, 49, 49, 49, 49, 49, 49, 49, 47, 47, 55])
+    assert state(counted(files, step=step)) != "leak"
+    found = judge_counts(counted(47 + np.floor(0.03 * step), step=step), limits=LIMITS, per="line")["open_files"]
+    assert (found.verdict, "a line more" in found.how) == ("leak", True)
+
+
 def test_counts_that_come_and_go_are_good() -> None:
     step = np.arange(50.0, 4001.0, 50)
     values = np.random.default_rng(0).integers(0, 60, len(step)).astype(float)
