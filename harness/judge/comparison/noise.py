@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import pair_differences
-from harness.judge.intervals import CONFIDENCE, SEPARATED
+from harness.judge.intervals import CONFIDENCE
 from harness.model import LEVELS, Floats, Interval, Noise, Steps, Trial
 
 TAIL = 4.0
@@ -40,12 +40,6 @@ class Spread:
 
     deviation: float
     freedom: int
-
-    def half_width(self, rounds: int, *, share: float = SEPARATED) -> float:
-        """Return the bound, a log, that the difference between the means of two equal versions exceeds with a
-        probability of 1 - `share`.
-        """
-        return float(stdtrit(self.freedom, share)) * self.deviation * math.sqrt(2 / rounds)
 
     def interval(self, size: float, error: float) -> Interval:
         """Return the 95 % confidence interval of a size with this standard error."""
@@ -143,7 +137,7 @@ def spread_of(noise: Noise | None, metric: str) -> Spread | None:
 def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:
     """Return the 95 % bound of the difference, a log, of two equal images over `rounds`; 0 if the noise is unknown."""
     spread = spread_of(noise, metric)
-    return 0.0 if spread is None else spread.half_width(rounds, share=0.5 + CONFIDENCE / 2)
+    return 0.0 if spread is None else spread.interval(0.0, spread.deviation * math.sqrt(2 / rounds))[1]
 
 
 def _of_pairs(differences: Sequence[float]) -> Spread | None:

@@ -107,11 +107,6 @@ def last_pace(looks: Sequence[Look], name: str) -> float | None:
     return paces[0] if paces else None
 
 
-def keep_on(paces: Sequence[float], *, limit: float, keeps: float) -> bool:
-    """Return whether all rates reach `limit`, and none falls below `keeps` times the one before, as in a warm-up."""
-    return bool(paces) and min(paces) >= limit and all(b >= keeps * a for a, b in pairwise(paces))
-
-
 # ---------------------------------------------------------------- refills
 #
 # A look calls gc.collect. A program with cyclic garbage shrinks for a moment, and fills up with new garbage in the next

@@ -22,8 +22,8 @@ from harness.judge.trace.growth import LEAST_ROWS, Growth, judge_growth
 from harness.judge.trace.memory_layer import WRAP_KIB, gpu_layer_of, heap_layer_of, layer_of
 from harness.judge.trace.samples import (
     even_rows,
-    keep_on,
     last_pace,
+    look_values,
     paces_at,
     sampled,
     settled_median,
@@ -31,7 +31,7 @@ from harness.judge.trace.samples import (
     without_refills,
 )
 from harness.judge.trace.trends import BLOCKS, block_levels, fit_trend
-from harness.model import GOOD, Floats, Limits, Look, Per, Steps, Trace, TraceVerdict, VerdictName, counted
+from harness.model import GOOD, Floats, Limits, Per, Steps, Trace, TraceVerdict, VerdictName, counted
 from harness.reasons import GrowthReason, LayerName, MemoryName, TraceReason
 
 ALPHA = 0.01
@@ -287,14 +287,11 @@ def _memory(trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth,
                 memory, excluded=max(memory.excluded or 0.0, hidden)
             ), "rss_kib"
     paces = paces_at(trace.looks, "heap_kib", fewest=LOOKS, most=LOOKS)
-    if not keep_on(paces, limit=limit, keeps=KEEPS_AT_LOOKS) or _last_of(trace.looks, "heap_kib") > resident_kib:
+    keeps_on = bool(paces) and min(paces) >= limit and all(b >= KEEPS_AT_LOOKS * a for a, b in pairwise(paces))
+    if not keeps_on or max(look_values(trace.looks, "heap_kib").items())[1] > resident_kib:
         return memory, "rss_kib"
     how = GrowthReason.STEADY_AT_LOOKS()
     return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how), "heap_kib"
-
-
-def _last_of(looks: tuple[Look, ...], name: str) -> float:
-    return max((look.step, value) for look in looks if (value := look.of(name)) is not None)[1]
 
 
 # ---------------------------------------------------------------- columns beside resident memory

@@ -100,7 +100,7 @@ class SlurmEngine:
             probe, variables = trials.node_command(self._hold, allocation, prepared, start)
             command = [*steps.command_of(allocation, name=name), *probe]
             with steps.started(allocation, command, first=order, variables=variables) as session:
-                output = _all_of(session, limit_s=PROBE_S, place=place, say=say)
+                output = _all_of(session, place=place, say=say)
             visible = printed_on_node(allocation, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
         return allocated_gpus(parse_gpus(output, place=place) or (), visible.strip(), place=place)
 
@@ -189,15 +189,15 @@ class SlurmEngine:
             hold.leave(self._hold)
 
 
-def _all_of(session: Session, *, limit_s: float, place: str, say: Say) -> str:
-    """Return everything that a step prints. Raises InfrastructureError after `limit_s` seconds."""
-    until_s, parts = time.monotonic() + limit_s, []
+def _all_of(session: Session, *, place: str, say: Say) -> str:
+    """Return everything that a step prints. Raises InfrastructureError after PROBE_S seconds."""
+    until_s, parts = time.monotonic() + PROBE_S, []
     while (data := session.receive(0.2)) is not None:
         parts.append(data)
         say("listing its GPUs")
         if time.monotonic() > until_s:
             raise InfrastructureError(
-                f"the NVIDIA driver did not answer within {limit_s:.0f} s; see `nvidia-smi` on that node", place=place
+                f"the NVIDIA driver did not answer within {PROBE_S:.0f} s; see `nvidia-smi` on that node", place=place
             )
     output = b"".join(parts).decode(errors="replace")
     return output or session.exit().stderr_tail
