@@ -190,7 +190,11 @@ def _unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) ->
             kinds.setdefault(" or ".join(own), []).append(version)
     if len(kinds) < 2 and " or " not in "".join(kinds):
         return ""
-    return CellReason.UNLIKE_STEPS(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))
+    unlike = CellReason.UNLIKE_STEPS(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))
+    made = {trial.facts.get("step_kind") for launches in trials for trial in launches if kind_of_steps(trial)}
+    if "line" in made and len(frameworks := made - {"line", None}) == 1:
+        return CellReason.LINES_CAME_FIRST(unlike=unlike, kind=frameworks.pop())
+    return unlike
 
 
 def _grows_alike(cells: Sequence[CellResult]) -> float | None:

@@ -41,6 +41,7 @@ class CellReason(Reason):
         "the versions count other steps ({kinds}), so only whole runs are compared; `steps_are` or `step_pattern` says "
         "what a step is"
     )
+    LINES_CAME_FIRST = "{unlike}: `steps_are: {kind}` leaves out lines that are printed before the first step"
 
     TIME_OVER = "{why}; its time of {time_s:g} s ran out"
     ROWS_ARE_NOT_STEPS = (

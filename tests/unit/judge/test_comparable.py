@@ -126,6 +126,9 @@ def test_versions_that_count_other_steps_are_compared_as_whole_runs(other: tuple
     (warning,) = row.warnings
     assert 'the versions count other steps (1.0, 1.1: lines like "epoch #"; 1.2: ' in warning
     assert "`steps_are`" in warning
+    assert ("`steps_are: torch` leaves out lines" in warning) == (other[0] == "torch"), (
+        "a download printed its progress"
+    )
     assert row.cells[0].trials[0].last_step == 4000, "reports show what was measured"
     cells = [
         replace(
