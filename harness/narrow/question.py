@@ -113,6 +113,11 @@ def check_finding(finding: Finding) -> None:
     place = f"{finding.series} {finding.after}"
     if finding.kind == "first_fixed":
         raise UsageError(f"{place}: is where a fault was fixed; give narrow a finding at which something became worse")
+    if finding.verdict == "two modes":
+        raise UsageError(
+            f"{place}: only some launches are slower, which the few launches of a hybrid do not show; swap one "
+            "component in a series of your own, and sweep it with --trials 20"
+        )
     if finding.lane.host.request is not None:
         raise UsageError(
             f"{place}: narrow makes no hybrids on a cluster's nodes yet; run it on a node with --good and --bad"

@@ -17,7 +17,7 @@ from harness.model import Floats
 
 AGREE = 2
 """Fewest launches in each mode of a version that has two."""
-TIGHT = 6.0
+TIGHT = 8.0
 """Least ratio of the gap to the usual distance of a launch from its mode."""
 BETWEEN = 0.05
 """Largest share of launches in the middle of the gap: something disturbed them."""

@@ -66,6 +66,7 @@ def test_a_repair_is_no_finding_to_narrow(run: StoredRun) -> None:
 
 def test_what_is_bad_from_the_start_has_no_good_version(run: StoredRun) -> None:
     assert "bad from the start, so there is no good version" in refused(run, replace(run.findings[0], before=None))
+    assert "only some launches are slower" in refused(run, replace(run.findings[0], verdict="two modes"))
 
 
 def test_a_host_of_a_cluster_is_refused_with_the_way_that_works(run: StoredRun) -> None:
