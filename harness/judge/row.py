@@ -287,7 +287,8 @@ def _warnings(
     if lane.host.parallel is True and any(change.metric == "step_time" for change in changes):
         yield RowWarning.BUSY_HOST(series=series, lane=lane, variant=variant, host=lane.host.name)
     # Versions that look good may have too few launches for a finding to rely on.
-    between = {place for change in changes if change.metric == "outcome" for place in change.untestable}
+    flaky = [change for change in changes if change.metric == "outcome" or change.verdict == "two modes"]
+    between = {place for change in flaky for place in change.untestable}
     doubted = [place for place in sorted(between) if cells[place].verdict.verdict in GOOD]
     if doubted:
         versions = ", ".join(row.cells[place].image.version for place in doubted)

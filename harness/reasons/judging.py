@@ -124,7 +124,7 @@ class RowWarning(Reason):
         "(`parallel: true`); run it alone before relying on them"
     )
     MAY_BE_LUCKY = (
-        "{series} {versions} on {lane}, {variant}: they passed in too few launches to rule out the failure of the "
+        "{series} {versions} on {lane}, {variant}: they passed in too few launches to rule out the fault of the "
         "neighbouring version, so the finding names a range of versions; run more launches (`--trials`) to narrow it"
     )
     INSTALLED_OTHERWISE = (

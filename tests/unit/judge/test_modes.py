@@ -67,6 +67,9 @@ def test_the_answer_and_its_evidence_have_the_counts() -> None:
     assert "fixed" not in box.sentence
     assert box.texts["evidence"].startswith("5 of 16 launches were slow, before 0 of 16; p = ")
     assert "figures" not in box.texts
+    (warning,) = judged.warnings
+    assert "msgpack 1.1 on " in warning
+    assert "too few launches to rule out the fault of the neighbouring version" in warning
 
 
 def test_modes_ask_for_more_launches() -> None:
