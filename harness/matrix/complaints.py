@@ -35,6 +35,9 @@ WORDS = {
     "series_kind": "does not say what its images are{hint} give {message}",
 }
 
+NOT_YET = {"nodes_per_trial": "a launch runs on one node: remove the key, and start all ranks there with `launcher`"}
+"""The messages for keys that would need what the harness cannot do."""
+
 
 def check_shape(context: Context) -> MatrixFile:
     """Return a file's data as a MatrixFile. Raises MatrixError with everything that is wrong with its shape."""
@@ -73,6 +76,8 @@ def _words(detail: ErrorDetails) -> str:
     if code == "missing":
         description = beside.get(last, "")
         values["what"] = f"{description[:1].lower()}{description[1:]}".removesuffix(".")
+    elif code == "extra_forbidden" and last in NOT_YET:
+        return NOT_YET[last]
     elif code == "extra_forbidden":
         values["hint"], values["keys"] = did_you_mean(last, known=beside), listed(beside, most=30)
     elif code == "union_tag_invalid":  # "'<list>', '<text>'" are forms of a value

@@ -269,6 +269,23 @@ def test_a_rank_that_its_launcher_waited_for_at_once_is_missed_all_the_same(tmp_
     assert done["message"].startswith("rank 0: step 22: its process ended without a word")
 
 
+def test_before_the_first_step_the_place_is_that_of_a_rank_and_not_of_what_started_it(
+    tmp_path: Path, thorough_python: str
+) -> None:
+    """A rank that never comes: it was said where the launcher waits for the others."""
+    text = """
+import os, subprocess, sys, time
+if "RANK" not in os.environ:
+    sys.exit(subprocess.call([sys.executable] + sys.argv, env=dict(os.environ, RANK="0", WORLD_SIZE="2")))
+print("looking for rank 1")
+time.sleep(1000)
+"""
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    told = driver.run(tmp_path, thorough_python, None, program=program, files={"train.py": text}, timeout_s=2.0)
+    assert told.done["end"] == "setup"
+    assert told.done["message"].startswith("no step was seen in 2 s: a process stands still (train.py:6 in <module>): ")
+
+
 def test_a_launcher_that_is_missing_is_said(tmp_path: Path) -> None:
     program = {
         "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto", "launcher": ["torchrum"],

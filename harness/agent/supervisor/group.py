@@ -24,6 +24,7 @@ LOOKED = {
     samples.COLUMNS.index("gpu_pool_kib"): ("gpu_pool_kib",),
 }
 """The columns of memory, and the fields of a look that are at the same level."""
+MOST_PLACES = 4  # in a message
 FRESH = 0.98  # share of its steps that a rank had made at a look that is as good as one now
 
 
@@ -296,12 +297,16 @@ class Group(object):
     def standing(self, places):
         """Return who is missing and who waits. `places`: pid -> ` (file:line in function)` or ""."""
         ranks = [member for member in self.ranks if member.lives]
+        unseen = set(places).difference(each.pid for each in self.members)
+        if not ranks:
+            found = sorted(set(filter(None, places.values())))[:MOST_PLACES]
+            return "its processes stand still%s" % " and".join(found) if unseen and found else ""
         waiting = [member for member in ranks if member.waits()]
         missing = [member for member in ranks if member not in waiting] if waiting else _odd(ranks, places)
         others = [member for member in ranks if member not in missing]
         words = [self._stands(missing, places, "is missing", "are missing")] if missing else []
         parents = {process.parent for process in map(processes.look_at, [each.pid for each in ranks]) if process}
-        for pid in set(places).difference(each.pid for each in self.members):
+        for pid in unseen:
             process = processes.look_at(pid)
             if process and process.parent in parents and not missing:
                 words.append("a process has made no step%s" % places[pid])

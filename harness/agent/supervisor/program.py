@@ -464,7 +464,7 @@ class ProgramWatch(ScriptWatch):
     def _ask_stacks(self):
         """Return the stacks of the first process, or those of all ranks, each after a line that names it."""
         named = {member.pid: self._group.named(member) for member in self._group.members if member.lives}
-        if not self._launcher and not self._group.is_several and len(named) <= 1:
+        if self._group.ranks and not self._launcher and not self._group.is_several and len(named) <= 1:
             return ScriptWatch._ask_stacks(self)
         unseen = [pid for pid in processes.descendants() if pid not in named and self._writes_stacks(pid)]
         self._stacks_by_pid = {pid: self._stacks_of(pid) for pid in [*named, *unseen][:MOST_STACKS]}
@@ -484,7 +484,7 @@ class ProgramWatch(ScriptWatch):
     def _place(self, stacks):
         """Return where the program stands: of several ranks, who is missing and who waits."""
         places = {pid: ScriptWatch._place(self, text) for pid, text in self._stacks_by_pid.items()}
-        words = self._group.standing(places) if places else ""
+        words = self._group.standing(places)
         return ": " + words if words else ScriptWatch._place(self, stacks)
 
     # -------------------------------------------------------------- no step was seen
