@@ -54,7 +54,7 @@ SHAPE = [
     ("engine: docker", 'engine: slurm, select: {qos: "a b"}', "14: hosts.here.select.qos: 'a b' has characters that"),
     ("engine: docker", "engine: slurm, hold: {time: 1s}", "14: hosts.here.hold.time: '1s' is too small; it must be"),
     ("engine: docker", "engine: slurm, hold: {tmie: 1h}", "14: hosts.here.hold.tmie: unknown key; did you mean 'time'"),
-    ("engine: docker", "engine: slurm, nodes_per_trial: 2", "14: hosts.here.nodes_per_trial: a launch runs on one node"),
+    ("engine: docker", "engine: slurm, nodes_per_trial: 2", "14: hosts.here.nodes_per_trial: a launch runs on one"),
     ("engine: docker", "engine: slurm, container: lxc", "14: hosts.here.container: 'lxc' is not allowed; allowed: 'n"),
     ("{engine: docker}", "docker", "14: hosts.here: must be a mapping, not 'docker'; its keys: engine, gpus"),
     ("memory: 8GiB", "timeout: 3 days", "21: scenarios.signal.timeout: '3 days' is not a duration; write 20m, 90s"),
