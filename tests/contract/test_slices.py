@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import count, pairwise
 
@@ -13,9 +14,11 @@ import psutil
 import pytest
 
 from harness.errors import Interrupted
-from harness.model import Steps, Trial
+from harness.judge.comparison.round_tables import level_columns
+from harness.model import Scenario, Steps, Trial, Variant
 from harness.run.hosts.slices import take_turns
 from harness.run.trial.conversation import Slice, Sliced, trial_in_slices
+from harness.run.trial.payload import pack
 from tests.contract.world import World
 from tests.waiting import until
 
@@ -91,3 +94,47 @@ def test_nothing_is_left_of_launches_that_were_frozen_when_the_sweep_ended(
     with pytest.raises(Interrupted):
         in_slices(world, [], "slow", "slow", steps=Steps(first=500, budget=500), on_step=end)
     assert remaining(world) == []
+
+
+PRINTS = "import time\nfor number in range({lines}):\n    print('step', number, flush=True)\n    time.sleep({pause_s})"
+
+
+@pytest.mark.parametrize(
+    ("programs", "steps"),
+    [
+        ([(3, 0.0), (3, 0.0)], [3, 3]),
+        ([(1, 0.0), (60, 0.01)], [1, 60]),
+        ([(2, 0.0), (5, 0.2), (40, 0.01)], [2, 5, 40]),
+        ([(0, 0.0), (10, 0.01)], [0, 10]),
+        ([(6, 0.3), (6, 0.3)], [6, 6]),
+        ([(60, 0.0), (60, 0.0)], [60, 60]),
+    ],
+)
+def test_short_programs_come_to_their_ends(local: World, programs: list[tuple[int, float]], steps: list[int]) -> None:
+    """Fewer steps than a slice, longer steps than a slice, unequal numbers of steps, or none at all. Lines that were
+    printed before a command stood still were lost: one of 60 lines counted one step."""
+    kept: list[Trial] = []
+
+    def launch(lines: int, pause_s: float) -> Sliced[None]:
+        text = PRINTS.format(lines=lines, pause_s=pause_s)
+        request = local.launch("quiet")
+        scenario = Scenario(
+            name="prints", where=request.scenario.where, command=("python3", "-c", text), step_pattern="step",
+            steps=STEPS, timeout_s=30.0,
+        )  # fmt: skip
+        payload = pack(Variant(scenario=scenario), extras={"slices": len(programs)})
+        trial = yield from trial_in_slices(
+            local.engine, replace(request, scenario=scenario, payload=payload), cell_id=str(lines), number=1, key="key",
+            round=0, decide=lambda trace: "go", on_step=lambda step, kib: None, cancelled=lambda: False,
+        )  # fmt: skip
+        kept.append(trial)
+
+    launches = [partial(launch, *program) for program in programs]
+    take_turns(launches, seconds=0.05, cycles=count(1), rng=random.Random(1))
+    ended = {int(trial.cell_id): trial for trial in kept}
+    assert len(kept) == len(programs)
+    assert [ended[lines].last_step for lines, _ in programs] == steps
+    assert {trial.end for trial in kept} <= {"completed", "setup"}, [trial.message for trial in kept]
+    assert all(trial.end == "completed" for trial in kept if trial.last_step)
+    figures = level_columns("step_time", [[trial] for trial in kept], steps=STEPS)
+    assert all(value > 0 for column in figures.values() for value in column.values())

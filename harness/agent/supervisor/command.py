@@ -40,6 +40,8 @@ class CommandWatch(Watch):
         self._cpu_before_s = 0.0
         self._kept_before_s = processes.kept_waiting_s()
         self._parks = bool(job.get("slices"))  # at the next line that is a step
+        self._held = 0  # steps whose lines came while it was parked
+        self._is_partial = False  # the next step began in an earlier slice
 
     def open(self):
         os.environ.setdefault("PYTHONUNBUFFERED", "1")  # otherwise the lines of all its steps may arrive at the end
@@ -64,7 +66,9 @@ class CommandWatch(Watch):
             if self._reader is not None and read < MOST_READ:
                 read += 1
                 self._read(line)
-        if count:
+        if self._parked:  # made before it stood still
+            self._held += count
+        elif count:
             self._steps_came(count, self.clock())
             if self._parks and self._counts():
                 self._parks = False
@@ -96,6 +100,20 @@ class CommandWatch(Watch):
             self._last_at = now
         self._kept_before_s = processes.kept_waiting_s()
 
+    def _count_held(self):
+        """Record the steps whose lines came while it was parked. They have no time, nor has the step that goes on."""
+        self._is_partial = True
+        resident_kib = self.resident() if self._held else None
+        for _ in range(self._held):
+            if self._counts():
+                self._step(self.clock(), 0.0, resident_kib)
+        self._held = 0
+
+    def _start_slice(self, seconds):
+        Watch._start_slice(self, seconds)
+        self._slice = self._slice[0], self._slice[1] + self._held
+        self._count_held()
+
     def _steps_came(self, count, now):
         """Record `count` steps that arrived in one read."""
         kept_s = processes.kept_waiting_s() - self._kept_before_s
@@ -104,6 +122,7 @@ class CommandWatch(Watch):
             for _ in range(count):
                 if self._counts():
                     self._step(now, took_s / count, resident_kib, together=count > 1)
+                    self._is_partial = False
             self._bursts.came(self.steps() - before, took_s, now - self._heard_at, kept_s)
         self._last_at, self._heard_at = now, self.clock()
 
@@ -136,7 +155,7 @@ class CommandWatch(Watch):
                 self.end("completed", "")
 
     def _sample(self, row, took_s, resident_kib):
-        if self._pattern is not None:
+        if self._pattern is not None and not self._is_partial:
             self.table.column(STEP_S)[row] = took_s
         if resident_kib:  # None: the command has just ended
             self.table.column(RSS_KIB)[row] = resident_kib
@@ -165,6 +184,9 @@ class CommandWatch(Watch):
 
     def died(self, death):
         said = self._said()
+        if self._parked:
+            self._parked, self.asked_at = False, None
+            self._count_held()
         if self.job["judge_exit"]:
             end, message = ending.of_judged_command(death, self.oom.killed(), said)
         else:
