@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import chdtri
 
 from harness.judge import intervals
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.modes import modes_of
-from harness.judge.comparison.noise import Spread, floor, pooled_spread, spread_of
+from harness.judge.comparison.noise import Spread, floor, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
@@ -79,12 +80,14 @@ def _least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows
 
 def visible_after(noise: Noise, name: str, *, rounds: int, versions: int) -> float | None:
     """Return the minimum detectable effect of a level signal after `rounds` of `versions`, if the lane stays as noisy
-    as its A/A pairs were; None if they do not show its noise."""
+    as its A/A pairs were; None if they do not show its noise. Few pairs may by chance differ little: the upper 80 %
+    bound of their noise counts."""
     spread = spread_of(noise, name)
     if spread is None or rounds < FEWEST_ROUNDS or versions < 2:
         return None
-    own = Spread(deviation=spread.deviation, freedom=(rounds - 1) * (versions - 1))
-    own = own if versions >= FEW_VERSIONS else pooled_spread(own, replace(spread, freedom=rounds)) or own
+    bound = spread.deviation * math.sqrt(spread.freedom / float(chdtri(spread.freedom, 0.8)))
+    own = Spread(deviation=bound, freedom=(rounds - 1) * (versions - 1))
+    own = own if versions >= FEW_VERSIONS else replace(own, freedom=own.freedom + rounds)
     return signal_share_of(name, least_found(own, rounds=rounds, versions=versions, alpha=strictest(name, rows=1)))
 
 
