@@ -386,6 +386,17 @@ def _is_whole_run(trial: Trial) -> bool:
     return trial.run_s is not None and not has_step_times(trial)
 
 
+def _of_a_warm_start(
+    figure: LaunchFigure, absent: SignalReason = SignalReason.NOT_MEASURED, *, least_s: float = 0.0
+) -> FigureRule:
+    """Make the rule of a time that a launch has once, whatever its steps: files that are not yet in the page cache
+    would change it."""
+    return FigureRule(
+        usable=is_warm, of_steps=False, prepare=_of_itself(figure), least=lambda launches: least_s, absent=absent,
+        unusable=SignalReason.NO_WARM_LAUNCH,
+    )  # fmt: skip
+
+
 RULES: Mapping[str, FigureRule] = {
     "step_time": FigureRule(
         usable=is_timed, prepare=_paired(median_step_s, slices.median_step_s), absent=SignalReason.NO_STEPS
@@ -395,52 +406,23 @@ RULES: Mapping[str, FigureRule] = {
     "stalls": FigureRule(usable=is_timed, prepare=_stalls, absent=SignalReason.TOO_FEW_STEPS),
     "rank_spread": FigureRule(usable=is_timed, prepare=_of_itself(_rank_spread), absent=SignalReason.ONE_RANK),
     "cpu_time": FigureRule(usable=is_undisturbed, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
-    "run_time": FigureRule(
-        usable=is_warm,
-        of_steps=False,
-        prepare=_of_itself(lambda trial: trial.run_s if trial.ended_well else None),
-        absent=SignalReason.NO_RUN_TIME,
-        unusable=SignalReason.NO_WARM_LAUNCH,
-    ),
+    "run_time": _of_a_warm_start(lambda trial: trial.run_s if trial.ended_well else None, SignalReason.NO_RUN_TIME),
     "throughput": FigureRule(
         usable=is_timed,
         prepare=_paired(_throughput, slices.seconds_per_item, falls=True),
         absent=SignalReason.NO_ITEMS,
     ),
-    "start_time": FigureRule(
-        usable=is_warm,
-        of_steps=False,
-        prepare=_of_itself(_fact("start_s")),
-        least=lambda launches: SHORTEST_S,
-        unusable=SignalReason.NO_WARM_LAUNCH,
-    ),
-    "setup_time": FigureRule(
-        usable=is_warm,
-        of_steps=False,
-        prepare=_of_itself(_fact("setup_s")),
-        absent=SignalReason.NO_SETUP,
-        unusable=SignalReason.NO_WARM_LAUNCH,
-    ),
-    "first_step": FigureRule(
-        usable=is_warm,
-        of_steps=False,
-        prepare=_of_itself(_fact("first_step_s")),
-        absent=SignalReason.NO_STEP_TIMED,
-        unusable=SignalReason.NO_WARM_LAUNCH,
-    ),
+    "start_time": _of_a_warm_start(_fact("start_s"), least_s=SHORTEST_S),
+    "setup_time": _of_a_warm_start(_fact("setup_s"), SignalReason.NO_SETUP),
+    "first_step": _of_a_warm_start(_fact("first_step_s"), SignalReason.NO_STEP_TIMED),
     "warm_up": FigureRule(
         usable=is_timed,
         prepare=_warm_up,
         least=lambda launches: SHORTEST_S,
         absent=SignalReason.TOO_FEW_STEPS,
     ),
-    "end_time": FigureRule(
-        usable=is_warm,
-        of_steps=False,
-        prepare=_of_itself(lambda trial: _fact("end_s")(trial) if trial.ended_well else None),
-        least=lambda launches: SHORTEST_S,
-        absent=SignalReason.NO_END_TIME,
-        unusable=SignalReason.NO_WARM_LAUNCH,
+    "end_time": _of_a_warm_start(
+        lambda trial: _fact("end_s")(trial) if trial.ended_well else None, SignalReason.NO_END_TIME, least_s=SHORTEST_S
     ),
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", inside="rss_peak_kib")),
     "gpu_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_process_kib", "gpu_kib"), absent=SignalReason.NO_GPU),
