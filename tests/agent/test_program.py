@@ -783,7 +783,7 @@ def test_a_printed_number_is_found_where_the_pattern_says(pattern: str, line: st
         ("seen: 64\nseen: 128\nframes: 64\nframes: 128\nframes: 192", {}),
         ("lr=0.1\nlr=0.1\nlr=0.1", {}),
         ("worker 3 died\nworker 5 died\ncache 5 hits\ncache 9 hits\ncache 2 hits", {}),
-        ("took: 3.2 s\ntook: 3.1 s\nload: 45 MB\nload: 44 MB\nrate: 31 it/s\nrate: 30 it/s", {}),
+        ("took: 3.2 s\ntook: 3.1 s\nload: 45 MB\nload: 44 MB\nrate: 31 it/s\nrate: 30 it/s\nrate=9/s\nrate=8/s", {}),
         ("loss-nan.txt\nopening nan.txt\nbanana: nanometre\nloss: nan.log\nloss: information", {}),
         ("loss: 0x7f33\nloss: 2026-11-24\nloss: 12:30:11\nloss 1.16.0\nloss: 0,1234", {}),
         ("loss: " + "9" * 400 + "\nloss 1e999\nloss: ٣", {}),
@@ -802,6 +802,7 @@ def test_a_long_line_without_numbers_costs_less_than_to_search_it_for_its_end_by
 ) -> None:
     """A program that printed 300 MB was slowed down fivefold by the agent: each line was searched four times."""
     monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
     named, steps = printed.reader(None, None), lines.LineSteps(None)
     named.install()
     steps.install()

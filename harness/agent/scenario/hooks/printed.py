@@ -129,7 +129,7 @@ PAIR = re.compile(
       |(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![-/])))
     (?!\w|\.\w|[,:\uff1a-][0-9]|%?\|)
     (?:\ ?/\ ?([1-9][0-9]{0,15})(?![\w/.:]))?
-    (?!\ ?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|[\w.]{1,12}/s(?:ec)?|s/it|/)(?!\w))
+    (?!\ ?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes|h|hours?|[kKMGT]?i?[bB]|bytes|[\w.]{0,12}/s(?:ec)?|s/it|/)(?!\w))
     (%?)""",
     re.VERBOSE,
 )  # the name, what is between, the number, of how many, in percent
