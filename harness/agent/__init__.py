@@ -44,9 +44,8 @@ Anything else on stdout is noise from the image. Messages, in order:
                          "ecc": false, "mig": null, "parent": null, "processes": 0}, …]}
                                                 if the driver's library exists; a MIG instance takes the place of
                                                 its card, whose UUID is `parent`; what the driver does not report is
-                                                null. "gpu_links": {"0 and 1": "PHB, peer access"}
-                                                of several cards. "gpu_problem": "…" instead, if that library does not
-                                                start
+                                                null. With several cards, "gpu_links": {"0 and 1": "PHB, peer access"}.
+                                                "gpu_problem": "…" instead, if that library does not start
     ready     {"setup_s": 0.2, "first_step_s": 0.1, "libraries": ["libcufft.so.10.3", …], "probes": ["rss", …],
                "stride": 1, "step_kind": null or "torch", "step_shape": null or "epoch #"}
                                                 after setup and the first step; step_kind: whose steps a program makes
@@ -78,7 +77,7 @@ Anything else on stdout is noise from the image. Messages, in order:
                "end_s": null or 0.1,
                "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
                "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…",
-               "ranks": [{"rank": 0, "steps": 4000, "step_s": 0.01, "own_s": 0.008, "grown_kib": 3.0, "is_worst": true,
+               "ranks": [{"rank": 0, "steps": 4000, "step_s": 0.01, "own_s": 0.008, "grown_kib": 3.0,
                           "not_finite": ["loss"], "about": {"backend of torch": "gloo", …}}, …]}
                always the last, after the samples not yet sent. The last line of the message of a crash, an oom, a hang
                or a failed setup says where it happened: "step 3: …", "after step 2: …", "setup: …". probe_cost: probe

@@ -1,4 +1,4 @@
-"""Checks every host, and which image can run where, for `harness doctor`. It pulls nothing, and runs only a control."""
+"""Checks every host, and which image can run where, for `harness doctor`. It pulls nothing, and only runs a control."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from harness import compat
 from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.context import RunContext
-from harness.flows.estimate import Equal, equal_launches, foretold_by, noise_by
+from harness.flows.estimate import ScenarioReplicates, noise_between, predicted_effects, replicates_of
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions, selected
 from harness.judge.comparison.noise import Replicates
@@ -70,10 +70,10 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
             in_threads([functools.partial(_look, each, into, context) for each, into in pairs], context.stopped)
             plan = make_plan(selection, lanes_of([each for each, _ in pairs]))
             folder = out / plan.matrix.name
-            equal = {
-                each.host: equal_launches(folder, plan, each.part_of, machine=each.host.machine) for each, _ in pairs
+            replicates = {
+                each.host: replicates_of(folder, plan, each.part_of, machine=each.host.machine) for each, _ in pairs
             }
-            known = [host for host, own in equal.items() if foretold_by(own, plan)]
+            known = [host for host, own in replicates.items() if predicted_effects(own, plan)]
             controls = {} if context.stopped.is_set() else _controls(pairs, known, context)
         if context.stopped.is_set():
             raise interrupted
@@ -86,7 +86,8 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
         return Checkup(
             matrix=plan.matrix.name,
             hosts=tuple(
-                _host_check(each, found, plan, told, equal=equal[each.host], controls=controls) for each, found in pairs
+                _host_check(each, found, plan, told, replicates=replicates[each.host], controls=controls)
+                for each, found in pairs
             ),
             fits=tuple(fit for each, found in one_each for fit in _fits(each, found, told)),
         )
@@ -128,14 +129,14 @@ def _look(each: OpenHost, into: _Seen, context: RunContext) -> None:
 
 def _host_check(
     each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, *,
-    equal: Mapping[str, Equal], controls: Mapping[Host, Control | str],
+    replicates: Mapping[str, ScenarioReplicates], controls: Mapping[Host, Control | str],
 ) -> HostCheck:  # fmt: skip
     missing = [image for image in each.images if name_of(image) not in seen.images]
     bases = bases_of(each.images) if each.host.in_environments else seen.bases
     needs = None
     if each.usable:
         needs = wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
-    control, odd, foretold = controls.get(each.host), "", foretold_by(equal, plan)
+    control, odd, predicted = controls.get(each.host), "", predicted_effects(replicates, plan)
     if isinstance(control, str):
         control, odd = None, f"the control was not measured: {control}"
     elif control is not None:
@@ -145,7 +146,7 @@ def _host_check(
             if one.name == each.host.name and isinstance(own, Control)
         }
         odd = unlike(pool).get(each.host.machine, "")
-        foretold = foretold or foretold_by({"the control": (STEPS, [control.pairs])}, plan)
+        predicted = predicted or predicted_effects({"the control": (STEPS, [control.pairs])}, plan)
     return HostCheck(
         host=each.host,
         problem=each.problem,
@@ -153,8 +154,8 @@ def _host_check(
         gpus=_gpus(each),
         lanes=tuple(dict.fromkeys(row.lane for row in plan.rows if row.lane.host == each.part_of)),
         wanted=needs,
-        noise={name: noise for name, own in equal.items() if (noise := noise_by(own)) is not None},
-        foretold=foretold,
+        noise={name: noise for name, own in replicates.items() if (noise := noise_between(own)) is not None},
+        predicted=predicted,
         control_ms=None if control is None else control.ms,
         odd=odd,
     )
@@ -228,8 +229,8 @@ Held = Mapping[str, Prepared]
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """The control of a machine: its step time, that of the fastest launch, because disturbances only make a launch
-    slower; and its pairs of launches."""
+    """The step time of the control on a machine, which is that of its fastest launch, because disturbances only make a
+    launch slower; and its A/A pairs."""
 
     ms: float
     pairs: list[Replicates]
@@ -238,8 +239,8 @@ class Control:
 def _controls(
     pairs: Sequence[tuple[OpenHost, _Seen]], known: Collection[Host], context: RunContext
 ) -> dict[Host, Control | str]:
-    """Return by machine its control, or why it was not measured. It is measured where earlier runs do not foretell what
-    will show (`known`), and on all machines of a pool.
+    """Return the control of each machine, or why it was not measured. It is measured on all machines of a pool, and
+    on hosts that are not `known`: earlier runs do not predict what will show there.
     """
     found: dict[Host, Control | str] = {}
     for host in dict.fromkeys(each.part_of for each, _ in pairs):
@@ -255,11 +256,11 @@ def _controls(
 
 
 def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[str, Control | str]:
-    """Return by machine its control, or why it could not be measured.
+    """Return the control of each machine, by name, or why it could not be measured.
 
-    The machines belong to one pool, or there is one. The control runs in the first image of the matrix that is the same
-    on all of them. A machine is leased while its control runs; the wait for a machine that is in use takes at most
-    LEASE_WAIT_S.
+    The machines are those of one pool, or there is only one. The control runs in the first image of the matrix that is
+    the same on all of them. A machine is leased while its control runs; the wait for a machine that is in use takes at
+    most LEASE_WAIT_S.
     """
     every = [held for _, held in machines]
     same = (name for name in every[0] if len({held[name].digest if name in held else None for held in every}) == 1)
@@ -295,7 +296,7 @@ def _measure(
 
 
 def _control(each: OpenHost, prepared: Prepared, script: Path, context: RunContext) -> Control:
-    """Launch pairs as long as another round of them fits into MEASURE_S, at least one."""
+    """Launch pairs alone and in slices, at least one of each, as long as others fit into MEASURE_S."""
     launch = functools.partial(_launch, each, prepared, script, context)
     begun_s, cycles, apart, together = time.monotonic(), itertools.count(1), list[Replicates](), list[Replicates]()
     while not apart or (time.monotonic() - begun_s) * (len(apart) + 1) / len(apart) < MEASURE_S:

@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.judge.comparison.noise import Replicates, noise_of, pooled
 from harness.judge.comparison.slices import LEAST_ROUNDS, in_slices
 from harness.judge.history.precision import visible_after
-from harness.model import Estimate, Foretold, Host, Noise, Plan, Steps, Trial, VersionRow
+from harness.model import Estimate, Host, Noise, Plan, PredictedEffect, Steps, Trial, VersionRow
 from harness.store import read_trial
 from harness.store.trial_json import trial_files
 
@@ -50,8 +50,8 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
         by_lane[lane] += launches
         seconds[lane] += launches * took_s.get(scenario, usual_s)
     hosts = dict.fromkeys(row.lane.host for row in plan.rows)
-    foretold = {host.name: foretold_by(equal_launches(folder, plan, host), plan) for host in hosts}
-    return Estimate(launches=by_lane, seconds=_longest(plan, seconds), foretold=foretold)
+    predicted = {host.name: predicted_effects(replicates_of(folder, plan, host), plan) for host in hosts}
+    return Estimate(launches=by_lane, seconds=_longest(plan, seconds), predicted=predicted)
 
 
 def _launched(row: VersionRow) -> int:
@@ -83,16 +83,16 @@ def _longest(plan: Plan, seconds: Mapping[str, float]) -> float:
 # ---------------------------------------------------------------- earlier noise
 
 
-Equal = tuple[Steps, list[list[Replicates]]]
-"""The A/A pairs of a scenario, by row, and its steps."""
+ScenarioReplicates = tuple[Steps, list[list[Replicates]]]
+"""The steps of a scenario, and its A/A pairs by row."""
 
 
-def equal_launches(folder: Path, plan: Plan, host: Host, *, machine: str = "") -> dict[str, Equal]:
+def replicates_of(folder: Path, plan: Plan, host: Host, *, machine: str = "") -> dict[str, ScenarioReplicates]:
     """Return the A/A pairs (docs/verdicts.md) of a host in the newest runs in `folder`, by scenario. With `machine`,
     only the pairs of that machine of a pool count.
     """
     runs = newest_runs(folder)
-    found: dict[str, Equal] = {}
+    found: dict[str, ScenarioReplicates] = {}
     for row in plan.rows:
         if row.lane.host == host:
             pairs = _pairs(runs, row)
@@ -101,9 +101,9 @@ def equal_launches(folder: Path, plan: Plan, host: Host, *, machine: str = "") -
     return found
 
 
-def noise_by(equal: Equal, counts: Callable[[Trial], bool] = lambda trial: True) -> Noise | None:
-    """Return the noise that those of the pairs show of which both launches count; None if there are none."""
-    steps, rows = equal
+def noise_between(known: ScenarioReplicates, counts: Callable[[Trial], bool] = lambda trial: True) -> Noise | None:
+    """Return the noise between the launches of pairs in which both count; None if there are none."""
+    steps, rows = known
     return pooled(noise_of([pair for pair in pairs if all(map(counts, pair))], steps=steps) for pairs in rows)
 
 
@@ -127,12 +127,12 @@ def _trials(runs: Sequence[Path], cell_id: str) -> Mapping[tuple[str, int], Tria
 # ---------------------------------------------------------------- what will show
 
 LEAST_PAIRS = 3
-"""Fewest pairs of equal launches from which the noise of step times is foretold."""
+"""Fewest A/A pairs from which the noise of step times is predicted."""
 
 
-def foretold_by(equal: Mapping[str, Equal], plan: Plan) -> tuple[Foretold, ...]:
-    """Return what pairs of equal launches foretell for the longest row of a plan, by scenario, if they are enough. In
-    the first round of a row each version runs alone, so that it is not compared in slices."""
+def predicted_effects(known: Mapping[str, ScenarioReplicates], plan: Plan) -> tuple[PredictedEffect, ...]:
+    """Return the effects that A/A pairs predict for the longest row of a plan, by scenario, if there are enough. In the
+    first round of a row each version runs alone, so that it is not compared in slices."""
     versions = max(sum(cell.excluded is None for cell in row.cells) for row in plan.rows)
     most = plan.trials.most
 
@@ -146,12 +146,12 @@ def foretold_by(equal: Mapping[str, Equal], plan: Plan) -> tuple[Foretold, ...]:
         return {rounds: share for rounds, share in each.items() if share is not None}
 
     found = []
-    for what, pairs in equal.items():
-        sliced, alone = noise_by(pairs, in_slices), noise_by(pairs, lambda trial: not in_slices(trial))
+    for what, pairs in known.items():
+        sliced, alone = noise_between(pairs, in_slices), noise_between(pairs, lambda trial: not in_slices(trial))
         in_turns = visible(sliced, first=1) if most > LEAST_ROUNDS else {}
         count = max((each.freedom.get("step_time", 0) for each in (sliced, alone) if each is not None), default=0)
-        found.append(Foretold(what=what, pairs=count, in_slices=in_turns, alone=visible(alone, first=0)))
-    return tuple(foretold for foretold in found if foretold.in_slices or foretold.alone)
+        found.append(PredictedEffect(what=what, pairs=count, in_slices=in_turns, alone=visible(alone, first=0)))
+    return tuple(predicted for predicted in found if predicted.in_slices or predicted.alone)
 
 
 # ---------------------------------------------------------------- earlier runs

@@ -79,7 +79,17 @@ from harness.model.narrowed import (
     ProofCell,
     Side,
 )
-from harness.model.planned import Cell, Estimate, Explanation, Foretold, HostCost, Plan, SearchMode, Skip, VersionRow
+from harness.model.planned import (
+    Cell,
+    Estimate,
+    Explanation,
+    HostCost,
+    Plan,
+    PredictedEffect,
+    SearchMode,
+    Skip,
+    VersionRow,
+)
 from harness.model.probed import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, Setting, SizeTry
 from harness.model.result import EXIT_CODES, CellResult, HostState, RunResult, RunVerdict
 from harness.model.scenario import (

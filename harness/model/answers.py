@@ -10,7 +10,7 @@ from harness.model.judged import CellVerdict, Effect, Finding, FindingKind, Inte
 from harness.model.matrix import Gpu, Host, Lane, Source
 from harness.model.measured import Trial
 from harness.model.narrowed import Narrowed
-from harness.model.planned import Cell, Foretold
+from harness.model.planned import Cell, PredictedEffect
 from harness.model.result import CellResult, RunResult
 from harness.model.scenario import Variant
 
@@ -172,7 +172,7 @@ class Wanted:
 class HostCheck:
     """One host, or one machine of a pool. `problem` says why it cannot be used; all other fields may then be empty.
 
-    `gpus` are those of its lanes. `noise` is the A/A noise that earlier runs measured there, by scenario; `foretold`:
+    `gpus` are those of its lanes. `noise` is the A/A noise that earlier runs measured there, by scenario; `predicted`:
     which changes will show, by these runs or by the control. `control_ms` is the step time of the control; `odd` says
     how it differs from that of the other machines of the pool, or why it is unknown.
     """
@@ -184,7 +184,7 @@ class HostCheck:
     lanes: tuple[Lane, ...] = ()
     wanted: Wanted | None = None
     noise: Mapping[str, Noise] = field(default_factory=dict)
-    foretold: tuple[Foretold, ...] = ()
+    predicted: tuple[PredictedEffect, ...] = ()
     control_ms: float | None = None
     odd: str = ""
 

@@ -112,10 +112,10 @@ class HostCost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foretold:
-    """The change of the step time that will show on a host: by the number of rounds of a sweep, the minimum detectable
-    effect (a share), in slices and if every launch ran alone; {} if unknown. It follows from `pairs` of equal launches
-    of `what`: a scenario in earlier runs, or the control."""
+class PredictedEffect:
+    """The minimum detectable effects of the step time, as shares, by the number of rounds that a sweep on a host will
+    have: in slices, and if every launch ran alone; {} if unknown. They follow from `pairs` A/A pairs of `what`: a
+    scenario in earlier runs, or the control."""
 
     what: str
     pairs: int
@@ -126,11 +126,11 @@ class Foretold:
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
     """The probable cost of a sweep, estimated from earlier runs of its matrix: `launches` by lane (`str(lane)`), and
-    the time of the slowest host in `seconds`, without pulls and builds. `foretold` is by host."""
+    the time of the slowest host in `seconds`, without pulls and builds. `predicted` is by host."""
 
     launches: Mapping[str, int]
     seconds: float
-    foretold: Mapping[str, tuple[Foretold, ...]] = field(default_factory=dict)
+    predicted: Mapping[str, tuple[PredictedEffect, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

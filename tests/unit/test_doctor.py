@@ -361,13 +361,13 @@ def test_a_user_knows_in_half_a_minute_which_change_will_show(folder: Path, monk
         doctor, "measure", lambda machines, context: {each.host.machine: measured for each, _ in machines}
     )
     found = check(folder)
-    (own,) = found.hosts[1].foretold
+    (own,) = found.hosts[1].predicted
     assert (own.what, own.pairs, list(own.in_slices)) == ("the control", 5, [4, 8])
     assert own.in_slices[8] < own.in_slices[4] < 0.1 < own.alone[4]
     text = " ".join(shown(replace(found, hosts=found.hosts[1:2]), 200)[0].split())
     assert "new: in slices a change in step time of about" in text
     assert "by 5 pairs of equal launches of the control" in text
-    assert to_json(found)["hosts"][1]["foretold"][0]["pairs"] == 5
+    assert to_json(found)["hosts"][1]["predicted"][0]["pairs"] == 5
 
 
 def control(rng: np.random.Generator, number: int, cycle: int) -> Trial:

@@ -9,7 +9,7 @@ import pytest
 
 from harness.flows.estimate import estimate
 from harness.flows.sweep import SweepOptions, explained, selected
-from harness.model import Foretold, Plan, Stop
+from harness.model import Plan, PredictedEffect, Stop
 from harness.plan.cells import make_plan
 from harness.plan.explain import explain
 from harness.report.terminal.plan_output import dry_run
@@ -32,7 +32,7 @@ def test_a_sweep_will_probably_take_as_many_launches_as_the_last_one(tmp_path: P
     assert found is not None
     assert dict(found.launches) == {"far": len(trials(tmp_path))}
     assert 0 <= found.seconds < 60
-    assert found.foretold.keys() == {"far"}, "what a sweep would show is foretold for each host"
+    assert found.predicted.keys() == {"far"}, "what a sweep would show is predicted for each host"
     selection = selected(tmp_path / "matrix.yaml", SweepOptions(seed=1), {})
     told = dry_run(explained(selection, SweepOptions(out=tmp_path / "reports")))
     assert f"about {len(trials(tmp_path))} launches, about" in told
@@ -57,8 +57,8 @@ def test_nothing_is_said_where_no_run_tells(tmp_path: Path, swept_plan: Plan) ->
 def test_a_dry_run_says_which_change_will_show_by_the_last_run(tmp_path: Path, swept_plan: Plan) -> None:
     found = estimate(tmp_path / "reports" / "matrix", swept_plan)
     assert found is not None
-    foretold = Foretold(what="quiet", pairs=5, in_slices={4: 0.031, 8: 0.014}, alone={4: 0.4})
-    plan = replace(explain(swept_plan), estimate=replace(found, foretold={"far": (foretold,)}))
+    predicted = PredictedEffect(what="quiet", pairs=5, in_slices={4: 0.031, 8: 0.014}, alone={4: 0.4})
+    plan = replace(explain(swept_plan), estimate=replace(found, predicted={"far": (predicted,)}))
     assert (
         "  far: in slices a change in step time of about 3.1 % after 4 rounds and of about 1.4 % after 8 rounds will"
         " show; if every launch ran alone, one of about 40 % after 4 rounds (by 5 pairs of equal launches of quiet)"

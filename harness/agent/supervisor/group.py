@@ -29,7 +29,7 @@ FRESH = 0.98  # share of its steps that a rank had made at a look that is as goo
 
 
 class Member(object):
-    """A process that has joined. `failure`: (end, message) once it has failed; `ends`: when it ended, or None."""
+    """A process that has joined. `failure`: (end, message), once it has failed."""
 
     def __init__(self, link, pid):
         self.link = link

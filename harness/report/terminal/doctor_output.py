@@ -16,7 +16,7 @@ from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit, W
 from harness.model.matrix import Gpu
 from harness.report.terminal.run_report import console_text
 from harness.report.text.names import some_of
-from harness.report.text.signal_words import foretold_text
+from harness.report.text.signal_words import predicted_text
 
 MOST_NAMES = 4
 HOST_WIDTH, FIT_WIDTH, NAMES_WIDTH = 30, 24, 22
@@ -31,8 +31,8 @@ def render(checkup: Checkup, console: Console) -> None:
         console.print(_hosts_table(hosts, console))
         console.print()
     for host in checkup.hosts:
-        for shown in host.foretold:
-            console.print(console_text(f"{host.name}: {foretold_text(shown)}", console))
+        for shown in host.predicted:
+            console.print(console_text(f"{host.name}: {predicted_text(shown)}", console))
         if host.problem is not None:
             console.print(console_text(f"{host.name}: {host.problem}", console), style="red")
         if host.odd:
@@ -242,7 +242,7 @@ def _host_json(host: HostCheck) -> dict[str, Any]:
         "noise": {
             name: {"spread": dict(noise.spread), "pairs": dict(noise.freedom)} for name, noise in host.noise.items()
         },
-        "foretold": [asdict(each) for each in host.foretold],
+        "predicted": [asdict(each) for each in host.predicted],
         "control_ms": host.control_ms,
         "odd": host.odd or None,
         "leftovers": list(found.leftovers),

@@ -11,7 +11,7 @@ from harness.model import Explanation, HostCost
 from harness.model.indexed import ImageRef, RegistryLook
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import at_most
-from harness.report.text.signal_words import foretold_text
+from harness.report.text.signal_words import predicted_text
 
 
 def dry_run(plan: Explanation) -> str:
@@ -39,9 +39,9 @@ def dry_run(plan: Explanation) -> str:
         if host.images_if_asked:
             lines.append(f"    of these {len(host.images_if_asked)} images, only those that a search needs:")
         lines += [f"      {image}" for image in host.images_if_asked]
-    for name, every in plan.estimate.foretold.items() if plan.estimate else ():
-        lines += [f"  {name}: {foretold_text(each)}" for each in every]
-    if not plan.estimate or not any(plan.estimate.foretold.values()):
+    for name, every in plan.estimate.predicted.items() if plan.estimate else ():
+        lines += [f"  {name}: {predicted_text(each)}" for each in every]
+    if not plan.estimate or not any(plan.estimate.predicted.values()):
         lines.append("  no run has shown yet which changes will show here: `harness doctor` finds out in half a minute")
     lines += [f"  left out: {text}" for text in plan.left_out]
     lines.append("  these times do not include pulls and builds; how long the steps take is known only when they run")

@@ -20,10 +20,10 @@ from harness.model import (
     CellResult,
     CellVerdict,
     Effect,
-    Foretold,
     Group,
     Interval,
     Per,
+    PredictedEffect,
     Signal,
     SignalState,
     SignalVerdict,
@@ -169,8 +169,8 @@ def share_text(visible: float) -> str:
     return f"{amounts.number(_two_up(100 * max(visible, _FINEST)))} %"
 
 
-def foretold_text(shown: Foretold) -> str:
-    """Return which changes of the step time will show on a host, in slices and if every launch ran alone."""
+def predicted_text(shown: PredictedEffect) -> str:
+    """Return which changes of the step time a sweep will show, in slices and if every launch ran alone."""
 
     def each(many: Mapping[int, float]) -> str:
         return " and ".join(f"of about {share_text(share)} after {rounds} rounds" for rounds, share in many.items())
