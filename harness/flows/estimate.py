@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.judge.comparison.noise import Replicates, noise_of, pooled
 from harness.judge.comparison.slices import LEAST_ROUNDS, in_slices
 from harness.judge.history.precision import visible_after
-from harness.model import Estimate, Host, Noise, Plan, PredictedEffect, Steps, Trial, VersionRow
+from harness.model import Estimate, Host, Noise, Plan, PredictedEffect, Steps, Trial, VersionRow, grouped
 from harness.store import read_trial
 from harness.store.trial_json import trial_files
 
@@ -37,10 +37,7 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
         return None
     took_s = _durations(known)
     usual_s = median(took_s.values()) if took_s else 0.0
-    a_cell: dict[str, list[float]] = {}
-    for row, files in measured:
-        if files:
-            a_cell.setdefault(row.variant.scenario.name, []).append(len(files) / _launched(row))
+    a_cell = grouped((row.variant.scenario.name, len(files) / _launched(row)) for row, files in measured if files)
     by_lane = dict.fromkeys((str(row.lane) for row in plan.rows), 0)
     seconds = dict.fromkeys(by_lane, 0.0)
     for row, files in measured:
@@ -73,9 +70,9 @@ def _durations(measured: Sequence[tuple[str, Sequence[Path]]]) -> dict[str, floa
 
 def _longest(plan: Plan, seconds: Mapping[str, float]) -> float:
     """Return the seconds of the slowest host. The lanes of a host take turns unless it is parallel."""
-    hosts: dict[str, list[float]] = {}
-    for row in {str(row.lane): row for row in plan.rows}.values():
-        hosts.setdefault(row.lane.host.name, []).append(seconds[str(row.lane)])
+    hosts = grouped(
+        (row.lane.host.name, seconds[str(row.lane)]) for row in {str(row.lane): row for row in plan.rows}.values()
+    )
     parallel = {row.lane.host.name for row in plan.rows if row.lane.host.parallel is True}
     return max(max(lanes) if name in parallel else sum(lanes) for name, lanes in hosts.items())
 

@@ -11,7 +11,7 @@ from typing import Any
 from harness.index.queries import OpenIndex
 from harness.judge.comparison.level_rules import RULES
 from harness.judge.history.drift import DriftFound, LevelPoint, drift_of
-from harness.model import BAD, LEVELS, SIGNALS, log_of
+from harness.model import BAD, LEVELS, SIGNALS, grouped, log_of
 from harness.model.episodes import Order
 from harness.model.indexed import FindingLife, IndexedHistory, Measurement, SeenFinding
 from harness.model.judged import SignalState
@@ -57,12 +57,8 @@ def _lives(
     findings: Sequence[SeenFinding],
     order: dict[str, int],
 ) -> Iterable[FindingLife]:
-    cells: dict[int, list[Measurement]] = {}
-    for measurement in measured:
-        cells.setdefault(measurement.run_id, []).append(measurement)
-    told_by: dict[tuple[int, str], list[SeenFinding]] = {}
-    for finding in findings:
-        told_by.setdefault((finding.run, finding.signal), []).append(finding)
+    cells = grouped((measurement.run_id, measurement) for measurement in measured)
+    told_by = grouped(((finding.run, finding.signal), finding) for finding in findings)
     for signal in dict.fromkeys(finding.signal for finding in findings):
         told = [
             RunOfHistory(

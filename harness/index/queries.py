@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.model import Effect, SignalVerdict
+from harness.model import Effect, SignalVerdict, grouped
 from harness.model.indexed import (
     Drift,
     FindingLife,
@@ -45,9 +45,9 @@ class OpenIndex:
 
     def runs(self, *, matrix: str | None = None) -> list[IndexedRun]:
         """Return all runs, or those of one matrix, including directories that cannot be read."""
-        sentences: dict[int, list[str]] = {}
-        for run, sentence in self._rows("SELECT run, sentence FROM causes ORDER BY run, number"):
-            sentences.setdefault(run, []).append(sentence)
+        sentences = grouped(
+            (run, sentence) for run, sentence in self._rows("SELECT run, sentence FROM causes ORDER BY run, number")
+        )
         rows = self._rows(
             "SELECT id, path, matrix, kind, started, coalesce(duration_s, 0.0) AS duration_s, verdict, cells, bad,"
             " findings, warnings, problem, stamp FROM runs WHERE ? IS NULL OR matrix = ? ORDER BY started, path",
@@ -90,13 +90,14 @@ class OpenIndex:
         """Return the versions of a series over all runs, oldest first. Start from the run that has most of them (the
         newest, if several do), and merge in the order of every other run.
         """
-        orders: dict[int, list[str]] = {}
-        for run, version in self._rows(
-            "SELECT run, version FROM images JOIN runs ON runs.id = run WHERE matrix = ? AND series = ?"
-            " ORDER BY started DESC, path DESC, position",
-            (matrix, series),
-        ):
-            orders.setdefault(run, []).append(version)
+        orders = grouped(
+            (run, version)
+            for run, version in self._rows(
+                "SELECT run, version FROM images JOIN runs ON runs.id = run WHERE matrix = ? AND series = ?"
+                " ORDER BY started DESC, path DESC, position",
+                (matrix, series),
+            )
+        )
         found: list[str] = []
         for order in sorted(orders.values(), key=len, reverse=True):
             if not set(order) <= set(found):
@@ -243,9 +244,7 @@ def views_of(
 
     `last`: only that many of the newest versions. `signals`: only the figures of these; (): of all.
     """
-    groups: dict[tuple[str, str], list[IndexedHistory]] = {}
-    for history in histories:
-        groups.setdefault((history.matrix, history.series), []).append(history)
+    groups = grouped(((history.matrix, history.series), history) for history in histories)
     for (matrix, series), group in groups.items():
         versions = index.versions(matrix, series)
         shown = versions if last is None else versions[-last:]

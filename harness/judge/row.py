@@ -37,6 +37,7 @@ from harness.model import (
     Observation,
     Trial,
     VersionRow,
+    grouped,
     unit_per,
 )
 from harness.reasons import CellReason, RowWarning, SkipReason, TrialReason
@@ -184,10 +185,8 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
 
 def _unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) -> str:
     """Return which steps the versions made, if these are not of one kind, so that none can be compared; else ""."""
-    kinds: dict[str, list[str]] = {}
-    for launches, version in zip(trials, versions, strict=True):
-        if own := sorted({kind_of_steps(trial) for trial in launches} - {""}):
-            kinds.setdefault(" or ".join(own), []).append(version)
+    known = [sorted({kind_of_steps(trial) for trial in launches} - {""}) for launches in trials]
+    kinds = grouped((" or ".join(own), version) for own, version in zip(known, versions, strict=True) if own)
     if len(kinds) < 2 and " or " not in "".join(kinds):
         return ""
     unlike = CellReason.UNLIKE_STEPS(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))

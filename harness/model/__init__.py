@@ -108,6 +108,7 @@ from harness.model.scenario import (
     StepsAre,
     Variant,
     Where,
+    grouped,
     starts_python,
     written,
 )

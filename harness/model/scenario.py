@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from harness.model.signals import LIMITED, SIGNALS, log_of
 
 Scalar = str | int | float | bool | None
+Key = TypeVar("Key")
+Each = TypeVar("Each")
+
+
+def grouped(pairs: Iterable[tuple[Key, Each]]) -> dict[Key, list[Each]]:
+    """Return the second parts of pairs by their first parts, both in the order in which they come."""
+    groups: dict[Key, list[Each]] = {}
+    for key, each in pairs:
+        groups.setdefault(key, []).append(each)
+    return groups
 
 
 def written(value: Scalar) -> str:

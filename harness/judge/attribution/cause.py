@@ -36,6 +36,7 @@ from harness.model import (
     Plan,
     Variant,
     VersionRow,
+    grouped,
     signal_of,
 )
 from harness.model.episodes import Sign
@@ -85,10 +86,7 @@ def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
 
 
 def _by_scenario(plan: Plan) -> dict[tuple[str, str], list[VersionRow]]:
-    rows: dict[tuple[str, str], list[VersionRow]] = {}
-    for row in plan.rows:
-        rows.setdefault((row.series.name, row.variant.scenario.name), []).append(row)
-    return rows
+    return grouped(((row.series.name, row.variant.scenario.name), row) for row in plan.rows)
 
 
 # ---------------------------------------------------------------- one group of variants
@@ -233,10 +231,11 @@ class _Group:
         """
         series = self.rows[0].series.name
         worse = {finding.variant.scenario.name for finding in self.findings if finding.lane in lanes}
-        others: dict[str, list[VersionRow]] = {}
-        for row in self.plan.rows:
-            if row.series.name == series and row.lane in lanes:
-                others.setdefault(row.variant.scenario.name, []).append(row)
+        others = grouped(
+            (row.variant.scenario.name, row)
+            for row in self.plan.rows
+            if row.series.name == series and row.lane in lanes
+        )
         for name, rows in others.items():
             everywhere = {row.lane for row in rows} == set(lanes)
             if name not in worse and everywhere and all(self._stays_good(row, versions) for row in rows):

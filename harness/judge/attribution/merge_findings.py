@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant
+from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant, grouped
 from harness.model.episodes import (
     EpisodeBounds,
     Order,
-    Sign,
     bounds_of,
     episodes_of,
     met,
@@ -196,9 +195,7 @@ def with_consequences(
 
 def _consequences(findings: Sequence[Finding], order: Order, known: Mapping[str, CellVerdict]) -> dict[Finding, str]:
     """Return, by each finding of one row that is a consequence, the metric of its first cause."""
-    signs: dict[Sign, list[Finding]] = {}
-    for finding in findings:
-        signs.setdefault(sign_of(finding), []).append(finding)
+    signs = grouped((sign_of(finding), finding) for finding in findings)
     items = [
         _BoundedEpisode(episode=episode, bounds=bounds_of(episode, order), mild=mostly_fixed(episode, known, order))
         for of_sign in signs.values()

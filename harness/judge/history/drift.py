@@ -27,7 +27,7 @@ from scipy.special import stdtr, stdtrit
 from harness.judge.history.changepoints import MARGIN
 from harness.judge.history.changes import FAMILY_ALPHA, TOTAL_WEIGHT
 from harness.judge.intervals import CONFIDENCE
-from harness.model import Floats, Interval, signal_of
+from harness.model import Floats, Interval, grouped, signal_of
 
 FEWEST = 6
 """Fewest versions through which a line counts as a drift: fewer may line up by chance."""
@@ -103,9 +103,7 @@ def drift_of(points: Sequence[LevelPoint], *, signal: str, least: float) -> Drif
 
 def _joined(points: Sequence[LevelPoint]) -> list[LevelPoint]:
     """Return the points that are connected with the newest version through runs of at least two versions."""
-    by_run: dict[int, list[LevelPoint]] = {}
-    for point in points:
-        by_run.setdefault(point.run, []).append(point)
+    by_run = grouped((point.run, point) for point in points)
     runs = [group for group in by_run.values() if len({point.version for point in group}) > 1]
     reached = {max((point.version for group in runs for point in group), default=-1)}
     kept: list[LevelPoint] = []

@@ -19,6 +19,7 @@ from harness.model import (
     RunResult,
     SignalState,
     Trials,
+    grouped,
     unit_per,
 )
 from harness.report import blocks
@@ -166,9 +167,7 @@ def units(shown: Iterable[CellVerdict]) -> str:
 
 def tables(result: RunResult) -> list[ReportTable]:
     """Return one table per series and lane, in the order of the plan."""
-    groups: dict[tuple[str, str], list[CellResult]] = {}
-    for entry in result.cells:
-        groups.setdefault((entry.cell.image.series, str(entry.cell.lane)), []).append(entry)
+    groups = grouped(((entry.cell.image.series, str(entry.cell.lane)), entry) for entry in result.cells)
     order = {series.name: [image.version for image in series.images] for series in result.plan.matrix.series}
     found, notable = [], notable_cells(result)
     for group in groups.values():

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
-from harness.model import CellResult, Finding, Observation, RunResult
+from harness.model import CellResult, Finding, Observation, RunResult, grouped
 from harness.report.content import version_table
 from harness.report.content.finding_boxes import observation_text
 from harness.report.content.version_table import ReportTable
@@ -37,9 +37,7 @@ def render(result: RunResult) -> str:
     """Return an XML document that ends with a newline."""
     root = ElementTree.Element("testsuites", name=plain(result.matrix))
     changes = finding_cells(result)
-    observed: dict[RowKey, list[Observation]] = {}
-    for each in result.observations:
-        observed.setdefault(side_of(each, each.after), []).append(each)
+    observed = grouped((side_of(each, each.after), each) for each in result.observations)
     root.extend(_suite(shown_table, changes, observed) for shown_table in version_table.tables(result))
     if result.findings:
         root.append(_counted(ElementTree.Element("testsuite", name="findings"), _finding_cases(result)))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
+from harness.model import grouped
 from harness.model.indexed import FindingLife, HistoryView, IndexedRun, Measurement, SiteSource
 from harness.report.text import finding_words
 from harness.report.text.harmless_text import shortened, version
@@ -57,9 +58,7 @@ def of_images(views: Sequence[HistoryView], source: SiteSource, *, between: Iter
     for measurement in sorted(measured, key=lambda measurement: (measurement.started, measurement.run)):
         first.setdefault(measurement.version, measurement)
     times = sorted({event.at for event in between})
-    groups: dict[int, list[Measurement]] = {}
-    for measurement in first.values():
-        groups.setdefault(bisect.bisect_right(times, measurement.started), []).append(measurement)
+    groups = grouped((bisect.bisect_right(times, measurement.started), measurement) for measurement in first.values())
     for group in groups.values():
         names_ = [shortened(version(measurement.version), most=60) for measurement in group]
         text = f"{len(group)} new images, {names_[0]} to {names_[-1]}" if len(group) > 1 else f"new image {names_[0]}"

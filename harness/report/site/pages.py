@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape, quoteattr
 from markupsafe import Markup
 
 from harness import amounts
+from harness.model import grouped
 from harness.model.indexed import (
     FindingLife,
     HistoryView,
@@ -425,9 +426,7 @@ def _series(source: SiteSource, matrix: str, series: str, parts: Sequence[str], 
 
 def _history(view: HistoryView, source: SiteSource, *, most: int, marks: int) -> ReportSection:
     """Return a history with at most `most` versions in its table, newest first, and at most `marks` in its chart."""
-    by_version: dict[str, list[Measurement]] = {}
-    for measurement in view.measured:
-        by_version.setdefault(measurement.version, []).append(measurement)
+    by_version = grouped((measurement.version, measurement) for measurement in view.measured)
     there = [name for name in view.versions if name in by_version]
     is_open = view.history.id in _open_histories(source)
     tone: Tone = "bad" if is_open else by_version[there[-1]][-1].state if there else "none"
@@ -478,9 +477,7 @@ def _noise(views: Iterable[HistoryView]) -> tuple[Block, ...]:
     """Return a row for each lane: for each noisy signal, the minimum detectable effect in the newest run and the
     standard deviation between runs.
     """
-    lanes: dict[str, list[HistoryView]] = {}
-    for view in views:
-        lanes.setdefault(view.history.lane, []).append(view)
+    lanes = grouped((view.history.lane, view) for view in views)
     titles = [signal_words.shown_signal(signal).title for signal in _NOISY]
     columns = [f"{title}: {part}" for title in titles for part in ("would have shown", "runs differ by")]
     rows = tuple(

@@ -18,7 +18,6 @@ from harness.model import (
     Effect,
     Episode,
     Finding,
-    Lane,
     Metric,
     ParamCondition,
     Per,
@@ -27,6 +26,7 @@ from harness.model import (
     RunResult,
     Trial,
     Variant,
+    grouped,
     signal_of,
     written,
 )
@@ -296,9 +296,7 @@ def _since_and_where(attribution: Attribution, result: RunResult) -> tuple[str, 
     together = _common(list(lanes.values()))
     if together is not None:
         return _since(together, attribution, versions, mild), names.on(attribution.bad_lanes)
-    apart: dict[tuple[EpisodeBounds, ...], list[Lane]] = {}
-    for lane, bounds in lanes.items():
-        apart.setdefault(bounds, []).append(lane)
+    apart = grouped((bounds, lane) for lane, bounds in lanes.items())
 
     def vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
         last, first = several[0].begins or (-1, several[0].seen)

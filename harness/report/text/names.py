@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import NOTABLE, Cell, Finding, Lane, Observation, RunResult, Variant
+from harness.model import NOTABLE, Cell, Finding, Lane, Observation, RunResult, Variant, grouped
 from harness.report.text.harmless_text import plain, version
 
 
@@ -72,20 +72,18 @@ def variant_key(variant: Variant) -> str:
 
 def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
     """Return the findings that begin with a cell's version (first bad or first fixed), by cell id."""
-    found: dict[tuple[str, ...], list[Finding]] = {}
-    for finding in ordered(result):
-        found.setdefault(side_of(finding, finding.after), []).append(finding)
+    found = grouped((side_of(finding, finding.after), finding) for finding in ordered(result))
     places = ((entry.cell_id, place_of_cell(entry.cell)) for entry in result.cells) if found else ()
     return {name: found[place] for name, place in places if place in found}
 
 
 def notable_cells(result: RunResult) -> dict[RowKey, list[Observation]]:
     """Return the observations that nobody should miss by the place of their cell, errors first."""
-    found: dict[RowKey, list[Observation]] = {}
-    for each in sorted(result.observations, key=lambda each: each.signal != NOTABLE[0]):
-        if each.signal in NOTABLE:
-            found.setdefault(side_of(each, each.after), []).append(each)
-    return found
+    return grouped(
+        (side_of(each, each.after), each)
+        for each in sorted(result.observations, key=lambda each: each.signal != NOTABLE[0])
+        if each.signal in NOTABLE
+    )
 
 
 def positions(result: RunResult) -> dict[tuple[str, str], int]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness import amounts
-from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Per, RunResult, counted, unit_per
+from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Per, RunResult, counted, grouped, unit_per
 from harness.reasons import Remedy, SignalReason
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened, version
@@ -24,9 +24,10 @@ def lines(result: RunResult) -> list[str]:
     Cells with the same verdict or signal, series, lane and reason share a line. Cells that a search did not need are
     not gaps.
     """
-    told: dict[tuple[str, str, str], list[CellResult]] = {}
-    for what, reason, entry in [*_undecided(result), *_provisional(result)]:
-        told.setdefault((what, _place(entry), shortened(reason, most=WHY_LENGTH)), []).append(entry)
+    told = grouped(
+        ((what, _place(entry), shortened(reason, most=WHY_LENGTH)), entry)
+        for what, reason, entry in [*_undecided(result), *_provisional(result)]
+    )
     return [*(_line(*key, some) for key, some in told.items()), *_open_signals(result), *_unprinted(result)]
 
 
@@ -93,10 +94,8 @@ def _fails_alone(result: RunResult) -> Iterator[Cell]:
     The limit `setup: bad` would call such a cell bad. Scenarios judged by their exit code are left out: exit code 125
     states that the version cannot be tested.
     """
-    rows: dict[tuple[object, ...], list[CellResult]] = {}
-    for entry in result.cells:
-        if entry.verdict.trials:  # the trials of an `untested` cell failed before the first step
-            rows.setdefault((entry.cell.image.series, entry.cell.lane, entry.cell.variant), []).append(entry)
+    launched = [entry for entry in result.cells if entry.verdict.trials]  # if `untested`, they failed before a step
+    rows = grouped(((each.cell.image.series, each.cell.lane, each.cell.variant), each) for each in launched)
     for row in rows.values():
         failed, scenario = [one.cell for one in row if one.verdict.verdict == "untested"], row[0].cell.variant.scenario
         if len(failed) < len(row) and not scenario.limits.setup_bad and not scenario.limits.exit_only:
@@ -200,25 +199,26 @@ def quiet(result: RunResult) -> list[str]:
     if known:
         unit, steps = unit_per(SIGNALS["memory"], flat[0].per), min(steps for _, steps in known)
         bound = amounts.in_unit(max(bound for bound, _ in known), unit)
-        ruled_out = f"flat rules out a leak above {bound} up to step {steps:,}; a smaller leak could go unnoticed"
-    counted: dict[str, list[str]] = {}
-    for name, cells in _by_scenario(result).items():
-        if any(one.verdict.per == "line" for one in cells):
-            counted.setdefault(_step_in_words(cells), []).append(plain(name))
-    steps_are = [f"in {together(names)}, a step is {step}" for step, names in counted.items()]
+        until = f"{counted(flat[0].per)} {steps:,}"
+        ruled_out = f"flat rules out a leak above {bound} up to {until}; a smaller leak could go unnoticed"
+    of_lines = grouped(
+        (_step_in_words(cells), plain(name))
+        for name, cells in _by_scenario(result).items()
+        if any(one.verdict.per == "line" for one in cells)
+    )
+    steps_are = [f"in {together(names)}, a step is {step}" for step, names in of_lines.items()]
     return list(filter(None, (ruled_out, *_step_times(result), *steps_are, _not_checked(result), _needless(result))))
 
 
 def _step_times(result: RunResult) -> Iterator[str]:
     """Yield `on here, a change in step time below 3.5 % would not have shown (launches in slices: 12 of 16)`."""
-    lanes: dict[str, list[CellResult]] = {}
-    for entry in result.cells:
-        visible = entry.verdict.of("step_time").visible
-        if visible is not None and math.isfinite(visible):
-            lanes.setdefault(lane_text(entry.cell.lane), []).append(entry)
-    for lane, some in lanes.items():
-        shown = signal_words.share_text(max(entry.verdict.of("step_time").visible or 0.0 for entry in some))
-        parked = [trial.conditions.parked > 0 for entry in some for trial in entry.trials]
+    seen = ((entry.verdict.of("step_time").visible, entry) for entry in result.cells)
+    known = grouped(
+        (lane_text(each.cell.lane), (share, each)) for share, each in seen if share is not None and share < math.inf
+    )
+    for lane, some in known.items():
+        shown = signal_words.share_text(max(share for share, _ in some))
+        parked = [trial.conditions.parked > 0 for _, entry in some for trial in entry.trials]
         in_slices = f" (launches in slices: {sum(parked)} of {len(parked)})"
         yield f"on {lane}, a change in step time below {shown} would not have shown{in_slices}"
 
@@ -243,9 +243,7 @@ def _needless(result: RunResult) -> str:
             reasons.append("not needed by the search" if entry.skipped.by == "search" else plain(entry.skipped.why))
     if not rows:
         return ""
-    variants: dict[tuple[str, str], list[str]] = {}
-    for (place, variant), names in rows.items():
-        variants.setdefault((place, some_of(names, 8)), []).append(variant)
+    variants = grouped(((place, some_of(names, 8)), variant) for (place, variant), names in rows.items())
     told = [f"{place}, {some_of(which, 2)}: {names}" for (place, names), which in variants.items()]
     more = ["…"] if len(told) > _MOST_PLACES else []
     cells = f"{len(reasons):,} of {amounts.count(len(result.cells), 'cell')}"
@@ -260,26 +258,18 @@ def _not_checked(result: RunResult) -> str:
     if not unseen:
         return ""
     everywhere = [one for one in next(iter(unseen.values())) if all(one in some for some in unseen.values())]
-    same: dict[str, list[str]] = {}
-    for name, some in unseen.items():
-        same.setdefault(_with_reasons(one for one in some if one not in everywhere), []).append(name)
+    same = grouped((_with_reasons(one for one in some if one not in everywhere), name) for name, some in unseen.items())
     parts = [_with_reasons(everywhere), *(f"in {some_of(names, 3)}: {told}" for told, names in same.items() if told)]
     return f"not checked: {'; '.join(filter(None, parts))}" if any(parts) else ""
 
 
 def _by_scenario(result: RunResult) -> Mapping[str, list[CellResult]]:
     """Return the cells that were launched, by the name of their scenario."""
-    cells: dict[str, list[CellResult]] = {}
-    for entry in result.cells:
-        if entry.verdict.trials:
-            cells.setdefault(entry.cell.variant.scenario.name, []).append(entry)
-    return cells
+    return grouped((entry.cell.variant.scenario.name, entry) for entry in result.cells if entry.verdict.trials)
 
 
 def _with_reasons(unseen: Iterable[tuple[str, str]]) -> str:
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in unseen:
-        by_reason.setdefault(reason, []).append(name)
+    by_reason = grouped((reason, name) for name, reason in unseen)
     return ", ".join(f"{together(names)} ({reason})" for reason, names in by_reason.items())
 
 
