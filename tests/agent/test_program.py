@@ -636,6 +636,8 @@ sys.stderr.write("\\n")
         ([f"[4711] loss {loss} step {at}" for at, loss in enumerate(("2.5", "1", "nan", "0.5"))], [3, 4]),
         (["e 1 b 1", "x 1", "e 2 b 2", "x 2", "e 3 b 1", "x 3", "e 4 b 1"], [5, 7]),
         (["b 1", "b 2", "b 3", "b 1", "b 2", "b 2"], [3, 4, 5]),
+        ([f"[{at:3d}/800] loss 1" for at in (8, 9, 10, 11, 99, 100)], [3, 4, 5, 6]),  # padded to one width
+        ([f"step {at:<4d}| loss 1" for at in (8, 9, 10, 11, 100, 1000)], [3, 4, 5, 6]),
         ([str(10**20)] * 9 + ["no number", ""], []),
         (["\u0661 1", "\u0662 2", "\u0663 3"], []),
         ([f"2026-11-25 01:01:5{at},123 x INFO step {at} loss=0.{at}" for at in range(1, 5)], [3, 4]),

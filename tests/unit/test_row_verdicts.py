@@ -168,8 +168,8 @@ def test_what_prints_more_than_a_version_that_hardly_prints(
     assert all(one.effect and one.effect.value == pytest.approx(sizes[1] - sizes[0]) for one in found[:1])
 
 
-def returning(nan: set[int], ms: list[float]) -> JudgedRow:
-    """Return versions with these step times; the loss of those in `nan` is NaN after step 100."""
+def returning(nan: set[int], ms: list[float], *, first: int = 101) -> JudgedRow:
+    """Return versions with these step times; the loss of those in `nan` is NaN after step 100, told from `first`."""
     series = build.series("msgpack", [f"1.{number}" for number in range(len(ms))])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
     runs = []
@@ -178,7 +178,7 @@ def returning(nan: set[int], ms: list[float]) -> JudgedRow:
         for number, one in enumerate(trials):
             assert one.trace is not None
             loss = np.full(len(one.trace.step), 0.0156)
-            told = {"loss": (3900, 101)} if place in nan else {}
+            told = {"loss": (3900, first)} if place in nan else {}
             if place in nan:
                 loss[100:] = np.nan
             trace = replace(one.trace, columns={**one.trace.columns, "loss": loss})
@@ -202,6 +202,13 @@ def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() 
     assert all(one.value is None or one.apart for one in told.values())
     assert all(bad[name].seen in ("none", "good") for name in LEVELS), "it is neither accused nor unclear"
     assert after["step_time"].seen == "good"
+
+
+def test_nan_that_comes_after_the_last_step_of_every_launch_is_bad() -> None:
+    """Four of four launches printed NaN after the last line that was a step, and the report said `in one launch`."""
+    row = returning({1}, [0.77] * 2, first=4001)
+    assert row.cells[1].trials[0].last_step == 4000
+    assert [(one.metric, one.after) for one in row.findings] == [("metrics.loss", "1.1")]
 
 
 def test_a_change_across_a_version_that_returns_nan_is_still_found() -> None:

@@ -82,9 +82,10 @@ class ReturnedNan:
 
     @cached_property
     def first_step(self) -> int:
-        """Return the first step at which any version returned NaN; 0 if none did."""
-        trials = (trial for version in self.launches for trial in version)
-        return min((trial.not_finite[self.name][1] for trial in trials if self.name in trial.not_finite), default=0)
+        """Return the first step at which any version returned NaN, or the last step of that launch, after which it
+        came; 0 if none did."""
+        nan = [trial for version in self.launches for trial in version if self.name in trial.not_finite]
+        return min((min(trial.not_finite[self.name][1], trial.last_step) for trial in nan), default=0)
 
     @cached_property
     def states(self) -> tuple[bool | None, ...]:

@@ -61,7 +61,7 @@ class LineSteps(object):
             return 0
         # Of a bar, only what precedes the counter is the same in each line.
         shape = printed.NUMBER.sub("#", line[: of.start()] if of else line)
-        shape = printed.single_spaced(BAR.sub("", shape)) + "/" if of else shape
+        shape = "".join((BAR.sub("", shape) + "/" if of else shape).split())  # `[  5/200]` and `[ 15/200]` are alike
         if self._chosen is not None:
             if shape != self._chosen:
                 return 0
