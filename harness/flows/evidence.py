@@ -11,7 +11,6 @@ from typing import Any
 
 from harness import facts
 from harness.errors import HarnessError, UsageError
-from harness.facts import of_links, of_ranks
 from harness.judge.comparison.compared_levels import new_lines
 from harness.model import (
     BAD,
@@ -90,21 +89,21 @@ def _system(trial: Trial) -> Mapping[str, Any]:
     """Return the facts about the system that a bug report shows, by name; unknown ones are left out. An image may have
     sent more variables than it was asked for.
     """
-    facts, seen = trial.facts, trial.fingerprint
-    environment = facts.get("environment")
+    told, seen = trial.facts, trial.fingerprint
+    environment = told.get("environment")
     variables = environment.items() if isinstance(environment, Mapping) else ()
     return {
         **{name: seen[name] for name in HOST_FIELDS if seen.get(name) is not None},
-        **{name: facts[name] for name in ("python", "implementation", "libc", "huge_pages") if facts.get(name)},
+        **{name: told[name] for name in ("python", "implementation", "libc", "huge_pages") if told.get(name)},
         "gpus": [{name: card[name] for name in GPU_FIELDS if card.get(name) is not None} for card in trial.cards],
-        "together": of_ranks(trial) | of_links(trial),
+        "ranks and links": facts.of_ranks(trial) | facts.of_links(trial),
         "environment": {
             str(name): str(value)
             for name, value in variables
             if any(fnmatch.fnmatchcase(str(name), pattern) for pattern in TOLD_ENVIRONMENT)
         },
-        "packages": facts.get("packages") if isinstance(facts.get("packages"), Mapping) else {},
-        "libraries": facts.get("libraries") if isinstance(facts.get("libraries"), list) else [],
+        "packages": told.get("packages") if isinstance(told.get("packages"), Mapping) else {},
+        "libraries": told.get("libraries") if isinstance(told.get("libraries"), list) else [],
     }
 
 

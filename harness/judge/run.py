@@ -116,7 +116,7 @@ def find(rows: Sequence[JudgedRow]) -> Findings:
 
 
 def _rests_on_p(finding: Finding) -> bool:
-    """Return whether Holm's correction applies. That of the rates of slow launches is their own, as for failures."""
+    """Return whether Holm's correction applies. How often launches fail or are slow is corrected row by row."""
     is_level = signal_of(finding.metric).kind in ("level", "value")
     return finding.p is not None and is_level and finding.verdict != "two modes"
 

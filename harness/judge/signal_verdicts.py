@@ -13,7 +13,7 @@ from itertools import pairwise
 from harness.judge import intervals
 from harness.judge.comparison.compared_levels import Compared, LevelEstimate
 from harness.judge.comparison.level_rules import EXACT, RULES
-from harness.judge.comparison.modes import AGREE, Modes
+from harness.judge.comparison.modes import FEWEST, Modes
 from harness.judge.history.returned_values import Values
 from harness.judge.history.transitions import exact_p
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
@@ -244,7 +244,7 @@ def with_modes(cells: Sequence[CellVerdict], modes: Modes) -> tuple[CellVerdict,
             longer = 100 * intervals.share_of(modes.gap)
             signal = replace(signal, why=SignalReason.TWO_MODES(slow=slow, launches=launches, longer=longer))
             p = exact_p((others, all_launches - launches - others), (slow, launches - slow))
-            is_more = slow >= AGREE and 2 * others * launches <= (all_launches - launches) * slow
+            is_more = slow >= FEWEST and 2 * others * launches <= (all_launches - launches) * slow
             if is_more and (signal.seen == "blind" or (signal.seen == "good" and p <= DOUBTFUL)):
                 signal = replace(signal, seen="suspect", remedy=Remedy.SETTLED())
         told.append(replace(cell, signals={**cell.signals, "step_time": signal}))

@@ -36,7 +36,7 @@ class Ticker(stepping.Stepper):
         self._join, self._begin, self._look, self._leave = join, begin, look, leave
         self._owner = 0  # the process whose steps are counted; 0: none yet
         self._is_elsewhere = True  # this process is another one
-        if hasattr(os, "register_at_fork"):  # Python 3.7
+        if not ASKS_PID:
             os.register_at_fork(after_in_child=self._note_fork)
         self._outside = 0  # the process whose steps do not count
 

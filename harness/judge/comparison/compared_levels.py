@@ -81,8 +81,8 @@ class Compared:
         columns = {name: level_columns(name, self.of(name), steps=self.steps) for name in LEVELS}
         if self.modes is None:
             return columns
-        moved = {name: usual_mode(columns[name], self.modes) for name in SIGNALS["step_time"].explains}
-        return columns | moved | {"step_time": usual_mode(columns["step_time"], self.modes)}
+        paced = ("step_time", *SIGNALS["step_time"].explains)
+        return columns | {name: usual_mode(columns[name], self.modes) for name in paced}
 
     @cached_property
     def ended_as_slow(self) -> Sequence[bool]:

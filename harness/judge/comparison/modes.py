@@ -1,7 +1,7 @@
-"""Finds launches in two modes: a program some of whose launches are slower from their first step to their last.
+"""Finds launches in two modes: some launches of a program are slower than others from the first step to the last.
 
-A mean hides such launches, and they look like noise. They are told apart from noise by the empty room between the
-modes: nearly all launches of all versions lie near one of the two, and the gap is far beyond their distances from it.
+A mean hides them, and they look like noise. What distinguishes them is the gap between the modes: nearly all launches
+of all versions lie near one of the two, and the gap is much larger than their distances from it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.judge.comparison.noise import Spread
 from harness.judge.comparison.round_tables import Round, RoundTable
 from harness.model import Floats
 
-AGREE = 2
+FEWEST = 2
 """Fewest launches in each mode of a version that has two."""
 TIGHT = 8.0
 """Least ratio of the gap to the usual distance of a launch from its mode."""
@@ -47,13 +47,10 @@ class Modes:
 
 def modes_of(table: RoundTable, *, least: float, noise: Spread | None) -> Modes | None:
     """Return the two modes of the launches of a table; None if no version has two that differ by `least`, a log."""
-    if len(table.values) < 2 * AGREE:
-        return None
-    fit = _fit(table.values)
-    if fit is None:
+    if len(table.values) < 2 * FEWEST or (fit := _fit(table.values)) is None:
         return None
     gap, slow, usual = fit
-    both = (slow.sum(axis=0) >= AGREE) & ((~slow).sum(axis=0) >= AGREE)
+    both = (slow.sum(axis=0) >= FEWEST) & ((~slow).sum(axis=0) >= FEWEST)
     if not both.any() or gap < max(least, FAR * (noise.deviation if noise is not None else 0.0)):
         return None
     # A version all of whose launches seem to be in the slow mode has another level, or no usual launch by chance.
@@ -72,15 +69,15 @@ def modes_of(table: RoundTable, *, least: float, noise: Spread | None) -> Modes 
 def _fit(values: Floats) -> tuple[float, np.ndarray[tuple[int, ...], np.dtype[np.bool_]], Floats] | None:
     """Return the gap, which launches are slow, and the usual level of each version; None if launches lie between the
     modes. What all launches of a round share is subtracted."""
-    rest = values - np.sort(values, axis=0)[AGREE - 1]
+    rest = values - np.sort(values, axis=0)[FEWEST - 1]
     many = values.shape[1] >= FEW_VERSIONS
     of_round = np.quantile(rest, 0.25, axis=1, method="lower") if many else np.zeros(len(values))
     rest = rest - of_round[:, None]
     ordered = np.sort(rest, axis=None)
     sums, counts = np.cumsum(ordered)[:-1], np.arange(1, ordered.size)
-    between = (sums - counts * ordered.mean()) ** 2 / (counts * (ordered.size - counts))  # Otsu's threshold (1979)
+    variances = (sums - counts * ordered.mean()) ** 2 / (counts * (ordered.size - counts))  # Otsu's threshold (1979)
     half = ordered.size // 2
-    cut = half - 1 + int(np.argmax(between[half - 1 : 1 - AGREE]))
+    cut = half - 1 + int(np.argmax(variances[half - 1 : 1 - FEWEST]))
     slow = rest > (ordered[cut] + ordered[cut + 1]) / 2
     for _ in range(4):
         if not slow.any() or slow.all():

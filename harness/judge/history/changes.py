@@ -16,7 +16,7 @@ from harness.judge.comparison.noise import Spread, floor, spread_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint, Levels, exact_levels, find_levels
 from harness.judge.history.flaky import MISS
-from harness.judge.history.transitions import growth_changes, outcome_changes, slowdown_changes
+from harness.judge.history.transitions import ALPHA, growth_changes, outcome_changes, slowdown_changes
 from harness.model import (
     GROWTHS,
     LEVELS,
@@ -33,8 +33,6 @@ from harness.model import (
     signal_of,
 )
 
-ALPHA = 0.008
-"""Chance of a false change in a series, for each metric."""
 FAMILY_ALPHA = 0.01
 """Family-wise error (Holm's correction): the chance that any level in a scenario seems to change though none does."""
 TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)

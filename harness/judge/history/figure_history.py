@@ -22,7 +22,8 @@ from harness.judge.history.changepoints import (
     levels_of,
     noise_within,
 )
-from harness.judge.history.changes import ALPHA, LevelRule, level_changes
+from harness.judge.history.changes import LevelRule, level_changes
+from harness.judge.history.transitions import ALPHA
 from harness.model import Change, Floats
 
 LASTING = 4

@@ -19,7 +19,7 @@ from harness.judge.comparison.round_tables import Columns, often, table_of
 from harness.judge.comparison.slow_versions import last_step
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
 from harness.judge.history.changepoints import find_levels, least_found, noise_within
-from harness.judge.history.changes import ALPHA, strictest
+from harness.judge.history.changes import strictest
 from harness.judge.history.exact_values import (
     EXACT_LIMIT,
     late_value,
@@ -29,7 +29,7 @@ from harness.judge.history.exact_values import (
     usual_value,
     worse_by,
 )
-from harness.judge.history.transitions import transitions
+from harness.judge.history.transitions import ALPHA, transitions
 from harness.judge.launches import AGREE
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import (

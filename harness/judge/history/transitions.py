@@ -10,8 +10,9 @@ from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
+from harness.judge.comparison.modes import FEWEST
 from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
-from harness.judge.launches import AGREE, SAME_RATE
+from harness.judge.launches import SAME_RATE
 from harness.model import (
     BAD,
     FAILURES,
@@ -29,6 +30,8 @@ from harness.model import (
 )
 from harness.model.judged import State
 
+ALPHA = 0.008
+"""Chance of a false change in a series, for each metric."""
 UNTOLD = UNSURE | {"untested", "incompatible"}
 MUCH_WORSE = 2.0
 """Factor by which growth that is already bad must increase to be a new finding; the rates of one leak differ by less.
@@ -184,26 +187,23 @@ def exact_p(old: tuple[int, int], new: tuple[int, int]) -> float:
 
 MOSTLY = 2 / 3
 """Share of slow launches beyond which a version has another level."""
-MODES_ALPHA = 0.008
-"""Chance that versions whose launches are in the slow mode equally often seem to differ."""
 
 
-def mode_changes(
-    counts: Sequence[tuple[int, int] | None], *, gap: float, baseline: int | None, miss: float = MISS
-) -> tuple[Change, ...]:
-    """Return where launches begin or cease to be in a slow mode, by the rules for flaky failures. `counts`: of each
-    version, the launches in the slow mode, and all; `gap`: by how much they are slower, a log.
+def mode_changes(counts: Sequence[tuple[int, int] | None], *, gap: float, baseline: int | None) -> tuple[Change, ...]:
+    """Return where launches begin or cease to be in a slow mode, by the rules for flaky failures. `counts`: for each
+    version, how many launches were in the slow mode, and of how many; `gap`: by how much they are slower, a log.
 
-    Unlike a failure, a slow launch may be the host's fault: the modes must begin more often than by chance.
+    Unlike a failure, a slow launch may be the host's fault. Slow launches therefore begin only where chance explains
+    their number with a probability of at most ALPHA.
     """
-    states = [None if own is None or own[0] == 1 else own[0] >= AGREE for own in counts]
+    states = [None if own is None or own[0] == 1 else own[0] >= FEWEST for own in counts]
     if baseline is not None and states[baseline]:
         return ()
     cells = [
         CellVerdict(verdicts=("crash" if own[0] else "flat",), why="", trials=own[1], failed=own[0])
         for own in ((0, 0) if each is None else each for each in counts)
     ]
-    found = _changes("step_time", proven(states, cells, miss=miss))
+    found = _changes("step_time", proven(states, cells))
     bounds = [0, *(change.after for change in found), len(counts)]
     kept: list[Change] = []
     for number, change in enumerate(found):
@@ -212,9 +212,8 @@ def mode_changes(
             for side in (cells[slice(*bounds[first : first + 2])] for first in (number, number + 1))
         )
         p = min(1.0, exact_p(old, new) * (sum(own is not None for own in counts) - 1))
-        begins = change.kind == "first_bad"
-        is_mode = p <= MODES_ALPHA and new[0] <= MOSTLY * sum(new)
-        if is_mode if begins else bool(kept) and kept[-1].kind == "first_bad":
+        begins, ends = change.kind == "first_bad", bool(kept) and kept[-1].kind == "first_bad"
+        if (begins and p <= ALPHA and new[0] <= MOSTLY * sum(new)) or (not begins and ends):
             effect = Effect(value=math.exp(gap if begins else -gap), unit="ratio")
             kept.append(replace(change, effect=effect, p=p, verdict="two modes"))
     return tuple(kept)

@@ -167,15 +167,13 @@ class _Box:
         sides = ([(each, name) for each in self.of.episodes if (name := _sides(each)[side])] for side in (0, 1))
         bad, good = map(self._entries, sides)
         trials, others = (sum(entry.verdict.trials for entry in side) for side in (bad, good))
+        hits, before = (sum(entry.verdict.failed for entry in side) for side in (bad, good))
+        if self._has_modes:
+            (hits, trials), (before, others) = map(fault_sentences.slow_launches, (bad, good))
         launches, chance = amounts.count(trials, "launch"), self._chance()
         if self.of.metric == "outcome" or self._has_modes:
-            failed, before = (sum(entry.verdict.failed for entry in side) for side in (bad, good))
-            what = "failed"
-            if self._has_modes:
-                slow = [[entry.verdict.of("step_time").slow or (0, 0) for entry in side] for side in (bad, good)]
-                (failed, trials), (before, others) = (map(sum, zip(*side, strict=True)) for side in slow)
-                launches, what = amounts.count(trials, "launch"), "were slow"
-            return f"{failed:,} of {launches} {what}{f', before {before:,} of {others:,}' if good else ''}{chance}"
+            what = "were slow" if self._has_modes else "failed"
+            return f"{hits:,} of {launches} {what}{f', before {before:,} of {others:,}' if good else ''}{chance}"
         agreeing = sum(entry.verdict.agreeing for entry in bad)
         own = "leak" if self.of.metric == "memory" else "growth"
         judged = signal_of(self.of.metric).kind == "growth" and all(entry.verdict.verdict == own for entry in bad)

@@ -373,7 +373,7 @@ def _system(issue: Issue) -> Block:
     rows = [(label, str(told[name])) for name, label in SYSTEM.items() if name in told]
     gpus = [", ".join(f"{name} {value}" for name, value in gpu.items()) for gpu in told.get("gpus", ())]
     rows += [("GPU", text) for text in gpus or ["none used"]]
-    rows += told.get("together", {}).items()
+    rows += told.get("ranks and links", {}).items()
     environment = told.get("environment", {}).items()
     rows += [(name, value) for name, value in environment if not is_private(name, value)]
     return TextTable(columns=("", ""), rows=tuple(rows))

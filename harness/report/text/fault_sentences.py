@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness import amounts
 from harness.model import (
     SIGNALS,
     Attribution,
+    CellResult,
     CellVerdict,
     Effect,
     Episode,
@@ -200,28 +201,34 @@ def _slow_launches(attribution: Attribution, result: RunResult) -> str:
     """Return how many launches of the bad versions are in a slow mode, if that is the fault: `2 of 5 launches`."""
     if attribution.episodes[0].finding.verdict != "two modes":
         return ""
-    cells = [
-        entry.verdict
+    slow, launches = slow_launches(_bad_cells(attribution, result))
+    return f"{slow} of {amounts.count(launches, 'launch')}"
+
+
+def slow_launches(cells: Iterable[CellResult]) -> tuple[int, int]:
+    """Return how many launches of these cells are in a slow mode, and of how many."""
+    counts = [entry.verdict.of("step_time").slow or (0, 0) for entry in cells]
+    return sum(slow for slow, _ in counts), sum(launches for _, launches in counts)
+
+
+def _bad_cells(attribution: Attribution, result: RunResult) -> list[CellResult]:
+    """Return the cells of the bad versions, in the variants and on the lanes that have the fault."""
+    return [
+        entry
         for entry in result.cells
         if entry.cell.image.series == attribution.series
         and entry.cell.variant in attribution.variants
         and entry.cell.lane in attribution.bad_lanes
         and entry.cell.image.version in attribution.images
     ]
-    slow, launches = map(sum, zip(*(found for cell in cells if (found := cell.of("step_time").slow)), strict=True))
-    return f"{slow} of {amounts.count(launches, 'launch')}"
 
 
 def _rank(attribution: Attribution, result: RunResult) -> int | None:
     """Return the number of the rank that shows the fault in most launches of the bad versions; None if none does."""
     finding = attribution.episodes[0].finding
     found: Counter[int | None] = Counter()
-    for entry in result.cells:
-        cell = entry.cell
-        if (cell.image.series, cell.variant.scenario.name) != (attribution.series, attribution.scenario):
-            continue
-        if cell.image.version in attribution.images:
-            found.update(_telling_rank(finding, trial) for trial in entry.trials if trial.ranks)
+    for entry in _bad_cells(attribution, result):
+        found.update(_telling_rank(finding, trial) for trial in entry.trials if trial.ranks)
     number, count = found.most_common(1)[0] if found else (None, 0)
     return number if 2 * count > found.total() else None
 

@@ -104,8 +104,9 @@ def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, A
     }
 
 
-ALONE = "localhost"
-"""The name of a container without a network, which no name service knows: torchrun would look for it for ever."""
+HOSTNAME = "localhost"
+"""The host name of a container without a network. No name service knows another one, and torchrun would look it up
+again and again."""
 
 
 def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool = False) -> dict[str, Any]:
@@ -258,7 +259,7 @@ def created(
                 entrypoint=None if keep_entrypoint else list(command[:1]),
                 command=list(command if keep_entrypoint else command[1:]),
                 environment=dict(environment or {}),
-                hostname=None if network else ALONE,
+                hostname=None if network else HOSTNAME,
                 stdin_open=True,
                 detach=False,
                 host_config=client.api.create_host_config(

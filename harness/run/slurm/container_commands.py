@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.model import Scenario, Where
-from harness.run.docker.containers import ALONE, PIDS_LIMIT
+from harness.run.docker.containers import HOSTNAME, PIDS_LIMIT
 
 PYTHON = (
     'p=$(command -v python3 || command -v python) || { echo "no python3 or python in this image" >&2; exit 127; }; '
@@ -87,7 +87,7 @@ def _run(program: str, start: Start, gpus: Sequence[str], *, limits: str = "") -
     return [
         "sh", "-c", KEPT_RUN.replace("LIMITS", limits), "sh", program, start.name,
         "--interactive", "--init", "--log-driver", "none",
-        *(("--network", "bridge") if start.scenario.network else ("--network", "none", "--hostname", ALONE)),
+        *(("--network", "bridge") if start.scenario.network else ("--network", "none", "--hostname", HOSTNAME)),
         "--cap-drop", "ALL", *(f"--cap-add={name}" for name in start.scenario.cap_add),
         "--security-opt", "no-new-privileges", "--pids-limit", str(PIDS_LIMIT),
         "--shm-size", str(start.scenario.shm_bytes), *capped,
