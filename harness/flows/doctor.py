@@ -1,4 +1,5 @@
-"""Checks every host, and which image can run where, for `harness doctor`. It pulls nothing, and only runs a control."""
+"""Checks every host, and which image can run where, for `harness doctor`. It runs nothing but a control, and pulls
+nothing but an image for the query for GPUs, if an engine has none."""
 
 from __future__ import annotations
 
