@@ -163,8 +163,10 @@ def effect(value: Effect) -> str:
         return _ratio(value)
     if value.unit == "failures":
         return f"fails in {in_unit(value.value, value.unit)}{_scaled(value.ci, lambda share: 100 * share)}"
-    text = number(value.value)
-    return f"{text} {unit_after(text, value.unit)}".rstrip() + _scaled(value.ci, float)
+    if value.ci is None:
+        return in_unit(value.value, value.unit).rstrip()
+    low, high = (in_unit(each, value.unit, like=value.value).split()[0] for each in value.ci)
+    return f"{in_unit(value.value, value.unit).rstrip()} ({low} to {high})"
 
 
 _LEAST_SHARE = 0.001

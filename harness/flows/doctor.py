@@ -268,7 +268,8 @@ def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> d
     name = next(same, None)
     if name is None:
         where = "all machines of the pool" if len(machines) > 1 else "this host yet"
-        return {each.host.machine: f"no image of the matrix is on {where}" for each, _ in machines}
+        told = f"no image of the matrix is on {where}; a sweep puts them there, and `--quick` makes it short"
+        return {each.host.machine: told for each, _ in machines}
     found: dict[str, Control | str] = {}
     with owners.folder_for_files() as folder:
         script = folder / "control.py"

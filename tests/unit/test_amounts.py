@@ -76,6 +76,8 @@ def test_effects_carry_their_unit_and_interval() -> None:
         "fails in 37.5 % of launches (8.52 to 75.5)"
     )
     assert amounts.effect(Effect(value=3, unit="threads")) == "3 threads"
+    assert amounts.change(Effect(value=0.00453, unit="s/step")) == "+4.53 ms/step", "not 0.00453 s, beside 5.88 ms"
+    assert amounts.effect(Effect(value=0.00453, unit="s/step", ci=(0.004, 0.0051))) == "4.53 ms/step (4.00 to 5.10)"
 
 
 def test_counts_agree_with_their_noun() -> None:

@@ -42,7 +42,8 @@ def dry_run(plan: Explanation) -> str:
     for name, every in plan.estimate.predicted.items() if plan.estimate else ():
         lines += [f"  {name}: {predicted_text(each)}" for each in every]
     if not plan.estimate or not any(plan.estimate.predicted.values()):
-        lines.append("  no run has shown yet which changes will show here: `harness doctor` finds out in half a minute")
+        how = "`harness doctor` finds out in half a minute where one of these images is"
+        lines.append(f"  no run has shown yet which changes will show here: {how}")
     lines += [f"  left out: {text}" for text in plan.left_out]
     lines.append("  these times do not include pulls and builds; how long the steps take is known only when they run")
     return "\n".join(lines)

@@ -309,7 +309,7 @@ def test_a_slower_run_is_told_with_the_part_that_takes_longer() -> None:
     told = "multidict takes 3 s longer to end since 6.3.0; the run takes 71.4 % longer."
     assert headline.sentence(result) == told
     text = run_report.text(result, wide=True)
-    assert re.search(r"3[.,]01\d* m?s +\+3 s", text), "seconds are no ratio: the table said `9,063 ms 9.01×`"
+    assert re.search(r"3[.,]01\d* m?s +\+3\.00 s", text), "seconds are no ratio: the table said `9,063 ms 9.01×`"
 
 
 def test_a_brief_line_drops_an_interval_and_not_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
