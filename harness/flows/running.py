@@ -349,7 +349,10 @@ class OpenRows:
                 if total_bytes <= self.held_bytes:
                     return
                 if other not in self._busy:
-                    self._send_away(other)
+                    del self._rows[other]
+                    self._away.add(other)
+                    for run in self.runs_of(other):
+                        run.trials[:] = [trial.thinned(LEAST_SHOWN_ROWS) for trial in run.trials]
                     total_bytes -= size
 
     def forget(self, row: RowRun) -> None:
@@ -358,12 +361,6 @@ class OpenRows:
             for known in (self._busy, self._away):
                 known.discard(row)
             self._rows.pop(row, None)
-
-    def _send_away(self, row: RowRun) -> None:
-        del self._rows[row]
-        self._away.add(row)
-        for run in self.runs_of(row):
-            run.trials[:] = [trial.thinned(LEAST_SHOWN_ROWS) for trial in run.trials]
 
 
 def _bytes(trial: Trial) -> int:

@@ -169,7 +169,9 @@ def lives_of(runs: Iterable[RunOfHistory], *, history: int, order: Order) -> lis
             if finding.kind == "first_fixed":
                 begun |= _end(lives, finding, order=order)
         for place, life in enumerate(lives):
-            if place not in begun and life.status == "open" and _is_missed(life, run.states):
+            sides = {life.begins.before or life.begins.after, life.begins.after}
+            is_missed = all(run.states.get(side) == "good" for side in sides)  # it measured both, and called both good
+            if place not in begun and life.status == "open" and is_missed:
                 lives[place] = replace(life, status="not seen again", closed=run.run)
     return lives
 
@@ -230,9 +232,3 @@ def _end(lives: list[FindingLife], finding: SeenFinding, *, order: Order) -> set
             lives[place] = replace(life, status="fixed", ends=ends, closed=closed, seen=finding.run)
             ended.add(place)
     return ended
-
-
-def _is_missed(life: FindingLife, states: Mapping[str, SignalState]) -> bool:
-    """Return whether a run measured both versions at which a life begins, and called both good."""
-    before = life.begins.before
-    return states.get(life.begins.after) == "good" and (before is None or states.get(before) == "good")

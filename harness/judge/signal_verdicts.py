@@ -283,19 +283,11 @@ def with_findings(
     for findings, seen in groups:
         for name, version in _bad_signals(findings, order, whole=seen == "bad"):
             signal = marked[version].get(name)
-            if signal is not None and _is_covered(name, signal):
+            # A level that was not compared may not have changed, though it lies between two changes or after the last.
+            if signal is not None and (name.startswith(METRIC_PREFIX) or signal.is_compared):
                 why = signal.why if seen == "bad" else _unconfirmed(name, cells[version])
                 marked[version][name] = replace(signal, seen=seen, why=why, remedy="")
     return tuple(replace(cell, signals=marked[version]) for version, cell in cells.items())
-
-
-def _is_covered(name: str, signal: SignalVerdict) -> bool:
-    """Return whether the changes of a signal apply to a version. They do not apply to a level that was not compared
-    with the others, even if it lies between two changes or after the last one.
-    """
-    if name.startswith(METRIC_PREFIX):
-        return True
-    return signal.is_compared
 
 
 def _unconfirmed(name: str, cell: CellVerdict) -> str:

@@ -42,13 +42,9 @@ def load_nvml(name=NAME):
         return None
     code = _call(library, ("nvmlInit_v2", "nvmlInit"))
     if code != SUCCESS:
-        raise Unavailable("NVML does not start: %s" % error_words(code))
+        why = "it lacks the function" if code is None else ERRORS.get(code, "error %d" % code)
+        raise Unavailable("NVML does not start: %s" % why)
     return Library(library)
-
-
-def error_words(code):
-    """Return the meaning of an error code of NVML."""
-    return "it lacks the function" if code is None else ERRORS.get(code, "error %d" % code)
 
 
 def _call(library, names, *arguments):

@@ -97,7 +97,8 @@ class Child(object):
             if not pids:
                 break
             for pid in pids:
-                if 2 * turn > KILL_ROUNDS or not _tidies_up(pid):
+                words = b" ".join(processes.command_line(pid))
+                if 2 * turn > KILL_ROUNDS or not any(tracker.encode("ascii") in words for tracker in TRACKERS):
                     _send(pid, signal.SIGKILL)
             time.sleep(KILL_PAUSE_S)
         for path in mapped:
@@ -112,11 +113,6 @@ def _shared():
     with contextlib.suppress(OSError):
         return {SHARED + name for name in os.listdir(SHARED)}
     return set()
-
-
-def _tidies_up(pid):
-    words = b" ".join(processes.command_line(pid))
-    return any(tracker.encode("ascii") in words for tracker in TRACKERS)
 
 
 def _send(pid, number):

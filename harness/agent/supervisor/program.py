@@ -166,10 +166,6 @@ class ProgramWatch(ScriptWatch):
         member.link.sendmsg([b"table\n"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         self.workers.ranks.add(member.pid)
 
-    def _is_alone(self):
-        """Return whether the first process is the only one that made steps, or that could have."""
-        return self._from.is_first and not self._group.is_several
-
     def _look_after(self, member):
         """Note the death of a member, and how it died if its parent has not yet asked."""
         if not member.lives or not group.is_gone(member.pid):
@@ -305,7 +301,7 @@ class ProgramWatch(ScriptWatch):
         member = self._from
         member.is_silent = False
         if cut:
-            if self._is_alone():
+            if member.is_first and not self._group.is_several:
                 self._leave_after_steps(end)
                 self._answer(member, "stop")
             elif member is self._group.lead:

@@ -262,11 +262,8 @@ class _Group:
         come after cells that were not launched, and cells that the matrix excludes come last.
         """
         cells = [cell for place in result.wanted if (cell := self._cell(square, place)) is not None]
-        return tuple(sorted(cells, key=lambda cell: (cell.excluded is not None, self._was_tried(cell)))[:1])
-
-    def _was_tried(self, cell: Cell) -> bool:
-        entry = self.known.get(cell.id)
-        return entry is not None and entry.verdict.trials >= AGREE
+        launched = {name for name, entry in self.known.items() if entry.verdict.trials >= AGREE}
+        return tuple(sorted(cells, key=lambda cell: (cell.excluded is not None, cell.id in launched))[:1])
 
     def _cell(self, square: Square, place: SquareCell) -> Cell | None:
         """Return the cell at a position of the square, for the first bad variant. None if it can never run, or if its
@@ -278,10 +275,6 @@ class _Group:
         if variant is None or self.states[variant, square.lanes[lane]][image] is not None:
             return None
         cell = rows[variant].cells[image]
-        return cell if self._runnable(cell) else None
-
-    def _runnable(self, cell: Cell) -> bool:
-        if cell.lane.host.in_environments and not isinstance(cell.image.source, Install):
-            return False
-        entry = self.known.get(cell.id)
-        return entry is None or entry.verdict.verdict != "incompatible"
+        entry, needs_install = self.known.get(cell.id), cell.lane.host.in_environments
+        is_incompatible = entry is not None and entry.verdict.verdict == "incompatible"
+        return None if is_incompatible or (needs_install and not isinstance(cell.image.source, Install)) else cell

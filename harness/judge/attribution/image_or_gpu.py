@@ -88,11 +88,10 @@ def _where_lanes_agree(square: Square) -> SquareAnswer:
     if turned:
         proven = _reached(square, turned)
         return SquareAnswer(cause="image", bad=proven, cleared=proven - turned)
-    alike = next(
-        (lanes for lanes in (square.lanes_at(image, True) for image in square.images) if _differ(square, lanes)), None
-    )
-    if alike is not None:
-        return SquareAnswer(cause="image", bad=alike, cleared=alike)
+    for lanes in (square.lanes_at(image, True) for image in square.images):
+        kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
+        if len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1:  # neither can be what they share
+            return SquareAnswer(cause="image", bad=lanes, cleared=lanes)
     good = square.with_any(False)
     if good:
         wanted = (*_bad_images_on(square, bad, good), *_good_images_on(square, bad, good))
@@ -111,12 +110,6 @@ def _reached(square: Square, turned: set[int]) -> set[int]:
         if more == reached:
             return reached
         reached = more
-
-
-def _differ(square: Square, lanes: set[int]) -> bool:
-    """Return whether the lanes have several GPU models and several hosts, so that neither can be the common cause."""
-    kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
-    return len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1
 
 
 def _bad_images_on(square: Square, bad: set[int], others: set[int]) -> Iterator[SquareCell]:
@@ -153,7 +146,9 @@ def _where_lanes_differ(square: Square, split: Sequence[int]) -> SquareAnswer:
     clean = {lane for image in split for lane in square.lanes_at(image, False)} - bad
     if not clean:
         return _bad_everywhere_in_the_end(square, bad, turned)
-    if turned and not _bad_before(square, bad - turned, turned):
+    # If another bad lane is bad with an image that is still good on a turned one, the turned one has another fault.
+    early = {image for lane in turned for image in square.images_of(lane, False)}
+    if turned and not any(early & set(square.images_of(lane, True)) for lane in bad - turned):
         return SquareAnswer(cause="interaction", bad=bad, good=clean)
     cause = None if turned else _gpu_or_host(square, bad, clean)
     if cause is not None:
@@ -183,14 +178,6 @@ def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) 
         doubt="image or lane",
         wanted=(*missing, *_neighbours_on(square, bad - turned)),
     )
-
-
-def _bad_before(square: Square, lanes: set[int], turned: set[int]) -> bool:
-    """Return whether one of these lanes, which have no good image, is bad with an image that is still good on a
-    `turned` lane: the turned lane then has another fault.
-    """
-    early = {image for lane in turned for image in square.images_of(lane, False)}
-    return any(early & set(square.images_of(lane, True)) for lane in lanes)
 
 
 def _gpu_or_host(square: Square, bad: set[int], clean: set[int]) -> Cause | None:

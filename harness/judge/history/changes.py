@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -202,7 +202,7 @@ def level_changes(
                 kind=kind,
                 before=before,
                 after=after,
-                untestable=uncompared_between(table.positions, before, after),
+                untestable=tuple(place for place in range(before + 1, after) if place not in table.positions),
                 effect=_ratio(metric, shift.size, shift.interval),
                 p=shift.p,
                 verdict=verdict,
@@ -219,8 +219,3 @@ def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Eff
     sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
     ci = None if interval is None else sorted(intervals.ratio_of(sign * bound) for bound in interval)
     return Effect(value=intervals.ratio_of(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
-
-
-def uncompared_between(positions: Container[int], before: int, after: int) -> tuple[int, ...]:
-    """Return the positions between two versions that were not compared."""
-    return tuple(place for place in range(before + 1, after) if place not in positions)

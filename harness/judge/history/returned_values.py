@@ -68,11 +68,6 @@ def is_text(name: str, trial: Trial) -> bool:
     return trial.trace is not None and trial.trace.column(name) is not None and not is_returned(name, trial)
 
 
-def is_full(trial: Trial) -> bool:
-    """Return whether the launch has as many numbers as the agent records, so that others may be missing."""
-    return trial.trace is not None and len(trial.trace.metrics) >= MOST_METRICS
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReturnedNan:
     """NaN in one number that the versions of a row returned."""
@@ -286,7 +281,9 @@ class _Metric:
             firsts = []
         states: list[bool | None] = []
         for own in self.clean:
-            long = [trial for trial in own if firsts and trial.last_step >= max(firsts) and not is_full(trial)]
+            # The agent records MOST_METRICS numbers, so that others may be missing beside as many.
+            able = [trial for trial in own if trial.trace is None or len(trial.trace.metrics) < MOST_METRICS]
+            long = [trial for trial in able if firsts and trial.last_step >= max(firsts)]
             asked = [is_returned(self.name, trial) for trial in long if not is_text(self.name, trial)]
             is_known = any(state is False for state in states) or all(asked)
             agree = len(set(asked)) == 1 and len(asked) >= AGREE

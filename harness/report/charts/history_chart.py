@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness import amounts
@@ -28,7 +28,8 @@ def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list
     cells = [cell.result for cell in verdicts.cells if cell is not None]
     wanted = [metric for metric in _TITLES if metric != "outcome" or any(entry.verdict.failed for entry in cells)]
     others = signal_words.in_order(name for entry in cells for name in entry.verdict.signals)
-    wanted += [metric for metric in others if metric not in wanted and (metric in medians or _is_bad(metric, cells))]
+    bad = {name for entry in cells for name, signal in entry.verdict.signals.items() if signal.seen == "bad"}
+    wanted += [metric for metric in others if metric not in wanted and (metric in medians or metric in bad)]
     drawn = (drawing(metric, verdicts, medians, name=name) for metric in wanted)
     return [chart for chart in drawn if chart is not None]
 
@@ -62,10 +63,6 @@ def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, nam
             "changes": list(_changes(cells, tones, is_changed=metric in medians)),
         },
     )
-
-
-def _is_bad(metric: Metric, cells: Iterable[CellResult]) -> bool:
-    return any(metric in entry.verdict.signals and entry.verdict.signals[metric].seen == "bad" for entry in cells)
 
 
 def _figure(metric: Metric, entry: CellResult) -> tuple[float | None, Interval | None]:

@@ -93,16 +93,13 @@ def _facts(host: HostCheck) -> dict[str, Sequence[str]]:
             ],
             "memory": ["no limit" if memory is None else f"{amounts.size(memory)} per launch"],
         }
+    left = 0 if found is None else len(found.leftovers)
     return facts | {
         "images": [] if host.wanted is None else _images(host, host.wanted),
         "noise": noise or ["not measured yet" if is_usable else ""],
         "control": [_control(host)],
-        "leftovers": [] if found is None else [_leftovers(len(found.leftovers))],
+        "leftovers": [] if found is None else [f"{left}: `harness clean` removes them" if left else "none"],
     }
-
-
-def _leftovers(count: int) -> str:
-    return f"{count}: `harness clean` removes them" if count else "none"
 
 
 def _gpu(gpu: Gpu) -> str:
@@ -213,7 +210,14 @@ def to_json(checkup: Checkup) -> dict[str, Any]:
         "matrix": checkup.matrix,
         "exit_code": exit_code(checkup),
         "hosts": [_host_json(host) for host in checkup.hosts],
-        "images": [_fit_json(fit) for fit in checkup.fits],
+        "images": [
+            {
+                **{name: getattr(fit, name) for name in ("host", "series", "state", "why", "at_hand", "bytes")},
+                "gpu": None if fit.gpu is None else fit.gpu.uuid,
+                "image": fit.version,
+            }
+            for fit in checkup.fits
+        ],
     }
 
 
@@ -246,12 +250,4 @@ def _host_json(host: HostCheck) -> dict[str, Any]:
         "control_ms": host.control_ms,
         "odd": host.odd or None,
         "leftovers": list(found.leftovers),
-    }
-
-
-def _fit_json(fit: ImageFit) -> dict[str, Any]:
-    return {
-        **{name: getattr(fit, name) for name in ("host", "series", "state", "why", "at_hand", "bytes")},
-        "gpu": None if fit.gpu is None else fit.gpu.uuid,
-        "image": fit.version,
     }
