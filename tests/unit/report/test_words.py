@@ -128,6 +128,13 @@ def test_a_step_that_is_counted_by_a_progress_bar_is_not_called_a_line(shape: st
     assert line.endswith(f", a step is {step}")
 
 
+def test_a_leak_of_a_program_of_lines_is_ruled_out_up_to_a_line() -> None:
+    """It read "a leak above 0.017 KiB/line up to step 4,000"."""
+    result = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: replace(build.flat(), per="line"))
+    (line,) = quiet_lines("flat", result)
+    assert line.startswith("flat rules out a leak above 0.017 KiB/line up to line 4,000;")
+
+
 def test_totals_and_what_flat_is_worth() -> None:
     result = build.varied()
     assert document(result).totals == (
