@@ -201,7 +201,7 @@ NOTABLE_LINES = {
     "deprecated": re.compile(r"(?i:deprecat.{0,200}\bremoved\b)"),
 }
 """What a masked line must contain to be of that signal, and not of `log`. A number after `Error:` is a metric."""
-PROGRESS = re.compile(r"\d+%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
+PROGRESS = re.compile(r"\d%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
 """What only a progress bar contains."""
 MASKED = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b|/tmp/\S+|\d+(?:[.:,]\d+)*")
 

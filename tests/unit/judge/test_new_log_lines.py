@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -63,6 +64,13 @@ def test_a_line_that_tells_of_an_error_is_no_mere_line(line: str) -> None:
     """`step # loss nan` was the last line of a long page under `Nothing bad: all 3 cells are good`."""
     (found,) = new_lines([printing("ready", "ready"), printing(f"ready\n{line}", f"ready\n{line}")])
     assert found.signal == ("error" if line in ERRORS else "log")
+
+
+def test_a_line_of_digits_does_not_keep_the_judge() -> None:
+    """A launch that printed numbers of 4,000 digits took the judge 14 s, in time quadratic in their length."""
+    began = time.process_time()
+    assert new_lines([printing("", ""), printing("7" * 20_000, "8" * 20_000)])
+    assert time.process_time() - began < 0.5
 
 
 def test_a_progress_bar_is_no_new_line() -> None:
