@@ -367,3 +367,13 @@ def _environment(pid: int) -> bytes:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return b""
+
+
+def test_a_process_without_steps_is_not_said_to_fail_before_the_first_step(tmp_path: Path, python: str) -> None:
+    """Only rank 0 printed. Rank 1 raised at step 100 of the launch, and the report said `before the first step`."""
+    text = RANKS.replace("STEPS", "150").replace("METHOD", "fork").replace("sys.stdout", "rank or sys.stdout")
+    text = text.replace("MORE", "1 / (rank != 1 or number < 100)")
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    done = driver.run(tmp_path, python, None, program=program, files={"train.py": text}).done
+    assert done["end"] == "crash", done
+    assert done["message"].splitlines()[-1].startswith("a process that made no step: ZeroDivisionError")

@@ -333,10 +333,10 @@ class ProgramRun(script_run.ScriptRun):
     def _failed(self, error):
         """Report the exception that ends a process of multiprocessing, which prints it and goes on to its end."""
         if not (self._ticker.ended or (isinstance(error, SystemExit) and error.code in (None, 0))):
-            self._fail(error)
+            self._fail(error, "a process that made no step")
 
-    def _fail(self, error):
-        """Report the failure of this process, and return its exit code."""
+    def _fail(self, error, place="before the first step"):
+        """Report the failure of this process, and return its exit code. `place`: where it was if it made no step."""
         exits = isinstance(error, SystemExit) and not isinstance(error.code, str)
         if isinstance(error, SystemExit):
             if not exits:
@@ -344,7 +344,7 @@ class ProgramRun(script_run.ScriptRun):
             sys.stderr.flush()
             error = failure.ScenarioError("the program called sys.exit(%s)" % repr(error.code)[:300])
         steps = self._ticker.steps if self._has_joined() else 0
-        place = "step %d" % (steps + 1) if steps else "before the first step"
+        place = "step %d" % (steps + 1) if steps else place
         message = failure.describe_failure(error, place, self.script)
         if isinstance(error, EOFError):
             message += READS_STDIN

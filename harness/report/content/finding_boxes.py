@@ -117,7 +117,7 @@ class _Box:
             attribution=self.of,
             number=number,
             findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
-            brief="; ".join(filter(None, (shown, doubt and "provisional", evidence, said))),
+            brief="; ".join(filter(None, (shown, doubt and "provisional", said, evidence))),
             sentence=f"{fault_sentences.clause(self.of, self.result)}.",
             texts={name: text for name, text in texts.items() if text},
             figure=figure,

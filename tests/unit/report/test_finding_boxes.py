@@ -312,6 +312,12 @@ def test_a_slower_run_is_told_with_the_part_that_takes_longer() -> None:
     assert re.search(r"3[.,]01\d* m?s +\+3\.00 s", text), "seconds are no ratio: the table said `9,063 ms 9.01×`"
 
 
+def test_a_brief_line_says_why_launches_failed_before_how_many() -> None:
+    """What does not fit into one line is cut at its end: a crash was told without its exception."""
+    crash = next(box for box in boxes(build.varied()) if box.attribution.metric == "outcome")
+    assert 0 < crash.brief.index("SIGSEGV") < crash.brief.index("launches failed"), crash.brief
+
+
 def test_a_brief_line_drops_an_interval_and_not_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """`5 launches against 5; p < 0.00…`: the end of the line was cut, while the size had two intervals."""
     slower = next(box for box in boxes(build.varied()) if box.attribution.metric == "step_time")
