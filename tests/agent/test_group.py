@@ -100,6 +100,34 @@ def test_ranks_that_end_before_their_budget_are_counted(tmp_path: Path, python: 
     assert "ended by itself after 60 of 100 steps" in message
 
 
+LAST_ONE_IS_BEHIND = """
+import multiprocessing as mp, time
+def work(rank):
+    for number in range(90 + 5 * rank):
+        time.sleep(0.002 + 0.018 * rank)
+        one(number)
+def one(number):
+    pass
+if __name__ == "__main__":
+    ranks = [mp.get_context("fork").Process(target=work, args=(rank,)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+"""
+
+
+def test_a_rank_that_is_behind_the_one_that_ended_first_spoils_no_launch(tmp_path: Path, python: str) -> None:
+    """The steps of its counts went backwards: the launch was `infrastructure`, as its message was not understood."""
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "__main__:one"}
+    told = driver.run(tmp_path, python, None, program=program, files={"train.py": LAST_ONE_IS_BEHIND})
+    assert told.done["end"] == "stopped"
+    assert told.done["last_step"] > 90
+    steps = told.all("counts")[-1]["columns"]["step"]
+    assert steps == sorted(set(steps))
+    assert told.column("step") == list(range(1, told.done["last_step"] + 1))
+
+
 @pytest.mark.parametrize(
     ("fault", "end", "message"),
     [

@@ -82,7 +82,7 @@ class Census(object):
             began = self._clock()
             counts.update(self._places.count())
             self._files_pace.spent(began)
-        if self._rows and self._rows[-1][0] == step:
+        while self._rows and self._rows[-1][0] >= step:  # a new lead may be behind the rank that ended
             self._rows.pop()
         self._rows.append((step, counts, kept))
         self._is_new = True

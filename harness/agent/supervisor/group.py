@@ -115,6 +115,7 @@ class Group(object):
         self.looked = set()  # the steps of the job's looks
         self._shape = rows, stride
         self._merged = 0  # rows
+        self._made = 0  # steps by earlier leads
         self._levels = {}  # place of a column -> the first number of the job
 
     @property
@@ -150,19 +151,23 @@ class Group(object):
 
     def elect(self):
         """Choose the lead: the first process if it makes steps, else the lowest living rank. It changes only if it has
-        ended, or before the first look."""
-        ranks = [member for member in self.ranks if member.lives] or self.ranks
-        if ranks and (self.lead is None or not self.lead.lives or not self.looked):
+        ended before its last step while others live, or before the first look."""
+        ranks = [member for member in self.ranks if member.lives] or ([] if self.lead else self.ranks)
+        is_open = self.lead is None or not (self.lead.lives or self.lead.table.header[samples.OVER])
+        if ranks and (is_open or not self.looked):
+            self._made = max(self._made, self.lead.steps if self.lead is not None and self.looked else 0)
             self.lead = min(ranks, key=lambda member: (not member.is_first, self.number_of(member)))
         return self.lead
 
     # -------------------------------------------------------------- one table
 
     def refresh(self):
-        """Copy what the lead's header says to that of the job's table."""
+        """Copy what the lead's header says to that of the job's table. A new lead may be behind the one that ended: the
+        job's steps do not go backwards."""
         if self.table is not None and self.lead is not None:
             header, source = self.table.header, self.lead.table.header
-            for place in (samples.STEPS, samples.STARTED, samples.OVERHEAD_S, samples.BUSY_S, samples.OVER):
+            header[samples.STEPS] = max(self._made, source[samples.STEPS])
+            for place in (samples.STARTED, samples.OVERHEAD_S, samples.BUSY_S, samples.OVER):
                 header[place] = source[place]
 
     def set_stop(self, value):
@@ -180,9 +185,9 @@ class Group(object):
                 self._levels[place], self.lead.levels[place] = newest, [newest, newest]
 
     def merge(self, metrics):
-        """Fill the rows of the job's table up to the lead's last step. `metrics`: their names."""
+        """Fill the rows of the job's table up to its last step. `metrics`: their names."""
         ranks, stride = self.ranks, self._shape[1]
-        first, stop = self._merged, max(self._merged, self.lead.table.taken())
+        first, stop = self._merged, max(self._merged, self.table.taken())
         beside = {step // stride + more for step in self.looked for more in range(BESIDE_A_LOOK)}
         step_s, sources = self.table.column(STEP_S), [(each.table.column(STEP_S), each.table.taken()) for each in ranks]
         own_s = self.lead.table.column(STEP_S)
