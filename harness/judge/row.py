@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from packaging.utils import canonicalize_name
 
@@ -60,7 +60,8 @@ class JudgedRow:
     together (`judge/run.py`).
 
     `tested` are the signals whose levels were compared, whether they changed or not. `replicates` is the number of
-    launches of A/A replicates, which belong to no cell.
+    launches of A/A replicates, which belong to no cell. `ratios` are the effects of the findings that are told as the
+    difference of small levels, by signal and newer version, above the least amount that is compared.
     """
 
     cells: tuple[CellResult, ...]
@@ -69,6 +70,7 @@ class JudgedRow:
     tested: tuple[str, ...] = ()
     observations: tuple[Observation, ...] = ()
     replicates: int = 0
+    ratios: Mapping[tuple[str, str], Effect | None] = field(default_factory=dict)
 
     @property
     def scenario(self) -> str:
@@ -111,6 +113,7 @@ def judge_row(
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=steps)
     values: Mapping[str, Values] = {}
     tested: tuple[str, ...] = ()
+    ratios: dict[tuple[str, str], Effect | None] = {}
     if not limits.exit_only:
         values = judge_values(compared.alike, limits=limits, steps=steps)
         nan = nan_versions(compared.alike, limits)
@@ -132,7 +135,11 @@ def judge_row(
             verdicts = with_modes(verdicts, modes)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
         own = (change for metric in values.values() for change in metric.changes)
-        changes = (*(_sized(change, compared) for change in changes), *own)
+        sized = [_sized(change, compared) for change in changes]
+        for ratio, told in zip(changes, sized, strict=True):
+            if told is not ratio:
+                ratios[ratio.metric, cells[ratio.after].cell.image.version] = ratio.effect
+        changes = (*sized, *own)
         levels = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
         tested = (*levels, *(name for name, metric in values.items() if metric.is_tested))
     if bounded is not None:
@@ -148,6 +155,7 @@ def judge_row(
         cells=tuple(replace(cell, trials=own) for cell, own in zip(cells, measured, strict=True)),
         findings=tuple(finding_of(change, cells) for change in changes),
         tested=tested,
+        ratios=ratios,
         observations=tuple(
             Observation(
                 series=row.series.name, lane=row.lane, variant=row.variant, signal=each.signal, text=each.text,

@@ -109,7 +109,9 @@ def find(rows: Sequence[JudgedRow]) -> Findings:
         cells = tuple(replace(cell, verdict=verdict) for cell, verdict in zip(row.cells, verdicts, strict=True))
         told.append(
             replace(
-                row, cells=cells, findings=with_consequences(kept, list(known), dict(zip(known, verdicts, strict=True)))
+                row,
+                cells=cells,
+                findings=with_consequences(kept, list(known), dict(zip(known, verdicts, strict=True)), row.ratios),
             )
         )
     return Findings(findings=tuple(one for row in told for one in row.findings), rows=tuple(told))

@@ -198,6 +198,7 @@ class _Level:
         by_one = self.name == "late_step_time" and self.name not in self.compared.tables
         at_limit = 1 / max(1 - limit, 1e-3) if signal.falls else 1 + limit
         far = at_limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
+        little = self.compared.little(self.name)  # counts as more than it is
         known = [
             (place, verdict, verdict.value)
             for place, verdict in enumerate(verdicts)
@@ -211,7 +212,9 @@ class _Level:
             if ratio >= (far if unsure else at_limit) and abs(new - old) > signal.least:
                 is_next = place - before == 1
                 why = (SignalReason.FAR_FROM_VERSION_BEFORE if is_next else SignalReason.FAR_FROM_LAST_MEASURED)(
-                    signal=signal.title, ratio=_factor(new / old), launches=self._launched(place)
+                    signal=signal.title,
+                    ratio=f"{'at least ' if before in little else ''}{_factor(new / old)}",
+                    launches=self._launched(place),
                 )
                 marked[place] = replace(verdict, seen="suspect", why=why, remedy=Remedy.SETTLED())
         return marked

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from harness.judge.row import JudgedRow, judge_row
-from harness.model import LEVELS, Cell, Skip, Trials, VersionRow
+from harness.judge.run import find
+from harness.model import LEVELS, Cell, Look, Skip, Trials, VersionRow
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import details
 from harness.run.run_interfaces import CellRun
@@ -166,6 +167,29 @@ def test_what_prints_more_than_a_version_that_hardly_prints(
     found = [one for one in judge_row(row, runs, least=3).findings if one.metric == "output"]
     assert [(one.after, one.effect and one.effect.unit) for one in found] == expected
     assert all(one.effect and one.effect.value == pytest.approx(sizes[1] - sizes[0]) for one in found[:1])
+
+
+@pytest.mark.parametrize(("new_ms", "cause"), [(2.2, ""), (0.3, "step_time")])
+def test_processor_time_that_rose_far_more_than_the_steps_is_a_finding_of_its_own(new_ms: float, cause: str) -> None:
+    """Ten times the processor time was only "a consequence" of slightly longer steps: its size, a difference of small
+    levels, had another unit than theirs."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5"])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    runs = []
+    for place, (cell, ms, cpu_ms) in enumerate(zip(cells, (20, 26), (0.15, new_ms), strict=True)):
+        trials = [trial_of(number, ms=ms, seed=place, steps=1000) for number in range(1, 9)]
+        for number, one in enumerate(trials):
+            assert one.trace is not None
+            looks = tuple(Look(step=step, values={"cpu_s": cpu_ms / 1000 * step}) for step in (500, 1000))
+            trials[number] = replace(one, cell_id=cell.id, trace=replace(one.trace, looks=looks))
+        runs.append(CellRun(cell=cell, trials=trials).result)
+    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    judged = judge_row(row, runs, least=3)
+    told = {one.metric: one for one in find([judged]).findings}
+    assert told["step_time"].consequence_of == ""
+    assert told["cpu_time"].consequence_of == cause
+    assert told["cpu_time"].effect is not None
+    assert told["cpu_time"].effect.unit == "s/step"
 
 
 def returning(nan: set[int], ms: list[float], *, first: int = 101) -> JudgedRow:

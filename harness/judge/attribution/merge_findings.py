@@ -179,25 +179,38 @@ def _places(fault: Fault, order: Order) -> set[int]:
 REASON = 2.0
 """Maximum size of a consequence relative to its cause: in logs for ratios, in rates for growth of the same unit."""
 
+Ratios = Mapping[tuple[str, str], Effect | None]
+"""The ratios of findings whose effect is a difference of small levels, by signal and newer version."""
+
 
 def with_consequences(
-    findings: Sequence[Finding], versions: Sequence[str], known: Mapping[str, CellVerdict] = MappingProxyType({})
+    findings: Sequence[Finding],
+    versions: Sequence[str],
+    known: Mapping[str, CellVerdict] = MappingProxyType({}),
+    ratios: Ratios = MappingProxyType({}),
 ) -> tuple[Finding, ...]:
     """Return the findings of a row, in the same order, with `consequence_of` filled in. `versions` are those of the
-    row, oldest first, and `known` the verdicts on them.
+    row, oldest first, `known` the verdicts on them, and `ratios` the sizes of findings that are told as differences.
 
     A consequence begins with its cause, and both end together or not at all; a version in which one is mostly repaired
     may be the end of the other. In a chain, the first cause counts.
     """
-    causes = _consequences(findings, {version: place for place, version in enumerate(versions)}, known)
+    causes = _consequences(findings, {version: place for place, version in enumerate(versions)}, known, ratios)
     return tuple(replace(finding, consequence_of=causes.get(finding, "")) for finding in findings)
 
 
-def _consequences(findings: Sequence[Finding], order: Order, known: Mapping[str, CellVerdict]) -> dict[Finding, str]:
+def _consequences(
+    findings: Sequence[Finding], order: Order, known: Mapping[str, CellVerdict], ratios: Ratios
+) -> dict[Finding, str]:
     """Return, by each finding of one row that is a consequence, the metric of its first cause."""
     signs = grouped((sign_of(finding), finding) for finding in findings)
     items = [
-        _BoundedEpisode(episode=episode, bounds=bounds_of(episode, order), mild=mostly_fixed(episode, known, order))
+        _BoundedEpisode(
+            episode=episode,
+            bounds=bounds_of(episode, order),
+            mild=mostly_fixed(episode, known, order),
+            effect=ratios.get((episode.finding.metric, episode.finding.after), episode.finding.effect),
+        )
         for of_sign in signs.values()
         for episode in episodes_of(of_sign, order)
     ]
@@ -212,6 +225,7 @@ class _BoundedEpisode:
     episode: Episode
     bounds: EpisodeBounds
     mild: int | None
+    effect: Effect | None
 
     @property
     def ends(self) -> list[EpisodeBounds]:
@@ -223,10 +237,6 @@ class _BoundedEpisode:
     @property
     def metric(self) -> str:
         return self.episode.finding.metric
-
-    @property
-    def effect(self) -> Effect | None:
-        return self.episode.finding.effect
 
 
 def _first_cause(item: _BoundedEpisode, causes: Mapping[_BoundedEpisode, Sequence[_BoundedEpisode]]) -> _BoundedEpisode:
