@@ -273,6 +273,10 @@ class CountReason(Reason):
     NOT_AT_ONE_RATE = "it rose by {rise:.4g} in the last {steps:,.0f} {per}s, but not at a constant rate"
     RISES_AND_FALLS = "it rises and falls, and both its highest and its lowest counts rise"
     COUNTED_TOO_RARELY = "it was counted too rarely to judge"
+    COUNTED_AT_ONCE = (
+        "the {per}s are so quick that all counts were taken at nearly the same time, and other processes may have done "
+        "their work before"
+    )
     SHM_SHARED = "other launches used the same /dev/shm at the same time; a launch that runs alone would settle it"
 
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from harness.judge.trace.growth import LEAST_ROWS, Growth
-from harness.judge.trace.samples import even_rows
+from harness.judge.trace.samples import even_rows, sampled
 from harness.judge.trace.trace_verdict import judge_column, memory_words
 from harness.model import GROWTHS, SIGNALS, Floats, Limits, Per, Trace, counted, unit_after, unit_per
 from harness.reasons import CountReason, MemoryName
@@ -33,6 +33,9 @@ HALF = 0.5
 and minimum rise of the lowest counts of saw-teeth that climb, as a share of the rise at the limit."""
 PIECE = {"shm": 4.0, "disk": 4.0, "worker_memory": 4.0}
 """Size of a piece in KiB, for signals that are amounts: a page, a disk block. For counted things, a piece is 1."""
+LEAST_HALF_S = 0.1
+"""Least time of the steps in the last half of a launch with several processes: the agent counts twice in it. The other
+processes do not wait for the steps, and may have done all their work before quicker ones."""
 
 
 def judge_counts(trace: Trace, *, limits: Limits, per: Per = "step") -> Mapping[str, Growth]:
@@ -51,7 +54,19 @@ def judge_counts(trace: Trace, *, limits: Limits, per: Per = "step") -> Mapping[
                 growths[name] = min((_judge_workers(*each, limit=limit, per=per) for each in both), key=_badness)
         else:
             growths[name] = _judge(name, trace, step, values, limit=limit, per=per)
+        if name in growths and growths[name].verdict == "flat" and _are_at_once(trace, float(step[-1])):
+            growths[name] = unjudged(name, CountReason.COUNTED_AT_ONCE(per=counted(per)))
     return growths
+
+
+def _are_at_once(trace: Trace, last: float) -> bool:
+    """Return whether the counts up to step `last` were all taken within so short a time that processes beside the one
+    that makes the steps may have worked only before."""
+    durations, processes = trace.column("step_s"), _counted(trace, "processes")[1]
+    if durations is None or processes.max(initial=0.0) <= 0:
+        return False
+    half = sampled(durations[trace.step > last / 2])
+    return len(half) > 0 and float(half.mean()) * last / 2 < LEAST_HALF_S
 
 
 def _judge_workers(step: Floats, values: Floats, *, limit: float, per: Per) -> Growth:

@@ -65,3 +65,23 @@ def test_a_cache_that_fills_more_and_more_slowly_is_no_leak() -> None:
 
 def test_without_workers_nothing_leaks() -> None:
     assert judged(0 * STEP, 0 * STEP).verdict == "flat"
+
+
+@pytest.mark.parametrize("name", ["worker_memory", "open_files"])
+def test_workers_that_finished_before_the_first_count_are_not_called_good(name: str) -> None:
+    """Workers kept 20 KiB for each of 1,204 lines, but the lines came at 16 µs when all the work was done, and the
+    report had a tick: "0 KiB/line, would have shown 0.00664 KiB/line".
+    """
+    step = np.array([1.0, 150, 301, 602, 1204])
+    alike, rows = np.full(5, 84_000.0), np.arange(1.0, 1205)
+    held = {name: alike, "worker_memory": alike, "worker_memory_kept": alike}
+
+    def growth(step_s: float, processes: float) -> Growth:
+        counts = {"step": step, "processes": np.full(5, processes), **held}
+        times = {"step_s": np.where(rows <= 2, 1.0, step_s)}
+        return judge_counts(Trace(step=rows, columns=times, counts=counts), limits=Limits(), per="line")[name]
+
+    brief = growth(16e-6, 4.0)
+    assert (brief.verdict, "the lines are so quick" in brief.unmet) == ("inconclusive", True)
+    assert growth(1e-3, 4.0).verdict == "flat", "slow lines are counted while the workers work"
+    assert growth(16e-6, 0.0).verdict == "flat", "a process that makes its steps itself stands still at each count"
