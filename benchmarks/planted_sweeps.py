@@ -26,6 +26,12 @@ SLOW_MODULE = """\"\"\"Takes its time to be imported.\"\"\"
 import os, time
 time.sleep(float(os.environ["PLANTED_IMPORT_S"]))
 """
+START = 'import os; "PLANTED_START_S" in os.environ and __import__("planted_carrier.start")\n'
+SLOW_START = """\"\"\"Delays each start of Python.\"\"\"
+import os, time
+from planted_carrier import planted
+time.sleep(planted(float(os.environ["PLANTED_START_S"])))
+"""
 
 
 class Refused(Exception):
@@ -130,6 +136,8 @@ def build_wheel(folder: Path, version: str, *, bad: bool) -> Path:
         "planted_carrier/__init__.py": (PROGRAMS / "carrier.py").read_text(),
         "planted_carrier/version.py": f'VERSION = "{version}"\nBAD = {bad}\n',
         "planted_carrier/slow.py": SLOW_MODULE,
+        "planted_carrier/start.py": SLOW_START,
+        "planted_start.pth": START,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: planted-carrier\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: planted\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
@@ -162,6 +170,7 @@ def matrix_of(
             "params": {"program": program.name, "amount": program.amount(size)},
             "steps": {"first": first, "budget": budget},
             "timeout": "5m",
+            **({"environment": {"PLANTED_START_S": program.amount(size)}} if program.signal == "start_time" else {}),
             **program.more,
         }
         for size in sizes

@@ -101,6 +101,7 @@ PLANTED: tuple[Planted, ...] = (
     *_levels("stalls", "stalls"),
     *_levels("cpu_time", "cpu_spinning", "cpu_thread", "cpu_process", steps=(250, 500)),
     *_levels("throughput", "fewer_items"),
+    *_levels("start_time", "start_sleeps", limit=SECONDS, also=("setup_time",)),
     *_levels("setup_time", "setup_sleeps", "setup_works", "import_sleeps", limit=SECONDS),
     *_levels("first_step", "first_step_works", "first_step_sleeps", limit=SECONDS),
     *_levels("warm_up", "tunes", limit=SECONDS),

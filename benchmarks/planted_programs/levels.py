@@ -292,6 +292,7 @@ PROGRAMS = {
     "fewer_items": fewer_items,
     "tunes": tunes,
     "end_sleeps": end_sleeps,
+    "start_sleeps": lambda _: lambda: work(300),
     "setup_sleeps": setup_sleeps,
     "setup_works": setup_works,
     "import_sleeps": import_sleeps,
