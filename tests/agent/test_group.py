@@ -128,6 +128,45 @@ def test_a_rank_that_is_behind_the_one_that_ended_first_spoils_no_launch(tmp_pat
     assert told.column("step") == list(range(1, told.done["last_step"] + 1))
 
 
+STARTED_AGAIN = """
+import os, subprocess, sys, time
+def one(number):
+    if RANK == "1" and LIFE == "0" and number == 30:
+        os._exit(1)
+    if RANK == "0" and number == 85:
+        wait_for("beyond")
+    if RANK == "1" and number == 80:
+        open("beyond", "w").close()
+        wait_for("ended")
+def wait_for(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+def start(rank, life):
+    return subprocess.Popen([sys.executable, __file__, rank, life], env=dict(os.environ, RANK=rank))
+if len(sys.argv) > 1:
+    RANK, LIFE = sys.argv[1:]
+    for number in range(90):
+        time.sleep(0.003)
+        one(number)
+else:
+    first = start("0", "0")
+    start("1", "0").wait()
+    again = start("1", "1")
+    first.wait()
+    time.sleep(0.3)
+    open("ended", "w").close()
+    sys.exit(again.wait())
+"""
+
+
+def test_a_rank_that_was_started_again_makes_no_more_steps_than_the_job(tmp_path: Path, python: str) -> None:
+    """Its counts stood beyond the last step, so that an elastic restart was `infrastructure`."""
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "__main__:one"}
+    told = driver.run(tmp_path, python, None, program=program, files={"train.py": STARTED_AGAIN})
+    assert told.done["last_step"] <= 100
+    assert told.all("counts")[-1]["columns"]["step"][-1] <= 100
+
+
 @pytest.mark.parametrize(
     ("fault", "end", "message"),
     [

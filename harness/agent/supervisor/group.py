@@ -106,14 +106,14 @@ def _median(column, first, stop):
 
 
 class Group(object):
-    """All members, and the table of the job. `rows`, `stride`: the shape of each table."""
+    """All members, and the table of the job. `rows`, `stride`: the shape of each table. `budget`: the last step."""
 
-    def __init__(self, rows, stride):
+    def __init__(self, rows, stride, budget):
         self.members = []
         self.lead = None  # the rank whose looks are the job's
         self.table = None  # of the job, once it has several ranks
         self.looked = set()  # the steps of the job's looks
-        self._shape = rows, stride
+        self._shape, self._budget = (rows, stride), budget
         self._merged = 0  # rows
         self._made = 0  # steps by earlier leads
         self._levels = {}  # place of a column -> the first number of the job
@@ -163,10 +163,10 @@ class Group(object):
 
     def refresh(self):
         """Copy what the lead's header says to that of the job's table. A new lead may be behind the one that ended: the
-        job's steps do not go backwards."""
+        job's steps do not go backwards. One that was started again may have gone beyond the job's last step."""
         if self.table is not None and self.lead is not None:
             header, source = self.table.header, self.lead.table.header
-            header[samples.STEPS] = max(self._made, source[samples.STEPS])
+            header[samples.STEPS] = min(max(self._made, source[samples.STEPS]), self._budget)
             for place in (samples.STARTED, samples.OVERHEAD_S, samples.BUSY_S, samples.OVER):
                 header[place] = source[place]
 
@@ -283,13 +283,13 @@ class Group(object):
         is_rank = member.has_stepped or member.number is not None or member.birth is not None
         return "rank %d: " % self.number_of(member) if others and is_rank else ""
 
-    def end_of_first(self, is_bad, budget, stacks):
+    def end_of_first(self, is_bad, stacks):
         """Return (end, message, death) of the rank that failed first; None if none did. `is_bad`: the job ended badly,
-        too; `budget`: its steps; `stacks`: what its processes wrote when a signal killed them."""
+        too; `stacks`: what its processes wrote when a signal killed them."""
         failed, gone = self.first_failure(), self.vanished()
         if gone is not None and (failed is None or failed.was_terminated):
             fatal = FATAL.search(stacks)
-            message = "%s: %s" % (ending.place_after(gone.steps, budget), fatal.group() if fatal else VANISHED)
+            message = "%s: %s" % (ending.place_after(gone.steps, self._budget), fatal.group() if fatal else VANISHED)
             return "crash" if is_bad or fatal else "infrastructure", self.named(gone) + message, None
         if failed is None or failed.is_first or not (is_bad or failed.has_stepped):
             return None

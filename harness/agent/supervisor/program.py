@@ -39,7 +39,7 @@ class ProgramWatch(ScriptWatch):
         ScriptWatch.__init__(self, job, root, outbox, gpus)
         self._steps_are, self._budget = job["program"]["steps_are"], job["looks"][-1]
         self._launcher = job["program"].get("launcher") or []
-        self._group = group.Group(self.rows, self.stride)
+        self._group = group.Group(self.rows, self.stride, self._budget)
         self._first = None  # the member that is the process that the supervisor started
         self._from = None  # the member whose event is handled
         self._waiting = []  # the members that wait for an answer of the harness
@@ -239,7 +239,7 @@ class ProgramWatch(ScriptWatch):
             self._see_ranks()
 
     def _on_look(self, step, look, last):
-        member = self._from
+        member, step = self._from, min(step, self._budget)  # one that was started again may have gone beyond the last
         member.looks[step] = look
         if member is self._group.lead:
             self._waiting.append(member)
@@ -399,7 +399,7 @@ class ProgramWatch(ScriptWatch):
             self.end_s = self.clock() - self.table.header[samples.STARTED]
             is_whole = steps >= self._budget
             self.shortfall = "" if is_whole else "own_end"
-            if self._pending is None and self._group.lead.steps not in self._group.looked and self._group.lead.looks:
+            if self._pending is None and steps not in self._group.looked and self._group.lead.looks:
                 self._group.lead.looks[steps] = self._group.lead.looks[max(self._group.lead.looks)]
                 self._pending = Pending(steps, True, 0.0)
                 self._forward(self.clock())
@@ -422,7 +422,7 @@ class ProgramWatch(ScriptWatch):
         is_bad, is_cut = end not in ending.WELL, self.child is not None and self.child.death is None
         if not at_exit and end != "infrastructure" and (is_bad or is_cut):
             own = end, message, death
-            end, message, death = self._group.end_of_first(is_bad, self._budget, self._stacks()) or own
+            end, message, death = self._group.end_of_first(is_bad, self._stacks()) or own
         ScriptWatch.end(self, end, message, death=death, stacks=stacks, at_exit=at_exit)
 
     def _on_failed(self, exits=False, **event):
