@@ -758,5 +758,5 @@ def test_a_report_on_a_level_tells_its_figures(run: StoredRun) -> None:
     by_line = replace(sides[1], verdict=replace(sides[1].verdict, per="line"))
     told = issue_report.render(replace(found, finding=ends, good=sides[0], bad=by_line), harness_version="1").markdown
     assert "| KiB/line (interval) " in told, "all other figures of the report are in KiB/line"
-    assert "- Size: 3 s.\n" in report.markdown
+    assert "- Size: 3.00 s.\n" in report.markdown
     assert "- 6.2.0: time to end 10.0 ms\n- 6.3.0: time to end 3.01 s\n" in report.markdown
