@@ -290,6 +290,21 @@ def test_where_others_write_too_only_what_it_wrote_itself_counts(
     assert disk_kib(places) == before + 16
 
 
+def test_whole_pages_leave_no_room_for_files_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel counts what goes to the disk in pages: the rest of each page was taken for another program's file."""
+    monkeypatch.setattr(file_sizes, "TEMPORARY", ())
+    root, temporary = make(tmp_path / "root", "job.json"), make(tmp_path / "temporary", "old")
+    written = {False: 1000, True: 4096}
+    monkeypatch.setattr(processes, "written_bytes", written.get)
+    monkeypatch.setattr(file_sizes, "_device", lambda path: os.makedev(8, 0))
+    places = file_sizes.Places(str(root), {"HOME": str(root), "TMPDIR": str(temporary)}, wire.Output())
+    before = disk_kib(places)
+    make(temporary, "own", size=10240)
+    make(temporary, "neighbours", size=1 << 20)
+    written.update({False: 1000 + 10240, True: 4096 + 12288})
+    assert disk_kib(places) == before + 10
+
+
 def test_what_ranks_write_to_each_other_is_no_file(tmp_path: Path) -> None:
     """Files of another program in /tmp were a leak of two JAX processes, whose collectives write to sockets."""
     if not os.major(tmp_path.stat().st_dev):

@@ -75,12 +75,14 @@ class Places(object):
         """Return how many bytes in shared places may be this trial's: what it has written since the first count,
         without its output, its messages to the supervisor and the files in its own folder. Ranks write much to each
         other's sockets, which is no file."""
-        written = processes.written_bytes(self._is_disk)
-        if written is None:
+        by_calls, to_disk = processes.written_bytes(False), processes.written_bytes(True)
+        if by_calls is None or to_disk is None:
             return 0
-        written -= own + (0 if self._is_disk else self._output.bytes + self._output.event_bytes)
+        written = [by_calls - self._output.bytes - self._output.event_bytes - own]
+        if self._is_disk:
+            written.append(to_disk - own)  # in whole pages, so that it may be more than was written
         self._first = self._first or (others, written)
-        return max(0, min(others - self._first[0], written - self._first[1]))
+        return max(0, min(others - self._first[0], *(now - was for now, was in zip(written, self._first[1]))))  # noqa: B905
 
     # -------------------------------------------------------------- walks: (path, bounds) -> the lstat of what counts
 
