@@ -15,11 +15,11 @@ from pathlib import Path
 from harness import compat
 from harness.errors import HarnessError, InfrastructureError, Interrupted
 from harness.flows.context import RunContext
-from harness.flows.estimate import ScenarioReplicates, noise_between, predicted_effects, replicates_of
+from harness.flows.estimate import ScenarioReplicates, newest_runs, noise_between, predicted_effects, replicates_of
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions, selected
 from harness.judge.comparison.noise import Replicates
-from harness.model import Host, HostState, Image, Install, Plan, Pull, Scenario, Steps, Trial, Variant
+from harness.model import Host, HostState, Image, Install, Plan, PredictedEffect, Pull, Scenario, Steps, Trial, Variant
 from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.matrix import Gpu
 from harness.plan.cells import make_plan
@@ -70,11 +70,12 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
             pairs = [(each, _Seen()) for each in _given(every, context)]
             in_threads([functools.partial(_look, each, into, context) for each, into in pairs], context.stopped)
             plan = make_plan(selection, lanes_of([each for each, _ in pairs]))
-            folder = out / plan.matrix.name
+            runs = newest_runs(out / plan.matrix.name)
             replicates = {
-                each.host: replicates_of(folder, plan, each.part_of, machine=each.host.machine) for each, _ in pairs
+                each.host: replicates_of(runs, plan, each.part_of, machine=each.host.machine) for each, _ in pairs
             }
-            known = [host for host, own in replicates.items() if predicted_effects(own, plan)]
+            predicted = {host: predicted_effects(own, plan) for host, own in replicates.items()}
+            known = [host for host, own in predicted.items() if own]
             controls = {} if context.stopped.is_set() else _controls(pairs, known, context)
         if context.stopped.is_set():
             raise interrupted
@@ -87,7 +88,15 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
         return Checkup(
             matrix=plan.matrix.name,
             hosts=tuple(
-                _host_check(each, found, plan, told, replicates=replicates[each.host], controls=controls)
+                _host_check(
+                    each,
+                    found,
+                    plan,
+                    told,
+                    replicates=replicates[each.host],
+                    predicted=predicted[each.host],
+                    controls=controls,
+                )
                 for each, found in pairs
             ),
             fits=tuple(fit for each, found in one_each for fit in _fits(each, found, told)),
@@ -130,14 +139,15 @@ def _look(each: OpenHost, into: _Seen, context: RunContext) -> None:
 
 def _host_check(
     each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, *,
-    replicates: Mapping[str, ScenarioReplicates], controls: Mapping[Host, Control | str],
+    replicates: Mapping[str, ScenarioReplicates], predicted: tuple[PredictedEffect, ...],
+    controls: Mapping[Host, Control | str],
 ) -> HostCheck:  # fmt: skip
     missing = [image for image in each.images if name_of(image) not in seen.images]
     bases = bases_of(each.images) if each.host.in_environments else seen.bases
     needs = None
     if each.usable:
         needs = wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
-    control, odd, predicted = controls.get(each.host), "", predicted_effects(replicates, plan)
+    control, odd = controls.get(each.host), ""
     if isinstance(control, str):
         control, odd = None, f"the control was not measured: {control}"
     elif control is not None:

@@ -47,7 +47,7 @@ def estimate(folder: Path, plan: Plan) -> Estimate | None:
         by_lane[lane] += launches
         seconds[lane] += launches * took_s.get(scenario, usual_s)
     hosts = dict.fromkeys(row.lane.host for row in plan.rows)
-    predicted = {host.name: predicted_effects(replicates_of(folder, plan, host), plan) for host in hosts}
+    predicted = {host.name: predicted_effects(replicates_of(runs, plan, host), plan) for host in hosts}
     return Estimate(launches=by_lane, seconds=_longest(plan, seconds), predicted=predicted)
 
 
@@ -84,11 +84,10 @@ ScenarioReplicates = tuple[Steps, list[list[Replicates]]]
 """The steps of a scenario, and its A/A pairs by row."""
 
 
-def replicates_of(folder: Path, plan: Plan, host: Host, *, machine: str = "") -> dict[str, ScenarioReplicates]:
-    """Return the A/A pairs (docs/verdicts.md) of a host in the newest runs in `folder`, by scenario. With `machine`,
-    only the pairs of that machine of a pool count.
+def replicates_of(runs: Sequence[Path], plan: Plan, host: Host, *, machine: str = "") -> dict[str, ScenarioReplicates]:
+    """Return the A/A pairs (docs/verdicts.md) of a host in these runs, by scenario. With `machine`, only the pairs of
+    that machine of a pool count.
     """
-    runs = newest_runs(folder)
     found: dict[str, ScenarioReplicates] = {}
     for row in plan.rows:
         if row.lane.host == host:

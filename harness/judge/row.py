@@ -136,20 +136,19 @@ def judge_row(
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
         own = (change for metric in values.values() for change in metric.changes)
         sized = [_sized(change, compared) for change in changes]
-        for ratio, told in zip(changes, sized, strict=True):
-            if told is not ratio:
-                ratios[ratio.metric, cells[ratio.after].cell.image.version] = ratio.effect
+        ratios = {
+            (ratio.metric, cells[ratio.after].cell.image.version): ratio.effect
+            for ratio, told in zip(changes, sized, strict=True)
+            if told is not ratio
+        }
         changes = (*sized, *own)
         levels = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
         tested = (*levels, *(name for name, metric in values.items() if metric.is_tested))
     if bounded is not None:
         cells = _with_confirmation(cells, changes)
     versions = [cell.cell.image.version for cell in cells]
-    observed = (
-        *(each for metric in values.values() for each in metric.observed),
-        *fewer_steps(trials),
-        *new_lines(trials),
-    )
+    observed = [each for metric in values.values() for each in metric.observed]
+    observed += (*fewer_steps(trials), *new_lines(trials))
     warnings = _warnings(row, cells, changes, searched=bounded is not None)
     return JudgedRow(
         cells=tuple(replace(cell, trials=own) for cell, own in zip(cells, measured, strict=True)),

@@ -273,7 +273,7 @@ def test_where_others_write_too_only_what_it_wrote_itself_counts(
     monkeypatch.setattr(file_sizes, "TEMPORARY", ())
     root, temporary = make(tmp_path / "root", "job.json"), make(tmp_path / "temporary", "old")
     written = [1000]
-    monkeypatch.setattr(processes, "written_bytes", lambda to_disk: written[0])
+    monkeypatch.setattr(processes, "written_bytes", lambda: (written[0], written[0]))
     monkeypatch.setattr(file_sizes, "_device", lambda path: 0)
     output = wire.Output()
     places = file_sizes.Places(str(root), {"HOME": str(root), "TMPDIR": str(temporary)}, output)
@@ -286,7 +286,7 @@ def test_where_others_write_too_only_what_it_wrote_itself_counts(
     written[0] += 8192 + 16384 + 500
     output.add(b"x" * 500)
     assert disk_kib(places) == before + 8 + 16
-    monkeypatch.setattr(processes, "written_bytes", lambda to_disk: None)
+    monkeypatch.setattr(processes, "written_bytes", lambda: None)
     assert disk_kib(places) == before + 16
 
 
@@ -294,14 +294,14 @@ def test_whole_pages_leave_no_room_for_files_of_others(tmp_path: Path, monkeypat
     """The kernel counts what goes to the disk in pages: the rest of each page was taken for another program's file."""
     monkeypatch.setattr(file_sizes, "TEMPORARY", ())
     root, temporary = make(tmp_path / "root", "job.json"), make(tmp_path / "temporary", "old")
-    written = {False: 1000, True: 4096}
-    monkeypatch.setattr(processes, "written_bytes", written.get)
+    written = [(1000, 4096)]
+    monkeypatch.setattr(processes, "written_bytes", lambda: written[-1])
     monkeypatch.setattr(file_sizes, "_device", lambda path: os.makedev(8, 0))
     places = file_sizes.Places(str(root), {"HOME": str(root), "TMPDIR": str(temporary)}, wire.Output())
     before = disk_kib(places)
     make(temporary, "own", size=10240)
     make(temporary, "neighbours", size=1 << 20)
-    written.update({False: 1000 + 10240, True: 4096 + 12288})
+    written.append((1000 + 10240, 4096 + 12288))
     assert disk_kib(places) == before + 10
 
 
@@ -318,13 +318,13 @@ open("own", "wb").write(bytes(1 << 16))
 print("written", flush=True)
 sys.stdin.read()
 """
-    before = [processes.written_bytes(to_disk) for to_disk in (False, True)]
+    before = processes.written_bytes()
     with subprocess.Popen(
         [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline()
-        after = [processes.written_bytes(to_disk) for to_disk in (False, True)]
+        after = processes.written_bytes()
         child.communicate()
     (any_kib, disk_kib) = ((end - begin) / 1024 for begin, end in zip(before, after, strict=True))
     assert any_kib >= 1024 + 64

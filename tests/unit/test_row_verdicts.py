@@ -12,6 +12,7 @@ from harness.judge.run import find
 from harness.model import LEVELS, Cell, Look, Skip, Trials, VersionRow
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import details
+from harness.report.text.signal_words import per_of
 from harness.run.run_interfaces import CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
 from tests.unit.judge.making import trial_of
@@ -252,6 +253,13 @@ def test_the_median_of_finite_steps_is_not_told_as_the_loss_of_a_version_that_re
     row = returning({2}, [0.77] * 4)
     assert [cell_json(cell)["metrics"].get("loss", "absent") for cell in row.cells] == [0.0156, 0.0156, None, 0.0156]
     assert "loss not finite" in dict(details._facts(row.cells[2]))["own metrics"]
+
+
+def test_rates_are_told_by_what_the_launched_versions_count() -> None:
+    """The page said KiB/step of versions that print lines, because the oldest one was not launched."""
+    skipped = replace(build.flat(), trials=0)
+    assert per_of([skipped, replace(build.flat(), per="line")]) == "line"
+    assert per_of([skipped]) == "step"
 
 
 @pytest.mark.parametrize(("is_whole", "verdict"), [(True, "crash"), (False, "untested")])

@@ -2,6 +2,7 @@
 Deleted files that a process still holds open count, too.
 """
 
+import operator
 import os
 import stat
 import time
@@ -44,7 +45,7 @@ class Places(object):
         self._whole = [] if self._shared else self._fitting(filter(self._is_small, others), self._changed)
         rest = [path for path in others if path not in self._whole]
         self._partly = self._fitting(rest, self._changed_folders)
-        self._first = None  # (bytes in the places that others share, bytes written elsewhere) at the first count
+        self._first = None  # bytes in the places that others share, and bytes written elsewhere, at the first count
 
     def count(self):
         """Return {"shm": KiB, "disk": KiB}, without values that cannot be counted."""
@@ -75,14 +76,14 @@ class Places(object):
         """Return how many bytes in shared places may be this trial's: what it has written since the first count,
         without its output, its messages to the supervisor and the files in its own folder. Ranks write much to each
         other's sockets, which is no file."""
-        by_calls, to_disk = processes.written_bytes(False), processes.written_bytes(True)
-        if by_calls is None or to_disk is None:
+        written = processes.written_bytes()
+        if written is None:
             return 0
-        written = [by_calls - self._output.bytes - self._output.event_bytes - own]
-        if self._is_disk:
-            written.append(to_disk - own)  # in whole pages, so that it may be more than was written
-        self._first = self._first or (others, written)
-        return max(0, min(others - self._first[0], *(now - was for now, was in zip(written, self._first[1]))))  # noqa: B905
+        by_calls, to_disk = written
+        now = others, by_calls - self._output.bytes - self._output.event_bytes - own
+        now += (to_disk - own,) if self._is_disk else ()
+        self._first = self._first or now
+        return max(0, min(map(operator.sub, now, self._first)))
 
     # -------------------------------------------------------------- walks: (path, bounds) -> the lstat of what counts
 

@@ -214,19 +214,20 @@ class Workers(object):
         return {"worker_memory": total, "worker_memory_kept": self._kept}
 
 
-def written_bytes(to_disk):
+def written_bytes():
     """Return the bytes that the tree and its reaped processes have written by system calls, also to pipes and sockets,
-    or those `to_disk` alone; None if unreadable."""
-    written, name = 0, b"\nwrite_bytes:" if to_disk else b"\nwchar:"
+    and those that go to the disk, in whole pages; None if unreadable."""
+    by_calls = to_disk = 0
     for pid in descendants():
         try:
             with open("/proc/%d/io" % pid, "rb") as file:
-                written += int(file.read().split(name)[1].split()[0])
+                counts = dict(line.split(b": ") for line in file.read().splitlines())
+            by_calls, to_disk = by_calls + int(counts[b"wchar"]), to_disk + int(counts[b"write_bytes"])
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
-        except (OSError, IndexError, ValueError):
+        except (OSError, KeyError, ValueError):
             return None
-    return written
+    return by_calls, to_disk
 
 
 def deleted_files(bounds):

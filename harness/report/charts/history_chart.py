@@ -38,7 +38,7 @@ def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, nam
     """Return the drawing of one figure; None if no version has that figure."""
     signal = signal_words.shown_signal(metric)
     cells = [cell for cell in medians.get(metric, verdicts).cells if cell is not None]
-    unit = unit_per(signal, next((cell.result.verdict.per for cell in cells if cell.result.verdict.trials), "step"))
+    unit = unit_per(signal, signal_words.per_of(cell.result.verdict for cell in cells))
     title = _TITLES.get(metric, "").format(unit=unit)
     title = title or (signal.title if signal.kind == "value" else f"{signal.title}, {unit}")
     figures = [_figure(metric, cell.result) for cell in cells]

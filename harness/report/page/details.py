@@ -92,7 +92,7 @@ def _evidence(
             )
         )  # fmt: skip
     title = f"Full height of the lines: {amounts.in_unit(scale_kib, 'KiB')}"
-    unit = unit_per(SIGNALS["memory"], next((cell.result.verdict.per for cell in cells), "step"))
+    unit = unit_per(SIGNALS["memory"], signal_words.per_of(cell.result.verdict for cell in cells))
     columns = tuple(name.format(unit=unit) for name in COLUMNS)
     return TextTable(title=title, columns=columns, rows=tuple(rows), ends_in_text=True, is_below=True, style="evidence")
 

@@ -185,8 +185,7 @@ def predicate(same: Sequence[Finding], size: str, *, gives: str = "returns") -> 
 
 def per_of(attribution: Attribution, result: RunResult) -> Per:
     """Return what the rates of a fault are counted by: steps, printed lines or samples."""
-    cells = (each for each in result.cells if each.cell.variant in attribution.variants and each.verdict.trials)
-    return next((each.verdict.per for each in cells), "step")
+    return signal_words.per_of(each.verdict for each in result.cells if each.cell.variant in attribution.variants)
 
 
 def gives(attribution: Attribution, result: RunResult) -> str:

@@ -68,6 +68,11 @@ def verb(signal: Signal, size: str = "") -> str:
     return _PLACE.sub(lambda _: size or {"amount": "memory"}.get(place, place), signal.verb)
 
 
+def per_of(verdicts: Iterable[CellVerdict]) -> Per:
+    """Return what the rates of these cells are counted by: steps, printed lines or samples."""
+    return next((one.per for one in verdicts if one.trials), "step")
+
+
 def in_order(names: Iterable[str]) -> list[str]:
     """Return the names of signals, each once, in the order of the table; the scenario's own metrics come last."""
     order = list(SIGNALS)
