@@ -20,6 +20,7 @@ from harness.judge.launches import (
     agreeing_launches,
     growing,
     judge_launches,
+    too_short,
     trace_verdicts,
 )
 from harness.judge.remedies import wider
@@ -218,6 +219,7 @@ def _summarized(
         trials=len(launches),
         agreeing=len(support),
         failed=sum(1 for launch in launches if launch.failure is not None),
+        too_short=_too_short(launches),
         signal=next(iter(died), None),
         steps=min((launch.steps for launch in support), default=0),
         layer=layers.most_common(1)[0][0] if has_layer else None,
@@ -260,7 +262,8 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
     if name in UNSURE:
         return _unsure_words(quoted, launches=launches, support=support)
     if quoted.failure is not None and name == quoted.failure:
-        return CellReason.FAILED(failure=name, agreeing=len(support), trials=len(launches), why=_failure_words(quoted))
+        at_risk = len(launches) - _too_short(launches)
+        return CellReason.FAILED(failure=name, agreeing=len(support), trials=at_risk, why=_failure_words(quoted))
     if name not in GOOD or quoted.blind_kib is not None:
         why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
         return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=why)
@@ -288,6 +291,11 @@ def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches)
         cut = any(launch.trial.out_of_time for launch in launches)
         return (CellReason.OUT_OF_TIME if cut else CellReason.NO_WHOLE_TRIAL)(steps=quoted.asked, why=words)
     return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=words)
+
+
+def _too_short(launches: Launches) -> int:
+    trials = [launch.trial for launch in launches]
+    return too_short(trials, of=trials)
 
 
 def _made(launch: JudgedTrial) -> str:
@@ -331,12 +339,12 @@ MISSED = 0.05
 
 def _outcome(names: Sequence[VerdictName], why: str, launches: Launches) -> SignalVerdict:
     """Return the verdict on the ends of a cell's launches; `names` are the cell's verdicts, `why` is their reason."""
-    failed = sum(launch.failure is not None for launch in launches)
-    plain = SignalVerdict(seen="good", value=failed / len(launches), visible=1 - MISSED ** (1 / len(launches)))
+    failed, at_risk = sum(launch.failure is not None for launch in launches), len(launches) - _too_short(launches)
+    plain = SignalVerdict(seen="good", value=failed / at_risk, visible=1 - MISSED ** (1 / at_risk))
     if FAILURES & set(names):
         return replace(plain, seen="bad")
     if failed:
-        why = CellReason.SOME_FAILED(failed=failed, launches=len(launches))
+        why = CellReason.SOME_FAILED(failed=failed, launches=at_risk)
         return replace(plain, seen="suspect", why=why, remedy=Remedy.SETTLED())
     return plain if any(launch.is_whole for launch in launches) else replace(plain, seen="blind", why=why)
 

@@ -12,7 +12,7 @@ from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.growth import Growth
 from harness.judge.trace.stopping import clear_leak
 from harness.judge.trace.trace_verdict import EARLY_STEPS, is_shared, judge_trace
-from harness.model import BAD, GOOD, GROWTHS, Limits, Steps, TraceVerdict, Trial, VerdictName
+from harness.model import BAD, FAILURES, GOOD, GROWTHS, Limits, Steps, TraceVerdict, Trial, VerdictName
 from harness.reasons import CellReason, CountReason
 
 _FAILURES: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": "hang", "setup": "crash"}
@@ -103,6 +103,17 @@ class JudgedTrial:
 def judged_as_whole(trials: Sequence[Sequence[Trial]]) -> bool:
     """Return whether a version ran to its end without a step: another that fails before its first step then crashes."""
     return any(trial.is_one_figure and not trial.ended_early for version in trials for trial in version)
+
+
+def too_short(trials: Sequence[Trial], *, of: Sequence[Trial]) -> int:
+    """Return how many launches without a fault ended before the latest failure of the launches `of` was due, so that
+    they say nothing about it. Whole runs, whose steps are not compared, count in full.
+    """
+    due = max((trial.last_step + (not trial.failure.at_exit) for trial in of if trial.end in FAILURES), default=0)
+    return sum(
+        trial.end == "stopped" and trial.last_step < due and not (trial.unlike_steps and trial.ran_to_its_end)
+        for trial in trials
+    )
 
 
 def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> tuple[JudgedTrial, ...]:

@@ -15,10 +15,10 @@ from harness.judge.comparison.compared_levels import Compared, fewer_steps, new_
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes, two_modes
-from harness.judge.history.flaky import MISS
+from harness.judge.history.flaky import MISS, outliving
 from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
-from harness.judge.history.transitions import mode_changes
+from harness.judge.history.transitions import mode_changes, outcome_states
 from harness.judge.launches import judged_as_whole
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import Resolution, with_modes, with_signals
@@ -107,8 +107,10 @@ def judge_row(
         alike = [[replace(one, facts={**one.facts, "grows_alike": rate}) for one in cell.trials] for cell in cells]
         cells = [replace(cell, trials=tuple(own)) for cell, own in zip(cells, alike, strict=True)]
         judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
-    cells = judged
     trials, scenario = [cell.trials for cell in cells], row.variant.scenario
+    alone = [cell.verdict for cell in judged]
+    beside = outliving(outcome_states(alone), alone, trials)
+    cells = [replace(cell, verdict=verdict) for cell, verdict in zip(judged, beside, strict=True)]
     limits, steps = scenario.limits, scenario.steps
     compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=steps)
     values: Mapping[str, Values] = {}

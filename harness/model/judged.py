@@ -107,8 +107,9 @@ class CellVerdict:
 
     `verdicts` lists all that apply, strongest first. All figures are in `signals`, in the signals' units.
     `agreeing` is the number of launches on which the verdict rests, `failed` the number that failed, and `signal` the
-    one that killed them. `drift` is the rise of the step time within a launch, a share. `provisional`: the cell has
-    fewer launches than its verdict needs, so that the verdict may change. `per`: what rates are counted by.
+    one that killed them; `too_short` is the number that ended without a fault before a failure was due, and count
+    neither for it nor against it. `drift` is the rise of the step time within a launch, a share. `provisional`: the
+    cell has fewer launches than its verdict needs, so that the verdict may change. `per`: what rates are counted by.
     """
 
     verdicts: tuple[VerdictName, ...]
@@ -116,6 +117,7 @@ class CellVerdict:
     trials: int = 0
     agreeing: int = 0
     failed: int = 0
+    too_short: int = 0
     signal: int | None = None
     steps: int = 0
     layer: str | None = None
@@ -128,6 +130,16 @@ class CellVerdict:
     def verdict(self) -> VerdictName:
         """Return the strongest verdict."""
         return self.verdicts[0]
+
+    @property
+    def at_risk(self) -> int:
+        """Return the number of launches that could show the failure."""
+        return self.trials - self.too_short
+
+    @property
+    def failing(self) -> float | None:
+        """Return the share of the launches at risk that failed; None if none was at risk."""
+        return self.failed / self.at_risk if self.at_risk else None
 
     def of(self, signal: str) -> SignalVerdict:
         """Return the verdict on a signal; one without figures if the cell has none."""

@@ -13,7 +13,7 @@ from itertools import accumulate, groupby, pairwise, takewhile
 import numpy as np
 from scipy.special import gammaln
 
-from harness.judge.launches import AGREE
+from harness.judge.launches import AGREE, too_short
 from harness.model import FAILURES, CellVerdict, Floats, Trial, Trials
 from harness.model.judged import BAD, GOOD, UNSURE, State
 from harness.reasons import RoundReason
@@ -232,18 +232,18 @@ def wanted_launches(
     left = [sum(trial.measured for trial in version) < asked.most for version in trials]
     seen, bad = _seen(states, cells), [place for place, state in enumerate(states) if state]
     failed = sum(cells[place].failed for place in bad)
-    seldom = failed < ENOUGH and failed == sum(cells[place].trials for place in bad) and False in states
+    seldom = failed < ENOUGH and failed == sum(cells[place].at_risk for place in bad) and False in states
     reasons: dict[int, str] = {place: RoundReason.TOO_FEW_FAILED() for place in bad if seldom and left[place]}
     for place, near in doubtful(states, seen).items():
         for side in ([each for each in near if each < place], [each for each in near if each > place]):
             able = next((each for each in side if left[each]), None)
             if able is not None:
-                count, own = cells[able].trials, cells[place]
+                count, own = cells[able].at_risk, cells[place]
                 reasons[able] = RoundReason.MAY_BE_LUCKY(
                     good=f"{count} good launch{'' if count == 1 else 'es'}",
                     chance=chance_of_luck([seen[each] or NOTHING for each in bad], [seen[able] or NOTHING]),
                     failed=own.failed,
-                    launches=own.trials,
+                    launches=own.at_risk,
                 )
     return reasons
 
@@ -255,24 +255,19 @@ def _seen(states: Sequence[State], cells: Sequence[CellVerdict]) -> list[Evidenc
     seen: list[Evidence | None] = []
     for state, cell in zip(states, cells, strict=True):
         bad = 0 if state is False else cell.failed
-        ran = cell.trials and cell.verdict in BAD | GOOD | UNSURE
-        seen.append(Evidence(good=cell.trials - bad, bad=bad) if ran else None)
+        ran = cell.at_risk and cell.verdict in BAD | GOOD | UNSURE
+        seen.append(Evidence(good=cell.at_risk - bad, bad=bad) if ran else None)
     return seen
 
 
 def outliving(
     states: Sequence[State], cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]
 ) -> list[CellVerdict]:
-    """Return the cells without the launches that were stopped before the latest failure of a bad version: these
-    launches say nothing about the failure, whether their version is good or bad. Launches that ran to their own end
-    count in full, even if their steps are not counted.
-    """
-    bad = (trial for state, version in zip(states, trials, strict=True) if state for trial in version)
-    latest = max((trial.last_step + 1 for trial in bad if trial.end in FAILURES), default=0)
-    short = [sum(trial.end == "stopped" and trial.last_step < latest for trial in version) for version in trials]
+    """Return the cells; a good one knows which of its launches ended before the latest failure of a bad version."""
+    bad = [trial for state, version in zip(states, trials, strict=True) if state for trial in version]
     return [
-        cell if state is None else replace(cell, trials=cell.trials - count)
-        for state, cell, count in zip(states, cells, short, strict=True)
+        replace(cell, too_short=too_short(version, of=bad)) if state is False else cell
+        for state, cell, version in zip(states, cells, trials, strict=True)
     ]
 
 

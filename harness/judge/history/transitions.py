@@ -111,9 +111,9 @@ def outcome_changes(
     changes = []
     for change in _changes("outcome", states):
         bad = telling[change.bad_side]
-        ci = exact_interval(bad.failed, bad.trials)
+        ci = exact_interval(bad.failed, bad.at_risk)
         p = None if change.before is None else _fisher_p(states, telling, before=change.before, after=change.after)
-        effect = Effect(value=bad.failed / bad.trials, unit="failures", ci=ci) if bad.trials else None
+        effect = None if bad.failing is None else Effect(value=bad.failing, unit="failures", ci=ci)
         symptom = next((name for name in bad.verdicts if name in FAILURES), "crash")
         changes.append(replace(change, effect=effect, p=p, verdict=symptom))
     return tuple(changes)
@@ -169,7 +169,7 @@ def _fisher_p(states: Sequence[State], cells: Sequence[CellVerdict], *, before: 
         end = next((number for number, place in enumerate(side) if states[place] != states[side[0]]), len(side))
         same = [cells[place] for place in side[:end]]
         failed = sum(cell.failed for cell in same)
-        sides.append((failed, sum(cell.trials for cell in same) - failed))
+        sides.append((failed, sum(cell.at_risk for cell in same) - failed))
     return min(1.0, places * exact_p(*sides))
 
 

@@ -166,14 +166,19 @@ class _Box:
         """
         sides = ([(each, name) for each in self.of.episodes if (name := _sides(each)[side])] for side in (0, 1))
         bad, good = map(self._entries, sides)
-        trials, others = (sum(entry.verdict.trials for entry in side) for side in (bad, good))
+        is_failure = self.of.metric == "outcome"
         hits, before = (sum(entry.verdict.failed for entry in side) for side in (bad, good))
+        trials, others = (
+            sum(entry.verdict.at_risk if is_failure else entry.verdict.trials for entry in side) for side in (bad, good)
+        )
         if self._has_modes:
             (hits, trials), (before, others) = map(fault_sentences.slow_launches, (bad, good))
         launches, chance = amounts.count(trials, "launch"), self._chance()
-        if self.of.metric == "outcome" or self._has_modes:
+        if is_failure or self._has_modes:
             what = "were slow" if self._has_modes else "failed"
-            return f"{hits:,} of {launches} {what}{f', before {before:,} of {others:,}' if good else ''}{chance}"
+            short = sum(entry.verdict.too_short for entry in bad) if is_failure else 0
+            more = f" ({short:,} more ended too soon to show it)" if short else ""
+            return f"{hits:,} of {launches} {what}{more}{f', before {before:,} of {others:,}' if good else ''}{chance}"
         agreeing = sum(entry.verdict.agreeing for entry in bad)
         own = "leak" if self.of.metric == "memory" else "growth"
         judged = signal_of(self.of.metric).kind == "growth" and all(entry.verdict.verdict == own for entry in bad)

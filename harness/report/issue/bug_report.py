@@ -226,7 +226,8 @@ def _launches(issue: Issue) -> str:
     """
     bad, good, kind = issue.bad.verdict, issue.good, signal_of(issue.finding.metric).kind
     count, name = amounts.count(bad.trials, "launch"), version(issue.bad.cell.image.version)
-    others = "" if good is None else f"{amounts.count(good.verdict.trials, 'launch')} of {good.cell.image.version}"
+    able = 0 if good is None else good.verdict.at_risk if kind == "outcome" else good.verdict.trials
+    others = "" if good is None else f"{amounts.count(able, 'launch')} of {good.cell.image.version}"
     if kind not in ("growth", "outcome"):
         return f"{count} of {name}{f' against {others}' if others else ''}"
     showing = bad.agreeing if kind == "growth" else bad.failed
@@ -237,8 +238,10 @@ def _launches(issue: Issue) -> str:
         if good is not None and brief:
             whole = amounts.count(good.verdict.trials - brief, "launch")
             others = f"the {whole} of {good.cell.image.version} that ran the whole budget"
-    short = sum(trial.measured and trial.last_step < bad.steps for trial in issue.bad.trials)
-    is_short = kind == "growth" and 0 < short == bad.trials - showing
+    short = bad.too_short
+    if kind == "growth":
+        short = sum(trial.measured and trial.last_step < bad.steps for trial in issue.bad.trials)
+    is_short = 0 < short == bad.trials - showing
     rest = f" (the other {amounts.count(short, 'launch')} ended too soon to show it)" if is_short else ""
     shown = count if showing == bad.trials else f"{showing:,} of {count}"
     clean = others and good is not None and not (kind == "outcome" and good.verdict.failed)

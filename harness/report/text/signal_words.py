@@ -100,7 +100,7 @@ def figure_of(name: str, verdict: CellVerdict) -> tuple[float | None, Interval |
     All reports take figures of cells from here.
     """
     if name == "outcome":
-        return (verdict.failed / verdict.trials if verdict.trials else None), None
+        return verdict.failing, None
     return verdict.of(name).value, verdict.of(name).ci
 
 
@@ -464,7 +464,7 @@ def cell_sentence(result: CellResult) -> str:
     """Return the cell's text with its launches and the reason, then a sentence for each bad or undecided signal."""
     verdict, reason, seen = result.verdict, shortened(why(result), most=WHY_LENGTH), ""
     if verdict.trials:
-        launches = amounts.count(verdict.trials, "launch")
+        launches = amounts.count(verdict.at_risk if verdict.failed else verdict.trials, "launch")
         steps = f", {verdict.steps:,} steps" if verdict.steps else ""
         seen = f"{verdict.failed} of {launches} failed" if verdict.failed else f"{launches}{steps}"
         seen = f" ({seen})"

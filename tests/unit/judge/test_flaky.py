@@ -14,7 +14,7 @@ from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import always_fails, outliving
 from harness.judge.history.transitions import outcome_changes, wants_launches
-from harness.model import CellVerdict, Change, Failure, Trial, Trials
+from harness.model import Change, Failure, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
 from tests.unit.judge.test_changes import cell, changes, more_launches, named
@@ -175,12 +175,17 @@ def test_a_launch_of_a_bad_version_that_was_stopped_before_the_failure_does_not_
     crashed = Trial(cell_id="c", number=1, key="k", end="crash", last_step=99)
     stopped = Trial(cell_id="c", number=2, key="k", end="stopped", last_step=64)
     whole = Trial(cell_id="c", number=3, key="k", end="completed", last_step=128)
-    cells = [
-        CellVerdict(verdicts=("flat",), why="", trials=4),
-        CellVerdict(verdicts=("crash",), why="", trials=3, failed=2),
-    ]
-    good, bad = outliving([False, True], cells, [[stopped, whole, whole, whole], [stopped, crashed, crashed]])
-    assert (good.trials, bad.trials) == (3, 2)
+    trials = [[stopped, whole, whole, whole], [stopped, crashed, crashed]]
+    good, bad = outliving([False, True], [cell_of(each) for each in trials], trials)
+    assert (good.at_risk, bad.at_risk, bad.failing) == (3, 2, 1.0)
+    assert bad.why.startswith("crash in 2 of 2 launches")
+    assert bad.of("outcome").value == 1.0
+    at_exit = replace(crashed, last_step=64, failure=Failure(at_exit=True))
+    assert cell_of([stopped, at_exit, at_exit]).failing == pytest.approx(2 / 3), "the same steps, without a failure"
+    other_steps = replace(stopped, last_step=1, facts={"unlike_steps": "other lines", "run_s": 1.0})
+    trials = [[other_steps], [crashed, crashed]]
+    good, _ = outliving([False, True], [cell_of(each) for each in trials], trials)
+    assert good.at_risk == 1, "steps that are not compared leave out no whole run"
 
 
 def test_a_third_launch_is_spared_only_where_every_failing_launch_failed_alike() -> None:
