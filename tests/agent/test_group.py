@@ -203,6 +203,37 @@ def test_a_hang_names_the_rank_that_is_missing_and_those_that_wait(tmp_path: Pat
     assert done["stacks"].count("rank ") >= 3, "the stacks of all ranks"
 
 
+def test_ranks_that_wait_for_one_that_has_ended_do_not_wait_for_the_time_limit(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks that exit at different steps stood still for the whole time limit, and the one that had left was not named.
+    A rank that works on while others have ended and wait is no hang."""
+    pack_with(monkeypatch, tmp_path, "supervisor/script.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
+    done = run(tmp_path / "root", thorough_python, "if rank == 1 and number == 42: return", timeout_s=1000.0).done
+    assert done["end"] == "hang"
+    assert done["message"].endswith(": no progress: rank 1 has ended, ranks 0 and 2 wait (train.py:8 in work)")
+    more = "if rank == 1 and number == 42: return\n        if rank == 0 and number >= 42:\n"
+    more += "            time.sleep(2 * (number == 42)); __import__('threading').Thread(target=barrier.wait).start()"
+    assert run(tmp_path / "works", thorough_python, more, steps=60, timeout_s=1000.0).done["end"] == "stopped"
+
+
+def test_a_rank_that_fails_before_the_first_step_does_not_hold_those_that_wait_for_it(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A port in use cost the whole time limit, and the message named the place where the others waited."""
+    quick = "STILL_S, STILL_SHARE = 0.5, 0.05"
+    pack_with(monkeypatch, tmp_path, "supervisor/program.py", "STILL_S, STILL_SHARE = 30.0, 0.05", quick)
+    agent = tmp_path / "changed agent" / "supervisor" / "script.py"
+    agent.write_text(agent.read_text().replace("AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5"))
+    more = "if rank == 1: raise OSError(98, 'Address already in use')"
+    done = run(tmp_path / "root", thorough_python, more, timeout_s=1000.0).done
+    assert done["end"] == "setup"
+    assert done["message"].splitlines()[-1].startswith("a process that made no step: OSError: [Errno 98] Address")
+    more = "if rank == 1 and number == 0: __import__('multiprocessing').Process(target=int, args=('x',)).start()\n"
+    more += "        until = time.time() + 3 * (number == 0)\n        while time.time() < until: pass"
+    assert run(tmp_path / "works", thorough_python, more, timeout_s=1000.0).done["end"] == "completed", "it loads"
+
+
 def test_the_memory_is_that_of_the_rank_that_grows(tmp_path: Path, thorough_python: str) -> None:
     more = "rank == 1 and number > 120 and kept.append(bytearray(b'x' * (64 << 10)))"
     told = run(tmp_path, thorough_python, more, steps=300, looks=[50, 100, 200])

@@ -68,6 +68,10 @@ class Member(object):
     def waits(self):
         return bool(self.table.header[samples.WAITING])
 
+    def waits_s(self, now):
+        """Return for how long it has waited for other ranks; 0 if it does not, or if no hook sees it."""
+        return now - self.table.header[samples.WAITING] if self.waits() else 0.0
+
     def has_looked(self, count):
         """Return whether it has taken its look number `count`, or one just now; a dead rank takes no more."""
         return not self.lives or len(self.looks) >= count or FRESH * self.steps < max(self.looks, default=0)
@@ -309,7 +313,9 @@ class Group(object):
         waiting = [member for member in ranks if member.waits()]
         missing = [member for member in ranks if member not in waiting] if waiting else _odd(ranks, places)
         others = [member for member in ranks if member not in missing]
+        ended = [member for member in self.ranks if not member.lives]
         words = [self._stands(missing, places, "is missing", "are missing")] if missing else []
+        words += [self._stands(ended, {}, "has ended", "have ended")] if ended else []
         parents = {process.parent for process in map(processes.look_at, [each.pid for each in ranks]) if process}
         for pid in unseen:
             process = processes.look_at(pid)

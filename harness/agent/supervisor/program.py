@@ -24,6 +24,7 @@ from .script import AFTER_FAILURE_S, ScriptWatch
 from .trial_watch import Watch
 
 OTHERS_S = 0.5  # that a look of the lead waits for those of the other ranks
+STILL_S, STILL_SHARE = 30.0, 0.05  # of one processor
 BEAT_S = 0.05  # while there are several ranks
 GONE_TURNS, GONE_PAUSE_S = 20, 0.001  # between the end of a conversation and the end of its process
 CREDENTIALS = struct.Struct("3i")
@@ -50,6 +51,7 @@ class ProgramWatch(ScriptWatch):
         self._stacks_by_pid = {}  # of all ranks, once they were asked for
         self._ran_s = self._ran_on_s = 0.0
         self._progress = 0, self._began  # the steps of all ranks, and since when
+        self._still = None  # when a job without steps was last looked at after a failure, and its processor seconds
 
     # -------------------------------------------------------------- start
 
@@ -342,21 +344,36 @@ class ProgramWatch(ScriptWatch):
         if len(self._group.members) > 1:
             for member in self._group.members:
                 self._look_after(member)
-            self._end_after_failure(now)
+        self._end_early(now)
         ScriptWatch.tick(self, now)
 
-    def _end_after_failure(self, now):
-        """End the trial if a rank has failed, and the others only wait for it."""
+    def _end_early(self, now):
+        """End a trial that only waits: a rank has failed or ended, and the others make no step."""
         steps = sum(member.steps for member in self._group.members), len(self._group.members)
         if steps != self._progress[0]:
             self._progress = steps, now
-        failed = self._group.first_failure()
-        waits = any(member.lives and member.has_stepped for member in self._group.members)
-        is_going_on = self._verdict is None and self.done is None
-        if failed is None or failed.is_first or not (waits and is_going_on):
+        failed, ranks = self._group.first_failure(), self._group.ranks
+        living = [member for member in ranks if member.lives]
+        if self._verdict is not None or self.done is not None or now - self._progress[1] <= AFTER_FAILURE_S:
             return
-        if now - max(self._progress[1], failed.failed_at) > AFTER_FAILURE_S:
-            self.end("crash", "")
+        if failed is not None and not failed.is_first:
+            if now - failed.failed_at > AFTER_FAILURE_S and (living or (not ranks and self._is_still(failed, now))):
+                self.end("crash", "")
+        elif (
+            0 < len(living) < len(ranks)
+            and not self.table.header[samples.OVER]
+            and all(member.waits_s(now) > AFTER_FAILURE_S for member in living)
+        ):
+            stacks = self._ask_stacks()
+            self.end("hang", self._place_now() + ": no progress" + self._place(stacks), stacks=stacks)
+
+    def _is_still(self, failed, now):
+        """Return whether a rank has failed before the first step of any, and the rest used hardly any processor time
+        for STILL_S: it may be loading what it needs, but not like this."""
+        if (failed.number, failed.birth) == (None, None) or (self._still and now - self._still[0] < STILL_S):
+            return False
+        before, self._still = self._still, (now, processes.children_s())
+        return before is not None and self._still[1] - before[1] < STILL_SHARE * (now - before[0])
 
     def overdue(self, now):
         if self.table.header[samples.OVER] and self._verdict is None:

@@ -67,10 +67,9 @@ def _boundary(kind: FindingKind, older: str | None, newer: str, untestable: Sequ
         return (
             f"even worse {f'between {before} and {after}; {gap}' if gap else f'since {after} (last milder {before})'}"
         )
-    verb, last, first = ("since", "good", "bad") if kind == "first_bad" else ("gone in", "bad", "good")
-    if gap:
-        return f"{'begins' if kind == 'first_bad' else 'ends'} between {before} ({last}) and {after} ({first}); {gap}"
-    return f"{verb} {after} (last {last} {before})" if before else f"{verb} {after}"
+    verb, last = ("since", "good") if kind == "first_bad" else ("gone in", "bad")
+    known = f" (last {last} {before})" if before else ""
+    return f"{verb} {after}{f' or earlier{known}; {gap}' if gap else known}"
 
 
 # ---------------------------------------------------------------- over many runs

@@ -103,7 +103,7 @@ def test_how_likely_a_change_of_a_level_is_by_chance() -> None:
 def test_a_gap_never_blames_a_version_that_did_not_run() -> None:
     finding = build.varied().findings[3]
     assert finding_words.text(finding).startswith(
-        "memory leak begins between 21.08-tf1-py3 (good) and 22.12-tf1-py3 (bad); "
+        "memory leak since 22.12-tf1-py3 or earlier (last good 21.08-tf1-py3); "
         "21.09-tf1-py3 and 21.10-tf1-py3 cannot be judged"
     )
     assert names.version_range(["a", "b", "c"]) == "a to c (3 versions)"
