@@ -27,7 +27,7 @@ from harness.judge.run import find
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
 from harness.schedule.bisect.bisect_records import Rules, VersionEvidence
 from harness.schedule.bisect.decide import conclude, decide
-from harness.schedule.bisect_changes import with_boundaries
+from harness.schedule.bisect_scheduler import with_boundaries
 from tests.unit.report import build
 
 ROUND_DRIFT = 0.01

@@ -147,10 +147,10 @@ def _narrow(
     known: Contents | None = None,
 ) -> Narrowed:
     from harness.cli import results
-    from harness.flows import reread
     from harness.narrow import flow
     from harness.report.text import narrowed_text as report
     from harness.store import RunDirectory, saved_narrowed
+    from harness.store.saved_run import read_result
 
     with shown_progress(stopped) as context, flow.narrowing(question, context, known=known) as narrowing:
         groups = narrowing.coupling.groups
@@ -158,7 +158,7 @@ def _narrow(
         answer = flow.narrow(narrowing, out=out, fresh=fresh)
         directory = RunDirectory(run)
         saved_narrowed.keep_narrowed(answer, directory)
-        results.write_exports(reread.read_result(run), directory)  # the reports of the run include it
+        results.write_exports(read_result(run), directory)  # the reports of the run include it
     with to_stdout():
         show(report.result(answer))
     return answer

@@ -38,12 +38,12 @@ def probe(
     """
     from harness.cli.results import write_readable
     from harness.flows import probe as probing
-    from harness.flows import reread
     from harness.flows.index import remember
     from harness.flows.sweep import SweepOptions, selected
     from harness.report.terminal import probes_output as probe_report
     from harness.store import RunDirectory
     from harness.store.saved_probes import added_to_newest_run
+    from harness.store.saved_run import read_result
 
     options = SweepOptions(only=only, hosts=hosts, series=series, out=out)
     with stop_on_signals() as stopped, shown_progress(stopped) as context:
@@ -51,7 +51,7 @@ def probe(
         found, directory = probing.probe(selection, options, context, names=names)
     with added_to_newest_run(directory, out=out, matrix=selection.matrix.name) as run:
         if run is not None:
-            write_readable(reread.read_result(run), RunDirectory(run))
+            write_readable(read_result(run), RunDirectory(run))
     remember(out, say=say)
     with to_stdout():
         click.echo(probe_report.render(found, directory))

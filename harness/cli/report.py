@@ -46,10 +46,10 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
         raise UsageError("--wide: applies only to --format terminal; html, json and csv contain every signal anyway")
     path = lookup.find_run(run, out=folder, option="--in")
     from harness.cli import results
-    from harness.flows import reread
     from harness.report.terminal import run_report
+    from harness.store.saved_run import read_result
 
-    result = reread.read_result(path)
+    result = read_result(path)
     if out is not None:
         write_file(out, run_report.text(result, wide=True) if wide else results.FORMATS[wanted](result))
     elif wanted == "terminal":

@@ -3,18 +3,14 @@
 `docs/gpu.md` lists what is known. A cell is never left out because something is unknown.
 """
 
-from harness.compat.image_on_gpu import Compatibility, can_run, compatibility, compatibility_on
+from harness.compat.image_on_gpu import (
+    Compatibility,
+    Signature,
+    can_run,
+    compatibility,
+    compatibility_on,
+    explain_failure,
+    signature,
+    throttled,
+)
 from harness.compat.image_requirements import DescribedImage
-from harness.compat.signatures import Signature, explain_failure, signature, throttled
-
-__all__ = [
-    "Compatibility",
-    "DescribedImage",
-    "Signature",
-    "can_run",
-    "compatibility",
-    "compatibility_on",
-    "explain_failure",
-    "signature",
-    "throttled",
-]

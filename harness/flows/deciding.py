@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError, ImageUnavailable, Interrupted, UsageError
-from harness.flows import reread
 from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, leased
 from harness.flows.running import Run
@@ -24,6 +23,7 @@ from harness.run.trial.payload import payload_hash, trial_key
 from harness.schedule.oracle import cannot_run
 from harness.store import RunDirectory, result_file
 from harness.store.plan_file import plan_to_json, read_plan_file
+from harness.store.saved_run import read_result
 
 
 def settled(selection: Selection, out: Path) -> RunResult | None:
@@ -38,7 +38,7 @@ def settled(selection: Selection, out: Path) -> RunResult | None:
         raise UsageError(f"--decide: {out} has no run of {selection.matrix.name} yet; {to_do}")
     if not _is_of(selection, runs[0]) or not (runs[0] / result_file.FILE).exists():
         return None
-    result = reread.read_result(runs[0])
+    result = read_result(runs[0])
     return None if result.verdict == "interrupted" or deciding_cells(result.attribution) else result
 
 

@@ -7,5 +7,3 @@ tables.
 
 from harness.index.database import FILE, with_index
 from harness.index.queries import OpenIndex, views_of
-
-__all__ = ["FILE", "OpenIndex", "views_of", "with_index"]

@@ -34,33 +34,3 @@ from harness.reasons.running import (
     TurnReason,
 )
 from harness.reasons.searching import BisectReason, NarrowName, NarrowReason
-
-__all__ = [
-    "BisectReason",
-    "CellReason",
-    "CompareReason",
-    "CountReason",
-    "EnvironmentReason",
-    "GrowthReason",
-    "InstalledName",
-    "LaunchReason",
-    "LayerName",
-    "MachineReason",
-    "MemoryName",
-    "NarrowName",
-    "NarrowReason",
-    "ObservedDifference",
-    "PlanReason",
-    "Reason",
-    "Remedy",
-    "RepeatReason",
-    "RoundReason",
-    "RowWarning",
-    "SignalReason",
-    "SkipReason",
-    "StepsReason",
-    "TraceReason",
-    "TrialReason",
-    "TurnReason",
-    "ValueReason",
-]

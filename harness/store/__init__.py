@@ -3,5 +3,3 @@
 from harness.atomic_files import write_atomically
 from harness.store.journal import RunDirectory, began_at, in_use
 from harness.store.trial_json import read_trial, trial_to_json
-
-__all__ = ["RunDirectory", "began_at", "in_use", "read_trial", "trial_to_json", "write_atomically"]

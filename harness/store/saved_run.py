@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.model import Cell, CellResult, CellVerdict, Finding, Lane, Plan, Trial, Variant
+from harness.model import Cell, CellResult, CellVerdict, Finding, HostState, Lane, Plan, RunResult, Trial, Variant
+from harness.model.measured import shown_rows
 from harness.store import read_trial, result_file
 from harness.store.plan_file import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
+from harness.store.saved_narrowed import read_narrowed
+from harness.store.saved_probes import read_probed
 from harness.store.trial_json import FOLDER, trial_files
 
 REPLICATE = "-replicate"
@@ -107,4 +110,28 @@ def _result(cell: Cell, entry: CellEntry | None, trials: tuple[Trial, ...]) -> C
         trials=trials,
         problem=entry.problem,
         skipped=entry.skipped,
+    )
+
+
+def read_result(path: Path) -> RunResult:
+    """Return the result of the run in a directory, with its traces thinned as after a sweep. Raises UsageError."""
+    trace_rows = shown_rows(len(trial_files(path)))
+    stored = read_run(path, keep=lambda trial: trial.thinned(trace_rows))
+    file, plan = stored.told, stored.plan
+    return RunResult(
+        matrix=plan.matrix.name,
+        verdict=file.verdict,
+        started=file.started,
+        duration_s=file.duration_s,
+        hosts=tuple(HostState(host=host, problem=file.problems.get(host.name)) for host in plan.matrix.hosts),
+        plan=plan,
+        cells=tuple(stored.cells[cell.id] for cell in plan.cells),
+        findings=file.findings,
+        attribution=file.attribution,
+        directory=stored.path,
+        warnings=(*file.warnings, *stored.lacking),
+        probed=read_probed(stored.path, plan),
+        narrowed=read_narrowed(stored.path),
+        observations=file.observations,
+        replicates=sum(trial.started >= file.started for some in stored.replicates.values() for trial in some),
     )

@@ -2,5 +2,3 @@
 
 from harness.traces.histories import HistoryFile, read_history
 from harness.traces.trace_files import read_trace
-
-__all__ = ["HistoryFile", "read_history", "read_trace"]

@@ -15,10 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from harness.flows.reread import read_result
 from harness.matrix import load_matrix
 from harness.model import Cell, Trial
-from harness.store.saved_run import read_run
+from harness.store.saved_run import read_result, read_run
 from tests.golden.load import RUNS, judged, read
 from tests.golden.test_golden import answers
 

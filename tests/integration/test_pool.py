@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from harness.flows.reread import read_result
 from harness.model import RunResult, Trial
 from harness.report.exports import summary_json
 from harness.report.page import html_page
 from harness.report.text.headline import sentence
+from harness.store.saved_run import read_result
 from tests import pools
 from tests.contract.world import BASE
 from tests.lab.daemon import Daemon

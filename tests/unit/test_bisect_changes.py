@@ -6,7 +6,7 @@ import math
 
 from harness.model import CellVerdict, Change, SignalVerdict
 from harness.schedule.bisect.bisect_records import Boundary, Rules
-from harness.schedule.bisect_changes import with_boundaries
+from harness.schedule.bisect_scheduler import with_boundaries
 
 CELLS = [
     CellVerdict(

@@ -25,7 +25,6 @@ from harness.cli import run as main
 from harness.errors import InfrastructureError, UsageError
 from harness.facts import sections
 from harness.flows.evidence import difference, issue, recipe
-from harness.flows.reread import read_result
 from harness.masking import WITHHELD
 from harness.model import Build, CellVerdict, Effect, Finding, Install, Lane, Program, Pull, SignalVerdict, Variant
 from harness.model.answers import Container, EnvironmentDifference, Machine, Section
@@ -37,7 +36,7 @@ from harness.report.text import finding_words
 from harness.store import lookup
 from harness.store.inputs import script_text
 from harness.store.lookup import find_cell, find_run, open_run
-from harness.store.saved_run import StoredRun, read_run
+from harness.store.saved_run import StoredRun, read_result, read_run
 from tests.unit import stored_run
 from tests.unit.report import build
 from tests.unit.stored_run import opened, read_again, recipe_of

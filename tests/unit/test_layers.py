@@ -34,10 +34,9 @@ ALLOWED = {
     "run": BASE | {"amounts", "atomic_files", "file_locks", "masking", "registry", "safe_files"},
     "store": BASE | {"atomic_files", "file_locks", "masking", "run", "safe_files"},
     "index": BASE | {"file_locks", "judge", "safe_files", "store"},
-    "columns": set(),
     "masking": set(),
     "facts": BASE | {"reasons"},
-    "traces": BASE | {"columns", "safe_files", "store"},
+    "traces": BASE | {"safe_files", "store"},
     "judge": BASE | {"facts", "reasons"},
     "probes": BASE,
     "narrow": BASE | {"flows", "judge", "masking", "matrix", "probes", "reasons", "run", "schedule", "store"},
@@ -77,7 +76,7 @@ ROOMS = {
     "schedule": (
         ("bisect", "priority"),
         ("oracle", "row_queue"),
-        ("full_scheduler", "bisect_scheduler", "bisect_changes"),
+        ("full_scheduler", "bisect_scheduler"),
     ),
     "narrow": (
         ("inventory", "evidence", "isolate"),
@@ -89,7 +88,7 @@ ROOMS = {
     "flows": (
         ("context",),
         ("hosts", "estimate", "running_row"),
-        ("reread", "running", "index"),
+        ("running", "index"),
         ("pool",),
         ("deciding",),
         ("sweep",),

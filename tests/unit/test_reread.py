@@ -14,7 +14,6 @@ import pytest
 
 from harness.cli.results import FORMATS, write_result
 from harness.errors import UsageError
-from harness.flows import reread
 from harness.judge.attribution.cause import attribute
 from harness.model import (
     Build,
@@ -50,6 +49,7 @@ from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_from_file, plan_to_json, read_plan_file
+from harness.store.saved_run import read_result
 from tests.unit.report import build
 
 CARD = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 4090", index=0)
@@ -85,7 +85,7 @@ def written(result: RunResult, folder: Path) -> RunResult:
 )
 def test_every_report_is_the_same_again(tmp_path: Path, result: RunResult, render: Callable[[RunResult], str]) -> None:
     told = written(with_ids(result), tmp_path)
-    again = reread.read_result(tmp_path)
+    again = read_result(tmp_path)
     assert (again.verdict, again.exit_code) == (told.verdict, told.exit_code)
     assert render(again) == render(told)
 
@@ -97,7 +97,7 @@ def test_what_a_search_did_not_need_and_the_gpus_of_lanes_are_kept(tmp_path: Pat
     rows = tuple(replace(row, lane=lane) if row.lane == build.NEW else row for row in result.plan.rows)
     result = replace(result, cells=(skipped, *result.cells[1:]), plan=replace(result.plan, rows=rows))
     written(result, tmp_path)
-    again = reread.read_result(tmp_path)
+    again = read_result(tmp_path)
     assert again.cells[0].skipped == Skip(by="search", why="not needed: both good")
     assert {row.lane.gpus for row in again.plan.rows} == {(), (CARD,)}
 
@@ -109,7 +109,7 @@ def test_traces_are_thinned_as_they_are_read(tmp_path: Path) -> None:
         for cell in result.cells
     )
     written(replace(result, cells=whole), tmp_path)
-    trials = [trial for entry in reread.read_result(tmp_path).cells for trial in entry.trials]
+    trials = [trial for entry in read_result(tmp_path).cells for trial in entry.trials]
     assert {trial.trace.step.size for trial in trials if trial.trace} == {240}
 
 
@@ -129,7 +129,7 @@ def test_verdicts_and_findings_are_kept_without_loss(tmp_path: Path) -> None:
     odd = build.told(replace(result.cells[0].verdict, drift=math.inf), "metrics.loss", value=math.inf, ci=(0.1, 0.2))
     result = replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:]))
     written(result, tmp_path)
-    again = reread.read_result(tmp_path)
+    again = read_result(tmp_path)
     assert [entry.verdict for entry in again.cells] == [entry.verdict for entry in result.cells]
     assert {without_place(one) for one in again.findings} == {without_place(one) for one in result.findings}
     assert [without_place(one) for one in again.observations] == [without_place(one) for one in result.observations]
@@ -155,7 +155,7 @@ def without_place(one: Finding | Observation) -> Finding | Observation:
 def test_a_damaged_result_is_reported(tmp_path: Path, content: str) -> None:
     edited(tmp_path, "result.json", ".*", content)
     with pytest.raises(UsageError, match=r"result\.json"):
-        reread.read_result(tmp_path)
+        read_result(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["plan.json", "result.json"])
@@ -171,7 +171,7 @@ def test_a_damaged_result_is_reported(tmp_path: Path, content: str) -> None:
 def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str, schema: str, wrong: str) -> None:
     edited(tmp_path, name, r'"schema": ?\d+', f'"schema": {schema}')
     with pytest.raises(UsageError, match=f"{re.escape(str(tmp_path / name))}.*{wrong}"):
-        reread.read_result(tmp_path)
+        read_result(tmp_path)
 
 
 def test_how_a_run_was_asked_for_comes_back_from_plan_json(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_how_a_run_was_asked_for_comes_back_from_plan_json(tmp_path: Path) -> No
         result.plan, search="auto", stop=Stop(quick=True, time_s=60.0), matrix=replace(result.plan.matrix, **rules)
     )
     written(replace(result, plan=asked), tmp_path)
-    again = reread.read_result(tmp_path).plan
+    again = read_result(tmp_path).plan
     assert (again.search, again.stop, again.trials, again.seed) == ("auto", asked.stop, asked.trials, asked.seed)
     assert (again.matrix.include, again.matrix.exclude) == (rules["include"], rules["exclude"])
 
@@ -235,7 +235,7 @@ def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:
 def test_a_finding_of_another_plan_is_reported(tmp_path: Path, old: str, new: str) -> None:
     edited(tmp_path, "result.json", re.escape(old), new)
     with pytest.raises(UsageError, match=r"result\.json: a finding that the plan and the findings do not allow"):
-        reread.read_result(tmp_path)
+        read_result(tmp_path)
 
 
 def test_every_format_of_the_command_is_made() -> None:
@@ -249,7 +249,7 @@ def test_attributions_are_kept_and_not_computed_again(tmp_path: Path) -> None:
     first, *others = attribute(result.plan, result.cells, result.findings)
     elsewhere = Lane(host=replace(build.HERE.host, name="elsewhere"))
     written(replace(result, attribution=(replace(first, open_lanes=(elsewhere,)), *others)), tmp_path)
-    again = reread.read_result(tmp_path)
+    again = read_result(tmp_path)
     assert [str(lane) for lane in again.attribution[0].open_lanes] == ["elsewhere"], "the plan has no such host"
     known = (replace(again.attribution[0], open_lanes=first.open_lanes), *again.attribution[1:])
     assert known == attribute(again.plan, again.cells, again.findings)
@@ -271,4 +271,4 @@ def test_an_attribution_of_another_plan_is_reported(tmp_path: Path, old: str, ne
     edited(tmp_path, "result.json", re.escape(old), new, attributed=True)
     told = r"result\.json: an attribution that the plan and the findings do not allow"
     with pytest.raises(UsageError, match=told):
-        reread.read_result(tmp_path)
+        read_result(tmp_path)

@@ -11,7 +11,7 @@ from harness.judge.row import JudgedRow, judge_row
 from harness.judge.run import find
 from harness.model import LEVELS, Cell, Look, Skip, Trials, VersionRow
 from harness.report.exports.summary_json import cell_json
-from harness.report.page import details
+from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
 from harness.run.run_interfaces import CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
@@ -252,7 +252,7 @@ def test_the_median_of_finite_steps_is_not_told_as_the_loss_of_a_version_that_re
     """A program read summary.json and took 0.0156, the median of the few steps before the first NaN, for a loss."""
     row = returning({2}, [0.77] * 4)
     assert [cell_json(cell)["metrics"].get("loss", "absent") for cell in row.cells] == [0.0156, 0.0156, None, 0.0156]
-    assert "loss not finite" in dict(details._facts(row.cells[2]))["own metrics"]
+    assert "loss not finite" in dict(html_page._facts(row.cells[2]))["own metrics"]
 
 
 def test_rates_are_told_by_what_the_launched_versions_count() -> None:

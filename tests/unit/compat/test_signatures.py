@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.compat import Signature, explain_failure, signature
-from harness.compat.signatures import SIGNS
+from harness.compat.image_on_gpu import SIGNS
 from harness.model import Trace, Trial
 from tests.unit.trials import made_trial
 

@@ -23,7 +23,7 @@ from harness.report.charts import vega_charts as charts
 from harness.report.content import version_table
 from harness.report.content.finding_boxes import boxes
 from harness.report.issue import bug_report, public_images
-from harness.report.page import details, html_page
+from harness.report.page import html_page
 from harness.report.terminal import probes_output
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, poisoned
@@ -31,7 +31,7 @@ from tests.unit.report.test_hostile import HOSTILE, poisoned
 
 def first_history(result: Any) -> ReportSection:
     anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
-    return next(details.histories(version_table.tables(result), result, anchors, details.shown_in_full(result)))
+    return next(html_page.histories(version_table.tables(result), result, anchors, html_page.shown_in_full(result)))
 
 
 def drawings_of(section: ReportSection) -> tuple[Drawing, ...]:
