@@ -3,9 +3,10 @@
     python -m benchmarks.paired_slices [--engine process] [--base python:3.11-slim-bookworm] [--pairs 10]
         [--work arithmetic memory model] [--step-ms 0.1 2 40] [--slice-s 0.5] [--traces FOLDER]
 
-In turn: two launches one after the other, then two in slices, each with as many steps as fit into `--launch-s`. Prints,
-for each work and step time, the standard deviation of the log ratio of two launches in both ways, with the 80 %
-interval of their ratio, and by how much the step times in slices differ from those of launches alone.
+Two launches one after the other, then two in slices, then in reverse (ABBA), each with as many steps as fit into
+`--launch-s`. Prints, for each work and step time, the standard deviation of the log ratio of two launches in both ways,
+with the 80 % interval of their ratio, and by how much the step times in slices differ from those of launches alone,
+with two standard errors.
 """
 
 from __future__ import annotations
@@ -153,14 +154,18 @@ class Bench:
         seconds = self.options.slice_s or min(SLICE_S, steps * step_ms / 1e3 / LEAST_CYCLES)
         apart, paired, levels = [], [], []
         for _ in range(self.options.pairs):
-            before = [alone(self.trial(work, step_ms, steps=steps)) for _ in range(2)]
+            before: list[Trial] = []
             kept: list[Trial] = []
 
             def kept_trial(number: int, kept: list[Trial] = kept) -> Sliced[None]:
                 kept.append((yield from self.trial(work, step_ms, steps=steps, slices=2, number=number)))
 
             number = next(self.rounds)
-            take_turns([partial(kept_trial, number)] * 2, seconds=seconds, cycles=self.cycles, rng=self.rng)
+            for is_sliced in (False, True) if number % 2 else (True, False):
+                if is_sliced:
+                    take_turns([partial(kept_trial, number)] * 2, seconds=seconds, cycles=self.cycles, rng=self.rng)
+                else:
+                    before += [alone(self.trial(work, step_ms, steps=steps)) for _ in range(2)]
             self.keep(work, step_ms, number, before, kept)
             one, two = (_figures([[trial] for trial in trials]) for trials in (before, kept))
             apart.append(math.log(one[0] / one[1]))
@@ -171,7 +176,7 @@ class Bench:
         return (
             f"{work:10} {step_ms:4g} ms, slices of {seconds:.3g} s: one after the other {was:.2%}, "
             f"in slices {now:.2%}, {was / now:.1f} times ({was / now * low:.1f} to {was / now * high:.1f}), "
-            f"level {statistics.median(levels):+.1%}"
+            f"level {statistics.mean(levels):+.1%} (± {2 * statistics.stdev(levels) / len(levels) ** 0.5:.1%})"
         )
 
     def keep(self, work: str, step_ms: float, number: int, *both: list[Trial]) -> None:
