@@ -65,6 +65,8 @@ STALL = 2.0
 """Medians of the slowest version from which a step counts as a stall."""
 PACES = frozenset({"step_time", "throughput"})
 """Level signals that even a slow launch has; in slices, they are compared by cycles."""
+PAIRED = PACES | {"cpu_time"}
+"""Level signals of which launches in slices, which share the pace of the host, have less noise than launches alone."""
 LATE = 0.125
 """Share of a whole launch, at its end, that shows whether late steps are slower."""
 MAY_BE_NOTHING = frozenset({"throughput", "setup_time", "first_step"})
@@ -120,7 +122,7 @@ def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
     rule = RULES[name]
     settled = without_slow_starts(launches)
     chosen = [[trial for trial in version if rule.usable(trial, steps)] for version in settled]
-    if name in PACES:
+    if name in PAIRED:
         chosen = slices.preferred(chosen)
     if not rule.of_steps:
         return chosen

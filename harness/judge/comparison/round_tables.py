@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison import level_rules
-from harness.judge.comparison.level_rules import PACES, RULES
+from harness.judge.comparison.level_rules import PAIRED, RULES
 from harness.judge.comparison.slices import LEAST_ROUNDS, in_slices
 from harness.judge.comparison.which_launches import Launches, had_step_times
 from harness.model import Floats, Steps, Trial
@@ -58,7 +58,7 @@ def pair_differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: 
     """Return, for each pair that can be compared, the difference between the logs of its figures of a level signal."""
     both = [pair for pair in level_rules.usable(name, pairs, steps=steps) if len(pair) == 2]
     sliced = [pair for pair in both if all(map(in_slices, pair))]
-    both = sliced if name in PACES and len(sliced) >= LEAST_ROUNDS else both
+    both = sliced if name in PAIRED and len(sliced) >= LEAST_ROUNDS else both
     figures = [[level_rules.launch_figure_of(name, [pair])(trial) for trial in pair] for pair in both]
     return [math.log(figure / other) for figure, other in figures if figure and other]
 

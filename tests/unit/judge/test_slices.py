@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from harness.judge.comparison.modes import modes_of
 from harness.judge.comparison.round_tables import level_columns, level_table, pair_differences
 from harness.judge.comparison.slices import median_step_s, paired
-from harness.model import Steps, Trace, Trial
+from harness.model import Look, Steps, Trace, Trial
 from tests.unit.trials import made_trial
 
 CYCLES, ROWS = 40, 25
@@ -41,6 +42,13 @@ def launches(*ms: float, round_: int = 1, first: int = 1, rng: np.random.Generat
 def log_ratio(one: Trial, other: Trial, name: str = "step_time") -> float:
     columns = level_columns(name, [[one], [other]], steps=STEPS)
     return math.log(columns[1]["r", 1] / columns[0]["r", 1])
+
+
+def with_cpu(trial: Trial) -> Trial:
+    """Return the trial with a look at its end that has the processor time of its steps."""
+    assert trial.trace is not None
+    look = Look(step=CYCLES * ROWS, values={"cpu_s": float(np.nansum(trial.trace.columns["step_s"]))})
+    return replace(trial, trace=replace(trial.trace, looks=(look,)))
 
 
 def test_pairs_show_a_change_that_the_pace_of_the_host_hides() -> None:
@@ -88,6 +96,18 @@ def test_a_launch_alone_is_not_compared_with_slices_of_its_round() -> None:
     now += launches(1.0, 1.0, 1.0, round_=1, rng=rng, apart=True)[2:]
     columns = level_columns("step_time", list(zip(before, now, strict=True)), steps=STEPS)
     assert [len(column) for column in columns.values()] == [2, 2, 1]
+
+
+def test_processor_time_is_that_of_launches_in_slices_once_three_rounds_took_turns() -> None:
+    """It has the noise of the pace of the host, as the step time has."""
+    rng = np.random.default_rng(1)
+    rounds = [launches(1.0, 1.0, round_=0, rng=rng, apart=True)]
+    rounds += [launches(1.0, 1.0, round_=number, first=100 * number, rng=rng) for number in (1, 2, 3)]
+    looked = [[with_cpu(trial) for trial in both] for both in rounds]
+    columns = level_columns("cpu_time", list(zip(*looked, strict=True)), steps=STEPS)
+    assert set(columns[0]) == set(columns[1]) == {("r", 1), ("r", 2), ("r", 3)}
+    assert all(abs(math.log(columns[1][each] / columns[0][each])) < 0.02 for each in columns[0])
+    assert len(pair_differences("cpu_time", [(one, two) for one, two in looked], steps=STEPS)) == 3
 
 
 def test_launches_of_other_signals_all_count() -> None:
