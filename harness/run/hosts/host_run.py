@@ -17,7 +17,7 @@ from harness.model.watching import unheard
 from harness.run.engine import Engine
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.side_by_side import NO_LOAD, Gate, Visit, compares_times, load_of
-from harness.run.hosts.slices import able, slice_s, take_turns, too_large
+from harness.run.hosts.slices import able, slice_s, take_turns, why_apart
 from harness.run.run_interfaces import Batch, CellRun, Queue, RowRun, Turn
 from harness.run.trial.conversation import alone
 
@@ -123,7 +123,7 @@ class HostRun:
             self.launcher.images.wait_for_pulls()
         begun = [run.launched for run in batch.runs]
         together = able(batch.runs) if self.slices else []
-        why = too_large(together, memory_bytes=self.gate.memory_bytes)
+        why = why_apart(together, memory_bytes=self.gate.memory_bytes)
         together = [] if why else together
         for run in self._in_turn([run for run in batch.runs if run not in together], turn, queue):
             alone(self.launcher.launch(run, batch, others=lambda: visit.others))

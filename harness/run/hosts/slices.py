@@ -20,7 +20,7 @@ from harness.amounts import size
 from harness.model import Host, Trial
 from harness.run.hosts.side_by_side import MEMORY_SHARE, MOST, compares_times, peak_bytes
 from harness.run.run_interfaces import CellRun
-from harness.run.trial.conversation import Slice, Sliced
+from harness.run.trial.conversation import WITHOUT_END_S, Slice, Sliced
 
 SLICE_S = 0.05
 """Seconds of a slice. In longer ones, the pace of a virtual machine changes; in shorter ones, filling the caches again
@@ -30,7 +30,6 @@ OFF = "HARNESS_SLICES"
 LEAST_CYCLES = 16
 """Fewest slices that the shortest launch should have; they are shorter if it is over sooner."""
 LONGEST_S = 1.0
-WITHOUT_END_S = 1e6
 
 
 def takes_turns(host: Host, environ: Mapping[str, str]) -> bool:
@@ -40,20 +39,20 @@ def takes_turns(host: Host, environ: Mapping[str, str]) -> bool:
 
 def able(runs: Sequence[CellRun]) -> list[CellRun]:
     """Return those of the runs of a round that may take turns; [] if fewer than two may. The first launch of each
-    version must have shown that it ends well, has steps, and how much memory it takes. If the steps of one would be
-    compared although it must run alone, all do: steps in slices take a little longer than those of a launch alone."""
+    version must have shown that it ends well, has steps, and how much memory it takes."""
     if not compares_times(runs[0].cell.variant.scenario):
         return []
     good = [run for run in runs if all(trial.ended_well for trial in run.measured)]
     timed = [run for run in good if run.measured and _busy_s(run.measured[-1])]
-    if len(timed) < 2 or any(run.alone or not peak_bytes(run.measured) for run in timed):
-        return []
-    return timed
+    return timed if len(timed) > 1 and all(peak_bytes(run.measured) for run in timed) else []
 
 
-def too_large(runs: Sequence[CellRun], *, memory_bytes: float | None) -> str:
-    """Return why these runs cannot be alive together; "" if they can. `memory_bytes`: what they may take together;
-    None if the host does not report how much it has."""
+def why_apart(runs: Sequence[CellRun], *, memory_bytes: float | None) -> str:
+    """Return why these runs cannot be alive together; "" if they can. If the steps of one would be compared although it
+    must run alone, all do. `memory_bytes`: what they may take together; None if the host does not report how much it
+    has."""
+    if single := [run.cell.image.version for run in runs if run.alone]:
+        return f"one after the other: {', '.join(single)} runs alone, as its launches in slices say why"
     if len(runs) > MOST:
         return f"one after the other: of {len(runs)} launches, at most {MOST} may be alive together"
     gpus = runs[0].cell.lane.gpus if runs else ()

@@ -40,7 +40,9 @@ LAST_WORDS_S = 5.0
 BANNER_LIMIT = 8 << 10
 SIGKILL = 9
 OOM_REPORTED = "killed by the kernel: out of memory (reported by the engine)"
-CANNOT_PARK = "a process of the trial cannot be stopped between slices, as it belongs to another user"
+WITHOUT_END_S = 1e6
+"""Seconds of a slice that lasts until the launch ends."""
+CANNOT_PARK = "a process of this launch belongs to another user and cannot be stopped, so that it took no turns"
 PROTOCOL = 1
 
 Decide = Callable[[Trace], str]
@@ -145,6 +147,7 @@ class Conversation:
     facts: dict[str, Any] = field(default_factory=dict)
     deciding_s: float = 0.0
     parked_s: float = 0.0
+    note: str = ""
 
     def __post_init__(self) -> None:
         job = self.job
@@ -169,9 +172,10 @@ class Conversation:
                     if isinstance(message, Parked):
                         if not self.job.get("slices"):
                             raise Misunderstood("parked: it is alone")
-                        if not message.frozen:
-                            return self._ended("infrastructure", CANNOT_PARK)
-                        self._begin((yield), message.step)
+                        if message.frozen:
+                            self._begin((yield), message.step)
+                        else:
+                            self._go_on_alone()
                     elif done := self._handled(message):
                         return self._done(done)
             except Misunderstood as error:
@@ -187,6 +191,12 @@ class Conversation:
         self.heard_s = now_s
         self.samples.begin_slice(own.cycle, step)
         self.session.send(b'{"slice": %g}\n' % own.seconds)
+
+    def _go_on_alone(self) -> None:
+        """Let a launch that cannot be frozen run to its end before the others go on. Its steps count as made alone."""
+        self.note = CANNOT_PARK
+        self.samples.forget_slices()
+        self.session.send(b'{"slice": %g}\n' % WITHOUT_END_S)
 
     def _overdue(self) -> Trial | None:
         """Return the trial if its agent has been silent for too long, or has not ended the trial in time."""
@@ -257,7 +267,7 @@ class Conversation:
             **self.known,
             **fields,
             end=end,
-            message=message,
+            message=f"{self.note}\n{message}".strip(),  # the end comes last
             asked=Asked(steps=self.job["looks"][-1], time_s=self.times_s[-1]),
             trace=self.samples.trace(),
             facts=self.facts,

@@ -380,6 +380,9 @@ class Samples:
             raise Misunderstood("parked: steps out of order or beyond the last one")
         self._slices.append((step, cycle))
 
+    def forget_slices(self) -> None:
+        self._slices = []
+
     def trace(self) -> Trace | None:
         """Return all samples so far; None before the first. A column is NaN in rows of chunks that lack it, and the
         step times are NaN where a slice begins: caches have to fill again."""

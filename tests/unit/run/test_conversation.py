@@ -177,11 +177,18 @@ def test_a_launch_in_slices_waits_for_each_and_knows_its_steps() -> None:
     assert str(trial.trace.columns["step_s"].tolist()) == "[1.0, nan, 1.0, 1.0, nan, 1.0, 1.0, nan]"
 
 
-def test_a_launch_that_cannot_be_frozen_says_so() -> None:
-    """Its processes would run in the slices of the others."""
+def test_a_launch_that_cannot_be_frozen_runs_to_its_end_at_once() -> None:
+    """Its processes would run in the slices of the others; it was lost, and so was that of each other version."""
+    rows = samples(*range(1, 9), step_s=[1.0] * 8)
+    player = Player([lines(HELLO, parked(1)), lines(parked(4, frozen=False)), lines(rows, DONE)])
+    launch = in_slices(player)
+    next(launch)
     with pytest.raises(StopIteration) as ended:
-        next(in_slices(Player([lines(HELLO, parked(1, frozen=False))])))
-    assert (ended.value.value.end, ended.value.value.message) == ("infrastructure", CANNOT_PARK)
+        launch.send(Slice(cycle=7, seconds=0.5))
+    trial = ended.value.value
+    assert (trial.end, trial.message, trial.last_step) == ("completed", CANNOT_PARK, 40)
+    assert player.sent[-1] == b'{"slice": 1e+06}\n'
+    assert set(trial.trace.columns) == {"step_s"}
 
 
 def test_an_image_that_claims_to_be_parked_ends_its_trial() -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
 import numpy as np
 import pytest
 
-from harness.model import Cell, Host, Image, Lane, Limits, Pull, Scenario, Trace, Trial, Variant, Where
+from harness.model import Cell, Conditions, Host, Image, Lane, Limits, Pull, Scenario, Trace, Trial, Variant, Where
 from harness.model.matrix import Gpu
-from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, WITHOUT_END_S, able, slice_s, take_turns, too_large
+from harness.run.hosts.side_by_side import add_trial
+from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, able, slice_s, take_turns, why_apart
 from harness.run.run_interfaces import CellRun
-from harness.run.trial.conversation import Slice, Sliced
+from harness.run.trial.conversation import WITHOUT_END_S, Slice, Sliced
 from tests.unit.trials import made_trial
 
 WHERE = Where(file="m.yaml", line=1, key="k")
@@ -93,13 +95,13 @@ def trial(
 def test_versions_that_fit_into_memory_together_take_turns() -> None:
     runs = [run_of(trial()), run_of(trial())]
     assert able(runs) == runs
-    assert too_large(runs, memory_bytes=200 * MIB**2) == too_large(runs, memory_bytes=None) == ""
+    assert why_apart(runs, memory_bytes=200 * MIB**2) == why_apart(runs, memory_bytes=None) == ""
     told = "one after the other: together they need 200 MiB, and may use 199 MiB"
-    assert too_large(runs, memory_bytes=199 * MIB**2) == told
+    assert why_apart(runs, memory_bytes=199 * MIB**2) == told
 
 
 def test_a_row_of_many_versions_does_not_fill_the_host_with_containers() -> None:
-    assert "at most 16" in too_large([run_of(trial())] * 17, memory_bytes=None)
+    assert "at most 16" in why_apart([run_of(trial())] * 17, memory_bytes=None)
 
 
 @pytest.mark.parametrize(
@@ -108,18 +110,24 @@ def test_a_row_of_many_versions_does_not_fill_the_host_with_containers() -> None
 def test_versions_must_fit_into_the_memory_of_the_gpu_too(gpu_mib: float | None, told: str) -> None:
     gpu = Gpu(uuid="GPU-1", name="RTX", index=0, memory_mib=1000)
     runs = [run_of(trial(gpu_mib=gpu_mib), gpus=(gpu,)) for _ in range(2)]
-    assert told in too_large(runs, memory_bytes=None)
-    assert bool(told) == bool(too_large(runs, memory_bytes=None))
+    assert told in why_apart(runs, memory_bytes=None)
+    assert bool(told) == bool(why_apart(runs, memory_bytes=None))
 
 
 def test_a_version_that_failed_or_is_not_known_runs_alone() -> None:
-    good, doubted = [run_of(trial()), run_of(trial())], run_of(trial())
-    doubted.alone = True
+    good = [run_of(trial()), run_of(trial())]
     others = [run_of(trial(end="crash")), run_of(trial(step_s=np.nan)), run_of()]
     assert able([*good, *others]) == good
     assert able([good[0], *others]) == []
-    assert able([*good, doubted]) == [], "its steps would be compared with steps in slices, which take longer"
     assert able([*good, run_of(trial(mib=None))]) == []
+
+
+def test_after_a_launch_that_could_not_be_stopped_all_run_alone() -> None:
+    """Each version would lose a launch in the same way, and steps alone would be compared with steps in slices."""
+    runs = [run_of(trial()), run_of(trial())]
+    add_trial(runs[0], replace(trial(), conditions=Conditions(parked=1)), doubtful=False)
+    assert able(runs) == runs
+    assert why_apart(runs, memory_bytes=None).startswith("one after the other: 1 runs alone")
 
 
 def test_launches_whose_times_are_not_compared_run_as_before() -> None:
