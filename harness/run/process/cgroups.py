@@ -125,6 +125,12 @@ def _parents(root: Path) -> Iterable[Path]:
             yield from (above for above in (folder, *folder.parents) if above.is_relative_to(root))
 
 
+def own_limits(*, root: Path = CGROUPS) -> list[int]:
+    """Return the memory limits, in bytes, of this process's own cgroup and of those above it, as a container has."""
+    files = [folder / "memory.max" for folder in _parents(root)]
+    return [int(text) for file in files if file.exists() and (text := file.read_text().strip()).isdigit()]
+
+
 @contextlib.contextmanager
 def memory_limit(
     memory_bytes: int | None, *, name: str, root: Path = CGROUPS

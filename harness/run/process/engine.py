@@ -64,7 +64,7 @@ class ProcessEngine(EnvironmentStore):
             "name": platform.node(),
             "cpu": cpu_model(),
             "cpus": os.cpu_count(),
-            "memory_bytes": psutil.virtual_memory().total,
+            "memory_bytes": min([psutil.virtual_memory().total, *cgroups.own_limits(root=cgroup_root)]),
             "kernel": platform.release(),
             "architecture": platform.machine(),
         }

@@ -14,14 +14,15 @@ import psutil
 import pytest
 from docker.errors import APIError
 
-from harness.model import Scenario, Where
+from harness.model import Host, Scenario, Where
 from harness.run import owners
 from harness.run.docker.containers import Ulimits
 from harness.run.docker.docker_client import ca_bundle, proxies
 from harness.run.images.build_images import base_names, content_hash, context_files
 from harness.run.images.find_images import progress
 from harness.run.interruptible import BoundedTail
-from harness.run.process.cgroups import TrialCgroup
+from harness.run.process.cgroups import TrialCgroup, own_limits
+from harness.run.process.engine import ProcessEngine
 from harness.run.process.environments import cache_folder, digest_of, is_version
 from tests.dead import dead_owner
 
@@ -168,3 +169,17 @@ def test_a_tail_is_bounded_and_is_the_end() -> None:
     for piece in (b"a" * 25, b"bcd", os.linesep.encode()):
         tail.add(piece)
     assert tail.text() == "aaaaaabcd\n"
+
+
+def test_a_process_host_has_the_memory_of_the_container_that_it_is(tmp_path: Path) -> None:
+    """Launches that fit into the machine together were killed in a container with less memory than both took."""
+    if not any(line.startswith("0::") for line in Path("/proc/self/cgroup").read_text().splitlines()):
+        pytest.skip("this machine has no cgroups of version 2")
+    assert own_limits(root=tmp_path) == []
+    (tmp_path / "cgroup.procs").touch()
+    for limit, found in (("max", psutil.virtual_memory().total), (str(1 << 20), 1 << 20)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        engine = ProcessEngine(
+            Host(name="here", engine="process", gpus="none", where=WHERE), environ={}, cgroup_root=tmp_path
+        )
+        assert engine.facts["memory_bytes"] == found
