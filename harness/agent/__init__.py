@@ -19,6 +19,8 @@ job.json
      "command": [...] or null, "step_pattern": regex or null, "judge_exit": false,
      "printed": {"loss": "loss: {}"},           of a program or a command: the numbers to read from its output; null:
                                                 those beside a name (scenario/hooks/printed.py)
+     "lines": "epoch #",                        of a program whose steps may be lines of output: the only ones that are;
+                                                "": none; null or absent: the first that recur (scenario/hooks/lines.py)
      "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget
      "look_times_s": [10, 20, 40, null],        seconds in steps after the first, at which to look if they pass before
                                                 the step counts; the last ends the trial. Null or absent: only steps

@@ -242,6 +242,11 @@ class Scenario:
         return self.program.path if self.program else self.script
 
     @property
+    def may_count_lines(self) -> bool:
+        """Return whether its steps may be lines of output that the agent finds by itself."""
+        return self.program is not None and self.program.steps_are == "auto"
+
+    @property
     def file_place(self) -> str:
         """Return the path of that file in the folder in which a trial runs; "" without one."""
         return "" if self.file is None else str(self.place_of(self.file))

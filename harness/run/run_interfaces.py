@@ -42,8 +42,9 @@ class Review:
 @dataclass(frozen=True, kw_only=True)
 class Length:
     """The length of a launch. `whole`: it uses its whole budget, whatever its looks show. `job`: fields of job.json
-    that replace the scenario's times of the looks. `usual_s` and `own_s`: the usual step time of the row and the step
-    time of the version's earlier launches, in seconds, if the launch may end early because its steps are clearly slow.
+    that replace the scenario's: the times of the looks, and which lines are steps. `usual_s` and `own_s`: the usual
+    step time of the row and the step time of the version's earlier launches, in seconds, if the launch may end early
+    because its steps are clearly slow.
     """
 
     whole: bool

@@ -27,7 +27,7 @@ def oracle() -> Oracle:
         decide=lambda cell, trace, length: decide_at_look(
             cell, trace, whole=length.whole, usual_s=length.usual_s, own_s=length.own_s
         ),
-        length=length_of,
+        length=lambda run, batch: with_lines(length_of(run, batch), batch),
         describe=describe_trial,
         cannot_run=cannot_run,
         review=review,
@@ -56,6 +56,16 @@ def length_of(run: CellRun, batch: Batch) -> Length:
             whole=True, job=_job(steps, last_s=max(LEAST_MEMORY_S, slow_versions.SLOW * usual_s * steps.budget))
         )
     return Length(whole=whole and own_s is None, job=_job(steps, first_s=first_s), usual_s=usual_s, own_s=own_s)
+
+
+def with_lines(length: Length, batch: Batch) -> Length:
+    """Return the length of a launch whose job also says which lines of output are steps: those of the oldest version
+    that ran. What a newer version prints besides is no step; any line may be one if that is not known.
+    """
+    ran = [trial for run in batch.row_runs for trial in run.measured if "step_shape" in trial.facts]
+    if not ran or not batch.row_runs[0].cell.variant.scenario.may_count_lines:
+        return length
+    return replace(length, job={**length.job, "lines": ran[0].facts["step_shape"] or ""})
 
 
 def _job(steps: Steps, *, first_s: float = math.inf, last_s: float = math.inf) -> Mapping[str, Any]:

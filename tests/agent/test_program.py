@@ -683,6 +683,10 @@ def test_the_lines_that_are_steps_have_a_name_that_other_numbers_do_not_change()
             reader.steps_of(text.format(at * by))
         shapes.append(reader.shape)
     assert shapes == ["epoch #", "epoch #", "epoch # by 10"]
+    texts = [text for at in range(6) for text in (*(f"batch {8 * at + each} done" for each in range(8)), f"epoch {at}")]
+    steps = {only: sum(map(lines.LineSteps(None, only).steps_of, texts)) for only in (None, "epoch #", "step #")}
+    assert steps == {None: 46, "epoch #": 4, "step #": 0}, "a new version's debug output is no step"
+    assert lines.LineSteps(None, "").is_off
     reader = lines.LineSteps(None)
     for at in range(3):
         reader.steps_of("x" * 500 + f" {at}")

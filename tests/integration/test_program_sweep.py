@@ -26,3 +26,27 @@ def test_a_program_that_ends_before_its_budget_is_judged_by_its_own_steps(harnes
     assert cell["why"].endswith("(up to step 120)")
     seen = {name: cell["signals"][name]["seen"] for name in ("outcome", "memory", "open_files")}
     assert seen == {"outcome": "good", "memory": "good", "open_files": "good"}
+
+
+FLOODED = """\
+import six
+kept = []
+for epoch in range(120):
+    if six.__version__ == "1.17.0":
+        for batch in range(100):
+            print("debug: batch", 100 * epoch + batch)
+        kept.append(bytearray(40000))
+    print("epoch %d: done" % epoch)
+"""
+
+
+def test_what_a_new_version_prints_besides_is_no_step(harness: Harness) -> None:
+    """Its debug output became its steps: a leak in each epoch was lost, because only whole runs could be compared."""
+    harness.write(FLOODED, "train.py")
+    told = MATRIX.replace('["1.16.0"]', '["1.16.0", "1.17.0"]')
+    told = told.replace('steps_are: {function: "train:one"}, ', "")
+    ended = harness.run_here("sweep", harness.write(told))
+    (finding,) = [one for one in harness.summary()["findings"] if one["metric"] == "memory"]
+
+    assert ended.code == 1, ended.err
+    assert (finding["first_bad"], finding["effect"]["unit"]) == ("1.17.0", "KiB/line")

@@ -120,7 +120,7 @@ class ProgramRun(script_run.ScriptRun):
             self._numbers = printed.reader(self.job["printed"], self._logged)
             self._numbers.install()
         if self._steps_are == "auto":
-            self._lines = lines.LineSteps(functools.partial(self._ticker.mark, "line"))
+            self._lines = lines.LineSteps(functools.partial(self._ticker.mark, "line"), self.job.get("lines"))
             self._lines.install()
         if self.link is not None:
             self._ticker.cpu.resume()

@@ -148,6 +148,8 @@ class HostRun:
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
+        if not any(run.trials for run in turn.row.cells) and runs[0].cell.variant.scenario.may_count_lines:
+            waiting.sort(key=lambda run: run is not runs[0])  # the oldest shows which lines are steps
 
         def known() -> int:
             """Return the number of results that the scheduler has. A launch that counts as infrastructure adds none

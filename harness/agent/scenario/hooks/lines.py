@@ -30,12 +30,13 @@ RECURS = 3
 
 class LineSteps(object):
     """Watches what Python writes to stdout and stderr. `mark(count)` is called after each line that ends `count` steps,
-    unless `is_off`. `shape`: what the lines that are steps have in common, once they are chosen."""
+    unless `is_off`. `shape`: what the lines that are steps have in common, once they are chosen. `only`: the shape that
+    they must have, as in the older versions; None: any; "": no line is a step."""
 
-    def __init__(self, mark):
-        self.is_off = False
+    def __init__(self, mark, only=None):
+        self.is_off = only == ""
         self.shape = None
-        self._mark = mark
+        self._mark, self._only = mark, only
         self._chosen = None
         self._place = 0  # of the number that counts
         self._unit = 1
@@ -72,7 +73,9 @@ class LineSteps(object):
         total = int(of.group(2)) if of else 0
         for place in self._risen(shape, numbers, total):
             if not redrawn or total or self._seen[shape][place][1] == 1:
-                return self._choose(shape, place, line[: found[place].start()], total)
+                count = self._choose(shape, place, line[: found[place].start()], total)
+                if count:
+                    return count
         return 0
 
     def _of_chosen(self, number, is_bar):
@@ -104,12 +107,15 @@ class LineSteps(object):
         return [place for place, (_, _, count) in enumerate(known) if count >= RECURS]
 
     def _choose(self, shape, place, begin, total):
-        """Choose the lines of this shape, and return how many steps the newest one ends."""
+        """Choose the lines of this shape, and return how many steps the newest one ends; 0 if they cannot be steps."""
         number, rise, _ = self._seen[shape][place]
-        self._unit = max(1, -(-total // MOST_OF_A_BAR))
-        by = self._unit if total else rise
+        unit = max(1, -(-total // MOST_OF_A_BAR))
+        by = unit if total else rise
         words = " ".join(WORD.findall(begin)).lower()[:LONGEST_SHAPE]
-        self.shape = "%s %s%s" % (words, "bar" if total else "#", " by %d" % by if by != 1 else "")
+        told = "%s %s%s" % (words, "bar" if total else "#", " by %d" % by if by != 1 else "")
+        if self._only not in (None, told):
+            return 0
+        self.shape, self._unit = told, unit
         self._chosen, self._place, self._seen = shape, place, {shape: self._seen[shape]}
         self._seen[shape][place] = (number - number % self._unit, rise, 0)
         return max(1, number // self._unit) if total else 1
