@@ -38,6 +38,8 @@ UNITS = _words("batch image item iteration per sample step token epoch")
 """Beside a word that tells, these say over what it was taken: `epoch_loss`, `token_acc`."""
 WHICH = _words("argmax argmin at best first last")
 """With these, the number is that of an epoch or a step: `best_loss_epoch`."""
+LINKS = _words("after and as at before by for from in is of on or since than to until was with")
+"""None of these alone is a name: `stopped early at 512`."""
 WORD = re.compile(r"[^\W_]+")
 
 
@@ -47,7 +49,7 @@ def worse_if(name: str) -> str:
     words = [_plain(word) for word in WORD.findall(name.lower())]
     if any(map(_told, words)) and not WHICH.intersection(words):
         words = [word for word in words if word not in UNITS]
-    if "learning" in words or any(word in NEVER or word.endswith("time") for word in words):
+    if "learning" in words or LINKS.issuperset(words) or any(word in NEVER or word.endswith("time") for word in words):
         return ""
     while len(words) > 1 and (words[-1] in AFTER or not words[-1]):
         words.pop()

@@ -6,6 +6,7 @@ or an interruption prevent that, the signal is `blind`, and a remedy is named.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -32,6 +33,9 @@ from harness.model import (
 )
 from harness.reasons import Remedy, SignalReason
 
+HIDDEN = 2.0
+"""Multiple of the limit of late step times below which all changes may be hidden by noise without a `?`: a rise within
+one launch is also found by itself (`slowdown`)."""
 SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 
@@ -86,11 +90,7 @@ class _Level:
         if self._limit is not None:
             verdicts = self._with_suspects(verdicts, limit=self._limit)
         little, shown = self.compared.little(self.name), []
-        if self._is_of_few_ends:  # launches stop early, so that more would not help
-            few = SignalReason.FEW_ENDS()
-            verdicts = [
-                replace(one, seen="none", why=few, remedy="") if one.seen == "blind" else one for one in verdicts
-            ]
+        verdicts = [self._excused(verdict) for verdict in verdicts]
         for place, verdict in enumerate(verdicts):
             own = self.compared.cells[place].of(self.name)
             if verdict.value is None and own.value is not None:
@@ -114,12 +114,16 @@ class _Level:
             return False
         return max((level for level, _ in self.figures.values()), default=0.0) <= SIGNALS[self.name].least * (1 + 1e-9)
 
-    @property
-    def _is_of_few_ends(self) -> bool:
-        """Return whether the figure is that of launches that ran to their own end, and so few did that no version was
-        compared."""
-        is_of_ends = self.name in ("run_time", "end_time") and self.name not in self.asked.limits.changed
-        return is_of_ends and not self.levels and len(self.figures) > 1
+    def _excused(self, verdict: SignalVerdict) -> SignalVerdict:
+        """Return a verdict that is not blind if nobody asked for the limit and more launches, which stop early, would
+        not help: too few ran to their own end to be compared, or the late steps of single ones vary somewhat more."""
+        if verdict.seen != "blind" or self.name in self.asked.limits.changed:
+            return verdict
+        if self.name in ("run_time", "end_time") and not self.levels and len(self.figures) > 1:
+            return replace(verdict, seen="none", why=SignalReason.FEW_ENDS(), remedy="")
+        if self.name == "late_step_time" and (verdict.visible or math.inf) <= HIDDEN * (self._limit or 0.0):
+            return replace(verdict, seen="none", why=SignalReason.VARIES_LATE(visible=verdict.visible), remedy="")
+        return verdict
 
     def _of_place(self, place: int) -> SignalVerdict:
         cell, name, limit = self.compared.cells[place], self.name, self._limit
@@ -194,10 +198,11 @@ class _Level:
         side by side with the others are ignored.
         """
         signal, marked = SIGNALS[self.name], list(verdicts)
-        # Versions are compared by single launches.
-        by_one = self.name == "late_step_time" and self.name not in self.compared.tables
+        is_late = self.name == "late_step_time"
+        by_one = is_late and self.name not in self.compared.tables  # versions are compared by single launches
         at_limit = 1 / max(1 - limit, 1e-3) if signal.falls else 1 + limit
-        far = at_limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
+        by_chance = 1 + self.asked.visible.get(self.name, 0.0)
+        far = max(at_limit, by_chance) if is_late else max(SUSPECT_RATIO, (1 + limit) ** 2)
         little = self.compared.little(self.name)  # counts as more than it is
         known = [
             (place, verdict, verdict.value)

@@ -202,6 +202,7 @@ def test_a_process_host_asks_no_registry_for_a_base(folder: Path) -> None:
     assert registry.asked == []
     assert [(fit.state, fit.host) for fit in found.fits] == [("runs", "here")]
     assert [host.wanted.unknown for host in found.hosts if host.wanted] == [{"own 1.16.0": "installed there"}]
+    assert re.search(r"engine +process *$", shown(found, 100)[0], re.MULTILINE), "a name that is not told twice"
 
 
 def test_shared_layers_count_once_and_too_little_room_is_told(folder: Path) -> None:

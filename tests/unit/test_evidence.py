@@ -26,7 +26,19 @@ from harness.errors import InfrastructureError, UsageError
 from harness.facts import sections
 from harness.flows.evidence import difference, issue, recipe
 from harness.masking import WITHHELD
-from harness.model import Build, CellVerdict, Effect, Finding, Install, Lane, Program, Pull, SignalVerdict, Variant
+from harness.model import (
+    SIGNALS,
+    Build,
+    CellVerdict,
+    Effect,
+    Finding,
+    Install,
+    Lane,
+    Program,
+    Pull,
+    SignalVerdict,
+    Variant,
+)
 from harness.model.answers import Container, EnvironmentDifference, Machine, Section
 from harness.report.content.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
@@ -752,10 +764,20 @@ def test_a_report_on_a_level_tells_its_figures(run: StoredRun) -> None:
         replace(one, verdict=build.seen(build.flat(), end_time=SignalVerdict(seen="good", value=value)))
         for one, value in ((found.good, 0.01), (found.bad, 3.01))
     ]
-    report = issue_report.render(replace(found, finding=ends, good=sides[0], bad=sides[1]), harness_version="1")
+    ended = replace(sides[1].verdict.of("end_time"), seen="bad")
+    sides[1] = replace(sides[1], verdict=build.seen(sides[1].verdict, end_time=ended))
+    found = replace(found, finding=ends, good=sides[0], bad=sides[1], history=tuple(sides))
+    report = issue_report.render(found, harness_version="1")
+    verdicts = {
+        cells[1].strip(): cells[3].strip()
+        for line in report.markdown.splitlines()
+        if len(cells := line.split("|")) == 9
+    }
+    assert verdicts["6.2.0"] == "flat"
+    assert verdicts["6.3.0"] == SIGNALS["end_time"].noun
     assert "| KiB/step (interval) " in report.markdown
     by_line = replace(sides[1], verdict=replace(sides[1].verdict, per="line"))
-    told = issue_report.render(replace(found, finding=ends, good=sides[0], bad=by_line), harness_version="1").markdown
+    told = issue_report.render(replace(found, bad=by_line), harness_version="1").markdown
     assert "| KiB/line (interval) " in told, "all other figures of the report are in KiB/line"
     assert "- Size: 3.00 s.\n" in report.markdown
     assert "- 6.2.0: time to end 10.0 ms\n- 6.3.0: time to end 3.01 s\n" in report.markdown

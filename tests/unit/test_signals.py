@@ -61,7 +61,7 @@ WORSE = {
     "drop": "acc val/top5_acc acc@1 accuracy_top_5 f1_macro map_50_95 mAP r2_score ep_rew_mean token_acc best_acc",
     "change": "error_code loss_weight num_errors score_threshold total checksum params 误差 objective cache_hits",
     None: "loss_scale best_loss_epoch lr learning_rate time took_s ms it/s eta step epoch pid n_iter gpu_mem port "
-    "tokens_per_sec batch_size runtime version seed",
+    "tokens_per_sec batch_size runtime version seed at after",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from harness import amounts
 from harness.masking import is_private, scrubbed
 from harness.model import (
     BAD,
+    GOOD,
     GROWTHS,
     Build,
     CellResult,
@@ -340,11 +341,16 @@ def _versions(issue: Issue) -> TextTable:
     unit, step = unit_per(signal_of(grows), per), f"ms/{counted(per)} (interval)"
     of = "" if grows == "memory" else f"{signal_words.shown_signal(grows).title}, "
     columns = ("version", "image", "verdict", f"{of}{unit} (interval)", step, "peak MiB", "launches")
-    return TextTable(columns=columns, rows=tuple(tuple(_row(entry, grows)) for entry in issue.history[-MOST_VERSIONS:]))
+    return TextTable(
+        columns=columns, rows=tuple(tuple(_row(entry, issue, grows)) for entry in issue.history[-MOST_VERSIONS:])
+    )
 
 
-def _row(entry: CellResult, grows: Metric) -> list[str]:
-    verdict = entry.verdict
+def _row(entry: CellResult, issue: Issue, grows: Metric) -> list[str]:
+    verdict, finding = entry.verdict, issue.finding
+    word = signal_words.verdict_word(verdict)
+    if verdict.verdict in GOOD and verdict.of(finding.metric).seen == "bad":  # its memory alone is flat
+        word = finding_words.symptom(finding.metric, finding.verdict)
     failed = f", {verdict.failed} failed" if verdict.failed else ""
     peak_kib, _ = signal_words.figure_of("peak_memory", verdict)
     step_s, around = signal_words.figure_of("step_time", verdict)
@@ -352,7 +358,7 @@ def _row(entry: CellResult, grows: Metric) -> list[str]:
     return [
         entry.cell.image.version,
         _image(entry),
-        signal_words.verdict_word(verdict) + (f" {signal_words.signal_name(verdict.signal)}" if verdict.signal else ""),
+        word + (f" {signal_words.signal_name(verdict.signal)}" if verdict.signal else ""),
         amounts.with_interval(*signal_words.figure_of(grows, verdict)),
         amounts.with_interval(step_ms, around and (1000 * around[0], 1000 * around[1])),
         "" if peak_kib is None else amounts.number(peak_kib / 1024),

@@ -77,7 +77,7 @@ def _facts(host: HostCheck) -> dict[str, Sequence[str]]:
     }
     if found is not None:
         api = f", API {found.api}" if found.api else ""
-        facts["engine"] = [host.host.engine, f"{found.engine}{api}"]
+        facts["engine"] = list(dict.fromkeys([host.host.engine, f"{found.engine}{api}"]))
         if host.gpus and found.gpu_way and not no_gpus:
             facts["GPUs"] = [*facts["GPUs"], f"given by {found.gpu_way}"]
         room, limit_bytes, memory = found.room, host.host.disk_bytes, found.memory_limit_bytes

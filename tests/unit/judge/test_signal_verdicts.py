@@ -336,15 +336,22 @@ def test_steps_far_shorter_than_their_measurement_accuse_no_version() -> None:
     assert [(one.before, one.after) for one in changes if one.metric == "step_time"] == [(1, 2)]
 
 
-@pytest.mark.parametrize(("wave", "seen"), [(0.0, "good"), (0.3, "blind")])
-def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(wave: float, seen: str) -> None:
-    """A host that is 30 % slower at times hides a version whose late steps are slower by as much."""
+@pytest.mark.parametrize(
+    ("wave", "asked", "seen"),
+    [(0.0, {}, "good"), (0.2, {}, "none"), (0.2, {"late_step_time": 0.2}, "blind"), (0.6, {}, "blind")],
+)
+def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(
+    wave: float, asked: dict[str, float], seen: str
+) -> None:
+    """A host that is 20 % slower at times hides late steps that are slower by the limit: they are not checked, unless
+    the user asked for it or the host hides more. A healthy training on a busy machine was never called good."""
 
     def launch(place: int) -> Trial:
         step_s = times(seed=place) * (1 + wave * (np.arange(4000) // 500 % 2))
         return trial_of(0, trace=trace_of(memory(seed=place), step_s=step_s))
 
-    late_step_time = shown([[launch(place)] for place in range(4)])[0].signals["late_step_time"]
+    trials = [[launch(place)] for place in range(4)]
+    late_step_time = shown(trials, limits=Limits(signals=asked))[0].signals["late_step_time"]
     assert late_step_time.seen == seen
 
 
