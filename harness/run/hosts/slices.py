@@ -51,8 +51,9 @@ def why_apart(runs: Sequence[CellRun], *, memory_bytes: float | None) -> str:
     """Return why these runs cannot be alive together; "" if they can. If the steps of one would be compared although it
     must run alone, all do. `memory_bytes`: what they may take together; None if the host does not report how much it
     has."""
-    if single := [run.cell.image.version for run in runs if run.alone]:
-        return f"one after the other: {', '.join(single)} runs alone, as its launches in slices say why"
+    for run in (each for each in runs if each.alone):
+        told = [line for trial in run.trials if trial.conditions.others for line in trial.message.splitlines()[-1:]]
+        return ": ".join([f"one after the other: {run.cell.image.version} runs alone", *told[-1:]])
     if len(runs) > MOST:
         return f"one after the other: of {len(runs)} launches, at most {MOST} may be alive together"
     gpus = runs[0].cell.lane.gpus if runs else ()

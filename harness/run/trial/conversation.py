@@ -267,7 +267,7 @@ class Conversation:
             **self.known,
             **fields,
             end=end,
-            message=f"{self.note}\n{message}".strip(),  # the end comes last
+            message=message or self.note,
             asked=Asked(steps=self.job["looks"][-1], time_s=self.times_s[-1]),
             trace=self.samples.trace(),
             facts=self.facts,

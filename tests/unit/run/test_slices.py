@@ -16,7 +16,7 @@ from harness.model.matrix import Gpu
 from harness.run.hosts.side_by_side import add_trial
 from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, able, slice_s, take_turns, why_apart
 from harness.run.run_interfaces import CellRun
-from harness.run.trial.conversation import WITHOUT_END_S, Slice, Sliced
+from harness.run.trial.conversation import CANNOT_PARK, WITHOUT_END_S, Slice, Sliced
 from tests.unit.trials import made_trial
 
 WHERE = Where(file="m.yaml", line=1, key="k")
@@ -125,9 +125,9 @@ def test_a_version_that_failed_or_is_not_known_runs_alone() -> None:
 def test_after_a_launch_that_could_not_be_stopped_all_run_alone() -> None:
     """Each version would lose a launch in the same way, and steps alone would be compared with steps in slices."""
     runs = [run_of(trial()), run_of(trial())]
-    add_trial(runs[0], replace(trial(), conditions=Conditions(parked=1)), doubtful=False)
+    add_trial(runs[0], replace(trial(), conditions=Conditions(parked=1), message=CANNOT_PARK), doubtful=False)
     assert able(runs) == runs
-    assert why_apart(runs, memory_bytes=None).startswith("one after the other: 1 runs alone")
+    assert why_apart(runs, memory_bytes=None) == f"one after the other: 1 runs alone: {CANNOT_PARK}"
 
 
 def test_launches_whose_times_are_not_compared_run_as_before() -> None:
