@@ -303,6 +303,7 @@ TABLES = (
         first_launch TEXT,
         taken_over INTEGER NOT NULL,
         provisional INTEGER NOT NULL,
+        per TEXT NOT NULL,
         layer TEXT
     )""",
     "CREATE INDEX cells_by_history ON cells (history, version)",

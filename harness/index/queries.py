@@ -139,7 +139,7 @@ class OpenIndex:
             figures.setdefault(cell, {})[signal] = figure
         rows = self._rows_of(
             "SELECT history, runs.id AS run_id, path AS run, started, first_launch, version, digest, cells.verdict,"
-            " state, why, trials, failed, taken_over, provisional, cells.id AS cell FROM cells"
+            " state, why, trials, failed, taken_over, provisional, per, cells.id AS cell FROM cells"
             f" JOIN runs ON runs.id = cells.run WHERE {condition}",
             chosen,
         )

@@ -231,7 +231,7 @@ def _cells(plan: Plan, told: ResultFile) -> Iterator[CellRows]:
                 "version": _text(cell.image.version), "digest": entry.digest and _text(entry.digest),
                 "verdict": verdict.verdict, "state": verdict.state, "why": _text(why), "trials": verdict.trials,
                 "failed": verdict.failed, "first_launch": entry.first_launch and _text(entry.first_launch),
-                "taken_over": entry.taken_over, "provisional": verdict.provisional,
+                "taken_over": entry.taken_over, "provisional": verdict.provisional, "per": verdict.per,
                 "layer": verdict.layer and _text(verdict.layer),
             }  # fmt: skip
             yield CellRows(history=number, row=columns, figures=tuple(_figures(verdict)))

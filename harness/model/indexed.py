@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalVerdict
 from harness.model.scenario import Scalar
+from harness.model.signals import Per
 
 RunKind = Literal["sweep", "probe", "killed"]
 Life = Literal["open", "fixed", "not seen again"]
@@ -63,8 +64,8 @@ class IndexedHistory:
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
     """One cell of one run. `run` is the run's path. `first_launch` is when its oldest launch began, None if it
-    has none. `taken_over`: the number of its launches taken over from an earlier run. `figures`: the verdict on each
-    signal, without its reason.
+    has none. `taken_over`: the number of its launches taken over from an earlier run. `per`: what
+    rates are counted by. `figures`: the verdict on each signal, without its reason.
     """
 
     history: int
@@ -81,6 +82,7 @@ class Measurement:
     failed: int
     taken_over: int
     provisional: bool
+    per: Per = "step"
     figures: Mapping[str, SignalVerdict] = field(default_factory=dict)
 
     @property

@@ -20,7 +20,7 @@ RUN_COLUMNS = (
 PLACE_COLUMNS = ("matrix", "series", "host", "gpu", "scenario", "params")
 MEASURED_COLUMNS = (
     "image", "digest", "run", "started", "first_launch", "verdict", "state", "trials", "failed", "taken_over",
-    "provisional", "why",
+    "provisional", "per", "why",
 )  # fmt: skip
 FIGURE_COLUMNS = ("seen", "value", "low", "high", "limit", "visible")
 

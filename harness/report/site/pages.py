@@ -443,7 +443,7 @@ def _history(view: HistoryView, source: SiteSource, *, most: int, marks: int) ->
             (
                 _short(newest.version),
                 Box(text=finding_words.measured_verdict(newest), tone=newest.state),
-                *(signal_words.value_text(signal, figure.value) if figure else ""
+                *(signal_words.value_text(signal, figure.value, per=newest.per) if figure else ""
                   for signal, figure in zip(SHOWN, figures, strict=True)),
                 Box(text=f"{len(known)} ×, {days_of(known)}", link=run_page(source.runs[newest.run_id])),
             )

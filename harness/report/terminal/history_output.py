@@ -74,7 +74,7 @@ def _figure(measured: Sequence[Measurement], signal: str) -> str:
         return ""
     shown = (known[-1], min(known), max(known))
     like = amounts.middle(shown)
-    text, low, high = (signal_words.value_text(signal, value, like=like) for value in shown)
+    text, low, high = (signal_words.value_text(signal, value, like=like, per=measured[-1].per) for value in shown)
     return text if low == high else f"{text} ({low} to {high})"
 
 

@@ -76,6 +76,16 @@ def test_a_cell_that_is_bad_by_its_step_time_is_not_a_bad_flat(tmp_path: Path, m
     assert "✗ worse than before" in harness(tmp_path, "history", "--signal", "peak_memory").stdout
 
 
+def test_rates_are_told_by_what_was_counted(tmp_path: Path) -> None:
+    made.write_run(tmp_path, 1, {"1.0": replace(made.good(), per="line"), "1.1": replace(made.bad(), per="line")})
+    shown = harness(tmp_path, "history").stdout
+    harness(tmp_path, "publish", "--out", str(tmp_path / "site"))
+    page = (tmp_path / "site" / "m-nightly" / "series-app.html").read_text()
+    for told in (shown, page):
+        assert "7.8 KiB/line" in told
+        assert "/step" not in told
+
+
 def test_runs_counts_the_findings_that_the_report_shows(tmp_path: Path) -> None:
     """The report merges findings of several variants at one version: `runs` listed six findings, the report two."""
     lanes, versions = [build.OLD, build.NEW], {"1.0": made.good(), "1.1": made.bad()}
