@@ -317,7 +317,9 @@ def _growth_not_judged(launches: Launches) -> str:
     short = next((launch for launch in launches if launch.trial.is_one_figure), None)
     if short is None:
         return ""
-    return short.trial.unlike_steps or CellReason.GROWTH_NOT_JUDGED(steps=_made(short), least=LEAST_STEPS)
+    if short.trial.has_unlike_steps:
+        return CellReason.UNLIKE_STEPS()
+    return CellReason.GROWTH_NOT_JUDGED(steps=_made(short), least=LEAST_STEPS)
 
 
 def _bad_growths(launch: JudgedTrial) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.model import Floats, Trial
 from harness.model.measured import AGENT_COLUMNS
-from harness.reasons import StepsReason
+from harness.reasons import CellReason, StepsReason
 from harness.reasons.running import CONDITION_NAMES
 
 PAGE_BYTES = 64 << 10  # the largest page size that Linux uses by default
@@ -159,25 +159,24 @@ def kind_of_steps(trial: Trial) -> str:
     return StepsReason.LINES(shape=shape) if kind == "line" else StepsReason.FRAMEWORK(kind=kind)
 
 
-def as_whole_runs(trials: Sequence[Trial], *, kinds: str) -> tuple[Trial, ...]:
+def as_whole_runs(trials: Sequence[Trial]) -> tuple[Trial, ...]:
     """Return launches whose steps cannot be compared with those of other versions as whole runs: the last of each
     number, and no figure of a step. Of a launch that did not end by itself, only the end counts; without any that did,
-    the version is not judged. `kinds` says which steps the versions made."""
+    the version is not judged."""
     some_ended = any(trial.ran_to_its_end for trial in trials)
-    return tuple(_as_whole_run(trial, kinds=kinds, some_ended=some_ended) for trial in trials)
+    return tuple(_as_whole_run(trial, some_ended=some_ended) for trial in trials)
 
 
-def _as_whole_run(trial: Trial, *, kinds: str, some_ended: bool) -> Trial:
+def _as_whole_run(trial: Trial, *, some_ended: bool) -> Trial:
     kept = {name: value for name, value in trial.facts.items() if name not in ("first_step_s", "end_s")}
-    whole = replace(trial, last_step=min(trial.last_step, 1), facts={**kept, "unlike_steps": kinds})
+    whole = replace(trial, last_step=min(trial.last_step, 1), facts={**kept, "unlike_steps": True})
     if not trial.ended_well or trial.trace is None:
         return whole
     if trial.run_s is None and some_ended:
         return replace(whole, trace=None)
     if trial.run_s is None:
-        return replace(
-            whole, trace=None, end="stopped", message=kinds, failure=replace(trial.failure, shortfall="own_end")
-        )
+        why, failure = CellReason.UNLIKE_STEPS(), replace(trial.failure, shortfall="own_end")
+        return replace(whole, trace=None, end="stopped", message=why, failure=failure)
     columns = {name: _last(values) for name, values in trial.trace.columns.items() if name not in AGENT_COLUMNS}
     return replace(
         whole,

@@ -100,7 +100,7 @@ def judge_row(
     """
     measured = [cell.trials for cell in cells]
     if unlike := _unlike_steps(measured, [cell.cell.image.version for cell in cells]):
-        cells = [replace(cell, trials=as_whole_runs(cell.trials, kinds=unlike)) for cell in cells]
+        cells = [replace(cell, trials=as_whole_runs(cell.trials)) for cell in cells]
     setup_bad = judged_as_whole([cell.trials for cell in cells])
     judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
     if (rate := _grows_alike(judged)) is not None:
@@ -198,7 +198,7 @@ def _unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) ->
     kinds = grouped((" or ".join(own), version) for own, version in zip(known, versions, strict=True) if own)
     if len(kinds) < 2 and " or " not in "".join(kinds):
         return ""
-    unlike = CellReason.UNLIKE_STEPS(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))
+    unlike = CellReason.STEPS_BY_VERSION(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))
     made = {trial.facts.get("step_kind") for launches in trials for trial in launches if kind_of_steps(trial)}
     if "line" in made and len(frameworks := made - {"line", None}) == 1:
         return CellReason.LINES_CAME_FIRST(unlike=unlike, kind=frameworks.pop())

@@ -348,9 +348,9 @@ class Trial:
         return self.facts.get("step_kind") in ("lightgbm", "xgboost") or "grows_alike" in self.facts
 
     @property
-    def unlike_steps(self) -> str:
-        """Return why its steps are not compared with those of other versions of its row; "" if they are."""
-        return str(self.facts.get("unlike_steps", ""))
+    def has_unlike_steps(self) -> bool:
+        """Return whether the judge saw that its steps cannot be compared with those of other versions of its row."""
+        return "unlike_steps" in self.facts
 
     @property
     def stepless(self) -> bool:

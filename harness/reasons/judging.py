@@ -37,7 +37,8 @@ class CellReason(Reason):
     STEPS_MADE = "it made {count:step}"
     SAMPLES_TAKEN = "it ended after {count:sample}"
 
-    UNLIKE_STEPS = (
+    UNLIKE_STEPS = "the versions count other steps, so only whole runs are compared"
+    STEPS_BY_VERSION = (
         "the versions count other steps ({kinds}), so only whole runs are compared; `steps_are` or `step_pattern` says "
         "what a step is"
     )

@@ -182,7 +182,7 @@ def test_a_launch_of_a_bad_version_that_was_stopped_before_the_failure_does_not_
     assert bad.of("outcome").value == 1.0
     at_exit = replace(crashed, last_step=64, failure=Failure(at_exit=True))
     assert cell_of([stopped, at_exit, at_exit]).failing == pytest.approx(2 / 3), "the same steps, without a failure"
-    other_steps = replace(stopped, last_step=1, facts={"unlike_steps": "other lines", "run_s": 1.0})
+    other_steps = replace(stopped, last_step=1, facts={"unlike_steps": True, "run_s": 1.0})
     trials = [[other_steps], [crashed, crashed]]
     good, _ = outliving([False, True], [cell_of(each) for each in trials], trials)
     assert good.at_risk == 1, "steps that are not compared leave out no whole run"
