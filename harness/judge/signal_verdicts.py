@@ -33,9 +33,9 @@ from harness.model import (
 )
 from harness.reasons import Remedy, SignalReason
 
-HIDDEN = 2.0
-"""Multiple of the limit of late step times below which all changes may be hidden by noise without a `?`: a rise within
-one launch is also found by itself (`slowdown`)."""
+VARYING, HIDDEN = frozenset({"late_step_time", "tail", "stalls"}), 2.0
+"""Signals that vary so much on a busy machine that noise may hide changes up to HIDDEN times their limit without a `?`:
+a healthy version would never be good there."""
 SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 
@@ -116,13 +116,13 @@ class _Level:
 
     def _excused(self, verdict: SignalVerdict) -> SignalVerdict:
         """Return a verdict that is not blind if nobody asked for the limit and more launches, which stop early, would
-        not help: too few ran to their own end to be compared, or the late steps of single ones vary somewhat more."""
+        not help: too few ran to their own end to be compared, or the signal varies by somewhat more than its limit."""
         if verdict.seen != "blind" or self.name in self.asked.limits.changed:
             return verdict
         if self.name in ("run_time", "end_time") and not self.levels and len(self.figures) > 1:
             return replace(verdict, seen="none", why=SignalReason.FEW_ENDS(), remedy="")
-        if self.name == "late_step_time" and (verdict.visible or math.inf) <= HIDDEN * (self._limit or 0.0):
-            return replace(verdict, seen="none", why=SignalReason.VARIES_LATE(visible=verdict.visible), remedy="")
+        if self.name in VARYING and (verdict.visible or math.inf) <= HIDDEN * (self._limit or 0.0):
+            return replace(verdict, seen="none", why=SignalReason.VARIES(visible=verdict.visible), remedy="")
         return verdict
 
     def _of_place(self, place: int) -> SignalVerdict:
@@ -198,11 +198,13 @@ class _Level:
         side by side with the others are ignored.
         """
         signal, marked = SIGNALS[self.name], list(verdicts)
-        is_late = self.name == "late_step_time"
-        by_one = is_late and self.name not in self.compared.tables  # versions are compared by single launches
+        # Versions are compared by single launches.
+        by_one = self.name == "late_step_time" and self.name not in self.compared.tables
         at_limit = 1 / max(1 - limit, 1e-3) if signal.falls else 1 + limit
-        by_chance = 1 + self.asked.visible.get(self.name, 0.0)
-        far = max(at_limit, by_chance) if is_late else max(SUSPECT_RATIO, (1 + limit) ** 2)
+        far = at_limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
+        if self.name in VARYING and (visible := self.asked.visible.get(self.name)) is not None:
+            by_chance = max(at_limit, 1 + visible)
+            far = by_chance if by_one else min(far, by_chance)
         little = self.compared.little(self.name)  # counts as more than it is
         known = [
             (place, verdict, verdict.value)

@@ -171,7 +171,7 @@ class SignalReason(Reason):
     NO_WARM_LAUNCH = "no launch started with its files in the page cache while no other launch ran"
     TOO_FEW_LAUNCHES = "too few of its launches can be compared with those of the others"
     FEW_ENDS = "too few launches ran to their own end"
-    VARIES_LATE = "it varies so much that only a rise by {visible:.0%} would have shown"
+    VARIES = "it varies so much that only a rise by {visible:.0%} would have shown"
     TOO_FEW_ROUNDS = "too few rounds in which every version was measured"
     OTHER_ROUNDS = "it was not measured in the same rounds as the others"
     ENDED_AS_SLOW = "its steps are so slow that its launches ended early, and only their times are compared"

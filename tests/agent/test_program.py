@@ -584,6 +584,8 @@ for epoch in range(40):
 def test_lines_are_no_steps_of_a_program_with_a_framework(tmp_path: Path, python: str) -> None:
     text = STEP + "for number in range(9): print('step', number)\nfor _ in range(5): o.step()"
     assert run(tmp_path, python, text, TORCH).done["last_step"] == 5
+    asked = run(tmp_path / "lines", python, text, TORCH, lines="step #")
+    assert asked.done["last_step"] == 7, "the oldest version has no framework"
 
 
 def test_a_framework_that_is_imported_late_does_not_end_the_count_of_lines(tmp_path: Path, python: str) -> None:

@@ -110,7 +110,9 @@ class ProgramRun(script_run.ScriptRun):
         return 0
 
     def _watch(self):
-        awaited = hooks.awaited(self._steps_are, self._ticker, self._logged, self._hooked, self._failed)
+        lines_are = self.job.get("lines")
+        steps_are = "line" if lines_are else self._steps_are  # no framework, which the older versions do not use
+        awaited = hooks.awaited(steps_are, self._ticker, self._logged, self._hooked, self._failed)
         if ":" in self._steps_are:
             name, names = function.parted(self._steps_are)
             mark = functools.partial(self._ticker.mark, "function")
@@ -120,7 +122,7 @@ class ProgramRun(script_run.ScriptRun):
             self._numbers = printed.reader(self.job["printed"], self._logged)
             self._numbers.install()
         if self._steps_are == "auto":
-            self._lines = lines.LineSteps(functools.partial(self._ticker.mark, "line"), self.job.get("lines"))
+            self._lines = lines.LineSteps(functools.partial(self._ticker.mark, "line"), lines_are)
             self._lines.install()
         if self.link is not None:
             self._ticker.cpu.resume()
