@@ -295,6 +295,11 @@ class Trial:
         return self.end not in ("infrastructure", "interrupted")
 
     @property
+    def took_turns(self) -> bool:
+        """Return whether it made steps in slices; not all launches that are alive together can."""
+        return self.trace is not None and self.trace.column("slice") is not None
+
+    @property
     def unsteady(self) -> str:
         """Return why a rise of the step time may have an outside cause; "" if nothing disturbed the trial."""
         if self.conditions.beside and not self.conditions.disturbed:

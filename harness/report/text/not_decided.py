@@ -218,8 +218,8 @@ def _step_times(result: RunResult) -> Iterator[str]:
     )
     for lane, some in known.items():
         shown = signal_words.share_text(max(share for share, _ in some))
-        parked = [trial.conditions.parked > 0 for _, entry in some for trial in entry.trials]
-        in_slices = f" (launches in slices: {sum(parked)} of {len(parked)})"
+        sliced = [trial.took_turns for _, entry in some for trial in entry.trials]
+        in_slices = f" (launches in slices: {sum(sliced)} of {len(sliced)})"
         yield f"on {lane}, a change in step time below {shown} would not have shown{in_slices}"
 
 

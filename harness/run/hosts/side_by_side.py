@@ -187,8 +187,7 @@ def add_trial(run: CellRun, trial: Trial, *, doubtful: bool) -> list[Trial]:
         trial = replace(trial, end="infrastructure", message=f"{trial.message}\n{doubt}".strip())
     elif trial.conditions.others and not trial.measured:
         run.alone = True
-    took_turns = trial.trace is not None and trial.trace.column("slice") is not None
-    run.alone = run.alone or bool(run.doubted) or doubtful or (trial.conditions.parked > 0 and not took_turns)
+    run.alone = run.alone or bool(run.doubted) or doubtful or (trial.conditions.parked > 0 and not trial.took_turns)
     failure = (trial.end, trial.failure.signal)
     confirmed = (
         []

@@ -3,9 +3,21 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from harness.model import CellResult, CellVerdict, Conditions, Lane, Limits, RunResult, SignalVerdict, Skip, Variant
+from harness.model import (
+    CellResult,
+    CellVerdict,
+    Conditions,
+    Lane,
+    Limits,
+    RunResult,
+    SignalVerdict,
+    Skip,
+    Trace,
+    Variant,
+)
 from harness.report.content import version_table
 from harness.report.document import document, warnings
 from harness.report.exports import markdown, summary_json
@@ -156,7 +168,9 @@ def test_totals_and_what_flat_is_worth() -> None:
 def test_a_report_says_which_change_in_step_time_would_have_shown() -> None:
     result = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: build.flat())
     cells = [replace(cell, verdict=build.told(cell.verdict, "step_time", visible=0.0312)) for cell in result.cells]
-    cells[0] = replace(cells[0], trials=tuple(replace(one, conditions=Conditions(parked=3)) for one in cells[0].trials))
+    trace = Trace(step=np.array([1.0]), columns={"slice": np.array([7.0])})
+    cells[0] = replace(cells[0], trials=tuple(replace(one, trace=trace) for one in cells[0].trials))
+    cells[1] = replace(cells[1], trials=tuple(replace(one, conditions=Conditions(parked=3)) for one in cells[1].trials))
     launches = sum(len(cell.trials) for cell in cells)
     assert quiet_lines("on ", replace(result, cells=tuple(cells))) == [
         f"on {build.HERE}, a change in step time below 3.2 % would not have shown"
