@@ -76,7 +76,7 @@ Anything else on stdout is noise from the image. Messages, in order:
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004, "at_exit": false,
                "starved": false, "oom_in_setup": false, "shortfall": "|timeout|own_end|no_step",
                "remedy": "|function|longer|command", "run_s": null or 12.5,
-               "end_s": null or 0.1,
+               "end_s": null or 0.1, "failed_ago_s": null or 0.3,
                "output_head": "first 16 KiB of the scenario's stdout and stderr", "output_tail": "last 64 KiB of it",
                "output_bytes": null or 1234, "not_finite": {"loss": [3, 17]}, "buffered": "", "stacks": "…",
                "ranks": [{"rank": 0, "steps": 4000, "step_s": 0.01, "own_s": 0.008, "grown_kib": 3.0,
@@ -92,7 +92,8 @@ Anything else on stdout is noise from the image. Messages, in order:
                process; null for a program that the agent ended. output_bytes: printed after the first step (null: none
                was made). not_finite: metric -> how many steps returned NaN, an
                infinity or too large a number, and the first of these steps. buffered: why the rows of a command are not
-               steps (supervisor/command.py). ranks: of a program with several (supervisor/group.py): the medians of the
+               steps (supervisor/command.py). failed_ago_s: of a program, the seconds since a rank failed
+               first. ranks: of a program with several (supervisor/group.py): the medians of the
                step time, and of what is left of it without the waits that hooks see, after the first quarter.
 
 The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
@@ -105,6 +106,8 @@ The harness answers each look but the last with one line on stdin: {"answer": "g
 `parked` with {"slice": 0.5}: the scenario goes on for that many seconds, and for at least LEAST_STEPS steps
 (supervisor/trial_watch.py), unless a look or its end comes first. While it is parked, all its processes are stopped
 (SIGSTOP), and no time limit runs.
+
+{"leave": true}, sent when the launch has ended on another node, ends the trial as stopped, or as its ranks have failed.
 
 End of stdin means that the harness is gone: the agent kills the scenario and exits.
 """

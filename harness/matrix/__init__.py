@@ -78,7 +78,7 @@ def _name(file: MatrixFile, context: Context) -> str:
 # ---------------------------------------------------------------- hosts
 
 
-SLURM_KEYS = ("container", "select", "nodes", "hold", "images")
+SLURM_KEYS = ("container", "select", "nodes", "nodes_per_trial", "hold", "images")
 NO_MACHINES = {
     "process": "process is only this machine, but a pool has several machines; write engine: process",
     "slurm": "a cluster cannot be in a pool; write engine: slurm, and the number of `nodes`",
@@ -159,6 +159,9 @@ def _request(entry: HostEntry, key: KeyPath, context: Context) -> model.NodeRequ
     for position, node in enumerate(nodes):
         if node in nodes[:position]:
             context.add((*key, "nodes", position), f"{node} is listed twice; keep one")
+    if entry.nodes_per_trial not in (None, 1) and (entry.nodes or entry.container not in (None, "none")):
+        text = "is for a host without `nodes`, and with `container: none`; remove one of them"
+        context.add((*key, "nodes_per_trial"), text)
     if entry.parallel not in ("auto", False):
         context.add((*key, "parallel"), "is not for engine: slurm; ask for several nodes instead")
     chosen = {} if entry.select is None else entry.select.model_dump(by_alias=True, exclude_none=True)
@@ -168,6 +171,7 @@ def _request(entry: HostEntry, key: KeyPath, context: Context) -> model.NodeRequ
         time_s=hold.time,
         wait_s=hold.wait,
         exclusive=hold.exclusive,
+        nodes=entry.nodes_per_trial or 1,
         images=None if entry.images is None else context.folder / entry.images,
     )
 
@@ -194,9 +198,6 @@ WORDS = {
     "string_pattern_mismatch": "{shown} is not an allowed name; use letters and digits, and _ . - inside it",
     "series_kind": "does not say what its images are{hint} give {message}",
 }
-
-NOT_YET = {"nodes_per_trial": "a launch runs on one node: remove the key, and start all ranks there with `launcher`"}
-"""The messages for keys that would need what the harness cannot do."""
 
 
 def check_shape(context: Context) -> MatrixFile:
@@ -236,8 +237,6 @@ def _words(detail: ErrorDetails) -> str:
     if code == "missing":
         description = beside.get(last, "")
         values["what"] = f"{description[:1].lower()}{description[1:]}".removesuffix(".")
-    elif code == "extra_forbidden" and last in NOT_YET:
-        return NOT_YET[last]
     elif code == "extra_forbidden":
         values["hint"], values["keys"] = did_you_mean(last, known=beside), listed(beside, most=30)
     elif code == "union_tag_invalid":  # "'<list>', '<text>'" are forms of a value

@@ -257,6 +257,8 @@ class HostEntry(Shape):
     nodes: Nodes | None = None
     """slurm: the number of equal nodes that share the rows, or the names of nodes; each named node is a separate host,
     HOST.NODE. Default: 1."""
+    nodes_per_trial: Annotated[Whole, Field(ge=1, le=MOST_NODES)] | None = None
+    """slurm: the number of nodes on which each launch runs at the same time, with container: none. Default: 1."""
     hold: HoldEntry | None = None
     """slurm: how long a node is held for the sweep, and how long the harness waits for one."""
     images: Text | None = None
@@ -631,7 +633,7 @@ class ScenarioEntry(Shape):
     """For a program: its arguments; a param replaces its name in braces."""
     launcher: Text | None = None
     """For a program: the command that starts its ranks, such as torchrun --nproc-per-node {gpus}; {gpus} is the number
-    of the lane's GPUs, 1 without any."""
+    of the lane's GPUs, 1 without any; {nodes}, {node}, {address} and {port} are for several nodes."""
     steps_are: AnyStepsAre | None = None
     """For a program: what counts as its steps; auto, the default: those of the first framework that makes one."""
     printed: Printed | None = None

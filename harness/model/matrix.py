@@ -191,6 +191,7 @@ class NodeRequest:
     long names. `node` is the only node to use, if given. `time_s` limits an allocation; `wait_s` limits how long the
     harness waits for one. `images` is a folder that this machine shares with the nodes. `place` is the number of the
     node in its pool, from 1. `preferred` is the node to request first, because it measured rows in an earlier run.
+    `nodes` is the number of nodes of each trial.
     """
 
     container: ContainerKind
@@ -202,6 +203,7 @@ class NodeRequest:
     images: Path | None = None
     place: int = 0
     preferred: str | None = None
+    nodes: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from harness.errors import InfrastructureError
 from harness.model import Image, Scenario
@@ -118,6 +118,14 @@ class Session(Protocol):
     def exit(self) -> Exit:
         """Return how the agent's process or container ended. Call it after the end of output. It waits at most a few
         seconds."""
+
+
+@runtime_checkable
+class OnNodes(Session, Protocol):
+    """A session on the node `name`; `beside`: those on the trial's other nodes, by their names, if it has several."""
+
+    name: str
+    beside: Mapping[str, Session]
 
 
 class Lease(Protocol):

@@ -339,6 +339,7 @@ class ProgramRun(script_run.ScriptRun):
 
     def _fail(self, error, place="before the first step"):
         """Report the failure of this process, and return its exit code. `place`: where it was if it made no step."""
+        at = time.perf_counter()
         exits = isinstance(error, SystemExit) and not isinstance(error.code, str)
         if isinstance(error, SystemExit):
             if not exits:
@@ -350,7 +351,7 @@ class ProgramRun(script_run.ScriptRun):
         message = failure.describe_failure(error, place, self.script)
         if isinstance(error, EOFError):
             message += READS_STDIN
-        self._report(setup=self.where == "setup", oom=failure.is_oom(error), message=message, exits=exits)
+        self._report(setup=self.where == "setup", oom=failure.is_oom(error), message=message, exits=exits, at=at)
         return 1
 
     def _report(self, **event):

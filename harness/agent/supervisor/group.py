@@ -321,7 +321,10 @@ class Group(object):
             process = processes.look_at(pid)
             if process and process.parent in parents and not missing:
                 words.append("a process has made no step%s" % places[pid])
-        return ", ".join(words + ([self._stands(others, places, "waits", "wait")] if others else []))
+        known = ("waits", "wait") if waiting or missing else ("stands", "stand")
+        for place in dict.fromkeys(places.get(member.pid) for member in others):
+            words.append(self._stands([each for each in others if places.get(each.pid) == place], places, *known))
+        return ", ".join(words)
 
     def _stands(self, members, places, one, several):
         """Return `ranks 0, 1 and 3 wait (train.py:3 in work)`."""

@@ -10,6 +10,7 @@ import collections
 import functools
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -24,11 +25,17 @@ from .script import AFTER_FAILURE_S, ScriptWatch
 from .trial_watch import Watch
 
 OTHERS_S = 0.5  # that a look of the lead waits for those of the other ranks
+OF_NODES = {
+    "{nodes}": ("NNODES", "1"), "{node}": ("NODE_RANK", "0"),
+    "{address}": ("MASTER_ADDR", "127.0.0.1"), "{port}": ("MASTER_PORT", "29500"),
+}  # fmt: skip
+"""Words of a launcher, with the variables of a trial on several nodes, and their values on one."""
 STILL_S, STILL_SHARE = 30.0, 0.05  # of one processor
 BEAT_S = 0.05  # while there are several ranks
 GONE_TURNS, GONE_PAUSE_S = 20, 0.001  # between the end of a conversation and the end of its process
 CREDENTIALS = struct.Struct("3i")
 MOST_STACKS = 32
+SEEN_S = 0.05  # a death by a signal is seen up to so much later than the failures of those who notice it
 
 Pending = collections.namedtuple("Pending", "step last until")
 
@@ -89,6 +96,7 @@ class ProgramWatch(ScriptWatch):
             return [sys.executable, "-B", "-u", os.path.join(self.root, "start.py"), "rank", *program["args"]]
         os.environ.setdefault("PYTHONUNBUFFERED", "1")
         filled = {"{python}": sys.executable, "{gpus}": str(max(1, self.monitor.cards))}
+        filled.update((word, os.environ.get(name, alone)) for word, (name, alone) in OF_NODES.items())
         for name, value in filled.items():
             self._launcher = [word.replace(name, value) for word in self._launcher]
         words = [os.path.join(self.root, program["path"])] if program["path"] else ["-m", program["module"]]
@@ -178,7 +186,8 @@ class ProgramWatch(ScriptWatch):
             continue
         if death is not None and member.failure is None and not member.is_first:
             place = ending.place_after(member.steps, self._budget) if member.has_stepped else "before the first step"
-            member.fail(ending.of_death(death, place, not member.has_stepped, self.oom.killed()), self.clock(), death)
+            at = self.clock() - (SEEN_S if death.signal not in (None, signal.SIGTERM, signal.SIGABRT) else 0.0)
+            member.fail(ending.of_death(death, place, not member.has_stepped, self.oom.killed()), at, death)
         self._group.elect()
 
     def answered(self, answer):
@@ -442,7 +451,7 @@ class ProgramWatch(ScriptWatch):
             end, message, death = self._group.end_of_first(is_bad, self._stacks()) or own
         ScriptWatch.end(self, end, message, death=death, stacks=stacks, at_exit=at_exit)
 
-    def _on_failed(self, exits=False, **event):
+    def _on_failed(self, exits=False, at=None, **event):
         """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of
         the output (as printed by argparse) is then taken for the reason."""
         member = self._from
@@ -451,19 +460,21 @@ class ProgramWatch(ScriptWatch):
             event["message"] = ": ".join(filter(None, (event["message"], self._last_words())))
         if member.failure is None:
             is_setup = event["setup"] and not any(each.has_stepped for each in self._group.members)
-            member.fail(ending.of_failure(dict(event, setup=is_setup), self.oom.killed()), self.clock())
+            member.fail(ending.of_failure(dict(event, setup=is_setup), self.oom.killed()), at or self.clock())
         if member.is_first:
             event["setup"] = event["setup"] and self._group.lead is None
             ScriptWatch._on_failed(self, **event)
 
     def about_output(self):
         """Return the fields of `done` about what the program printed and returned, and about its ranks."""
-        fields = ScriptWatch.about_output(self)
+        fields, failed = ScriptWatch.about_output(self), self._group.first_failure()
+        fields["failed_ago_s"] = self.clock() - failed.failed_at if failed is not None else None
         if self._group.is_several:
             for member in self._group.ranks:
                 for name, (count, first) in member.table.not_finite(member.metrics).items():
                     before = fields["not_finite"].get(name, [0, first])
                     fields["not_finite"][name] = [before[0] + count, min(before[1], first)]
+        if self._group.is_several or "NODE_RANK" in os.environ:
             fields["ranks"] = self._group.facts()
         return fields
 

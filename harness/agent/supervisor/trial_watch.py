@@ -168,7 +168,9 @@ class Watch(object):
         if not data:
             self._lose_harness()
         for line in self._commands.feed(data):
-            if self.asked_at is not None and line.strip():
+            if b'"leave"' in line:
+                self.end("stopped", "")
+            elif self.asked_at is not None and line.strip():
                 self.asked_at = None
                 self.countdown.resume(self.clock())
                 if self._parked:

@@ -34,7 +34,8 @@ LONGEST_S = 1.0
 
 def takes_turns(host: Host, environ: Mapping[str, str]) -> bool:
     """Return whether launches of a host may be alive together."""
-    return environ.get(OFF) != "off" and host.disk_bytes is None
+    is_on_one = host.request is None or host.request.nodes == 1
+    return environ.get(OFF) != "off" and host.disk_bytes is None and is_on_one
 
 
 def able(runs: Sequence[CellRun]) -> list[CellRun]:

@@ -93,6 +93,15 @@ class SlurmEngine:
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
         place, allocation = f"{self._place}.gpus", self._node(say)
         prepared = first_available(self, images, say, place=place, remedy="see `series:`")
+        listed = self._listed(allocation, prepared, say, place=place)
+        for other in allocation.beside:
+            there = self._listed(other, prepared, say, place=place)
+            if [gpu.name for gpu in there] != [gpu.name for gpu in listed]:
+                raise InfrastructureError(f"nodes {allocation.node} and {other.node} have other GPUs", place=place)
+            self._hold.twins[other.node] = {own.uuid: twin for own, twin in zip(listed, there, strict=True)}
+        return listed
+
+    def _listed(self, allocation: Allocation, prepared: Prepared, say: Say, *, place: str) -> tuple[Gpu, ...]:
         name, payload = owners.new_name(), Payload(job={}, files=agent_files())
         order = steps.order(payload, root=None, environment={}, only=False, arguments=["gpus"])
         with named_place(self._place, ".gpus"):
@@ -165,11 +174,14 @@ class SlurmEngine:
             user = printed_on_node(allocation, "id", "-u").strip()
             kind = ["-maxdepth", "1", "-type", "d", "-user", user, "-name", f"{owners.PREFIX}*"]
             listing, removal = ["find", NODE_FOLDER, *kind], ["rm", "-rf", "--"]
-        listed = printed_on_node(allocation, *listing).splitlines()
-        dead = [name for name in listed if owners.is_dead(PurePosixPath(name).name)]
-        if dead:
-            printed_on_node(allocation, *removal, *dead)
-        return len(jobs) + len(dead) + (trials.remove_unpacked(allocation) if program == "pyxis" else 0)
+        removed = len(jobs)
+        for part in (allocation, *allocation.beside):
+            listed = printed_on_node(part, *listing).splitlines()
+            dead = [name for name in listed if owners.is_dead(PurePosixPath(name).name)]
+            if dead:
+                printed_on_node(part, *removal, *dead)
+            removed += len(dead)
+        return removed + (trials.remove_unpacked(allocation) if program == "pyxis" else 0)
 
     def condition(self, say: Say) -> HostCondition:
         if isinstance(self._images, NodeImages):  # only the node knows which images it has
@@ -177,7 +189,7 @@ class SlurmEngine:
         held = self._hold.allocation if self._hold.lease.locked() else None
         return HostCondition(
             engine=f"{self._hold.version}, container: {self._request.container}",
-            holder=None if held is None else f"{owners.in_words()}, holds node {held.node} as job {held.job}",
+            holder=None if held is None else f"{owners.in_words()}, holds {held.name} as job {held.job}",
             room=self._images.room(),
             leftovers=self.leftovers(),
             kept_bytes=total_bytes(self.kept()),

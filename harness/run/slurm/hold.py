@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.errors import InfrastructureError
 from harness.model import Host, NodeRequest
+from harness.model.matrix import Gpu
 from harness.model.watching import Say, Waiting
 from harness.run.docker.containers import Ulimits
 from harness.run.interruptible import BEAT_S, Beat
@@ -53,6 +54,8 @@ class Hold:
     facts: Mapping[str, Any] = field(default_factory=dict)
     gpus: str | None = None
     """The GPUs of the first allocation, as Slurm names them. A later allocation must have the same."""
+    twins: dict[str, dict[str, Gpu]] = field(default_factory=dict)
+    """For each further node of a trial, the GPU that stands there for each one of the first, by its UUID."""
     limits_memory: bool = False
     """Whether Slurm limits the memory of steps."""
     ulimits: Ulimits = field(default_factory=Ulimits)
@@ -82,8 +85,8 @@ class Hold:
             if why:
                 old.close()
                 self.allocation = None
-                say(f"{why}; requesting node {old.node} again")
-                self._allocate(say, node=old.node)
+                say(f"{why}; requesting node {old.name} again")
+                self._allocate(say, node=old.name)
 
     def _allocate(self, say: Say, *, node: str | None = None) -> Allocation:
         """Get `node`; without it, the node that measured rows in earlier runs if it becomes free within PREFERRED_S,
@@ -94,6 +97,12 @@ class Hold:
                 self._ask(soon, say, node=self.request.preferred)
         allocation = self.allocation or self._ask(self.request, say, node=node)
         facts, different = self._facts_of(allocation, say), ""
+        for other in allocation.beside:
+            unequal = [name for name, value in self._facts_of(other, say).items() if facts[name] != value]
+            if unequal != ["name"]:
+                why = f"nodes {allocation.node} and {other.node} differ ({', '.join(unequal[1:])})"
+                raise InfrastructureError(f"{why}; choose equal ones in `select`", place=self.place)
+        facts["name"] = allocation.name
         if self.facts and facts != self.facts:
             names = ", ".join(name for name in facts if facts[name] != self.facts.get(name))
             different = f"node {allocation.node} has changed ({names})"

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import NodeRequest
@@ -112,7 +112,7 @@ def run_slurm_quietly(command: list[str], *, environ: Mapping[str, str]) -> None
 # ---------------------------------------------------------------- allocations
 
 
-HOLD = 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST $SLURM_JOB_CPUS_PER_NODE"; exec cat'
+HOLD = 'echo "$SLURM_JOB_ID $(scontrol show hostnames | paste -sd,) $SLURM_JOB_CPUS_PER_NODE"; exec cat'
 ASK_EVERY_S, ASK_AT_LEAST_EVERY_S = 2.0, 30.0
 """Seconds between two queries of the reason for the wait, and the largest interval: with more nodes of a pool, each is
 queried less often, so that slurmctld is not overloaded."""
@@ -134,7 +134,7 @@ ENDS = {
 @dataclass(kw_only=True)
 class Allocation:
     """A node that is held. `until_s`: the end of its time limit, by the monotonic clock, in seconds. `place`: the
-    host's place in the matrix file, for messages."""
+    host's place in the matrix file, for messages. `beside`: the other nodes of its trials."""
 
     job: str
     node: str
@@ -144,10 +144,16 @@ class Allocation:
     environ: Mapping[str, str]
     holder: subprocess.Popen[bytes]
     gpus: str = ""
+    beside: tuple[Allocation, ...] = ()
     checked: set[str] = field(default_factory=set)
     """Interpreters, sets of ulimits and unpacked containers that are known to work on the node."""
     before_close: list[Callable[[], object]] = field(default_factory=list)
     """Functions to call before the node is released: they remove files from it."""
+
+    @property
+    def name(self) -> str:
+        """Return the names of all its nodes: `gpu01,gpu02`."""
+        return ",".join(each.node for each in (self, *self.beside))
 
     def why_gone(self) -> str:
         """Return a description of why the allocation ended; "" if it did not end."""
@@ -205,7 +211,7 @@ def salloc_options(request: NodeRequest, *, node: str | None, without: Sequence[
     seconds = int(request.time_s)
     whole = [] if not request.exclusive else ["--exclusive", *([] if "mem" in chosen else ["--mem=0"])]
     return [
-        f"--job-name={owners.new_name()}", "--kill-command", "--nodes=1", "--ntasks=1",
+        f"--job-name={owners.new_name()}", "--kill-command", f"--nodes={request.nodes}", f"--ntasks={request.nodes}",
         f"--time={seconds // 60}:{seconds % 60:02}", *whole, *([f"--nodelist={node}"] if node else []),
         *(f"--{name}={value}" for name, value in chosen.items()),
     ]  # fmt: skip
@@ -245,15 +251,17 @@ class _Waiting:
         words = self.answer.decode(errors="replace").split()
         if len(words) != 3 or not words[0].isdecimal() or not re.match(r"\d+", words[2]):
             raise InfrastructureError(f"salloc gave no node: {' '.join(words)[:200]!r}", place=self.place)
-        return Allocation(
+        node, *others = words[1].split(",")
+        held = Allocation(
             job=words[0],
-            node=words[1],
+            node=node,
             cpus=int(re.split(r"\D", words[2])[0]),
             until_s=time.monotonic() + self.request.time_s,
             place=self.place,
             environ=self.environ,
             holder=self.holder,
         )
+        return replace(held, beside=tuple(replace(held, node=other, checked=set()) for other in others))
 
     def _ask(self) -> None:
         """Query the reason for the wait, at intervals. Raises InfrastructureError if the wait is too long or would

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,12 @@ from harness.run.slurm.container_commands import (
 )
 from harness.run.slurm.hold import Hold
 from harness.run.slurm.images import ImageFiles, NodeImages
-from harness.run.slurm.queue import Allocation, slurm_environment
-from harness.run.slurm.steps import INSIDE_TEXT, command_of, order, printed_on_node, started
+from harness.run.slurm.queue import Allocation, run_slurm, slurm_environment
+from harness.run.slurm.steps import INSIDE_TEXT, StepSession, command_of, order, printed_on_node, started
 
 NodeStore = EnvironmentStore | NodeImages | ImageFiles
 UNPACK_S = 3600.0
+FREE_PORT = "import socket; port = socket.socket(); port.bind(('', 0)); print(port.getsockname()[1])"
 
 
 def node_command(
@@ -57,14 +60,44 @@ def start_of(name: str, prepared: Prepared, **fields: Any) -> Start:
 
 @contextlib.contextmanager
 def running(hold: Hold, images: NodeStore, allocation: Allocation, launch: LaunchRequest) -> Iterator[Session]:
-    """Yield the session of a new trial. Raises InfrastructureError."""
+    """Yield the session of a new trial, on all its nodes. Raises InfrastructureError."""
+    given = _rendezvous(allocation, launch) if allocation.beside else {}
+    with contextlib.ExitStack() as ends:
+        sessions = []
+        for number, part in enumerate((allocation, *allocation.beside)):
+            variables = {**given, "NODE_RANK": str(number)} if given else {}
+            own = hold.twins.get(part.node, {})
+            request = replace(launch, gpus=tuple(own.get(gpu.uuid, gpu) for gpu in launch.gpus))
+            sessions.append(ends.enter_context(_on_node(hold, images, part, request, variables)))
+        sessions[0].beside = {session.name: session for session in sessions[1:]}
+        yield sessions[0]
+
+
+def _rendezvous(allocation: Allocation, launch: LaunchRequest) -> dict[str, str]:
+    """Return the variables by which the ranks on all nodes find each other, as torch and its launchers name them."""
+    shown = run_slurm(
+        ["scontrol", "--oneliner", "show", "node", allocation.node], environ=allocation.environ, place=allocation.place
+    )
+    address = re.search(r"\bNodeAddr=(\S+)", shown)
+    port = printed_on_node(allocation, launch.prepared.reference, "-I", "-c", FREE_PORT).strip()
+    return {
+        "MASTER_ADDR": address[1] if address else allocation.node,
+        "MASTER_PORT": port,
+        "NNODES": str(1 + len(allocation.beside)),
+    }
+
+
+@contextlib.contextmanager
+def _on_node(
+    hold: Hold, images: NodeStore, allocation: Allocation, launch: LaunchRequest, given: Mapping[str, str]
+) -> Iterator[StepSession]:
     container, name, scenario = hold.request.container, owners.new_name(), launch.scenario
     prepared, gpus = launch.prepared, tuple(gpu.uuid for gpu in launch.gpus)
     memory_bytes = None if isinstance(images, NodeImages) else scenario.memory_bytes
     removal, protecting = ["rm", "-rf", "--", f"{NODE_FOLDER}/{name}"], contextlib.ExitStack()
     if isinstance(images, EnvironmentStore):
         _check_shared(hold, allocation, Path(prepared.reference))
-        environment, start = environment_of(launch), start_of(name, prepared)
+        environment, start = {**given, **environment_of(launch)}, start_of(name, prepared)
         protecting.enter_context(environments.in_use(Path(prepared.reference)))
     else:
         environment = {

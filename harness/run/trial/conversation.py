@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import Any, Protocol, TypeVar
 
 from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Trace, Trial
-from harness.run.engine import Engine, Exit, LaunchRequest, Session
+from harness.run.engine import Engine, Exit, LaunchRequest, OnNodes, Session
 from harness.run.images.build_errors import complaint
 from harness.run.trial.messages import (
     Counts,
@@ -31,6 +31,7 @@ from harness.run.trial.messages import (
     Samples,
     parse_message,
 )
+from harness.run.trial.nodes import Nodes, beside
 
 STARTUP_S = 120.0
 """Seconds that the agent may take to start."""
@@ -125,8 +126,29 @@ def trial_in_slices(
             cancelled=cancelled, clock=clock, launched_s=begun_s,
             keeps_entrypoint=launch.prepared.image.keep_entrypoint,
         )  # fmt: skip
-        trial = yield from conversation.hold()
+        if isinstance(session, OnNodes) and session.beside:
+            trial = yield from _on_nodes(conversation, session)
+        else:
+            trial = yield from conversation.hold()
     return replace(trial, duration_s=clock.monotonic() - begun_s - conversation.parked_s)
+
+
+def _on_nodes(first: Conversation, own: OnNodes) -> Sliced[Trial]:
+    """Hold the conversations with all nodes of a launch, and return its trial."""
+    nodes = Nodes(names=(own.name, *own.beside), cancelled=first.cancelled)
+
+    def hold(session: Session, cut: Callable[[], bool]) -> tuple[Trial, float]:
+        other = replace(
+            first, session=session, cancelled=cut, facts={}, decide=lambda trace: "go",
+            on_step=lambda step, rss_kib: None, on_file=lambda name, text: None,
+        )  # fmt: skip
+        return alone(other.hold()), other.failed_ago_s
+
+    first.cancelled = lambda: nodes.cut(0, own)
+    with beside(nodes, own.beside, hold):
+        trial = yield from first.hold()
+        nodes.note(0, trial, first.failed_ago_s)
+    return nodes.joined()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -148,6 +170,8 @@ class Conversation:
     deciding_s: float = 0.0
     parked_s: float = 0.0
     note: str = ""
+    failed_ago_s: float = 0.0
+    """How many seconds before its end a rank had failed."""
 
     def __post_init__(self) -> None:
         job = self.job
@@ -276,7 +300,7 @@ class Conversation:
     def _done(self, done: Done) -> Trial:
         """Return the trial whose end the agent reports. After SIGKILL, the end is `oom` only if the engine reports it;
         else something outside killed the scenario."""
-        end, message = done.end, done.message
+        end, message, self.failed_ago_s = done.end, done.message, done.failed_ago_s or 0.0
         if done.signal == SIGKILL and not done.starved and end != "oom":
             until_s = self.clock.monotonic() + LAST_WORDS_S
             while self.clock.monotonic() < until_s and self.session.receive(POLL_S) is not None:

@@ -278,6 +278,7 @@ class Done(Message):
     probe_cost: Figure | None = None
     at_exit: bool = False
     starved: bool = False
+    failed_ago_s: Measure | None = None
     oom_in_setup: bool = False
     shortfall: Shortfall = ""
     remedy: Remedy = ""
