@@ -18,6 +18,7 @@ from tests.contract.test_trials import cmdline
 from tests.contract.world import World
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import clear, during, environ, held, opened
+from tests.waiting import until
 
 __all__ = ["environ"]
 
@@ -126,3 +127,28 @@ def test_a_step_that_is_killed_on_one_node_leaves_nothing_on_any(environ: dict[s
     with opened(environ, **TWO) as world, held(world.engine):
         assert during(world, kill).end == "infrastructure"
         assert what_remains(world) == []
+
+
+def test_the_tasks_that_srun_starts_in_a_trial_are_its_ranks(environ: dict[str, str], tmp_path: Path) -> None:
+    """`launcher: srun` could not reach Slurm. A task that is stuck is gone with its trial."""
+    program, launch = tmp_path / "tasks.py", ("srun", "--overlap", "--ntasks=2", "--mpi=none")
+    text = "import os, sys, time\nfor step in range(400):\n    time.sleep(0.002)\n    MORE\n    print('step', step)\n"
+    with (
+        opened(environ, exclusive=False, select=(("cpus-per-task", "2"), ("mem", "600M"))) as world,
+        held(world.engine),
+    ):
+        for fault, end in (("time.sleep(1000)", "hang"), ("raise ValueError('planted')", "crash")):
+            more = f"if step == 50 and (os.environ['SLURM_PROCID'] == '1' or {end == 'hang'}): {fault}"
+            program.write_text(text.replace("MORE", more))
+            asked = world.launch("quiet", timeout_s=5.0)
+            scenario = replace(
+                asked.scenario, script=None, program=Program(path=program, launcher=launch), files=(),
+                steps=Steps(first=100, budget=300),
+            )  # fmt: skip
+            trial = world.run(replace(asked, scenario=scenario, payload=pack(Variant(scenario=scenario))))
+            assert trial.end == end, trial.message
+            assert ("rank 1" if end == "crash" else "ranks 0 and 1") in trial.message
+            assert until(
+                lambda: not [each for each in psutil.process_iter() if "tasks.py" in " ".join(cmdline(each))],
+                seconds=10,
+            )
