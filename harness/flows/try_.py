@@ -26,6 +26,7 @@ from harness.model import RunResult, Stop, Trial, Trials
 from harness.model.measured import LEAST_STEPS
 from harness.model.watching import Say
 from harness.plan.cells import Selection
+from harness.run import owners
 from harness.store import RunDirectory
 
 Sweep = Callable[[Selection, SweepOptions], RunResult]
@@ -217,6 +218,7 @@ MOST_NAMES = 6
 RECURS = 3
 """Lines with the same beginning from which a pattern of them is suggested: fewer steps say nothing."""
 SPARE_S = 60.0
+OWN_FOLDER = re.compile(rf"/[^\s'\":]*/{owners.PREFIX}[^/\s'\":]+")
 LONGER = 10.0
 """A launch may take LONGER times the time that the first launches took, and SPARE_S more."""
 
@@ -254,7 +256,10 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
         return
     what, remedy = _said(first), ""
     if "No such file or directory" in what:
-        remedy = "if that is a file of this folder, also copy it in: --file NAME"
+        remedy = (
+            "if that is a file of this folder, also copy it in: --file NAME; "
+            "if it is in a folder above, start in the folder that contains both"
+        )
     if "No module named" in what and "install" in draft.series.entry:
         remedy = "if that is a package, also install it: --with PACKAGE"
     elif "No module named" in what:
@@ -318,8 +323,8 @@ def _first(result: RunResult) -> Trial | None:
 
 
 def _said(trial: Trial) -> str:
-    """Return the last line of the trial's message, which says how the trial ended."""
-    return (trial.message.splitlines() or [""])[-1]
+    """Return the last line of the trial's message, which says how the trial ended, with `…` for the launch's folder."""
+    return OWN_FOLDER.sub("…", (trial.message.splitlines() or [""])[-1])
 
 
 def _named(draft: Draft) -> str:

@@ -454,8 +454,8 @@ def _check(carried: Sequence[str], folder: Path) -> None:
     size = 0
     for name in carried:
         path = folder / name
-        if not path.exists():
-            raise UsageError(f"--file {name}: is not in {folder}; name a file or a folder there")
+        if ".." in Path(name).parts or not path.exists():
+            raise UsageError(f"--file {name}: is not in {folder}; start in a folder that contains it and the program")
         for inner in path.rglob("*") if path.is_dir() else [path]:
             size += inner.stat().st_size if inner.is_file() else 0
             if size > MOST_BYTES:

@@ -219,8 +219,9 @@ def test_files_keep_their_places_in_the_folder(folder: Path) -> None:
 
 
 def test_a_file_that_cannot_be_copied_in_is_an_error(folder: Path) -> None:
-    with pytest.raises(UsageError, match="--file gone: is not in"):
-        job(folder, "true", files=("gone",))
+    for name in ("gone", f"../{folder.name}/conf"):  # it was copied to another place than where the program looks
+        with pytest.raises(UsageError, match=f"--file {name}: is not in .*; start in a folder that contains it"):
+            job(folder, "true", files=(name,))
 
 
 def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
@@ -529,6 +530,9 @@ def test_what_both_ends_lack_is_said_after_three_launches(folder: Path) -> None:
     with pytest.raises(UsageError, match="No module named 'yaml'; if that is a package, also install it: --with"):
         flow.check_both(plain_loop(folder), lacks, other)
     flow.check_both(plain_loop(folder), lacks, ended("completed", "", steps=500))
+    lost = "before the first step: FileNotFoundError: [Errno 2] No such file or directory: '/tmp/harness-trial-{}/data/a'"
+    with pytest.raises(UsageError, match="'…/data/a'; if that is a file of this folder, .*start in the folder that"):
+        flow.check_both(plain_loop(folder), ended("setup", lost.format("1.4_f3")), ended("setup", lost.format("1.4_d7")))
 
 
 def test_try_has_the_options_that_the_first_launch_names() -> None:
