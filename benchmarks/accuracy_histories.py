@@ -169,7 +169,7 @@ def by_judge(launches: Floats, history: History, positions: Sequence[int]) -> tu
         rounds += 1
     table, least = _table(launches[:rounds], positions), math.log1p(history.limit)
     modes = modes_of(table, least=least, noise=None)
-    slow = () if modes is None else mode_changes(modes.counts(history.versions), gap=modes.gap, baseline=None)
+    slow = () if modes is None else mode_changes(modes, versions=history.versions, baseline=None)
     found = list(slow) or signal_changes("step_time", table, LevelRule(least=least))
     return [(-1 if one.before is None else one.before, one.after) for one in found], rounds * len(positions)
 

@@ -18,7 +18,7 @@ from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.flaky import MISS, outliving
 from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
-from harness.judge.history.transitions import mode_changes, outcome_states
+from harness.judge.history.transitions import outcome_states
 from harness.judge.launches import judged_as_whole
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import Resolution, with_modes, with_signals
@@ -120,13 +120,10 @@ def judge_row(
         values = judge_values(compared.alike, limits=limits, steps=steps)
         nan = nan_versions(compared.alike, limits)
         compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
-    is_compared = bounded is None and not limits.exit_only
-    modes = two_modes(compared, limits=limits, noise=noise) if is_compared else None
-    slow_mode = (
-        () if modes is None else mode_changes(modes.counts(len(cells)), gap=modes.gap, baseline=baseline_of(row))
-    )
+    baseline, is_compared = baseline_of(row), bounded is None and not limits.exit_only
+    modes, slow_mode = two_modes(compared, limits=limits, baseline=baseline, noise=noise) if is_compared else (None, ())
     compared = replace(compared, modes=modes if slow_mode else None)
-    changes = (*find_changes(compared, limits=limits, baseline=baseline_of(row), noise=noise, miss=miss), *slow_mode)
+    changes = (*find_changes(compared, limits=limits, baseline=baseline, noise=noise, miss=miss), *slow_mode)
     if bounded is not None:
         changes = bounded(changes, compared.cells)
     if not limits.exit_only:

@@ -16,7 +16,13 @@ from harness.judge.comparison.noise import Spread, floor, spread_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint, Levels, exact_levels, find_levels
 from harness.judge.history.flaky import MISS
-from harness.judge.history.transitions import ALPHA, growth_changes, outcome_changes, slowdown_changes
+from harness.judge.history.transitions import (
+    ALPHA,
+    growth_changes,
+    mode_changes,
+    outcome_changes,
+    slowdown_changes,
+)
 from harness.model import (
     GROWTHS,
     LEVELS,
@@ -75,10 +81,15 @@ def find_changes(
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
 
 
-def two_modes(compared: Compared, *, limits: Limits, noise: Noise | None) -> Modes | None:
-    """Return the two modes of the step times of a row's launches; None if they have only one."""
+def two_modes(
+    compared: Compared, *, limits: Limits, baseline: int | None, noise: Noise | None
+) -> tuple[Modes | None, tuple[Change, ...]]:
+    """Return the two modes of the step times of a row's launches, None if they have only one, and their changes."""
     table, limit = compared.tables.get("step_time"), limits.log_of("step_time")
-    return None if table is None or limit is None else modes_of(table, least=limit, noise=spread_of(noise, "step_time"))
+    if table is None or limit is None:
+        return None, ()
+    modes = modes_of(table, least=limit, noise=spread_of(noise, "step_time"))
+    return modes, () if modes is None else mode_changes(modes, versions=len(compared.cells), baseline=baseline)
 
 
 def _merged(levels: Sequence[Change], slowdown: Sequence[Change]) -> list[Change]:

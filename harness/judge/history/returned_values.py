@@ -29,14 +29,13 @@ from harness.judge.history.exact_values import (
     usual_value,
     worse_by,
 )
-from harness.judge.history.transitions import ALPHA, transitions
+from harness.judge.history.transitions import ALPHA, state_changes
 from harness.judge.launches import AGREE
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
 from harness.model import (
     METRIC_PREFIX,
     Change,
     Effect,
-    FindingKind,
     Floats,
     Limits,
     MetricLimit,
@@ -255,9 +254,9 @@ class _Metric:
         if self.given is not None and self.given.rule == "reproducible":
             of_states["varies"] = varies
         begun = [
-            self._change(*each, states, verdict=verdict)
+            change
             for verdict, states in of_states.items()
-            for each in transitions(states)
+            for change in state_changes(self.signal, states, verdict=verdict)
         ]
         return Values(
             # NaN or an infinity from the start is not a change.
@@ -298,10 +297,10 @@ class _Metric:
         return any(worse_if(name) == worse_if(self.name) for name in names)
 
     def _no_longer_exact(self, varies: Sequence[bool | None]) -> Iterator[Observed]:
-        for _, before, after in transitions(varies):
-            if before is not None and varies[after]:
+        for change in state_changes(self.signal, varies):
+            if change.kind == "first_bad" and change.before is not None:
                 text = ObservedDifference.NO_LONGER_REPRODUCIBLE(name=self.name)
-                yield Observed(signal=self.signal, before=before, after=after, text=text)
+                yield Observed(signal=self.signal, before=change.before, after=change.after, text=text)
 
     def _came_and_went(self, vanished: Sequence[bool | None]) -> Iterator[Observed]:
         """Yield where versions begin or cease to return a number that has no limit, unless that is a finding; one with
@@ -311,29 +310,6 @@ class _Metric:
             if old != new and not vanished[after]:
                 text = (ObservedDifference.RETURNED if new else ObservedDifference.NO_LONGER_RETURNED)(name=self.name)
                 yield Observed(signal=self.signal, before=before, after=after, text=text)
-
-    def _change(
-        self,
-        kind: FindingKind,
-        before: int | None,
-        after: int,
-        states: Sequence[bool | None],
-        *,
-        verdict: str = "value",
-        effect: Effect | None = None,
-        p: float | None = None,
-    ) -> Change:
-        between = range(0 if before is None else before + 1, after)
-        return Change(
-            metric=self.signal,
-            kind=kind,
-            before=before,
-            after=after,
-            untestable=tuple(place for place in between if states[place] is None),
-            effect=effect,
-            p=p,
-            verdict=verdict,
-        )
 
     def _observed(self, before: int, after: int, old: float, new: float) -> Observed:
         if old == new:
@@ -370,9 +346,9 @@ class _Metric:
         figure, verdict = (late_value, "late") if is_late else (usual_value, "value")
         figures = {place: figure(values) for place, values in known.items()}
         changes = [
-            self._change(*each, states, verdict=verdict, effect=ratio(figures[before], figures[each[2]]))
-            for each in transitions(states)
-            if (before := each[1]) is not None
+            replace(change, effect=ratio(figures[change.before], figures[change.after]))
+            for change in state_changes(self.signal, states, verdict=verdict)
+            if change.before is not None
         ]
         named = {change.after for change in changes}
         differ = [(a, b) for a, b in pairwise(known) if not same_values(known[a], known[b]) and b not in named]
@@ -404,17 +380,27 @@ class _Metric:
         levels, places = find_levels(table.values, least=limit, alpha=ALPHA), table.positions
         means = dict(zip(places, (float(mean) * size for mean in table.values.mean(axis=0)), strict=True))
         observed = []
-        compared = [True if place in places else None for place in range(len(rows))]
         heights = [float(table.values.mean()) + mean for mean in levels.means]  # levels are relative to the mean
-        good, bad, changes = heights[0], False, []
+        good, bad = heights[0], False
+        changes: list[Change] = []
         for shift, level in zip(levels.shifts, heights[1:], strict=True):
             worse = self._is_beyond(relative(good, level, scale=1.0))
             before, after = places[shift.before], places[shift.after]
             if worse == bad and self.limit is None:
                 observed.append(self._observed(before, after, means[before], means[after]))
             if worse != bad:
-                kind: FindingKind = "first_bad" if worse else "first_fixed"
-                changes.append(self._change(kind, before, after, compared, effect=ratio(good, level), p=shift.p))
+                changes.append(
+                    Change(
+                        metric=self.signal,
+                        kind="first_bad" if worse else "first_fixed",
+                        before=before,
+                        after=after,
+                        untestable=tuple(place for place in range(before + 1, after) if place not in places),
+                        effect=ratio(good, level),
+                        p=shift.p,
+                        verdict="value",
+                    )
+                )
             bad = worse
             good = good if worse else level
         rounds, versions = table.values.shape

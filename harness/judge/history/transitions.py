@@ -10,7 +10,7 @@ from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
-from harness.judge.comparison.modes import FEWEST
+from harness.judge.comparison.modes import FEWEST, Modes
 from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
 from harness.judge.launches import SAME_RATE
 from harness.model import (
@@ -38,30 +38,22 @@ MUCH_WORSE = 2.0
 """
 
 
-def transitions(states: Sequence[State]) -> list[tuple[FindingKind, int | None, int]]:
-    """Return (kind, last position of the old side, first of the new side) wherever known states differ. If the first
-    one is bad, it begins with an entry that has None for the old side.
+def state_changes(metric: Metric, states: Sequence[State], *, verdict: str = "") -> list[Change]:
+    """Return the changes, without figures, wherever known states differ, oldest first. If the first known one is bad,
+    the first change has no old side.
     """
-    pairs: list[tuple[FindingKind, int | None, int]] = []
+    changes: list[Change] = []
     last: int | None = None
     for place, bad in enumerate(states):
         if bad is None:
             continue
-        if last is None and bad:
-            pairs.append(("bad_from_start", None, place))
-        elif last is not None and bad != states[last]:
-            pairs.append(("first_bad" if bad else "first_fixed", last, place))
+        if bad if last is None else bad != states[last]:
+            kind: FindingKind = "bad_from_start" if last is None else "first_bad" if bad else "first_fixed"
+            unknown = tuple(range(0 if last is None else last + 1, place))
+            changes.append(
+                Change(metric=metric, kind=kind, before=last, after=place, untestable=unknown, verdict=verdict)
+            )
         last = place
-    return pairs
-
-
-def _changes(metric: Metric, states: Sequence[State]) -> list[Change]:
-    """Return the changes of states, without figures."""
-    changes = []
-    for kind, before, after in transitions(states):
-        between = range(0 if before is None else before + 1, after)
-        untestable = tuple(place for place in between if states[place] is None)
-        changes.append(Change(metric=metric, kind=kind, before=before, after=after, untestable=untestable))
     return changes
 
 
@@ -109,7 +101,7 @@ def outcome_changes(
     telling = outliving(states, cells, trials)
     states = proven(states, telling, miss=miss)
     changes = []
-    for change in _changes("outcome", states):
+    for change in state_changes("outcome", states):
         bad = telling[change.bad_side]
         ci = exact_interval(bad.failed, bad.at_risk)
         p = None if change.before is None else _fisher_p(states, telling, before=change.before, after=change.after)
@@ -189,13 +181,13 @@ MOSTLY = 2 / 3
 """Share of slow launches beyond which a version has another level."""
 
 
-def mode_changes(counts: Sequence[tuple[int, int] | None], *, gap: float, baseline: int | None) -> tuple[Change, ...]:
-    """Return where launches begin or cease to be in a slow mode, by the rules for flaky failures. `counts`: for each
-    version, how many launches were in the slow mode, and of how many; `gap`: by how much they are slower, a log.
+def mode_changes(modes: Modes, *, versions: int, baseline: int | None) -> tuple[Change, ...]:
+    """Return where launches begin or cease to be in a slow mode, by the rules for flaky failures.
 
     Unlike a failure, a slow launch may be the host's fault. Slow launches therefore begin only where chance explains
     their number with a probability of at most ALPHA.
     """
+    counts = modes.counts(versions)
     states = [None if own is None or own[0] == 1 else own[0] >= FEWEST for own in counts]
     if baseline is not None and states[baseline]:
         return ()
@@ -203,8 +195,8 @@ def mode_changes(counts: Sequence[tuple[int, int] | None], *, gap: float, baseli
         CellVerdict(verdicts=("crash" if own[0] else "flat",), why="", trials=own[1], failed=own[0])
         for own in ((0, 0) if each is None else each for each in counts)
     ]
-    found = _changes("step_time", proven(states, cells))
-    bounds = [0, *(change.after for change in found), len(counts)]
+    found = state_changes("step_time", proven(states, cells), verdict="two modes")
+    bounds = [0, *(change.after for change in found), versions]
     kept: list[Change] = []
     for number, change in enumerate(found):
         old, new = (
@@ -214,8 +206,8 @@ def mode_changes(counts: Sequence[tuple[int, int] | None], *, gap: float, baseli
         p = min(1.0, exact_p(old, new) * (sum(own is not None for own in counts) - 1))
         begins, ends = change.kind == "first_bad", bool(kept) and kept[-1].kind == "first_bad"
         if (begins and p <= ALPHA and new[0] <= MOSTLY * sum(new)) or (not begins and ends):
-            effect = Effect(value=math.exp(gap if begins else -gap), unit="ratio")
-            kept.append(replace(change, effect=effect, p=p, verdict="two modes"))
+            effect = Effect(value=math.exp(modes.gap if begins else -modes.gap), unit="ratio")
+            kept.append(replace(change, effect=effect, p=p))
     return tuple(kept)
 
 
@@ -239,7 +231,8 @@ def growth_changes(name: str, cells: Sequence[CellVerdict], *, baseline: int | N
         else Effect(value=signal.value, unit=unit_per(SIGNALS[name], cell.per), ci=signal.ci)
         for cell, signal in zip(cells, shown, strict=True)
     ]
-    changes = [replace(change, effect=rates[change.bad_side], verdict=verdict) for change in _changes(name, states)]
+    found = state_changes(name, states, verdict=verdict)
+    changes = [replace(change, effect=rates[change.bad_side]) for change in found]
     known = [place for place, state in enumerate(states) if state is not None]
     changes += [
         Change(
@@ -278,6 +271,5 @@ def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limi
     shown = zip(_states(cells, "slowdown"), doubtful, strict=True)
     states = [None if bad is False and doubts else bad for bad, doubts in shown]
     drifts = [None if cell.drift is None else Effect(value=1 + cell.drift, unit="ratio") for cell in cells]
-    return [
-        replace(change, effect=drifts[change.bad_side], verdict="slowdown") for change in _changes("step_time", states)
-    ]
+    found = state_changes("step_time", states, verdict="slowdown")
+    return [replace(change, effect=drifts[change.bad_side]) for change in found]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes, holm
-from harness.judge.history.transitions import transitions, wants_launches
+from harness.judge.history.transitions import state_changes, wants_launches
 from harness.model import CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial, Trials, VerdictName
 from tests.unit.judge.making import LIMITS, STEPS, of_row, row_of, trace_of, trial_of
 
@@ -174,7 +174,8 @@ def test_transitions_are_exactly_the_changes_between_known_neighbours(given_stat
     for (before, was), (after, now) in pairwise(known):
         if was != now:
             expected.append(("first_bad" if now else "first_fixed", before, after))
-    assert transitions(given_states) == expected
+    found = state_changes("outcome", given_states)
+    assert [(one.kind, one.before, one.after) for one in found] == expected
 
 
 def test_a_crash_in_one_of_five_is_not_blamed_on_the_wrong_version():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.judge.attribution.merge_findings import Fault, alike, faults_of
-from harness.judge.history.transitions import transitions
+from harness.judge.history.transitions import state_changes
 from harness.model import Finding, Lane, RunResult, Variant
 from harness.model.episodes import EpisodeBounds, Order, bounds_of, episodes_of, met
 from harness.report.text.headline import sentence
@@ -31,11 +31,11 @@ def findings(history: str, variant: Variant, lane: Lane = build.HERE) -> list[Fi
             build.MULTIDICT,
             lane,
             variant,
-            kind=kind,
-            before=None if before is None else VERSIONS[before],
-            after=VERSIONS[after],
+            kind=change.kind,
+            before=None if change.before is None else VERSIONS[change.before],
+            after=VERSIONS[change.after],
         )
-        for kind, before, after in transitions(states)
+        for change in state_changes("memory", states)
     ]
 
 

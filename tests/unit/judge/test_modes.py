@@ -126,4 +126,4 @@ def test_noise_of_every_kind_is_no_mode(versions: int) -> None:
         rounds = rng.normal(0, 0.01, (8, versions)) + math.log(SLOW) * (rng.random((8, 1)) < 0.5)
         for values in (tails, outlier, rounds):
             modes = modes_of(table(values), least=math.log(1.1), noise=None)
-            assert modes is None or not mode_changes(modes.counts(versions), gap=modes.gap, baseline=None)
+            assert modes is None or not mode_changes(modes, versions=versions, baseline=None)
