@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.errors import UsageError
-from harness.judge import intervals
-from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints import Changepoint
-from harness.judge.history.figure_history import FEWEST_ALONE, SeriesFound, judge_series
+from harness.judge.history.figure_history import FEWEST_ALONE, judge_figures
 from harness.judge.trace.trace_verdict import is_shared, judge_trace
-from harness.model import Change, Effect, Limits, SeriesChange, SeriesVerdict, TraceVerdict, log_of_change
-from harness.model.answers import SeriesKind
+from harness.model import Limits, SeriesVerdict, TraceVerdict
 from harness.model.watching import Say, unheard
 from harness.traces import HistoryFile, read_history, read_trace
 
@@ -60,25 +55,9 @@ def judge_history(path: Path, *, limit: float, falls: bool) -> SeriesVerdict:
         raise UsageError(f"{path}: has values of one version only; give values of at least two versions")
     if len(versions) < 2 or not rounds:
         raise UsageError(f"{path}: the rounds lack too many values; measure every version in every round")
-    sign = -1 if falls else 1
-    rows = [[sign * math.log(file.cells[version][turn]) for version in versions] for turn in rounds]
-    table = RoundTable(values=np.array(rows), positions=tuple(range(len(versions))))
-    least = log_of_change(limit, falls=falls)
-    series = judge_series(table, least=least)
-    return SeriesVerdict(
-        history=str(path),
-        versions=tuple(versions),
-        rounds=len(rounds),
-        falls=falls,
-        limit=limit,
-        changes=_changes(series, versions, falls=falls),
-        noise=series.noise,
-        visible=None if series.visible is None else abs(intervals.share_of(sign * series.visible)),
-        lasting=series.lasting,
-        alone=series.alone,
-        odd=tuple(versions[place] for place in series.odd),
-        left_out=tuple(_left_out(file, versions, rounds)),
-    )
+    figures = np.array([[file.cells[version][turn] for version in versions] for turn in rounds])
+    found = judge_figures(figures, versions, history=str(path), limit=limit, falls=falls)
+    return replace(found, left_out=tuple(_left_out(file, versions, rounds)))
 
 
 def complete_part(file: HistoryFile) -> tuple[list[str], list[str]]:
@@ -109,32 +88,6 @@ def _left_out(file: HistoryFile, versions: Sequence[str], rounds: Sequence[str])
         if lost := [name for name in every if name not in set(kept)]:
             more = f" and {len(lost) - TOLD} more" if len(lost) > TOLD else ""
             yield f"{what}{'s' if len(lost) > 1 else ''} {', '.join(lost[:TOLD])}{more}: {why}"
-
-
-def _changes(series: SeriesFound, versions: Sequence[str], *, falls: bool) -> tuple[SeriesChange, ...]:
-    found: list[tuple[SeriesKind, Change | Changepoint, Effect | None]] = [
-        *((change.kind, change, change.effect) for change in series.changes),
-        *(("better", shift, _effect(shift)) for shift in series.better),
-    ]
-    changes = []
-    for kind, at, size in sorted(found, key=lambda one: one[1].after):
-        assert size is not None, "levels have sizes"
-        ci = None if size.ci is None else (1 / size.ci[1], 1 / size.ci[0])
-        change = SeriesChange(
-            kind=kind,
-            before=None if at.before is None else versions[at.before],
-            after=versions[at.after],
-            between=() if at.before is None else tuple(versions[at.before + 1 : at.after]),
-            effect=Effect(value=1 / size.value, unit=size.unit, ci=ci) if falls else size,
-            p=at.p,
-        )
-        changes.append(change)
-    return tuple(changes)
-
-
-def _effect(shift: Changepoint) -> Effect:
-    low, high = map(intervals.ratio_of, shift.interval)
-    return Effect(value=intervals.ratio_of(shift.size), unit="ratio", ci=(low, high))
 
 
 def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:

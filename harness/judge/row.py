@@ -21,7 +21,7 @@ from harness.judge.history.returned_values import Values, judge_values, nan_vers
 from harness.judge.history.transitions import outcome_states
 from harness.judge.launches import judged_as_whole
 from harness.judge.remedies import with_remedy
-from harness.judge.signal_verdicts import Resolution, with_modes, with_signals
+from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
     BAD,
     GOOD,
@@ -128,8 +128,8 @@ def judge_row(
         changes = bounded(changes, compared.cells)
     if not limits.exit_only:
         seen = visible(compared, limits=limits, noise=noise, rows=rows)
-        asked = Resolution(limits=limits, visible=seen or {}, searched=bounded is not None)
-        verdicts = with_signals(compared, values, asked)
+        searched = bounded is not None
+        verdicts = with_signals(compared, values, limits=limits, visible=seen or {}, searched=searched)
         if modes is not None and (slow_mode or not any(change.metric == "step_time" for change in changes)):
             verdicts = with_modes(verdicts, modes)
         cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]

@@ -40,23 +40,26 @@ SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resolution:
-    """The precision at which the levels of a row were compared. `visible` is the minimum detectable effect by signal,
-    as a fraction. `searched`: a bisection chose the launches, so that there are no full rounds.
-    """
-
-    limits: Limits
-    visible: Mapping[str, float]
-    searched: bool = False
-
-
-def with_signals(compared: Compared, values: Mapping[str, Values], asked: Resolution) -> tuple[CellVerdict, ...]:
+def with_signals(
+    compared: Compared,
+    values: Mapping[str, Values],
+    *,
+    limits: Limits,
+    visible: Mapping[str, float],
+    searched: bool = False,
+) -> tuple[CellVerdict, ...]:
     """Return the cells of a row, oldest first, with the verdict on each level, and on each number that the scenario
-    returned.
+    returned. `visible` is the minimum detectable effect by signal, as a fraction. `searched`: a bisection chose the
+    launches, so that there are no full rounds.
     """
-    added = {name: _Level.of(name, compared, asked).verdicts() for name in LEVELS}
-    added |= {name: list(value.seen) for name, value in values.items()}
+    added: dict[str, Sequence[SignalVerdict]] = {}
+    for name in LEVELS:
+        levels, smallest = compared.levels(name), visible.get(name)
+        added[name] = _Level(
+            name=name, compared=compared, limits=limits, visible=smallest, searched=searched, levels=levels,
+            figures={**compared.own_levels(name), **levels}, apart=compared.apart(name),
+        ).verdicts()  # fmt: skip
+    added |= {name: value.seen for name, value in values.items()}
     return tuple(
         replace(cell, signals={**cell.signals, **{name: verdicts[place] for name, verdicts in added.items()}})
         for place, cell in enumerate(compared.cells)
@@ -71,18 +74,12 @@ class _Level:
 
     name: str
     compared: Compared
-    asked: Resolution
+    limits: Limits
+    visible: float | None
+    searched: bool
     levels: Mapping[int, LevelEstimate]
     figures: Mapping[int, LevelEstimate]
     apart: Collection[int]
-
-    @classmethod
-    def of(cls, name: str, compared: Compared, asked: Resolution) -> _Level:
-        levels = compared.levels(name)
-        figures = {**compared.own_levels(name), **levels}
-        return cls(
-            name=name, compared=compared, asked=asked, levels=levels, figures=figures, apart=compared.apart(name)
-        )
 
     def verdicts(self) -> list[SignalVerdict]:
         """Return the verdict on each version, oldest first."""
@@ -103,21 +100,21 @@ class _Level:
 
     @property
     def _limit(self) -> float | None:
-        return self.asked.limits.of(self.name)
+        return self.limits.of(self.name)
 
     @property
     def _is_little(self) -> bool:
         """Return whether every version is at or below the signal's least amount, so that there is nothing to compare.
         Lower figures count as that amount, which a mean of logs reproduces only up to a rounding error.
         """
-        if self.asked.searched or SIGNALS[self.name].falls:
+        if self.searched or SIGNALS[self.name].falls:
             return False
         return max((level for level, _ in self.figures.values()), default=0.0) <= SIGNALS[self.name].least * (1 + 1e-9)
 
     def _excused(self, verdict: SignalVerdict) -> SignalVerdict:
         """Return a verdict that is not blind if nobody asked for the limit and more launches, which stop early, would
         not help: too few ran to their own end to be compared, or the signal varies by somewhat more than its limit."""
-        if verdict.seen != "blind" or self.name in self.asked.limits.changed:
+        if verdict.seen != "blind" or self.name in self.limits.changed:
             return verdict
         if self.name in ("run_time", "end_time") and not self.levels and len(self.figures) > 1:
             return replace(verdict, seen="none", why=SignalReason.FEW_ENDS(), remedy="")
@@ -132,7 +129,7 @@ class _Level:
         if limit is None:
             return replace(plain, why=SignalReason.LIMIT_IS_NONE())
         is_untested = cell.verdict == "untested"  # its image has a size, which must not count as good
-        if is_untested or (self.asked.searched and name not in EXACT | {"step_time"}):
+        if is_untested or (self.searched and name not in EXACT | {"step_time"}):
             return replace(plain, why=(SignalReason.UNTESTED if is_untested else SignalReason.NOT_BISECTED)())
         if value is None:
             return self._without_figure(place, plain)
@@ -165,9 +162,9 @@ class _Level:
 
     def _compared(self, place: int, plain: SignalVerdict, *, value: float, limit: float) -> SignalVerdict:
         """Judge a level that is not bad: good if a change by the limit, or by the least amount, would have shown."""
-        if self.asked.searched:  # a bisection compares each version with only some of the others
+        if self.searched:  # a bisection compares each version with only some of the others
             return replace(plain, seen="good", why=SignalReason.BISECTED())
-        visible = self.asked.visible.get(self.name)
+        visible = self.visible
         if self._is_little:
             return replace(plain, seen="good", visible=visible)
         if place in self.apart:
@@ -183,11 +180,10 @@ class _Level:
     def _remedy(self, limit: float) -> str:
         """Return the remedies, with the number of launches that would show a change by the limit, if there is one."""
         launches = max((cell.trials for cell in self.compared.cells), default=0)
-        visible = self.asked.visible.get(self.name)
-        if visible is None or visible <= limit:
+        if self.visible is None or self.visible <= limit:
             more = Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES) if launches < ENOUGH_LAUNCHES else ""
         else:
-            logs = {"visible": log_of(self.name, visible), "limit": log_of(self.name, limit)}
+            logs = {"visible": log_of(self.name, self.visible), "limit": log_of(self.name, limit)}
             more = more_launches(launches, **logs, versions=len(self.figures))
         timed = SIGNALS[self.name].group in ("step time", "start-up")
         return wider(f"limits: {{{self.name}: …}}", more=more, timed=timed)
@@ -202,8 +198,8 @@ class _Level:
         by_one = self.name == "late_step_time" and self.name not in self.compared.tables
         at_limit = 1 / max(1 - limit, 1e-3) if signal.falls else 1 + limit
         far = at_limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
-        if self.name in VARYING and (visible := self.asked.visible.get(self.name)) is not None:
-            by_chance = max(at_limit, 1 + visible)
+        if self.name in VARYING and self.visible is not None:
+            by_chance = max(at_limit, 1 + self.visible)
             far = by_chance if by_one else min(far, by_chance)
         little = self.compared.little(self.name)  # counts as more than it is
         known = [

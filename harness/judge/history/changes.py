@@ -194,7 +194,7 @@ def level_changes(
             before=None,
             after=table.positions[0],
             untestable=tuple(range(table.positions[0])),
-            effect=_ratio(metric, levels.means[0] - good),
+            effect=level_ratio(metric, levels.means[0] - good),
             p=max(shift.p for shift in shifts),
             verdict=verdict,
         )
@@ -214,7 +214,7 @@ def level_changes(
                 before=before,
                 after=after,
                 untestable=tuple(place for place in range(before + 1, after) if place not in table.positions),
-                effect=_ratio(metric, shift.size, shift.interval),
+                effect=level_ratio(metric, shift.size, shift.interval),
                 p=shift.p,
                 verdict=verdict,
             )
@@ -225,7 +225,7 @@ def level_changes(
     return findings
 
 
-def _ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
+def level_ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
     """Return the ratio of the new level to the old one. If a signal is worse when it falls, so is a ratio below 1."""
     sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
     ci = None if interval is None else sorted(intervals.ratio_of(sign * bound) for bound in interval)

@@ -8,23 +8,25 @@ it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from harness.judge import intervals
 from harness.judge.comparison.noise import NEGLIGIBLE, Spread
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import (
-    Changepoint,
     Laid,
+    Levels,
     find_levels,
     least_found,
     levels_of,
     noise_within,
 )
-from harness.judge.history.changes import LevelRule, level_changes
+from harness.judge.history.changes import LevelRule, level_changes, level_ratio
 from harness.judge.history.transitions import ALPHA
-from harness.model import Change, Floats
+from harness.model import Effect, Floats, SeriesChange, SeriesVerdict, log_of_change
 
 LASTING = 4
 """Number of versions with a level for which the minimum detectable effect is given if each version has one figure."""
@@ -42,58 +44,71 @@ RARE_RUNS = 0.05
 """A run of odd figures counts as a level if chance makes fewer runs than this of that length in the whole series."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeriesFound:
-    """The changes that a table shows. `better` are improvements that do not end a bad level; they are not findings.
-
-    `noise` is the standard deviation of a log, `visible` the minimum detectable effect (a log) of a level that
-    `lasting` versions have; both are None if the noise cannot be estimated. `alone`: each version has one figure, and
-    the noise is that between neighbours; `odd` are then versions far from both neighbours, which may be outliers.
+def judge_figures(
+    figures: Floats, versions: Sequence[str], *, history: str, limit: float, falls: bool = False
+) -> SeriesVerdict:
+    """Judge the figures of a history, shape (rounds, versions), all positive, oldest version first. `limit` is the
+    least relative change that counts; `falls`: lower figures are worse, and `limit` is less than 1.
     """
-
-    changes: tuple[Change, ...]
-    better: tuple[Changepoint, ...] = ()
-    noise: float | None = None
-    visible: float | None = None
-    lasting: int = 1
-    alone: bool = False
-    odd: tuple[int, ...] = ()
-
-
-def judge_series(table: RoundTable, *, least: float) -> SeriesFound:
-    """Judge a table of logs (more is worse); a change counts if it is at least `least`, also a log."""
-    rounds, versions = table.values.shape
+    sign, least = -1 if falls else 1, log_of_change(limit, falls=falls)
+    logs = sign * np.log(figures)
+    rounds, count = logs.shape
     alone, odd = rounds == 1, []
-    if versions < 2 or (alone and versions < FEWEST_ALONE):
-        return SeriesFound(changes=(), alone=alone)
+    nothing = SeriesVerdict(
+        history=history, versions=tuple(versions), rounds=rounds, falls=falls, limit=limit, changes=(), noise=None,
+        visible=None, lasting=1, alone=alone,
+    )  # fmt: skip
+    if count < 2 or (alone and count < FEWEST_ALONE):
+        return nothing
     if alone:
-        laid = _laid_by_neighbours(table.values)
+        laid = _laid_by_neighbours(logs)
         levels, spread = levels_of(laid, least=least, alpha=ALPHA), laid.spread
         far = FAR_FROM_NEIGHBOURS * spread.deviation
         is_even = np.abs(np.diff(laid.raw[0])).max() <= far
         changed = _spread(laid.raw[0], with_change=True) if is_even else spread  # the noise of a series with a change
-        visible = least_found(changed, rounds=1, versions=versions, alpha=ALPHA, lasting=LASTING)
+        visible = least_found(changed, rounds=1, versions=count, alpha=ALPHA, lasting=LASTING)
         # Versions whose figure differs from its neighbours, at which no level changes.
         inside = {place for shift in levels.shifts for place in range(shift.before, shift.after + 1)}
         far_out = np.flatnonzero(np.abs(laid.raw - laid.values)[0] > max(least, far))
-        odd = [int(place) for place in far_out if place not in inside]
+        odd = [versions[int(place)] for place in far_out if place not in inside]
     else:
-        levels = find_levels(table.values, least=least, alpha=ALPHA)
-        residual = noise_within(table.values)
+        levels = find_levels(logs, least=least, alpha=ALPHA)
+        residual = noise_within(logs)
         assert residual is not None, "two rounds of two versions show noise"
         spread = residual
-        visible = least_found(spread, rounds=rounds, versions=versions, alpha=ALPHA)
-    changes = level_changes("value", table, levels, rule=LevelRule(least=least))
-    reported = {shift for shift, _ in changes}
-    return SeriesFound(
-        changes=tuple(change for _, change in changes),
-        better=tuple(shift for shift in levels.shifts if shift not in reported and shift.size < 0),
+        visible = least_found(spread, rounds=rounds, versions=count, alpha=ALPHA)
+    return replace(
+        nothing,
+        changes=tuple(_changes(logs, levels, versions, least=least, falls=falls)),
         noise=spread.deviation,
-        visible=visible,
+        visible=abs(intervals.share_of(sign * visible)),
         lasting=LASTING if alone else 1,
-        alone=alone,
         odd=tuple(odd),
     )
+
+
+def _changes(
+    logs: Floats, levels: Levels, versions: Sequence[str], *, least: float, falls: bool
+) -> Iterator[SeriesChange]:
+    """Yield the findings, and the improvements that do not end a bad level, oldest first."""
+    table = RoundTable(values=logs, positions=tuple(range(len(versions))))
+    found = dict(level_changes("value", table, levels, rule=LevelRule(least=least)))
+    for shift in sorted({**found, **dict.fromkeys(levels.shifts)}, key=lambda shift: shift.after):
+        change = found.get(shift)
+        if change is None and shift.size >= 0:
+            continue
+        at = change or shift
+        size = level_ratio("value", shift.size, shift.interval) if change is None else change.effect
+        assert size is not None, "levels have sizes"
+        ci = None if size.ci is None else (1 / size.ci[1], 1 / size.ci[0])
+        yield SeriesChange(
+            kind="better" if change is None else change.kind,
+            before=None if at.before is None else versions[at.before],
+            after=versions[at.after],
+            between=() if at.before is None else tuple(versions[at.before + 1 : at.after]),
+            effect=Effect(value=1 / size.value, unit=size.unit, ci=ci) if falls else size,
+            p=at.p,
+        )
 
 
 # ---------------------------------------------------------------- one figure of each version

@@ -10,7 +10,7 @@ import numpy as np
 from harness.judge.cell import judge_cell
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.precision import visible
-from harness.judge.signal_verdicts import Resolution, with_signals
+from harness.judge.signal_verdicts import with_signals
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import CellVerdict, Floats, Limits, Steps, Trace, TraceVerdict, Trial
 from tests.unit.trials import made_trial
@@ -87,8 +87,8 @@ def of_row(trials: list[list[Trial]], *, steps: Steps = STEPS) -> Compared:
 def shown(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
     """Return the cells of a row with the verdicts on its levels."""
     compared = of_row(trials)
-    asked = Resolution(limits=limits, visible=visible(compared, limits=limits) or {}, searched=searched)
-    return with_signals(compared, {}, asked)
+    smallest = visible(compared, limits=limits) or {}
+    return with_signals(compared, {}, limits=limits, visible=smallest, searched=searched)
 
 
 def judged(trace: Trace) -> TraceVerdict:

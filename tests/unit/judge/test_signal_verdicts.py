@@ -16,7 +16,7 @@ from harness.judge.comparison.level_rules import HARDLY
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import differs_late
 from harness.judge.remedies import more_launches, with_remedy
-from harness.judge.signal_verdicts import Resolution, with_findings, with_signals
+from harness.judge.signal_verdicts import with_findings, with_signals
 from harness.model import LEVELS, SIGNALS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trace, Trial
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, row_of, shown, times, trace_of, trial_of
 from tests.unit.report import build
@@ -469,10 +469,10 @@ def test_whole_runs_are_compared_by_time_processor_time_and_peak(changed: dict[s
 def test_a_signal_that_varies_on_a_busy_machine_leaves_a_healthy_version_good_unless_it_hides_much(name: str) -> None:
     default = SIGNALS[name].limit or 0.0
     for hidden, asked, seen in ((1.8, {}, "none"), (2.2, {}, "blind"), (1.8, {name: 0.9 * default}, "blind")):
-        resolution = Resolution(limits=Limits(signals=asked), visible={name: hidden * default})
         compared = of_row(
             [[trial_of(number, ms=10.0, seed=10 * place + number) for number in range(3)] for place in range(3)]
         )
-        cell = with_signals(compared, {}, resolution)[0]
+        limits, visible = Limits(signals=asked), {name: hidden * default}
+        cell = with_signals(compared, {}, limits=limits, visible=visible)[0]
         assert cell.of(name).seen == seen, (hidden, asked)
     assert cell.of(name).visible == 1.8 * default

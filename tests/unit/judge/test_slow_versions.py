@@ -14,7 +14,7 @@ from harness.judge.comparison.slow_versions import first_look_s, own_step_s, pla
 from harness.judge.comparison.which_launches import paced_steps
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import wants_round
-from harness.judge.signal_verdicts import Resolution, with_signals
+from harness.judge.signal_verdicts import with_signals
 from harness.model import Steps, Trial, Trials
 from harness.reasons import SignalReason
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, times, trace_of, trial_of
@@ -66,7 +66,7 @@ def test_what_its_short_launches_cannot_show_is_said_to_be_for_that():
     trials = slow_row()
     compared = of_row(trials)
     assert list(compared.ended_as_slow) == [False, False, True, True, True, False, False]
-    cells = with_signals(compared, {}, Resolution(limits=LIMITS, visible={}))
+    cells = with_signals(compared, {}, limits=LIMITS, visible={})
     assert cells[2].signals["peak_memory"].why == SignalReason.ENDED_AS_SLOW()
     assert cells[1].signals["peak_memory"].why != SignalReason.ENDED_AS_SLOW()
 
@@ -110,7 +110,7 @@ def test_a_slow_launch_is_compared_unless_a_longer_one_began_as_slowly(made: int
     trials[1][1] = trial_of(1, ms=10.0, steps=made, seed=1)
     assert [len(own) for own in usable("step_time", trials, steps=STEPS)] == [2, 2]
     compared = of_row(trials)
-    cells = with_signals(compared, {}, Resolution(limits=LIMITS, visible={}))
+    cells = with_signals(compared, {}, limits=LIMITS, visible={})
     signal = cells[1].signals["step_time"]
     assert (signal.seen, "in 2 launches that differ by a factor of " in signal.why) == ("suspect", True)
     assert paced_steps(trials) == (STEPS.budget if made < STEPS.budget else made)
