@@ -166,12 +166,9 @@ def judge_row(
 
 
 def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
-    """Return a change of a row as a finding. All versions between its two sides are untestable: they could not run or
-    resemble both sides. In a drift, every version has a part in the change.
-    """
+    """Return a change of a row as a finding. In a drift, every version that ran has a part in the change."""
     versions, first = [cell.cell.image.version for cell in cells], cells[0].cell
-    is_step = change.before is not None and change.kind != "drift"
-    between = range((change.before or 0) + 1, change.after) if is_step else change.untestable
+    ran = [change.kind == "drift" and cell.verdict.trials > 0 for cell in cells]
     sides = [place for place in (change.before, change.after) if place is not None]
     return Finding(
         series=first.image.series,
@@ -181,7 +178,7 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
         kind=change.kind,
         before=None if change.before is None else versions[change.before],
         after=versions[change.after],
-        untestable=tuple(versions[place] for place in between),
+        untestable=tuple(versions[place] for place in change.untestable if not ran[place]),
         effect=change.effect,
         p=change.p,
         verdict=change.verdict,

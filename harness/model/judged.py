@@ -203,14 +203,13 @@ class Change:
     """A change along one history (`judge/history/changes.py`), by position in the series, from which a Finding is made.
 
     `before` is the position of the last image on the old side (None before the start of the history), `after` that of
-    the first image on the new side; `untestable` are the positions between them that could not run.
+    the first image on the new side.
     """
 
     metric: Metric
     kind: FindingKind
     before: int | None
     after: int
-    untestable: tuple[int, ...] = ()
     effect: Effect | None = None
     p: float | None = None
     verdict: str = ""
@@ -219,6 +218,11 @@ class Change:
     def bad_side(self) -> int:
         """Return the position on the bad side of the change."""
         return self.before if self.kind == "first_fixed" and self.before is not None else self.after
+
+    @property
+    def untestable(self) -> tuple[int, ...]:
+        """Return the positions between both sides: they could not run, or may belong to either side or to a drift."""
+        return tuple(range(0 if self.before is None else self.before + 1, self.after))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -226,8 +226,7 @@ def _widened(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
     if boundary is None or change.before is None or change.kind == "worse":
         return change
     if boundary.before is None:
-        after, between = boundary.after, boundary.between
-        return replace(change, kind="bad_from_start", before=None, after=after, untestable=between, p=None)
+        return replace(change, kind="bad_from_start", before=None, after=boundary.after, p=None)
     if not boundary.worse and not boundary.confirmed:
         return None
     return replace(change, before=min(change.before, boundary.before), after=max(change.after, boundary.after))
@@ -264,4 +263,4 @@ def _levels(
     )
     table = RoundTable(values=np.zeros((1, len(ran))), positions=ran)
     found = level_changes(LEVEL, table, levels, rule=LevelRule(least=limit, baseline=baseline))
-    return [change if change.before is None else replace(change, untestable=()) for _, change in found]
+    return [change for _, change in found]

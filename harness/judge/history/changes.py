@@ -193,7 +193,6 @@ def level_changes(
             kind="bad_from_start",
             before=None,
             after=table.positions[0],
-            untestable=tuple(range(table.positions[0])),
             effect=level_ratio(metric, levels.means[0] - good),
             p=max(shift.p for shift in shifts),
             verdict=verdict,
@@ -207,13 +206,11 @@ def level_changes(
         elif bad and not worse:
             kind = "first_fixed"
         if kind is not None:
-            before, after = table.positions[shift.before], table.positions[shift.after]
             change = Change(
                 metric=metric,
                 kind=kind,
-                before=before,
-                after=after,
-                untestable=tuple(place for place in range(before + 1, after) if place not in table.positions),
+                before=table.positions[shift.before],
+                after=table.positions[shift.after],
                 effect=level_ratio(metric, shift.size, shift.interval),
                 p=shift.p,
                 verdict=verdict,

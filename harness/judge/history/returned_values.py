@@ -395,7 +395,6 @@ class _Metric:
                         kind="first_bad" if worse else "first_fixed",
                         before=before,
                         after=after,
-                        untestable=tuple(place for place in range(before + 1, after) if place not in places),
                         effect=ratio(good, level),
                         p=shift.p,
                         verdict="value",

@@ -49,10 +49,7 @@ def state_changes(metric: Metric, states: Sequence[State], *, verdict: str = "")
             continue
         if bad if last is None else bad != states[last]:
             kind: FindingKind = "bad_from_start" if last is None else "first_bad" if bad else "first_fixed"
-            unknown = tuple(range(0 if last is None else last + 1, place))
-            changes.append(
-                Change(metric=metric, kind=kind, before=last, after=place, untestable=unknown, verdict=verdict)
-            )
+            changes.append(Change(metric=metric, kind=kind, before=last, after=place, verdict=verdict))
         last = place
     return changes
 
@@ -235,15 +232,7 @@ def growth_changes(name: str, cells: Sequence[CellVerdict], *, baseline: int | N
     changes = [replace(change, effect=rates[change.bad_side]) for change in found]
     known = [place for place, state in enumerate(states) if state is not None]
     changes += [
-        Change(
-            metric=name,
-            kind="worse",
-            before=old,
-            after=new,
-            untestable=tuple(range(old + 1, new)),
-            effect=rates[new],
-            verdict=verdict,
-        )
+        Change(metric=name, kind="worse", before=old, after=new, effect=rates[new], verdict=verdict)
         for old, new in itertools.pairwise(known)
         if states[old] and states[new] and _is_much_worse(rates[old], rates[new], limit=limit)
     ]
