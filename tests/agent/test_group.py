@@ -217,6 +217,18 @@ def test_ranks_that_wait_for_one_that_has_ended_do_not_wait_for_the_time_limit(
     assert run(tmp_path / "works", thorough_python, more, steps=60, timeout_s=1000.0).done["end"] == "stopped"
 
 
+@pytest.mark.parametrize(("by", "end"), [("SIGKILL", "infrastructure"), ("SIGSEGV", "crash")])
+def test_a_rank_that_its_parent_has_waited_for_is_not_said_to_have_ended_well(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch, by: str, end: str
+) -> None:
+    """The parent waits for rank 0, so that nobody else can ask how it died. The version was said to hang."""
+    pack_with(monkeypatch, tmp_path, "supervisor/script.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
+    more = f"if rank == 0 and number == 42: os.kill(os.getpid(), __import__('signal').{by})"
+    done = run(tmp_path / "root", thorough_python, more, method="spawn", timeout_s=1000.0).done
+    assert done["end"] == end, done
+    assert done["message"].splitlines()[-1].startswith("rank 0: ")
+
+
 def test_a_rank_that_fails_before_the_first_step_does_not_hold_those_that_wait_for_it(
     tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

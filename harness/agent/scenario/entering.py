@@ -51,7 +51,7 @@ def join(kind, shape, tells):
         "number": _from_environment(NUMBERS),
         "world": _from_environment(SIZES),
         "birth": identity[-1] if identity else None,
-        "tells": tells,
+        "tells": tells or bool(identity and hasattr(processes.BaseProcess.run, "tells")),
     }
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     link.connect("\0" + os.environ[VARIABLE].split("\t")[1])

@@ -12,6 +12,7 @@ It sends these events in addition to those of a script (script_run.py) and to `j
                                                    to go on, another rank ends the launch, and may wait for its steps
     {"type": "unseen"}                             it ended without a step. Unless `steps_are` names what a step is, or
                                                    another process made steps, `ready`, a look and `ended` follow
+    {"type": "left"}                               a process that multiprocessing started ends well
     {"type": "ended", "end": …, "cut": true}       cut: the agent ends the program here, before its own end. Else
                                                    "at": when this was sent,
                                                    "run_s": the seconds that the program ran, without the looks, and
@@ -333,9 +334,12 @@ class ProgramRun(script_run.ScriptRun):
         self._tell("ended", end=end, cut=False, at=time.perf_counter(), run_s=run_s, ran_on_s=ran_on_s)
 
     def _failed(self, error):
-        """Report the exception that ends a process of multiprocessing, which prints it and goes on to its end."""
-        if not (self._ticker.ended or (isinstance(error, SystemExit) and error.code in (None, 0))):
+        """Report how a process of multiprocessing ends: by an exception, which it prints, or well."""
+        ends_well = error is None or (isinstance(error, SystemExit) and error.code in (None, 0))
+        if not (self._ticker.ended or ends_well):
             self._fail(error, "a process that made no step")
+        elif self._has_joined():
+            self._tell("left")
 
     def _fail(self, error, place="before the first step"):
         """Report the failure of this process, and return its exit code. `place`: where it was if it made no step."""
@@ -361,4 +365,5 @@ class ProgramRun(script_run.ScriptRun):
     def _leave(self):
         """End the process: the program caught the exception that ended it, and went on to another step."""
         sys.stdout.flush()
+        self._tell("left")
         os._exit(0)

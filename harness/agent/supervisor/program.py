@@ -307,6 +307,9 @@ class ProgramWatch(ScriptWatch):
             self._leave(("setup", self._why), "no_step")
         self._answer(self._from, "go" if self._steps_are == "auto" else "stop")
 
+    def _on_left(self):
+        self._from.is_silent = False
+
     def _on_ended(self, end, cut, at=0.0, run_s=0.0, ran_on_s=0.0):
         """End the trial. `cut`: the agent stopped the program before its own end, so that this end does not count."""
         member = self._from
@@ -373,6 +376,9 @@ class ProgramWatch(ScriptWatch):
             and not self.table.header[samples.OVER]
             and all(member.waits_s(now) > AFTER_FAILURE_S for member in living)
         ):
+            if self._group.vanished() is not None:
+                self.end("stopped", "")
+                return
             stacks = self._ask_stacks()
             self.end("hang", self._place_now() + ": no progress" + self._place(stacks), stacks=stacks)
 

@@ -29,7 +29,7 @@ LOGS = (loggers.MODULES, keras.LOGS, lightning.LOGS, transformers.LOGS, ranks.MO
 
 class Hook(object):
     """The functions that a framework's file calls. `kind`: the name of the framework. `waiting(call)` calls a function
-    that waits for other ranks; `failed(error)` reports an exception that ends a process."""
+    that waits for other ranks; `failed(error)` reports an exception that ends a process, None if it ends well."""
 
     def __init__(self, kind, ticker, log, failed):
         self.mark = functools.partial(ticker.mark, kind)

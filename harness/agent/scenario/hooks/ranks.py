@@ -35,11 +35,14 @@ def _fails(owner, name, hook):
     @functools.wraps(original)
     def wrapped(*args, **kwargs):
         try:
-            return original(*args, **kwargs)
+            result = original(*args, **kwargs)
         except BaseException as error:
             hook.failed(error)
             raise
+        hook.failed(None)
+        return result
 
+    wrapped.tells = True
     setattr(owner, name, wrapped)
 
 
