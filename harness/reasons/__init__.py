@@ -5,32 +5,7 @@ calling it with the template's values returns the sentence. Code chooses and com
 every sentence can be rewritten here without a change elsewhere.
 """
 
-from harness.reasons.judging import (
-    CellReason,
-    CompareReason,
-    CountReason,
-    GrowthReason,
-    LayerName,
-    MemoryName,
-    ObservedDifference,
-    Remedy,
-    RepeatReason,
-    RowWarning,
-    SignalReason,
-    StepsReason,
-    TraceReason,
-    TrialReason,
-    ValueReason,
-)
-from harness.reasons.reason import Reason
-from harness.reasons.running import (
-    EnvironmentReason,
-    InstalledName,
-    LaunchReason,
-    MachineReason,
-    PlanReason,
-    RoundReason,
-    SkipReason,
-    TurnReason,
-)
-from harness.reasons.searching import BisectReason, NarrowName, NarrowReason
+from harness.reasons.judging import *
+from harness.reasons.reason import *
+from harness.reasons.running import *
+from harness.reasons.searching import *
