@@ -152,7 +152,7 @@ def _shown(value: Any) -> str:
 def kind_of_steps(trial: Trial) -> str:
     """Return what the launch counted as a step; "" if that is not known, as after a failure before the first one."""
     kind, shape = trial.facts.get("step_kind"), trial.facts.get("step_shape")
-    if not trial.measured or "step_shape" not in trial.facts:
+    if not (trial.measured and trial.told_steps):
         return ""
     if kind is None:
         return StepsReason.NONE() if trial.failure.shortfall == "no_step" else StepsReason.CALLS()

@@ -353,6 +353,11 @@ class Trial:
         return self.facts.get("step_kind") in ("lightgbm", "xgboost") or "grows_alike" in self.facts
 
     @property
+    def told_steps(self) -> bool:
+        """Return whether it is known what it counted as a step, or that it made none."""
+        return "step_shape" in self.facts
+
+    @property
     def has_unlike_steps(self) -> bool:
         """Return whether the judge saw that its steps cannot be compared with those of other versions of its row."""
         return "unlike_steps" in self.facts

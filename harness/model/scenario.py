@@ -244,7 +244,7 @@ class Scenario:
     @property
     def may_count_lines(self) -> bool:
         """Return whether its steps may be lines of output that the agent finds by itself."""
-        return self.program is not None and self.program.steps_are == "auto"
+        return self.program is not None and self.program.steps_are == "auto" and not self.limits.exit_only
 
     @property
     def file_place(self) -> str:

@@ -47,7 +47,8 @@ class NarrowScheduler:
                 self.runs[hybrid] = CellRun(cell=replace(self.like, image=self.image_of(hybrid)))
         runs = tuple(self.runs[hybrid] for hybrid in decision.launch)
         record = {"kind": decision.kind, "reason": decision.reason}
-        return Batch(runs=runs, round=next_round(self.runs.values()), whole=True, record=record)
+        made = tuple(self.runs.values())  # first A, which is asked for first
+        return Batch(runs=runs, row_runs=made, round=next_round(made), whole=True, record=record)
 
     def outcomes(self) -> tuple[HybridOutcome, ...]:
         """Return the outcomes of all launches so far."""

@@ -79,7 +79,9 @@ class BisectScheduler:
             "posterior": {names[place]: chance for place, chance in decision.posterior},
         }
         runs = tuple(self.runs[place] for place in decision.launch)
-        return Batch(runs=runs, round=next_round(self.runs), whole=whole, depth="thorough", record=record)
+        return Batch(
+            runs=runs, row_runs=self.runs, round=next_round(self.runs), whole=whole, depth="thorough", record=record
+        )
 
     @property
     def rules(self) -> Rules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ def oracle() -> Oracle:
         decide=lambda cell, trace, length: decide_at_look(
             cell, trace, whole=length.whole, usual_s=length.usual_s, own_s=length.own_s
         ),
-        length=lambda run, batch: with_lines(length_of(run, batch), batch),
+        length=lambda run, batch: with_lines(length_of(run, batch), run, batch),
         describe=describe_trial,
         cannot_run=cannot_run,
         review=review,
@@ -44,7 +45,7 @@ def length_of(run: CellRun, batch: Batch) -> Length:
     scenario, trials = run.cell.variant.scenario, run.measured
     limits, steps = scenario.limits, scenario.steps
     whole = batch.whole or needs_whole_budget(trials, limits=limits, steps=steps, depth=batch.depth)
-    usual_s = slow_versions.usual_step_s([other.measured for other in batch.row_runs])
+    usual_s = slow_versions.usual_step_s([other.measured for other in batch.row_runs]) if batch.shortens else None
     if scenario.limits.exit_only or limits.of("step_time") is None or usual_s is None:
         return Length(whole=whole)
     own_s = slow_versions.own_step_s(trials)
@@ -58,12 +59,13 @@ def length_of(run: CellRun, batch: Batch) -> Length:
     return Length(whole=whole and own_s is None, job=_job(steps, first_s=first_s), usual_s=usual_s, own_s=own_s)
 
 
-def with_lines(length: Length, batch: Batch) -> Length:
+def with_lines(length: Length, run: CellRun, batch: Batch) -> Length:
     """Return the length of a launch whose job also says which lines of output are steps: those of the oldest version
-    that ran. What a newer version prints besides is no step; any line may be one if that is not known.
+    that ran. What a newer version prints besides is no step; any line may be one if no version as old as this one ran.
     """
-    ran = [trial for run in batch.row_runs for trial in run.measured if "step_shape" in trial.facts]
-    if not ran or not batch.row_runs[0].cell.variant.scenario.may_count_lines:
+    as_old = itertools.takewhile(lambda other: other is not run, batch.row_runs)
+    ran = [trial for other in (*as_old, run) for trial in other.measured if trial.told_steps]
+    if not ran or not run.cell.variant.scenario.may_count_lines:
         return length
     return replace(length, job={**length.job, "lines": ran[0].facts["step_shape"] or ""})
 

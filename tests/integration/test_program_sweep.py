@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.conftest import Harness
 
 MATRIX = """\
@@ -40,12 +42,13 @@ for epoch in range(120):
 """
 
 
-def test_what_a_new_version_prints_besides_is_no_step(harness: Harness) -> None:
+@pytest.mark.parametrize("search", ["full", "bisect"])
+def test_what_a_new_version_prints_besides_is_no_step(search: str, harness: Harness) -> None:
     """Its debug output became its steps: a leak in each epoch was lost, because only whole runs could be compared."""
     harness.write(FLOODED, "train.py")
     told = MATRIX.replace('["1.16.0"]', '["1.16.0", "1.17.0"]')
     told = told.replace('steps_are: {function: "train:one"}, ', "")
-    ended = harness.run_here("sweep", harness.write(told))
+    ended = harness.run_here("sweep", harness.write(told), "--search", search)
     (finding,) = [one for one in harness.summary()["findings"] if one["metric"] == "memory"]
 
     assert ended.code == 1, ended.err

@@ -140,7 +140,8 @@ class HostRun:
             self._log(turn.row, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why, **slices})
 
     def _in_turn(self, runs: Sequence[CellRun], turn: Turn, queue: Queue) -> Iterator[CellRun]:
-        """Yield the runs in random order, so that no version always comes first.
+        """Yield the runs in random order, so that no version always comes first. As long as it is not known which lines
+        of output are steps, the oldest comes first, which shows it.
 
         Images that the host has go before images that are still being pulled, which follow in the order of their pulls.
         Before the lane waits for a pull, it ends the turn if there are new results, so that the scheduler can decide
@@ -148,8 +149,6 @@ class HostRun:
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
-        if not any(run.trials for run in turn.row.cells) and runs[0].cell.variant.scenario.may_count_lines:
-            waiting.sort(key=lambda run: run is not runs[0])  # the oldest shows which lines are steps
 
         def known() -> int:
             """Return the number of results that the scheduler has. A launch that counts as infrastructure adds none
@@ -161,6 +160,9 @@ class HostRun:
             if len(waiting) < len(runs) and queue.gives_way(turn.row):
                 return
             ready = [run for run in waiting if self._is_ready(run)]
+            told = any(trial.told_steps for run in turn.row.cells for trial in run.measured)
+            if not told and runs[0].cell.variant.scenario.may_count_lines:
+                ready = [min(waiting, key=runs.index)]
             if not ready and known() > before:
                 return
             chosen = ready[0] if ready else min(waiting, key=lambda run: self.launcher.images.turn(run.cell))
