@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -10,7 +10,7 @@ from statistics import median
 
 from harness.errors import UsageError
 from harness.judge.comparison.noise import Replicates, noise_of, pooled
-from harness.judge.comparison.slices import LEAST_ROUNDS, in_slices
+from harness.judge.comparison.slices import LEAST_ROUNDS
 from harness.judge.history.precision import visible_after
 from harness.model import Estimate, Host, Noise, Plan, PredictedEffect, Steps, Trial, VersionRow, grouped
 from harness.store import read_trial
@@ -97,10 +97,12 @@ def replicates_of(runs: Sequence[Path], plan: Plan, host: Host, *, machine: str 
     return found
 
 
-def noise_between(known: ScenarioReplicates, counts: Callable[[Trial], bool] = lambda trial: True) -> Noise | None:
-    """Return the noise between the launches of pairs in which both count; None if there are none."""
+def noise_between(known: ScenarioReplicates, turns: bool | None = None) -> Noise | None:
+    """Return the noise between the launches of pairs, only of those in which both took turns (True) or neither did
+    (False); None if there are none."""
     steps, rows = known
-    return pooled(noise_of([pair for pair in pairs if all(map(counts, pair))], steps=steps) for pairs in rows)
+    chosen = [[pair for pair in pairs if all(turns in (None, one.took_turns) for one in pair)] for pairs in rows]
+    return pooled(noise_of(pairs, steps=steps) for pairs in chosen)
 
 
 def _pairs(runs: Sequence[Path], row: VersionRow) -> list[Replicates]:
@@ -143,7 +145,7 @@ def predicted_effects(known: Mapping[str, ScenarioReplicates], plan: Plan) -> tu
 
     found = []
     for what, pairs in known.items():
-        sliced, alone = noise_between(pairs, in_slices), noise_between(pairs, lambda trial: not in_slices(trial))
+        sliced, alone = (noise_between(pairs, turns) for turns in (True, False))
         in_turns = visible(sliced, first=1) if most > LEAST_ROUNDS else {}
         count = max((each.freedom.get("step_time", 0) for each in (sliced, alone) if each is not None), default=0)
         found.append(PredictedEffect(what=what, pairs=count, in_slices=in_turns, alone=visible(alone, first=0)))

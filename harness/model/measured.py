@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -297,7 +298,8 @@ class Trial:
     @property
     def took_turns(self) -> bool:
         """Return whether it made steps in slices; not all launches that are alive together can."""
-        return self.trace is not None and self.trace.column("slice") is not None
+        cycles = None if self.trace is None else self.trace.column("slice")
+        return cycles is not None and len(cycles) > 0 and math.isfinite(cycles[-1])
 
     @property
     def unsteady(self) -> str:

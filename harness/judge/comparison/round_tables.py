@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.judge.comparison import level_rules
 from harness.judge.comparison.level_rules import PAIRED, RULES
-from harness.judge.comparison.slices import LEAST_ROUNDS, in_slices
+from harness.judge.comparison.slices import LEAST_ROUNDS
 from harness.judge.comparison.which_launches import Launches, had_step_times
 from harness.model import Floats, Steps, Trial
 
@@ -57,7 +57,7 @@ def level_columns(name: str, launches: Launches, *, steps: Steps) -> Columns:
 def pair_differences(name: str, pairs: Sequence[tuple[Trial, Trial]], *, steps: Steps) -> list[float]:
     """Return, for each pair that can be compared, the difference between the logs of its figures of a level signal."""
     both = [pair for pair in level_rules.usable(name, pairs, steps=steps) if len(pair) == 2]
-    sliced = [pair for pair in both if all(map(in_slices, pair))]
+    sliced = [pair for pair in both if all(trial.took_turns for trial in pair)]
     both = sliced if name in PAIRED and len(sliced) >= LEAST_ROUNDS else both
     figures = [[level_rules.launch_figure_of(name, [pair])(trial) for trial in pair] for pair in both]
     return [math.log(figure / other) for figure, other in figures if figure and other]

@@ -22,22 +22,16 @@ LEAST_ROUNDS = 3
 """Launches in slices of each version from which those that ran alone are left out: they would only add their noise."""
 
 
-def in_slices(trial: Trial) -> bool:
-    """Return whether a trial took turns with others."""
-    cycles = None if trial.trace is None else trial.trace.column("slice")
-    return cycles is not None and bool(np.isfinite(cycles).any())
-
-
 def preferred(launches: Sequence[list[Trial]]) -> list[list[Trial]]:
     """Return only the launches in slices, if each version that has launches has enough of them; else all but those that
     ran alone in a round in which others took turns: steps in slices take a little longer."""
-    sliced = [[trial for trial in version if in_slices(trial)] for version in launches]
+    sliced = [[trial for trial in version if trial.took_turns] for version in launches]
     is_enough = all(len(own) >= LEAST_ROUNDS for own, version in zip(sliced, launches, strict=True) if version)
     if is_enough:
         return sliced
     rounds = {(trial.run, trial.round) for own in sliced for trial in own}
     return [
-        [trial for trial in version if in_slices(trial) or (trial.run, trial.round) not in rounds]
+        [trial for trial in version if trial.took_turns or (trial.run, trial.round) not in rounds]
         for version in launches
     ]
 
@@ -65,7 +59,7 @@ def paired(trials: Iterable[Trial], figure: CycleFigure, *, warm_up: float) -> M
     compared over all cycles that they share."""
     together: dict[tuple[str, int, float], list[tuple[Trial, Trace]]] = defaultdict(list)
     for trial in trials:
-        if trial.trace is not None and in_slices(trial):
+        if trial.trace is not None and trial.took_turns:
             begins = float(np.nanmin(trial.trace.columns["slice"]))
             together[trial.run, trial.round, begins].append((trial, trial.trace))
     figures: dict[Trial, float] = {}

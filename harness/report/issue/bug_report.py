@@ -226,15 +226,18 @@ def _launches(issue: Issue) -> str:
     many are compared.
     """
     bad, good, kind = issue.bad.verdict, issue.good, signal_of(issue.finding.metric).kind
-    count, name = amounts.count(bad.trials, "launch"), version(issue.bad.cell.image.version)
-    able = 0 if good is None else good.verdict.at_risk if kind == "outcome" else good.verdict.trials
-    others = "" if good is None else f"{amounts.count(able, 'launch')} of {good.cell.image.version}"
+    able, fine = (
+        0 if side is None else side.verdict.at_risk if kind == "outcome" else side.verdict.trials
+        for side in (issue.bad, good)
+    )
+    count, name = amounts.count(able, "launch"), version(issue.bad.cell.image.version)
+    others = f"{amounts.count(fine, 'launch')} of {good.cell.image.version}" if good is not None and fine else ""
     if kind not in ("growth", "outcome"):
         return f"{count} of {name}{f' against {others}' if others else ''}"
     showing = bad.agreeing if kind == "growth" else bad.failed
     how = ""
     if issue.finding.metric in GROWTHS:  # in brief launches, counts are not judged
-        how = " at a constant rate" if showing < bad.trials else ""
+        how = " at a constant rate" if showing < able else ""
         brief = 0 if good is None else sum(trial.end == "stopped" and not trial.ran_to_its_end for trial in good.trials)
         if good is not None and brief:
             whole = amounts.count(good.verdict.trials - brief, "launch")
@@ -242,11 +245,11 @@ def _launches(issue: Issue) -> str:
     short = bad.too_short
     if kind == "growth":
         short = sum(trial.measured and trial.last_step < bad.steps for trial in issue.bad.trials)
-    is_short = 0 < short == bad.trials - showing
-    rest = f" (the other {amounts.count(short, 'launch')} ended too soon to show it)" if is_short else ""
-    shown = count if showing == bad.trials else f"{showing:,} of {count}"
+    is_short = 0 < short == bad.trials - showing if kind == "growth" else short > 0
+    rest = f" ({amounts.count(short, 'other launch')} ended too soon to show it)" if is_short else ""
+    shown = count if showing == able else f"{showing:,} of {count}"
     clean = others and good is not None and not (kind == "outcome" and good.verdict.failed)
-    one = bad.trials == 1
+    one = able == 1
     return f"{shown} of {name} show{'s' if one else ''} it{how}{rest}{f', and {others} do not' if clean else ''}"
 
 

@@ -82,7 +82,7 @@ class Nodes:
         rows = [0 if trial.trace is None else len(trial.trace.step) for trial in trials]
         if gone:
             why = f"node {gone[0]} no longer answers"
-            return replace(joined, end="infrastructure", message=why, failure=trials[0].failure)
+            return replace(joined, end="infrastructure", message=why)
         if bad:
             last_s = min(self.failed[number] for number in bad) + CONSEQUENCE_S
             near = [each for each in bad if self.failed[each] < last_s or self.trials[each].end == "hang"]
