@@ -18,6 +18,7 @@ from harness.model import (
     Install,
     Lane,
     Limits,
+    Program,
     Scenario,
     Steps,
     Trace,
@@ -27,8 +28,9 @@ from harness.model import (
     Where,
 )
 from harness.run.engine import Prepared
-from harness.run.run_interfaces import Batch, CellRun
+from harness.run.run_interfaces import Batch, CellRun, Length
 from harness.schedule.full_scheduler import FullScheduler
+from harness.schedule.oracle import with_lines
 from tests.nightly import many
 from tests.unit.trials import changed, made_trial
 
@@ -267,3 +269,22 @@ def test_where_every_launch_is_needed_for_rounds_a_round_confirms() -> None:
 
     batches = play(FullScheduler(runs=row(4), asked=Trials(least=3, most=3)), measure)
     assert [names(batch) for batch in batches] == [{"0", "1", "2", "3"}] * 3
+
+
+def test_only_versions_that_are_as_old_show_which_lines_are_steps() -> None:
+    """A newer image that arrived first gave its flood of output to the oldest version as its steps."""
+    runs = row(3)
+    scenario = replace(runs[0].cell.variant.scenario, script=None, program=Program(path=Path("train.py")))
+    for run in runs:
+        run.cell = replace(run.cell, variant=Variant(scenario=scenario))
+
+    def hints() -> list[str | None]:
+        batch = Batch(runs=tuple(runs), row_runs=runs)
+        return [with_lines(Length(whole=False), run, batch).job.get("lines") for run in runs]
+
+    runs[1].trials.append(launched(runs[1], 1, facts={"step_shape": "debug #"}))
+    assert hints() == [None, "debug #", "debug #"]
+    runs[0].trials.append(launched(runs[0], 1, facts={"step_shape": "epoch #"}))
+    assert hints() == ["epoch #"] * 3
+    runs[0].trials[0] = launched(runs[0], 1, facts={"step_shape": None})
+    assert hints() == [""] * 3
