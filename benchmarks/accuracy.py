@@ -16,13 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import (
-    accuracy_cells,
-    accuracy_failures,
-    accuracy_histories,
-    accuracy_searches,
-    accuracy_traces,
-)
+from benchmarks import accuracy_cells, accuracy_failures, accuracy_histories, accuracy_searches, accuracy_traces
 
 PARTS = {
     "traces": accuracy_traces,

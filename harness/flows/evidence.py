@@ -12,19 +12,7 @@ from typing import Any
 from harness import facts
 from harness.errors import HarnessError, UsageError
 from harness.judge.comparison.compared_levels import new_lines
-from harness.model import (
-    BAD,
-    ENGINES,
-    GOOD,
-    Build,
-    Cell,
-    Finding,
-    Host,
-    Install,
-    Pull,
-    Trial,
-    signal_of,
-)
+from harness.model import BAD, ENGINES, GOOD, Build, Cell, Finding, Host, Install, Pull, Trial, signal_of
 from harness.model.answers import Changed, Container, EnvironmentDifference, Issue, Machine, Recipe, Section
 from harness.registry.image_references import split_tag
 from harness.run.docker.containers import PIDS_LIMIT

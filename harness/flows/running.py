@@ -16,18 +16,7 @@ from harness.flows.hosts import OpenHost, in_threads, leased, states_of, trouble
 from harness.flows.running_row import RunningRow, running_rows, standing_of
 from harness.judge.row import JudgedRow
 from harness.judge.run import find, judge_run
-from harness.model import (
-    Host,
-    Noise,
-    Plan,
-    ProgressListener,
-    RunResult,
-    Skip,
-    Stop,
-    Trial,
-    Trials,
-    VersionRow,
-)
+from harness.model import Host, Noise, Plan, ProgressListener, RunResult, Skip, Stop, Trial, Trials, VersionRow
 from harness.model.measured import LEAST_SHOWN_ROWS
 from harness.model.watching import EndedTrial, unheard
 from harness.reasons import Remedy, SkipReason

@@ -24,7 +24,6 @@ from harness.judge.launches import (
     trace_verdicts,
 )
 from harness.judge.remedies import wider
-from harness.judge.trace.growth import Growth
 from harness.judge.trace.trace_verdict import undecided
 from harness.model import (
     BAD,
@@ -421,11 +420,11 @@ def _growth(name: str, launches: Launches, *, limit: float | None) -> SignalVerd
     if bad:
         why = CellReason.SOME_GROW(growth=bad[0].how, bad=len(bad), launches=len(launches))
         return SignalVerdict(seen="suspect", value=bad[0].rate, limit=limit, why=why)
-    best = min((growth for growth in growths if growth.verdict == "flat"), key=_excluded, default=None)
+    best = min(
+        (growth for growth in growths if growth.verdict == "flat"),
+        key=lambda growth: growth.excluded or 0.0,
+        default=None,
+    )
     if best is None:
         return SignalVerdict(seen="blind", limit=limit, why=growths[0].unmet)
     return SignalVerdict(seen="good", value=best.rate, limit=limit, visible=best.excluded)
-
-
-def _excluded(growth: Growth) -> float:
-    return growth.excluded or 0.0

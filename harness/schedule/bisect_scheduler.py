@@ -20,13 +20,7 @@ from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import BAD, GOOD, CellVerdict, Change, Skip, Trials
 from harness.reasons import BisectReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
-from harness.schedule.bisect.bisect_records import (
-    LEVEL,
-    Boundary,
-    Decision,
-    Rules,
-    VersionEvidence,
-)
+from harness.schedule.bisect.bisect_records import LEVEL, Boundary, Decision, Rules, VersionEvidence
 from harness.schedule.bisect.decide import conclude, decide, not_needed
 from harness.schedule.oracle import row_fails_late
 

@@ -49,7 +49,7 @@ def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
     cells = run.plan.cells
     named = [cell for cell in cells if words and cell.id == words[0]]
     named = named or [bad_cell(run, finding) for _, finding in _numbered(run, words)]
-    found = named or _fitting(cells, words, _names_of_cell)
+    found = named or _fitting(cells, words, lambda cell: {cell.id, cell.image.series, cell.image.version})
     return _the_only(found, run=run, what="cell", of=cells, tell=lambda cell: f"{cell.id}    {cell}")
 
 
@@ -78,10 +78,6 @@ def _why_none(run: StoredRun) -> str:
 def _numbered(run: StoredRun, words: Sequence[str]) -> list[tuple[int, Finding]]:
     """Return the finding with this number, as (number, finding); [] if the words are not a finding's number."""
     return [entry for entry in enumerate(run.findings, start=1) if [str(entry[0])] == list(words)]
-
-
-def _names_of_cell(cell: Cell) -> set[str]:
-    return {cell.id, cell.image.series, cell.image.version}
 
 
 def _names_of_finding(finding: Finding) -> set[str]:

@@ -18,7 +18,7 @@ from harness.model.measured import TRACEBACK
 from tests.unit import source
 
 CODE = Path(harness.__file__).parent
-ENUMERATIONS = {name: getattr(reasons, name) for name in reasons.__all__ if name != "Reason"}
+ENUMERATIONS = {each.__name__: each for each in reasons.Reason.__subclasses__()}
 WITHOUT_SENTENCES = (
     "flows/running.py",
     "flows/running_row.py",

@@ -32,6 +32,7 @@ FOREIGN = {
     "run/images/find_images.py": "the engine",
     "run/images/held_container.py": "pip",
     "run/slurm/queue.py": "Slurm",
+    "run/trial/nodes.py": "the library whose rank lost another one",
 }
 """The files that read words, and whose words they are."""
 

@@ -50,7 +50,8 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
     """
     known = {entry.cell.id: entry for entry in cells}
     attributions = []
-    for (series, scenario), rows in _by_scenario(plan).items():
+    rows_of = grouped(((row.series.name, row.variant.scenario.name), row) for row in plan.rows)
+    for (series, scenario), rows in rows_of.items():
         own = [finding for finding in findings if (finding.series, finding.variant.scenario.name) == (series, scenario)]
         for sign in signs(own):
             states = {(row.variant, row.lane): row_states(row, known, own, sign=sign) for row in rows}
@@ -83,10 +84,6 @@ def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:
     """Return the cells that would settle the undecided causes, without duplicates. The matrix may exclude some."""
     undecided = [attribution for attribution in attributions if attribution.cause == "undecided"]
     return tuple({cell.id: cell for attribution in undecided for cell in attribution.missing}.values())
-
-
-def _by_scenario(plan: Plan) -> dict[tuple[str, str], list[VersionRow]]:
-    return grouped(((row.series.name, row.variant.scenario.name), row) for row in plan.rows)
 
 
 # ---------------------------------------------------------------- one group of variants

@@ -14,16 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant, grouped
-from harness.model.episodes import (
-    EpisodeBounds,
-    Order,
-    bounds_of,
-    episodes_of,
-    met,
-    mostly_fixed,
-    sign_of,
-    span,
-)
+from harness.model.episodes import EpisodeBounds, Order, bounds_of, episodes_of, met, mostly_fixed, sign_of, span
 from harness.model.judged import State
 
 LaneOfVariant = tuple[Variant, Lane]

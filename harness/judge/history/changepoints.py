@@ -23,14 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
-from harness.judge.comparison.noise import (
-    NEGLIGIBLE,
-    Spread,
-    laid_out,
-    pooled_spread,
-    spread_within,
-    without_rounds,
-)
+from harness.judge.comparison.noise import NEGLIGIBLE, Spread, laid_out, pooled_spread, spread_within, without_rounds
 from harness.judge.history.posterior import place_change
 from harness.model import Floats, Interval
 

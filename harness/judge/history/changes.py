@@ -16,13 +16,7 @@ from harness.judge.comparison.noise import Spread, floor, spread_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint, Levels, exact_levels, find_levels
 from harness.judge.history.flaky import MISS
-from harness.judge.history.transitions import (
-    ALPHA,
-    growth_changes,
-    mode_changes,
-    outcome_changes,
-    slowdown_changes,
-)
+from harness.judge.history.transitions import ALPHA, growth_changes, mode_changes, outcome_changes, slowdown_changes
 from harness.model import (
     GROWTHS,
     LEVELS,

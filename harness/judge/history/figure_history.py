@@ -16,14 +16,7 @@ import numpy as np
 from harness.judge import intervals
 from harness.judge.comparison.noise import NEGLIGIBLE, Spread
 from harness.judge.comparison.round_tables import RoundTable
-from harness.judge.history.changepoints import (
-    Laid,
-    Levels,
-    find_levels,
-    least_found,
-    levels_of,
-    noise_within,
-)
+from harness.judge.history.changepoints import Laid, Levels, find_levels, least_found, levels_of, noise_within
 from harness.judge.history.changes import LevelRule, level_changes, level_ratio
 from harness.judge.history.transitions import ALPHA
 from harness.model import Effect, Floats, SeriesChange, SeriesVerdict, log_of_change

@@ -19,15 +19,7 @@ from harness.report.blocks import Figure, Point
 from harness.report.text import fault_sentences, finding_words, signal_words
 from harness.report.text.fault_causes import whose_fault
 from harness.report.text.harmless_text import plain, shortened
-from harness.report.text.names import (
-    at_most,
-    params_text,
-    place_of,
-    place_of_cell,
-    side_of,
-    some_of,
-    together,
-)
+from harness.report.text.names import at_most, params_text, place_of, place_of_cell, side_of, some_of, together
 from harness.report.text.signal_words import WHY_LENGTH, Tone
 
 _TONES: Mapping[State, Tone] = {True: "bad", False: "good", None: "unsure"}

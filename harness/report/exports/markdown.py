@@ -47,7 +47,7 @@ def render(result: RunResult) -> str:
     ]
     room = MOST_BYTES - sum(map(_size, [*top, *parts]))
     probes = ("\n\n".join(blocks(each)) for each in probe_tables.sections(result.probed))
-    tables = chain(map(_table, shown.tables), probes)
+    tables = chain((f"### {escaped(each.title)}\n\n{_grid(each)}" for each in shown.tables), probes)
     return "\n\n".join([*top, *_fitting(tables, room), *parts]) + "\n"
 
 
@@ -94,10 +94,6 @@ def _findings(found: Sequence[FindingBox]) -> list[str]:
         shown = rest if number < MOST_IN_FULL else []
         items.append("\n".join([f"- **{escaped(told)}**", *(f"  - {escaped(line)}" for line in shown)]))
     return items
-
-
-def _table(shown_table: ReportTable) -> str:
-    return f"### {escaped(shown_table.title)}\n\n{_grid(shown_table)}"
 
 
 def _grid(shown_table: ReportTable) -> str:

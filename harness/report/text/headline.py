@@ -10,15 +10,7 @@ from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, RunResult, sig
 from harness.reasons import Remedy
 from harness.report.text import fault_sentences, signal_words
 from harness.report.text.harmless_text import plain, shortened, version
-from harness.report.text.names import (
-    at_most,
-    lane_text,
-    notable_cells,
-    side_of,
-    some_of,
-    together,
-    variant_text,
-)
+from harness.report.text.names import at_most, lane_text, notable_cells, side_of, some_of, together, variant_text
 from harness.report.text.signal_words import is_needless, looks_bad_because, tone
 
 _MOST = 3
