@@ -123,9 +123,10 @@ def wants_round(
             # A signal that changes by the same ratio as the step time only reflects the step time, and one that is
             # the same at other step times does not differ.
             step_times = tables.get("step_time") or level_table("step_time", alike, steps=steps)
-            if step_times is None or table.values.shape != step_times.values.shape:
+            if step_times is None or tuple(table.positions) != tuple(step_times.positions):
                 continue
-            apart = [np.ptp(each.mean(axis=0)) for each in (table.values, table.values - step_times.values)]
+            levels = table.values.mean(axis=0)  # of more rounds than the step times, if some launches took turns
+            apart = [np.ptp(each) for each in (levels, levels - step_times.values.mean(axis=0))]
             if min(apart) > log_of(metric, limited[metric]):
                 return RoundReason.SEEMS_TO_DIFFER(signal=SIGNALS[metric].title, rounds=SIGNALS[metric].rounds)
     for metric, known in tables.items():

@@ -10,7 +10,8 @@ import numpy as np
 from harness.judge.comparison.modes import modes_of
 from harness.judge.comparison.round_tables import level_columns, level_table, pair_differences
 from harness.judge.comparison.slices import median_step_s, paired
-from harness.model import Look, Steps, Trace, Trial
+from harness.judge.history.precision import wants_round
+from harness.model import Limits, Look, Steps, Trace, Trial, Trials
 from tests.unit.trials import made_trial
 
 CYCLES, ROWS = 40, 25
@@ -96,6 +97,19 @@ def test_a_launch_alone_is_not_compared_with_slices_of_its_round() -> None:
     now += launches(1.0, 1.0, 1.0, round_=1, rng=rng, apart=True)[2:]
     columns = level_columns("step_time", list(zip(before, now, strict=True)), steps=STEPS)
     assert [len(column) for column in columns.values()] == [2, 2, 1]
+
+
+def test_a_tail_that_seems_longer_is_launched_until_it_can_be_named() -> None:
+    """The first launches, which run alone, count for tails and not for step times: such tails ended as `suspect`."""
+    rng = np.random.default_rng(1)
+    rounds = [launches(1.0, 1.0, round_=0, rng=rng, apart=True)]
+    rounds += [launches(1.0, 1.0, round_=number, first=100 * number, rng=rng) for number in (1, 2, 3)]
+    for _, newer in rounds:
+        assert newer.trace is not None
+        newer.trace.columns["step_s"][5::50] *= 20
+    trials, asked = list(zip(*rounds, strict=True)), Trials(least=2, most=5)
+    reason = wants_round(trials, limits=Limits(), steps=STEPS, trials_asked=asked)
+    assert reason == "tail of the step time seems to differ, and 5 rounds are needed to show it"
 
 
 def test_processor_time_is_that_of_launches_in_slices_once_three_rounds_took_turns() -> None:
