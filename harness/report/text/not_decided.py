@@ -296,6 +296,6 @@ def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
         none = "the scenario returns none"
         if scenario.program is not None or scenario.command:
             logs = "logs none, and " if scenario.program is not None else ""
-            none = f"the program {logs}prints none under the name of a result"
+            none = f"in the steps that it made, the program {logs}prints none under the name of a result"
         found.append((signal_words.GROUP_NAMES["values"], none))
     return found
