@@ -10,7 +10,7 @@ from dataclasses import replace
 from harness.judge.cell import judge_cell, quiet
 from harness.judge.comparison import slow_versions
 from harness.judge.comparison.which_launches import per_of
-from harness.judge.launches import growths_of, judged_steps_of, mixes_shm
+from harness.judge.launches import growths_of, judged_steps_of, shared_growths
 from harness.judge.trace import stopping
 from harness.judge.trace.counts import count_pace
 from harness.judge.trace.trace_verdict import is_shared, judge_trace, only_beside
@@ -97,7 +97,7 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
     is_judged = not (trial.output.buffered or trial.is_one_figure or trial.grows_by_design or scenario.limits.exit_only)
     if trial.trace is None or not is_judged:
         return False
-    if mixes_shm(trial, growths_of(trial, limits=scenario.limits, steps=scenario.steps)):
+    if shared_growths(trial, growths_of(trial, limits=scenario.limits, steps=scenario.steps)):
         return True
     steps = judged_steps_of(trial, scenario.steps)
     whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps)

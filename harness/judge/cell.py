@@ -134,7 +134,7 @@ def _unsettled(launches: Launches) -> str | None:
     if _is_blind(launches):
         return None
     if _outnumbered(launches):
-        return RepeatReason.SHM_SHARED() if _all_mixed(launches) else None
+        return RepeatReason.PLACE_SHARED() if _all_mixed(launches) else None
     if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
         return RepeatReason.NOT_FINITE_ONCE()
     good = sum(launch.is_good for launch in launches)

@@ -91,8 +91,8 @@ class JudgedTrial:
 
     @property
     def mixed(self) -> bool:
-        """Return whether growth in /dev/shm is not judged, because launches at the same time may have caused it."""
-        return mixes_shm(self.trial, self.growths)
+        """Return whether growth in a shared place is not judged, as launches at the same time may have caused it."""
+        return bool(shared_growths(self.trial, self.growths))
 
     @property
     def is_whole(self) -> bool:
@@ -163,17 +163,22 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Gr
     if trial.trace is None or trial.output.buffered or not is_whole or trial.is_one_figure:
         return {}
     growths = judge_counts(trial.trace, limits=limits, per=per_of([trial]))
-    if mixes_shm(trial, growths):
-        return {**growths, "shm": unjudged("shm", CountReason.SHM_SHARED())}
+    for name in shared_growths(trial, growths):
+        growths = {**growths, name: unjudged(name, CountReason.PLACE_SHARED(place=SHARED[name]))}
     return growths
 
 
-def mixes_shm(trial: Trial, growths: Mapping[str, Growth]) -> bool:
-    """Return whether what grows in /dev/shm during a trial may be files of launches at the same time: without
-    containers, launches share it. If all files together do not grow, this does not matter.
+SHARED: Mapping[str, str] = {"shm": "/dev/shm", "disk": "temporary folders"}
+"""The growths in places that launches without containers share, and what these places are called."""
+
+
+def shared_growths(trial: Trial, growths: Mapping[str, Growth]) -> list[str]:
+    """Return the growths during a trial that may be those of files of launches at the same time. If all files together
+    do not grow, this does not matter.
     """
-    is_shared = trial.conditions.others > 0 and trial.fingerprint.get("engine") == "process"
-    return is_shared and "shm" in growths and growths["shm"].verdict not in GOOD
+    if not trial.conditions.others or trial.fingerprint.get("engine") != "process":
+        return []
+    return [name for name in SHARED if name in growths and growths[name].verdict not in GOOD]
 
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:

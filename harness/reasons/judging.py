@@ -68,7 +68,7 @@ class RepeatReason(Reason):
     SETUP_FAILED = "setup failed once"
     TOO_FEW_TRIALS = "{trials} of at least {least} launches"
     NO_TWO_AGREE = "{verdicts}, but no two launches agree"
-    SHM_SHARED = "its files in /dev/shm could not be distinguished from those of other launches"
+    PLACE_SHARED = "its files could not be distinguished from those of other launches"
     NOT_FINITE_ONCE = "a number was NaN or infinity in one launch, but two must agree"
     DISAGREE = "the launches disagree"
     NO_WHOLE_TRIAL = "no launch ran the whole budget"
@@ -279,7 +279,7 @@ class CountReason(Reason):
         "the {per}s are so quick that all counts were taken at nearly the same time, and other processes may have done "
         "their work before"
     )
-    SHM_SHARED = "other launches used the same /dev/shm at the same time; a launch that runs alone would settle it"
+    PLACE_SHARED = "other launches used the same {place} at the same time; a launch that runs alone would settle it"
 
 
 @unique

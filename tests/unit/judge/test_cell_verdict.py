@@ -548,12 +548,23 @@ def test_files_in_shared_memory_that_a_neighbour_may_have_written_accuse_no_vers
     seen = cell_of(mixed).signals["shm"]
     assert (seen.seen, "other launches used the same /dev/shm" in seen.why) == ("blind", True)
     assert needs_whole_budget(mixed, limits=LIMITS, steps=STEPS)
-    assert more(mixed) == "its files in /dev/shm could not be distinguished from those of other launches"
+    assert more(mixed) == "its files could not be distinguished from those of other launches"
     alone = [*mixed, in_shm(3, grows=False)]
     assert cell_of(alone).signals["shm"].seen == "good"
     assert more(alone) is None
     agreed = cell_of([*mixed, in_shm(3, grows=True), in_shm(4, grows=True)])
     assert (agreed.verdict, agreed.signals["shm"].seen) == ("growth", "bad")
+
+
+def test_files_on_disk_that_a_parked_neighbour_may_have_written_accuse_no_version():
+    """A version that rewrites a file in /tmp was accused of the files that another one kept, as they took turns."""
+    step = np.arange(1.0, STEPS.budget + 1, 100)
+    alone = trial_of(0, fingerprint={"engine": "process"})
+    alone = replace(alone, trace=replace(alone.trace, counts={"step": step, "disk": 8 * step}))
+    trial = replace(alone, conditions=replace(alone.conditions, parked=1))
+    seen = cell_of([trial, trial]).signals["disk"]
+    assert (seen.seen, "the same temporary folders at the same time" in seen.why) == ("blind", True)
+    assert cell_of([alone, alone]).signals["disk"].seen == "bad"
 
 
 def test_files_of_others_in_shared_memory_that_come_and_go_hide_no_growth():
