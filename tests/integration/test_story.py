@@ -90,9 +90,8 @@ def test_the_story(story: Harness) -> None:
     assert {cell["verdict"] for cell in summary["cells"] if cell["params"] in ({}, {"op": "rfft", "input": "constant"})
             } == {"flat", "incompatible"}  # fmt: skip
     leaking_cells = [cell for cell in summary["cells"] if cell["verdict"] == "leak"]
-    together = {tuple(cell["verdicts"]) for cell in leaking_cells}
-    assert ("leak", "slowdown") in together
-    assert together <= {("leak", "slowdown"), ("leak",)}  # a busy machine can hide a slowdown
+    # A busy machine can hide the slowdown that comes with the leak; tests/unit/judge/test_trace_verdict.py shows both.
+    assert {tuple(cell["verdicts"]) for cell in leaking_cells} <= {("leak", "slowdown"), ("leak",)}
     causes = [(one["cause"], one["rule"]) for one in summary["attribution"] if one["metric"] == "memory"]
     assert causes == [("image", "input in {random, variable}")]
     assert {one["cause"] for one in summary["attribution"]} <= {"image", "undecided"}, "no card is at fault"
