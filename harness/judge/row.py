@@ -120,7 +120,8 @@ def judge_row(
         values = judge_values(compared.alike, limits=limits, steps=steps)
         nan = nan_versions(compared.alike, limits)
         compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
-    baseline, is_compared = baseline_of(row), bounded is None and not limits.exit_only
+    baseline, searched = baseline_of(row), bounded is not None
+    is_compared = not (searched or limits.exit_only)
     modes, slow_mode = two_modes(compared, limits=limits, baseline=baseline, noise=noise) if is_compared else (None, ())
     compared = replace(compared, modes=modes if slow_mode else None)
     changes = (*find_changes(compared, limits=limits, baseline=baseline, noise=noise, miss=miss), *slow_mode)
@@ -128,7 +129,6 @@ def judge_row(
         changes = bounded(changes, compared.cells)
     if not limits.exit_only:
         seen = visible(compared, limits=limits, noise=noise, rows=rows)
-        searched = bounded is not None
         verdicts = with_signals(compared, values, limits=limits, visible=seen or {}, searched=searched)
         if modes is not None and (slow_mode or not any(change.metric == "step_time" for change in changes)):
             verdicts = with_modes(verdicts, modes)
@@ -143,32 +143,33 @@ def judge_row(
         changes = (*sized, *own)
         levels = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
         tested = (*levels, *(name for name, metric in values.items() if metric.is_tested))
-    if bounded is not None:
+    if searched:
         cells = _with_confirmation(cells, changes)
-    versions = [cell.cell.image.version for cell in cells]
-    observed = [each for metric in values.values() for each in metric.observed]
-    observed += (*fewer_steps(trials), *new_lines(trials))
-    warnings = _warnings(row, cells, changes, searched=bounded is not None)
+    warnings = _warnings(row, cells, changes, searched=searched)
     return JudgedRow(
         cells=tuple(replace(cell, trials=own) for cell, own in zip(cells, measured, strict=True)),
         findings=tuple(finding_of(change, cells) for change in changes),
         tested=tested,
         ratios=ratios,
-        observations=tuple(
-            Observation(
-                series=row.series.name, lane=row.lane, variant=row.variant, signal=each.signal, text=each.text,
-                before=versions[each.before], after=versions[each.after],
-            )
-            for each in observed
-        ),
+        observations=tuple(_observations(row, cells, values)),
         warnings=(*([f"{row.series.name} on {row.lane}, {row.variant}: {unlike}"] if unlike else []), *warnings),
-    )  # fmt: skip
+    )
+
+
+def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[str, Values]) -> Iterator[Observation]:
+    """Yield what was seen in a row and is not judged."""
+    trials, versions = [cell.trials for cell in cells], [cell.cell.image.version for cell in cells]
+    observed = [each for metric in values.values() for each in metric.observed]
+    for each in (*observed, *fewer_steps(trials), *new_lines(trials)):
+        yield Observation(
+            series=row.series.name, lane=row.lane, variant=row.variant, signal=each.signal, text=each.text,
+            before=versions[each.before], after=versions[each.after],
+        )  # fmt: skip
 
 
 def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
     """Return a change of a row as a finding. In a drift, every version that ran has a part in the change."""
     versions, first = [cell.cell.image.version for cell in cells], cells[0].cell
-    ran = [change.kind == "drift" and cell.verdict.trials > 0 for cell in cells]
     sides = [place for place in (change.before, change.after) if place is not None]
     return Finding(
         series=first.image.series,
@@ -178,7 +179,9 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
         kind=change.kind,
         before=None if change.before is None else versions[change.before],
         after=versions[change.after],
-        untestable=tuple(versions[place] for place in change.untestable if not ran[place]),
+        untestable=tuple(
+            versions[place] for place in change.untestable if change.kind != "drift" or not cells[place].verdict.trials
+        ),
         effect=change.effect,
         p=change.p,
         verdict=change.verdict,

@@ -136,6 +136,10 @@ class CellVerdict:
         """Return the number of launches that could show the failure."""
         return self.trials - self.too_short
 
+    def able(self, metric: Metric) -> int:
+        """Return the number of launches that could show a change of this metric."""
+        return self.at_risk if metric == "outcome" else self.trials
+
     @property
     def failing(self) -> float | None:
         """Return the share of the launches at risk that failed; None if none was at risk."""

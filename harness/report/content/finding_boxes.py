@@ -160,9 +160,7 @@ class _Box:
         bad, good = map(self._entries, sides)
         is_failure = self.of.metric == "outcome"
         hits, before = (sum(entry.verdict.failed for entry in side) for side in (bad, good))
-        trials, others = (
-            sum(entry.verdict.at_risk if is_failure else entry.verdict.trials for entry in side) for side in (bad, good)
-        )
+        trials, others = (sum(entry.verdict.able(self.of.metric) for entry in side) for side in (bad, good))
         if self._has_modes:
             (hits, trials), (before, others) = map(fault_sentences.slow_launches, (bad, good))
         launches, chance = amounts.count(trials, "launch"), self._chance()

@@ -226,10 +226,7 @@ def _launches(issue: Issue) -> str:
     many are compared.
     """
     bad, good, kind = issue.bad.verdict, issue.good, signal_of(issue.finding.metric).kind
-    able, fine = (
-        0 if side is None else side.verdict.at_risk if kind == "outcome" else side.verdict.trials
-        for side in (issue.bad, good)
-    )
+    able, fine = (0 if side is None else side.verdict.able(issue.finding.metric) for side in (issue.bad, good))
     count, name = amounts.count(able, "launch"), version(issue.bad.cell.image.version)
     others = f"{amounts.count(fine, 'launch')} of {good.cell.image.version}" if good is not None and fine else ""
     if kind not in ("growth", "outcome"):
