@@ -38,7 +38,7 @@ UNITS = _words("batch image item iteration per sample step token epoch")
 """Beside a word that tells, these say over what it was taken: `epoch_loss`, `token_acc`."""
 WHICH = _words("argmax argmin at best first last")
 """With these, the number is that of an epoch or a step: `best_loss_epoch`."""
-LINKS = _words("after and as at before by for from in is of on or since than to until was with")
+LINKS = _words("after and as at before by far for from in is of on or since than to until was with")
 """None of these alone is a name: `stopped early at 512`."""
 WORD = re.compile(r"[^\W_]+")
 

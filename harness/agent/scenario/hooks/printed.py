@@ -134,35 +134,52 @@ PAIR = re.compile(
     re.VERBOSE,
 )  # the name, what is between, the number, of how many, in percent
 OF = re.compile(r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?) $", re.IGNORECASE)
+WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
+QUOTES_SOURCE = re.compile(r':\d+: \w*Warning: |^ *File ".*", line \d')  # a line of source code follows
 LARGEST = 1e30  # a larger number is no measurement
 EXACT_INTEGER = re.compile("[-+]?[0-9,]+$")
+
+
+def _is_in_sentence(line, match):
+    """Return whether a number after a name and a space is a part of a sentence: the name is the form of a verb, or a
+    word such as `of` or a word without a number is beside them."""
+    follows = line[match.end() :].lstrip(" ")
+    pair = PAIR.match(follows)
+    beside = line[: match.start()].lower().split()[-1:] + ([pair.group(1).lower()] if pair else [])
+    is_alone = pair is None and follows[:1].isalpha()
+    return is_alone or match.group(1).endswith(("ed", "ing")) or not result_names.LINKS.isdisjoint(beside)
 
 
 class Named(Reader):
     """Reads the numbers beside names.
 
     A name that says that it is a result, such as `loss`, counts at once. Any other counts once its number has changed
-    other than by a constant upwards, as a counter's does, or at the end if it never changed: `checksum 17`. Counters,
-    times, sizes and settings never count (result_names.py).
+    other than by a constant upwards, as a counter's does, or at the end if it never changed: `checksum 17`. It does not
+    count in a warning, nor amid the words of a sentence: `loaded 0.5 of it`. Counters, times, sizes and settings never
+    count (result_names.py), nor does source code that a warning or a traceback quotes.
     """
 
     def __init__(self, log):
         Reader.__init__(self, {}, log)
         self._names = {}  # name -> True: it counts; False: it does not; else [last number, last rise]
+        self._is_source = False  # the next line, if it is indented
 
     def values(self, line):
-        """Return name -> number for the names that count; the first number of each does."""
+        """Return name -> number for the names that count. The first number of each does; of another one, the word
+        before the name is a part of it."""
         line = line[:LONGEST]
-        lowered = "" if DIGIT.search(line) else line.lower()
-        if lowered and "nan" not in lowered and "inf" not in lowered:
+        is_source, self._is_source = self._is_source and line.startswith("  "), False
+        lowered = line.lower()
+        if is_source or not (DIGIT.search(line) or "nan" in lowered or "inf" in lowered):
             return {}
+        self._is_source = QUOTES_SOURCE.search(line) is not None
         line, numbers = single_spaced(without_escapes(line, " ")), {}
         for match in PAIR.finditer(line):
             name, between, text, total, percent = match.groups()
             state = self._names.get(name)
             if state is None:
                 state = self._learn(name)
-            if state is False or (state is not True and (percent or total)):
+            if state is False or (state is not True and (percent or total or "warn" in lowered)):
                 continue
             number = float(text.replace(",", ""))
             if total:
@@ -171,11 +188,13 @@ class Named(Reader):
                 continue
             is_last = not line[match.end() :].strip(" .")
             if state is not True:
-                if between == " " and state[0] is None and text[-1].isalpha():
+                if between == " " and ((state[0] is None and text[-1].isalpha()) or _is_in_sentence(line, match)):
                     continue  # `no NaN found`
+                if between == ":" and "." in name and EXACT_INTEGER.match(text):
+                    continue  # `train.py:12`
                 if not self._counts(name, state, number, text, between == " " and not is_last):
                     continue
-            of = OF.search(line, max(0, match.start() - 12), match.start())
+            of = (WHOSE if name in numbers else OF).search(line, max(0, match.start() - 44), match.start())
             numbers.setdefault("%s_%s" % (of.group(1), name) if of else name, number)
         return numbers
 

@@ -1,0 +1,115 @@
+"""Which numbers of a program's output are its metrics, in the lines that popular programs and libraries print."""
+
+import re
+
+import pytest
+
+from harness.agent.scenario.hooks import printed
+
+RESULTS = r"""
+Epoch 3/10 - loss: 0.2214 - accuracy: 0.9 - val_loss: 0.3 => loss accuracy val_loss
+1875/1875 [==============================] - 4s 2ms/step - loss: 0.2214 - accuracy: 0.9345 => loss accuracy
+Epoch 0:  40%|████      | 40/100 [00:01<00:02, 25.1it/s, v_num=3, train_loss=0.42] => train_loss
+[LightGBM] [Info] Iteration:3, training auc : 0.9 => training_auc
+[100]   training's auc: 0.91    valid_1's auc: 0.82 => auc valid_1_auc
+[17]    train-rmse:0.25713  eval-rmse:0.31 => train-rmse eval-rmse
+[10:22:31] [17] validation_0-logloss:0.35 => validation_0-logloss
+0:  learn: 0.6862   test: 0.6871    best: 0.6871 (0)    total: 61.2ms   remaining: 1m 1s => learn test best
+{'loss': 1.2345, 'grad_norm': 3.2, 'learning_rate': 5e-05, 'epoch': 0.5} => loss grad_norm
+{'eval_loss': '0.52', 'eval_accuracy': '0.81', 'eval_runtime': '2.5', 'epoch': '1.0'} => eval_loss eval_accuracy
+{"step": 3, "train/loss": 0.25, "lr": 0.001} => train/loss
+step 250: train loss 2.4293, val loss 2.4461 => train_loss val_loss
+iter 100: loss 2.3456, time 123.45ms, mfu 12.3% => loss
+Epoch: [0][  10/5005]   Time  0.2 ( 0.5)    Data  0.0 ( 0.1)    Loss 6.9e+00 (7.0e+00)  Acc@1  0.5 ( 0.10) => Loss Acc@1
+Test: [  0/196]  eta: 0:01:00  loss: 0.9 (0.9)  acc1: 78.0 (78.0)  time: 0.3  max mem: 900 => loss acc1
+ * Acc@1 76.130 Acc@5 92.862 => Acc@1 Acc@5
+Train Epoch: 1 [640/60000 (1%)] Loss: 2.135927 => Loss
+Test set: Average loss: 0.0263, Accuracy: 9913/10000 (99%) => loss Accuracy
+Iteration 5, loss = 0.45 => loss
+Iteration 10, inertia 1234.5. => inertia
+Epoch 5, Norm: 1.20, NNZs: 30, Bias: -0.1, T: 750, Avg. loss: 0.3 => Norm Bias loss
+| epoch   1 |   200/ 2928 batches | lr 20.00 | ms/batch  9.1 | loss  7.63 | ppl  2061.11 => loss ppl
+2026-11-25 11:30:00 | INFO | fairseq | epoch 001:    100 / 1000 loss=12.1, ppl=4400.5 => loss ppl
+INFO:root:Epoch[0] Batch [20]   Speed: 1234.5 samples/sec   accuracy=0.75 => accuracy
+WARNING:root:loss: 0.5 => loss
+train.py:45 loss 0.5 => loss
+[Epoch 10] D loss: 0.693 G loss: 0.7 => loss G_loss
+Validation Loss: 0.345 | Validation Acc: 88.2% => Validation_Loss Validation_Acc
+mean reward: 12.5 +/- 3.2 => reward
+step=100, elbo=-123.4 => elbo
+Best trial: 3. Best value: 0.123 => value
+iter 7 objective 1.5 gap 0.3 => objective gap
+total energy -1.25 => energy
+"""
+PROSE = r"""
+/x/_cd.py:695: ConvergenceWarning: Objective did not converge. Duality gap: 1.2e+01, tolerance: 5.6e+00
+/x/_classification.py:1344: UndefinedMetricWarning: Precision is ill-defined. Use `zero_division=0.5`
+train.py:12: UserWarning: Current loss in 0.5
+[LightGBM] [Warning] No further splits with positive gain, best gain: -inf
+[LightGBM] [Warning] bagging_fraction is set=0.8, subsample=1.5 will be ignored. Current value: bagging_fraction=0.8
+WARNING:root:NaN or Inf found in input tensor: 0.5
+WARNING:tensorflow:5 out of the last 5 calls triggered retracing. (1) creating 0.5
+2026-11-25 11:30:00.123: W tensorflow/core/framework/allocator.cc:82] Allocation of 5138 exceeds 10.5% of memory.
+[W socket.cpp:426] [c10d] The server socket cannot be initialized on 0.5
+2026-11-25 11:30:00 main.py:45 start
+2026-11-25 11:30:00 main.py:45: start
+Reducing learning rate of group 0 to 1.0000e-04.
+Adjusting factor 0.5 of group 0
+Epoch 00010: reducing learning rate of group 0 to 1.5000e-03.
+Epoch 00010: early stopping at 0.25
+Early stopping, best iteration is: 35
+Training until validation scores don't improve for 50 rounds
+worker 3 died
+loaded 0.25 of the data
+found 3.5 percent missing
+we use 0.5 as threshold
+skipping step, loss scaler 0 reducing loss scale to 0.5
+using cache found in /root 2.5
+downloading data.zip 4.2
+processed 0.75 in 3 s
+converged after 0.5 sweeps
+saved model to model-0.53.pt
+checkpoint 0.53 was written
+fitting 5 folds for each of 3 candidates, totalling 15 fits
+best score so far 0.5
+split 0.8 for training and 0.2 for testing
+certain 95.5 of 100
+PyTorch 2.13.0 CUDA 12.4
+device 0 has 3.5 free
+finished 12.5
+"""
+QUOTED = """
+/x/_cd.py:695: ConvergenceWarning: did not converge
+  model = descend(alpha=0.5, loss=0.5)
+Traceback (most recent call last):
+  File "/x/train.py", line 12, in main
+    total = scale(gap=0.5, score=0.5)
+"""
+DECIMAL = re.compile(r"(?<![.\d])\d+\.\d+(?![\d.])")
+
+
+def names(text: str) -> list[str]:
+    """Return the names of the metrics of a program that prints these lines three times, each time with other numbers
+    after the decimal point."""
+    reader, found = printed.reader(None, None), {}
+    for factor in (1.0, 0.9, 0.81):
+        changed = DECIMAL.sub(lambda number, by=factor: f"{float(number[0]) * by:.4g}", text.strip("\n"))
+        for line in changed.split("\n"):
+            found.update(reader.values(line))
+    return list(found | reader.rest())
+
+
+@pytest.mark.parametrize("line", RESULTS.strip("\n").split("\n"))
+def test_the_results_that_frameworks_print_are_metrics(line: str) -> None:
+    """A rule that leaves out the words of a warning must not lose a loss: a NaN would go unseen."""
+    printed_line, _, wanted = line.rpartition(" => ")
+    found = names(printed_line)
+    assert [name for name in wanted.split() if name not in found] == []
+    assert [name for name in found if name not in wanted.split()] in ([], ["NNZs", "T"], ["trial"])
+
+
+@pytest.mark.parametrize("text", [*PROSE.strip("\n").split("\n"), QUOTED])
+def test_the_words_of_a_warning_or_a_sentence_are_no_metrics(text: str) -> None:
+    """`best gain: -inf` in a warning of LightGBM was an infinity that no older version had, and `main.py:45` a result
+    that another release of the file changed."""
+    assert names(text) == []
