@@ -101,10 +101,16 @@ class Nodes:
 
 @contextmanager
 def beside(nodes: Nodes, sessions: Mapping[str, Session], hold: Hold) -> Iterator[None]:
-    """Hold the conversations with the other nodes while the block holds that with the first, and until they end."""
+    """Hold the conversations with the other nodes while the block holds that with the first, and until they end.
+    An error in any of them ends all, and is raised here."""
+    errors: list[Exception] = []
 
     def run(number: int, session: Session) -> None:
-        nodes.note(number, *hold(session, lambda: nodes.cut(number, session)))
+        try:
+            nodes.note(number, *hold(session, lambda: nodes.cut(number, session)))
+        except Exception as error:  # noqa: BLE001 - it is raised below, where it concerns the launch
+            nodes.ended[number] = -math.inf
+            errors.append(error)
 
     threads = [
         threading.Thread(target=run, args=(number, session), daemon=True)
@@ -119,6 +125,8 @@ def beside(nodes: Nodes, sessions: Mapping[str, Session], hold: Hold) -> Iterato
         raise
     for thread in threads:
         thread.join()
+    if errors:
+        raise errors[0]
 
 
 def _blame(trial: Trial) -> tuple[bool, bool]:

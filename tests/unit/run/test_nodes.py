@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from unittest.mock import create_autospec
 
 import numpy as np
+import pytest
 
+from harness.errors import InfrastructureError
 from harness.model import Look, Trace, Trial
-from harness.run.trial.nodes import Nodes
+from harness.run.engine import Session
+from harness.run.trial.nodes import Nodes, beside
+from tests.waiting import until
 
 STEPS = np.arange(1.0, 101.0)
 
@@ -64,3 +70,14 @@ def test_a_node_that_was_not_looked_at_is_no_fault_and_not_good() -> None:
         "infrastructure",
         "node n2: only 20 of the launch's 100 samples came from there",
     )
+
+
+def test_an_error_in_the_conversation_with_another_node_ends_the_launch() -> None:
+    """It printed a traceback, and the launch counted as good, although nobody had looked at that node."""
+    nodes, session = Nodes(names=("n1", "n2"), cancelled=lambda: False), create_autospec(Session)
+
+    def hold(session: Session, cut: Callable[[], bool]) -> tuple[Trial, float]:
+        raise InfrastructureError("node n2: srun: error")
+
+    with pytest.raises(InfrastructureError, match="node n2: srun"), beside(nodes, {"n2": session}, hold):
+        assert until(lambda: nodes.cut(0, session), seconds=10), "the first node went on"
