@@ -120,7 +120,7 @@ class ProgramRun(script_run.ScriptRun):
             awaited.setdefault(name, []).append(functools.partial(self._hook_function, names, mark))
         importing.Finder(awaited).install()
         if self.job["printed"] != {}:
-            self._numbers = printed.reader(self.job["printed"], self._logged)
+            self._numbers = printed.reader(self.job["printed"], self._printed)
             self._numbers.install()
         if self._steps_are == "auto":
             self._lines = lines.LineSteps(functools.partial(self._ticker.mark, "line"), lines_are)
@@ -254,6 +254,10 @@ class ProgramRun(script_run.ScriptRun):
         number = max(1, ticker.steps + (ticker.kind == "line" and not ticker.is_over))  # a line that is a step ends it
         row = max((number - 1) // self.table.stride, self._rows_sent)  # what follows a look belongs to the next row
         ticker.metrics.record(row, number, values)
+
+    def _printed(self, values):
+        self._numbers.note(self._ticker.steps, values)
+        self._logged(values)
 
     def _begin(self, ticker):
         """Wait after the first step, so that the supervisor can count what is held and read the output so far."""

@@ -79,7 +79,9 @@ class CommandWatch(Watch):
 
     def _read(self, line):
         """Record the numbers of a line: those of a step's own line, or of a line after it, belong to this step."""
-        self._record(self._reader.values(line[: printed.LONGEST].decode("utf-8", "replace")))
+        values = self._reader.values(line[: printed.LONGEST].decode("utf-8", "replace"))
+        self._reader.note(self._seen, values)
+        self._record(values)
 
     def _record(self, values):
         number = max(1, self._seen if self._pattern is not None else self.steps())

@@ -12,6 +12,8 @@ import sys
 from ... import result_names
 
 LONGEST = 1000  # characters of a line that are read
+LARGEST = 1e30  # a larger number is no measurement
+MOST_TIMES = 8  # that a name is printed after the last step; if it is more often, it is printed in a loop
 THOUSANDS = r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d*)?"
 # Without re.ASCII, a dotless i would pass for an i, and `float` raises ValueError on it.
 NUMBER = re.compile(
@@ -70,6 +72,7 @@ class Reader(object):
         parted = [(name, pattern.partition("{}")) for name, pattern in patterns.items()]
         self._patterns = [(name, single_spaced(before), single_spaced(after)) for name, (before, _, after) in parted]
         self._log = log
+        self._newest = None, {}  # the step, and name -> what was printed after it, in order
 
     def install(self):
         """Read from now on whatever Python writes to stdout and stderr."""
@@ -83,9 +86,20 @@ class Reader(object):
     def begin(self):
         """Note that the first step was made."""
 
+    def note(self, step, values):
+        """Keep what was printed after this step: a program may print one name for each of its models."""
+        if self._newest[0] != step:
+            self._newest = step, {}
+        for name, value in values.items():
+            printed = self._newest[1].setdefault(name, [])
+            if len(printed) <= MOST_TIMES:
+                printed.append(value)
+
     def rest(self):
-        """Return name -> number for what counts only at the end."""
-        return {}
+        """Return name -> number for what counts only at the end: `accuracy #1` precedes the last `accuracy`."""
+        few = {name: values[:-1] for name, values in self._newest[1].items() if len(values) <= MOST_TIMES}
+        numbers = {"%s #%d" % (name, at): value for name in few for at, value in enumerate(few[name], 1)}
+        return {name: value for name, value in numbers.items() if abs(value) <= LARGEST}
 
     def values(self, line):
         """Return name -> number for the patterns that the line matches; the first match of each counts."""
@@ -136,7 +150,6 @@ PAIR = re.compile(
 OF = re.compile(r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?) $", re.IGNORECASE)
 WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
 QUOTES_SOURCE = re.compile(r':\d+: \w*Warning: |^ *File ".*", line \d')  # a line of source code follows
-LARGEST = 1e30  # a larger number is no measurement
 EXACT_INTEGER = re.compile("[-+]?[0-9,]+$")
 
 
@@ -203,9 +216,9 @@ class Named(Reader):
         self._names = {name: state for name, state in self._names.items() if isinstance(state, bool)}
 
     def rest(self):
-        """Return name -> number for the names whose number never changed."""
         known = {name: state for name, state in self._names.items() if not isinstance(state, bool)}
-        return {name: last for name, (last, rise) in known.items() if last is not None and rise is None}
+        never_changed = {name: last for name, (last, rise) in known.items() if last is not None and rise is None}
+        return dict(Reader.rest(self), **never_changed)
 
     def _learn(self, name):
         worse = result_names.worse_if(name)
