@@ -138,6 +138,7 @@ def _known(
         noise=scheduler.noise(),
         miss=searched.rules.alpha if searched else MISS,
         bounded=searched.bounded if searched else None,
+        again=[trial for _, others in replicates for trial in others],
     )
     found = find([judged])
     signals = [(cell.cell.image.version, cell.verdict.signals.get(history.signal)) for cell in found.rows[0].cells]

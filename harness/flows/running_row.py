@@ -113,6 +113,7 @@ class RunningRow:
             miss=search.rules.alpha if search else MISS,
             bounded=search.bounded if search else None,
             rows=self.rows,
+            again=[trial for run in self.replicates for trial in run.measured],
         )
         warnings = [*judged.warnings, *self.again]
         if not judged.findings and isinstance(self.scheduler, BisectScheduler) and self.scheduler.conclusion:

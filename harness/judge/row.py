@@ -91,16 +91,19 @@ def judge_row(
     miss: float = MISS,
     bounded: Bounded | None = None,
     rows: int = 1,
+    again: Sequence[Trial] = (),
 ) -> JudgedRow:
     """Judge the launches of a row, whose `cells` have no verdict on them yet.
 
     `least` is the number of trials that a good cell needs, `noise` the A/A noise of its lane and scenario, and `rows`
-    the number of rows of its scenario. `bounded` is given if a bisection chose the launches. It stops at its own error
-    probability, `miss`, with too few launches for the stricter one of a full sweep.
+    the number of rows of its scenario. `again` are the launches of the A/A replicate of one of the cells, which tell
+    whether the values of its image vary. `bounded` is given if a bisection chose the launches. It stops at its own
+    error probability, `miss`, with too few launches for the stricter one of a full sweep.
     """
     measured = [cell.trials for cell in cells]
     if unlike := _unlike_steps(measured, [cell.cell.image.version for cell in cells]):
         cells = [replace(cell, trials=as_whole_runs(cell.trials)) for cell in cells]
+        again = as_whole_runs(again)
     setup_bad = judged_as_whole([cell.trials for cell in cells])
     judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
     if (rate := _grows_alike(judged)) is not None:
@@ -117,7 +120,12 @@ def judge_row(
     tested: tuple[str, ...] = ()
     ratios: dict[tuple[str, str], Effect | None] = {}
     if not limits.exit_only:
-        values = judge_values(compared.alike, limits=limits, steps=steps)
+        ids, kept = (
+            [replace(cell.cell, replicate=True).id for cell in cells],
+            set_apart([*compared.alike, again])[0][-1],
+        )
+        replicates = [[trial for trial in kept if trial.cell_id == each] for each in ids]
+        values = judge_values(compared.alike, again=replicates, limits=limits, steps=steps)
         nan = nan_versions(compared.alike, limits)
         compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
     baseline, searched = baseline_of(row), bounded is not None

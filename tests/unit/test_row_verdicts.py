@@ -9,7 +9,7 @@ import pytest
 
 from harness.judge.row import JudgedRow, judge_row
 from harness.judge.run import find
-from harness.model import LEVELS, Cell, Look, Skip, Trials, VersionRow
+from harness.model import LEVELS, Cell, Look, Skip, Trial, Trials, VersionRow
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
@@ -213,6 +213,29 @@ def returning(nan: set[int], ms: list[float], *, first: int = 101) -> JudgedRow:
         runs.append(CellRun(cell=cell, trials=trials).result)
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     return judge_row(row, runs, least=3)
+
+
+def test_a_replicate_of_the_old_version_tells_that_its_result_varies_too() -> None:
+    """`error was the same in all launches and now differs` was said, though launches of the old image differed."""
+    cells = [cell.cell for cell in returning(set(), [1.0, 1.0]).cells]
+    row = VersionRow(
+        series=build.series("msgpack", ["1.0", "1.1"]), lane=build.HERE, variant=build.POP, cells=(*cells,)
+    )
+
+    def launch(number: int, loss: float, cell_id: str) -> Trial:
+        one = trial_of(number)
+        assert one.trace is not None
+        columns = {**one.trace.columns, "loss": np.full(len(one.trace.step), loss)}
+        return replace(one, cell_id=cell_id, trace=replace(one.trace, columns=columns))
+
+    losses = ([0.5, 0.5, 0.5], [0.5, 0.501, 0.502])
+    runs = [
+        CellRun(cell=cell, trials=[launch(*one, cell.id) for one in enumerate(own)]).result
+        for cell, own in zip(cells, losses, strict=True)
+    ]
+    again = [launch(number, 0.5 + number / 1000, replace(cells[0], replicate=True).id) for number in range(3)]
+    told = [[one.text for one in judge_row(row, runs, least=3, again=own).observations] for own in ([], again)]
+    assert [any("was the same in all launches" in text for text in texts) for texts in told] == [True, False]
 
 
 def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() -> None:

@@ -8,6 +8,7 @@ is compared as a level: by the medians of the launches, in rounds. Any other dif
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -121,6 +122,8 @@ NOISY_LIMIT = 0.10
 """Least change of level, as a share, that is bad for a value that varies between launches and has no limit."""
 ABSURD = 1e9
 """Largest multiple of the usual size of a value that is told from still larger ones: their squares must have digits."""
+LUCK = 0.05
+"""Largest probability that the launches of a version agree by chance, if it is said to have the same value in all."""
 HARDLY_DIFFERENT = 5e-9
 """Share below which a change of a returned value has no size: as a percentage it would read 0."""
 
@@ -137,13 +140,19 @@ class Values:
     is_tested: bool
 
 
-def judge_values(launches: Launches, *, limits: Limits, steps: Steps) -> Mapping[str, Values]:
-    """Judge each number that the scenario returned or the matrix file limits, by signal (`metrics.NAME`)."""
-    clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
+def judge_values(
+    launches: Launches, *, again: Launches | None = None, limits: Limits, steps: Steps
+) -> Mapping[str, Values]:
+    """Judge each number that the scenario returned or the matrix file limits, by signal (`metrics.NAME`). `again`: the
+    launches of A/A replicates of each version."""
+    clean, again = (
+        [[trial for trial in version if is_clean(trial, steps)] for version in each]
+        for each in (launches, again or [[] for _ in launches])
+    )
     returned = {name for version in launches for trial in version for name in returned_names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
     return {
-        f"{METRIC_PREFIX}{name}": _Metric(name=name, given=limit, launches=launches, clean=clean).judged()
+        f"{METRIC_PREFIX}{name}": _Metric(name=name, given=limit, launches=launches, clean=clean, again=again).judged()
         for name in sorted(returned | set(given))
         if (limit := given.get(name)) is None or limit.rule != "none"
     }
@@ -151,12 +160,14 @@ def judge_values(launches: Launches, *, limits: Limits, steps: Steps) -> Mapping
 
 @dataclass(frozen=True, kw_only=True)
 class _Metric:
-    """One metric of a row. `given` is what the matrix file says of it; `clean`: the launches that can be compared."""
+    """One metric of a row. `given` is what the matrix file says of it; `clean`: the launches that can be compared;
+    `again`: those of A/A replicates, which tell whether the value of their version varies."""
 
     name: str
     given: MetricLimit | None
     launches: Launches
     clean: Launches
+    again: Launches
 
     # ------------------------------------------------------------ its numbers
 
@@ -185,8 +196,13 @@ class _Metric:
 
     @cached_property
     def known(self) -> Sequence[Sequence[Floats]]:
-        """Return the `long_rows` that have a number."""
-        return [[values for values in version if np.isfinite(values).any()] for version in self.long_rows]
+        """Return the `long_rows` that have a number, and those of A/A replicates."""
+        reached = reached_steps(self.clean)
+        known = []
+        for own, again in zip(self.long_rows, self.again, strict=True):
+            others = (_rows(trial, self.name, last=reached) for trial in again if last_step(trial.trace) >= reached)
+            known.append([values for values in (*own, *others) if np.isfinite(values).any()])
+        return known
 
     @cached_property
     def exact(self) -> Sequence[Floats | None]:
@@ -200,6 +216,18 @@ class _Metric:
     def is_noisy(self) -> bool:
         """Return whether the launches of any version differ."""
         return any(len(own) >= AGREE and values is None for own, values in zip(self.known, self.exact, strict=True))
+
+    @cached_property
+    def varies(self) -> Sequence[bool | None]:
+        """Return, for each version, whether its launches differ. None: too few to tell, because so many would agree
+        with a probability above LUCK if they varied as those of other versions do."""
+        counts = [Counter((values + 0.0).tobytes() for values in own) for own in self.known]  # -0 equals 0
+        varying = [own for own in counts if len(own) > 1]
+        usual = sum(max(own.values()) for own in varying) / max(1, sum(own.total() for own in varying))
+        return [
+            len(own) > 1 if own.total() >= AGREE and (len(own) > 1 or usual ** own.total() <= LUCK) else None
+            for own in counts
+        ]
 
     # ------------------------------------------------------------ what counts as bad
 
@@ -249,10 +277,9 @@ class _Metric:
             for place, (own, agreed) in enumerate(zip(rows if is_noisy else self.long_rows, exact, strict=True))
         ]
         vanished = self._vanished()
-        varies = [None if len(own) < AGREE else values is None for own, values in zip(self.known, exact, strict=True)]
         of_states = {"nan": self.nan.states, "vanished": vanished}
         if self.given is not None and self.given.rule == "reproducible":
-            of_states["varies"] = varies
+            of_states["varies"] = self.varies
         begun = [
             change
             for verdict, states in of_states.items()
@@ -264,7 +291,7 @@ class _Metric:
             seen=tuple(seen),
             observed=(
                 *self._came_and_went(vanished),
-                *(() if "varies" in of_states else self._no_longer_exact(varies)),
+                *(() if "varies" in of_states else self._no_longer_exact()),
                 *(() if self.nan.first_step else observed),
             ),
             is_tested=is_noisy and visible is not None,
@@ -296,8 +323,8 @@ class _Metric:
         names -= {name for at in had for trial in self.clean[at] for name in returned_names(trial)}
         return any(worse_if(name) == worse_if(self.name) for name in names)
 
-    def _no_longer_exact(self, varies: Sequence[bool | None]) -> Iterator[Observed]:
-        for change in state_changes(self.signal, varies):
+    def _no_longer_exact(self) -> Iterator[Observed]:
+        for change in state_changes(self.signal, self.varies):
             if change.kind == "first_bad" and change.before is not None:
                 text = ObservedDifference.NO_LONGER_REPRODUCIBLE(name=self.name)
                 yield Observed(signal=self.signal, before=change.before, after=change.after, text=text)

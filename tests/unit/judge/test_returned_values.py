@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.history.returned_values import Values, judge_values
+from harness.judge.history.returned_values import NOISY_LIMIT, Values, judge_values
 from harness.model import Limits, MetricLimit, Trial
 from tests.unit.judge.making import STEPS, trial_of
 
@@ -300,6 +300,21 @@ def test_lost_determinism_is_observed_and_bad_only_where_the_matrix_asks() -> No
     ]
     asked = judged(trials, limit("reproducible"))
     assert [(one.kind, one.before, one.after, one.verdict) for one in asked.changes] == [("first_bad", 1, 2, "varies")]
+
+
+@pytest.mark.parametrize("asked", [(), (limit("reproducible"),)])
+def test_a_value_that_varies_now_and_then_is_not_said_to_have_been_the_same_in_all_launches(asked: Any) -> None:
+    """A printed error differed in 1 of 6 launches of every version; the old version's three launches agreed by luck,
+    its A/A replicate's did not, and the new version was accused."""
+    rare = versions([1.0, 1.0], launches=6)
+    rare[1][4] = returning(1.001, number=4)
+    for trials, again in (
+        ([versions([1.0])[0], versions([1.0], noise=1e-6)[0]], [[returning(1.001, number=7)], []]),
+        (rare, None),
+    ):
+        found = judge_values(trials, again=again, limits=Limits(metrics=asked), steps=STEPS)["metrics.loss"]
+        assert (found.changes, found.observed) == ((), ())
+        assert {seen.limit for seen in found.seen} == {NOISY_LIMIT}, "compared as a value that varies"
 
 
 @pytest.mark.parametrize("rule", ["equal", "change"])
