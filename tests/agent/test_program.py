@@ -581,6 +581,15 @@ for epoch in range(40):
     assert told.done["not_finite"] == {"loss": [1, 29]}
 
 
+def test_the_rows_of_a_table_that_is_printed_at_once_are_no_steps(tmp_path: Path, python: str) -> None:
+    """A table of scores at the end of a run of a minute was twenty steps of a microsecond, too noisy to be good."""
+    table = "\n".join(["  n  score", *(f"{row:3}   {row / 7:.3f}" for row in range(90)), "all   0.9"])
+    told = run(tmp_path, python, f"print({table!r})\nprint({table!r})")
+    assert (told.done["end"], told.done["last_step"], told.one("ready")["step_kind"]) == ("completed", 1, None)
+    loop = "for n in range(9): print('step %d\\nloss %d.5\\nloss %d.7' % (n, n, n))"
+    assert run(tmp_path / "loop", python, loop).done["last_step"] == 7
+
+
 def test_lines_are_no_steps_of_a_program_with_a_framework(tmp_path: Path, python: str) -> None:
     text = STEP + "for number in range(9): print('step', number)\nfor _ in range(5): o.step()"
     assert run(tmp_path, python, text, TORCH).done["last_step"] == 5

@@ -6,6 +6,8 @@ of a process may precede it. Later it may also begin anew, as that of a batch do
 
 A progress bar draws itself anew when time has passed, not at each step. Its counter counts: from `30/100` to `37/100`
 are seven steps. A line that is drawn anew without such a counter is no step unless its number rises by one.
+
+The rows of a table that is written at once are no steps: no time passes between them.
 """
 
 import re
@@ -40,18 +42,20 @@ class LineSteps(object):
         self._chosen = None
         self._place = 0  # of the number that counts
         self._unit = 1
+        self._above = None  # the shape of the line above, if one call wrote both
         self._seen = {}  # shape -> for each place (newest number, its last rise, how many lines have risen by it)
 
     def install(self):
         printed.call_with_lines(self._read)
 
-    def _read(self, line, redrawn):
-        count = 0 if self.is_off else self.steps_of(line, redrawn)
+    def _read(self, line, redrawn, begins):
+        count = 0 if self.is_off else self.steps_of(line, redrawn, begins)
         if count:
             self._mark(count=count)
 
-    def steps_of(self, line, redrawn=False):
-        """Return how many steps a line ends. `redrawn`: it is drawn over another line, or will be drawn over."""
+    def steps_of(self, line, redrawn=False, begins=True):
+        """Return how many steps a line ends. `redrawn`: it is drawn over another line, or will be drawn over; `begins`:
+        it is the first that one call writes."""
         if printed.DIGIT.search(line) is None:
             return 0
         line = printed.without_escapes(line)
@@ -63,9 +67,10 @@ class LineSteps(object):
         # Of a bar, only what precedes the counter is the same in each line.
         shape = printed.NUMBER.sub("#", line[: of.start()] if of else line)
         shape = "".join((BAR.sub("", shape) + "/" if of else shape).split())  # `[  5/200]` and `[ 15/200]` are alike
+        above, self._above = None if begins or of else self._above, shape
+        if shape == above or (self._chosen is not None and shape != self._chosen):
+            return 0
         if self._chosen is not None:
-            if shape != self._chosen:
-                return 0
             match = of or next(islice(printed.NUMBER.finditer(line), self._place, None), None)
             return self._of_chosen(match and _whole(match.group(1 if of else 0)), bool(of))
         found = [of] if of else list(islice(printed.NUMBER.finditer(line), MOST_PLACES))

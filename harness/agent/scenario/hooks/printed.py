@@ -35,8 +35,8 @@ def reader(patterns, log):
 
 
 def call_with_lines(act):
-    """Call `act(line, redrawn)` from now on after each whole line that Python writes to stdout or stderr; `redrawn`: a
-    carriage return precedes or ends it."""
+    """Call `act(line, redrawn, begins)` from now on after each whole line that Python writes to stdout or stderr;
+    `redrawn`: a carriage return precedes or ends it; `begins`: it is the first line of what is written at once."""
     for stream in (sys.stdout, sys.stderr):
         if not hasattr(stream.write, "acts"):
             stream.write = _covered(stream.write, [])
@@ -58,7 +58,7 @@ def _covered(write, acts):
         for place, end in enumerate(ends):
             before, rest[1] = rest[1], end
             for act in acts:
-                act(parts[place][:LONGEST], "\r" in before or "\r" in end)
+                act(parts[place][:LONGEST], "\r" in before or "\r" in end, not place)
         return result
 
     covered.acts = acts
@@ -78,7 +78,7 @@ class Reader(object):
         """Read from now on whatever Python writes to stdout and stderr."""
         call_with_lines(self._read)
 
-    def _read(self, line, redrawn):
+    def _read(self, line, redrawn, begins):
         values = self.values(line)
         if values:
             self._log(values)
