@@ -14,6 +14,7 @@ from harness.judge.comparable import as_whole_runs, kind_of_steps, set_apart
 from harness.judge.comparison.compared_levels import Compared, fewer_steps, new_lines
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import never_side_by_side
+from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.flaky import MISS, outliving
 from harness.judge.history.precision import visible
@@ -114,8 +115,8 @@ def judge_row(
     alone = [cell.verdict for cell in judged]
     beside = outliving(outcome_states(alone), alone, trials)
     cells = [replace(cell, verdict=verdict) for cell, verdict in zip(judged, beside, strict=True)]
-    limits, steps = scenario.limits, scenario.steps
-    compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=steps)
+    compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
+    limits, steps = limits_of_run(scenario.limits, compared.alike), scenario.steps
     values: Mapping[str, Values] = {}
     tested: tuple[str, ...] = ()
     ratios: dict[tuple[str, str], Effect | None] = {}

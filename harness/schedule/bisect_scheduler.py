@@ -11,6 +11,7 @@ import numpy as np
 
 from harness.judge.api import judge_cell_of
 from harness.judge.comparison.round_tables import RoundTable, level_columns
+from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changepoints import Changepoint, Levels
 from harness.judge.history.changes import LevelRule, level_changes
 from harness.judge.history.flaky import Evidence
@@ -79,7 +80,7 @@ class BisectScheduler:
 
     @property
     def rules(self) -> Rules:
-        limits = self.runs[0].cell.variant.scenario.limits
+        limits = limits_of_run(self.runs[0].cell.variant.scenario.limits, [run.measured for run in self.runs])
         return Rules(
             least=self.asked.least,
             most=self.asked.most,

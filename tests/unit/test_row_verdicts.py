@@ -193,6 +193,30 @@ def test_processor_time_that_rose_far_more_than_the_steps_is_a_finding_of_its_ow
     assert told["cpu_time"].effect.unit == "s/step"
 
 
+@pytest.mark.parametrize(
+    ("ms", "run_s", "seen", "is_found"),
+    [((0.1, 0.13), 1.0, "good", False), ((0.1, 0.13), 0.02, "blind", False), ((0.1, 1.0), 1.0, "good", True),
+     ((5.0, 7.5), 1.0, "blind", True)],
+)  # fmt: skip
+def test_steps_that_are_nothing_for_the_run_leave_no_question_mark(
+    ms: tuple[float, float], run_s: float, seen: str, is_found: bool
+) -> None:
+    """A healthy program of 100 steps of 0.1 ms in a run of a second was never good: 10 % of a step, 1 ms in the whole
+    run, could not be seen. A change that lengthens the run by more is found as ever."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5"])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    noise = np.array([[0.8, 1.2, 1.1, 0.9], [1.1, 0.9, 1.2, 0.9]])
+    runs = []
+    for cell, usual_ms, factors in zip(cells, ms, noise if not is_found else noise / noise, strict=True):
+        trials = [trial_of(number, ms=usual_ms * factor, steps=100) for number, factor in enumerate(factors)]
+        facts = {"run_s": run_s, "step_kind": "line", "step_shape": "step #"}
+        runs.append(CellRun(cell=cell, trials=[replace(one, cell_id=cell.id, facts=facts) for one in trials]).result)
+    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    judged = judge_row(row, runs, least=3)
+    assert any(one.metric == "step_time" for one in judged.findings) == is_found
+    assert is_found or judged.cells[1].verdict.of("step_time").seen == seen
+
+
 def returning(nan: set[int], ms: list[float], *, first: int = 101) -> JudgedRow:
     """Return versions with these step times; the loss of those in `nan` is NaN after step 100, told from `first`."""
     series = build.series("msgpack", [f"1.{number}" for number in range(len(ms))])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from harness.judge.comparison.slow_versions import LONG_SHARE, SLOW, last_step, own_step_s, step_s, usual_step_s
-from harness.model import Per, Steps, Trial
+from harness.model import Limits, Per, Steps, Trial
 
 Launches = Sequence[Sequence[Trial]]
 """The launches of each version, oldest version first."""
@@ -79,6 +80,21 @@ def is_warm(trial: Trial, steps: Steps) -> bool:
 def is_measured(trial: Trial, steps: Steps) -> bool:
     """Return whether the launch says anything about its image, whatever steps it was asked for."""
     return trial.measured
+
+
+OF_A_RUN = 0.01
+"""Least share by which slower steps must lengthen the run of a program that ends by itself, to count."""
+
+
+def limits_of_run(limits: Limits, launches: Launches) -> Limits:
+    """Return the limits with that of the step time raised, in a program that ends by itself, to the change that
+    lengthens its run by OF_A_RUN: the fewer and shorter its steps, the more the run time decides."""
+    limit, usual_s = limits.of("step_time"), usual_step_s(launches)
+    timed = [trial for version in launches for trial in version if trial.ran_to_its_end and has_step_times(trial)]
+    if limit is None or not usual_s or not timed:
+        return limits
+    run_s = float(np.median([(trial.run_s or 0.0) / max(1, trial.last_step) for trial in timed]))  # for each step
+    return replace(limits, signals={**limits.signals, "step_time": max(limit, OF_A_RUN * run_s / usual_s)})
 
 
 # ---------------------------------------------------------------- slow versions

@@ -28,6 +28,7 @@ from harness.judge.comparison.round_tables import (
     level_table,
     rounds_in_common,
 )
+from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changepoints import FEW_VERSIONS, least_found, noise_within
 from harness.judge.history.changes import signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
@@ -111,6 +112,7 @@ def wants_round(
     round is wanted: a round without it would add nothing.
     """
     most, alike = trials_asked.most, without_nan(set_apart(trials)[0], limits)
+    limits = limits_of_run(limits, alike)
     ends_differ = _seems_to_differ("end_time", alike, limits=limits, steps=steps)
     always = ALWAYS_ASKING | {"end_time"} if ends_differ else ALWAYS_ASKING
     limited, asking = _limited(limits), always | limits.changed
