@@ -170,6 +170,10 @@ def _places(fault: Fault, order: Order) -> set[int]:
 REASON = 2.0
 """Maximum size of a consequence relative to its cause: in logs for ratios, in rates for growth of the same unit."""
 
+BYTE_S = 1e-6
+"""Longest time, in seconds, that a program takes to make and print a byte of output: what is slower by more has another
+cause."""
+
 Ratios = Mapping[tuple[str, str], Effect | None]
 """The ratios of findings whose effect is a difference of small levels, by signal and newer version."""
 
@@ -205,7 +209,7 @@ def _consequences(
         for of_sign in signs.values()
         for episode in episodes_of(of_sign, order)
     ]
-    causes = {item: [other for other in items if _explains(other, item)] for item in items}
+    causes = {item: [other for other in items if _explains(other, item, known)] for item in items}
     first = [(item, _first_cause(item, causes)) for item in items]
     own = {finding for item, cause in first if cause is item for finding in item.episode.findings}
     return {finding: cause.metric for item, cause in first for finding in item.episode.findings if finding not in own}
@@ -240,8 +244,9 @@ def _place(metric: str) -> int:
     return list(SIGNALS).index(metric)
 
 
-def _explains(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
-    if not _names(cause.metric, result.metric) or not _same_time(cause, result):
+def _explains(cause: _BoundedEpisode, result: _BoundedEpisode, known: Mapping[str, CellVerdict]) -> bool:
+    is_named = _names(cause.metric, result.metric) or _is_printing(cause, result, known)
+    if not is_named or not _same_time(cause, result):
         return False
     if not _in_reason(cause.effect, result.effect):
         return False
@@ -251,6 +256,18 @@ def _explains(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
 
 def _names(cause: str, effect: str) -> bool:
     return cause in SIGNALS and effect in SIGNALS[cause].explains
+
+
+def _is_printing(cause: _BoundedEpisode, result: _BoundedEpisode, known: Mapping[str, CellVerdict]) -> bool:
+    """Return whether steps, or runs without steps, take longer by no more than their additional output may take."""
+    finding = result.episode.finding
+    old, new = known.get(finding.before or ""), known.get(finding.after)
+    if cause.metric != "output" or result.metric not in ("step_time", "run_time") or old is None or new is None:
+        return False
+    more_s, more = (
+        (new.of(name).value or 0.0) - (old.of(name).value or math.nan) for name in (result.metric, cause.metric)
+    )
+    return 0 < more_s <= BYTE_S * more
 
 
 def _same_time(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:

@@ -44,6 +44,25 @@ def test_a_leak_that_raises_the_peak_and_slows_the_steps_is_one_finding() -> Non
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("new_ms", "cause"), [(1.8, "output"), (4.0, "")])
+def test_steps_that_are_slower_by_what_they_print_are_no_fault_of_their_own(new_ms: float, cause: str) -> None:
+    """A version that printed 1,000 bytes a step in place of 10 was also said to be slower, as a second fault. What
+    takes longer than printing may take has another cause."""
+    found = (change("output", ratio(100)), change("step_time", ratio(new_ms)), change("run_time", ratio(1.3)))
+    known = {
+        version: replace(
+            build.flat(),
+            signals={
+                "output": SignalVerdict(seen="good", value=10.0 if place < 3 else 1010.0),
+                "step_time": SignalVerdict(seen="good", value=0.001 * (1 if place < 3 else new_ms)),
+            },
+        )
+        for place, version in enumerate(VERSIONS)
+    }
+    told = [one.consequence_of for one in with_consequences(found, VERSIONS, known)]
+    assert told == ["", cause, cause or "step_time"]
+
+
 def test_a_slower_setup_is_not_also_a_slower_first_step() -> None:
     assert causes(change("first_step", ratio(3)), change("setup_time", ratio(3))) == ["setup_time", ""]
 
