@@ -40,6 +40,10 @@ REMOVAL_S = 2.0
 """Seconds for which the removal of a folder is retried."""
 SHARED_S = 10.0
 """Additional seconds for which the removal is retried while another run removes the same folder."""
+TRACKER = b"_tracker import main"
+"""Is in the command line of a process with which multiprocessing tidies up after a program, since CPython 3.4."""
+TRACKER_S = 1.0
+"""Seconds that it has for that."""
 REMEDY = "free some space there, or set TMPDIR to another folder"
 
 
@@ -163,17 +167,28 @@ def remove_folder(path: Path) -> None:
 def _kill_at_home(folder: Path) -> None:
     """Kill the processes of this user whose environment names a trial's folder. If the agent itself was killed, nothing
     else leads to a process in a session of its own, which may be stopped for ever."""
-    until_s, mark = time.monotonic() + REMOVAL_S, os.fsencode(f"={folder}") + b"\0"
-    while time.monotonic() < until_s:
+    began_s, mark = time.monotonic(), os.fsencode(f"={folder}") + b"\0"
+    while time.monotonic() < began_s + REMOVAL_S:
         pids = []
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # gone, or another user's
                 if mark in (process / "environ").read_bytes():
-                    os.kill(int(process.name), signal.SIGKILL)
+                    kill(int(process.name), since_s=began_s)
                     pids.append(process.name)
         if not pids:
             return
         time.sleep(0.01)
+
+
+def kill(pid: int, *, since_s: float) -> None:
+    """Send SIGKILL to a process of a trial; do nothing if it is gone or now belongs to another user. A tracker, which
+    removes the semaphores and the shared memory of its program once this is gone, goes on until TRACKER_S after
+    `since_s`.
+    """
+    with contextlib.suppress(OSError):
+        is_tracker = TRACKER in Path(f"/proc/{pid}/cmdline").read_bytes()
+        tidies = is_tracker and time.monotonic() < since_s + TRACKER_S
+        os.kill(pid, signal.SIGCONT if tidies else signal.SIGKILL)
 
 
 def _open_up(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from dataclasses import replace
@@ -11,8 +12,11 @@ import psutil
 import pytest
 
 from harness.errors import InfrastructureError
+from harness.model import Program, Steps, Variant
 from harness.run.engine import LaunchRequest
+from harness.run.process import cgroups
 from harness.run.process.engine import ProcessEngine
+from harness.run.trial.payload import pack
 from tests.contract.world import World, host, installed, quiet
 
 
@@ -75,6 +79,52 @@ def test_a_limit_below_what_an_interpreter_needs_says_nothing_about_the_image(pr
     trial = process.trial("quiet", memory_bytes=1 << 20)
     assert trial.end in ("oom", "infrastructure"), trial
     assert not any("start.py" in " ".join(child.cmdline()) for child in psutil.Process().children(recursive=True))
+
+
+SPAWNS = """
+import multiprocessing, time
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    kept = [context.Semaphore() for _ in range(9)]
+    worker = context.Process(target=time.sleep, args=(600,))
+    worker.start()
+    for number in range(10000):
+        print("step", number, flush=True)
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("what", ["interrupted", "killed", "killed without a cgroup"])
+def test_the_semaphores_of_a_killed_agent_are_removed(
+    process: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Each interrupted launch of a program with workers left semaphores in /dev/shm for ever."""
+    (tmp_path / "spawns.py").write_text(SPAWNS)
+    launch = process.launch("quiet", steps=Steps(first=5000, budget=5000))
+    scenario = replace(launch.scenario, script=None, program=Program(path=tmp_path / "spawns.py"), files=())
+    seen: list[set[Path]] = []
+    if what == "killed without a cgroup":
+        monkeypatch.setattr(cgroups, "create", lambda *of, **more: None)
+
+    def kill(step: int, rss_kib: float | None) -> None:
+        if len(semaphores() - before) >= 9:
+            seen.append(semaphores() - before)
+        if len(seen) == 1 and what != "interrupted":
+            next(each for each in psutil.Process().children() if "start.py" in " ".join(each.cmdline())).kill()
+        elif len(seen) > 1:
+            raise KeyboardInterrupt
+
+    before = semaphores()
+    with contextlib.suppress(KeyboardInterrupt):
+        payload = pack(Variant(scenario=scenario))
+        process.run(replace(launch, scenario=scenario, payload=payload), on_step=kill)
+    assert seen
+    assert not semaphores() & seen[-1]
+
+
+def semaphores() -> set[Path]:
+    return set(Path("/dev/shm").glob("sem.mp-*"))
 
 
 def test_an_environment_removed_since_it_was_prepared(tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ class Child(object):
                 break
             for pid in pids:
                 words = b" ".join(processes.command_line(pid))
-                if 2 * turn > KILL_ROUNDS or not any(tracker.encode("ascii") in words for tracker in TRACKERS):
-                    _send(pid, signal.SIGKILL)
+                tidies = 2 * turn <= KILL_ROUNDS and any(tracker.encode("ascii") in words for tracker in TRACKERS)
+                _send(pid, signal.SIGCONT if tidies else signal.SIGKILL)  # it may be frozen
             time.sleep(KILL_PAUSE_S)
         for path in mapped:
             if path not in self._shared_before:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -66,10 +65,10 @@ class TrialCgroup:
 
     def kill(self) -> None:
         """Kill the processes, repeatedly until none is left, because a process may fork while others are killed."""
-        until_s = time.monotonic() + ENDING_S
-        while (pids := self.pids()) and time.monotonic() < until_s:
+        began_s = time.monotonic()
+        while (pids := self.pids()) and time.monotonic() < began_s + ENDING_S:
             for pid in pids:
-                kill(pid)
+                owners.kill(pid, since_s=began_s)
             time.sleep(0.005)
 
     def remove(self) -> None:
@@ -91,12 +90,6 @@ class TrialCgroup:
             if error.errno in (errno.ENOENT, errno.ENODEV):
                 return ""
             raise InfrastructureError(f"{self.path / name}: {error.strerror}") from error
-
-
-def kill(pid: int) -> None:
-    """Send SIGKILL to a process; do nothing if it is gone or now belongs to another user."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
 
 
 def create(name: str, *, root: Path = CGROUPS) -> TrialCgroup | None:

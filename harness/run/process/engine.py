@@ -13,6 +13,7 @@ import select
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -231,7 +232,7 @@ def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         for child in descendants:
-            cgroups.kill(child.pid)
+            owners.kill(child.pid, since_s=time.monotonic())
         if cgroup is not None:
             cgroup.kill()
         process.wait(KILLED_S)
