@@ -20,6 +20,7 @@ from harness.judge.launches import (
     agreeing_launches,
     growing,
     judge_launches,
+    rarest_failure,
     too_short,
     trace_verdicts,
 )
@@ -199,8 +200,11 @@ def _summarized(
     levels of its own launches, before they are compared. `support` are the launches on which the verdict rests.
     """
     quoted = _quoted(names[0], support)
-    why = _why(names[0], quoted, launches=launches, support=support)
-    signals = {"outcome": _outcome(names, why, launches)}
+    trials = [launch.trial for launch in launches]
+    short = too_short(trials, of=trials)
+    at_risk = len(launches) - short
+    why = _why(names[0], quoted, launches=launches, support=support, at_risk=at_risk)
+    signals = {"outcome": _outcome(names, why, launches, at_risk=at_risk)}
     if not limits.exit_only:
         signals["memory"] = _memory(names, why, quoted, launches=launches, support=support, limit=limits.of("memory"))
         signals |= {name: _growth(name, launches, limit=limits.of(name)) for name in GROWTHS}
@@ -218,13 +222,13 @@ def _summarized(
         trials=len(launches),
         agreeing=len(support),
         failed=sum(1 for launch in launches if launch.failure is not None),
-        too_short=_too_short(launches),
+        too_short=short,
         signal=next(iter(died), None),
         steps=min((launch.steps for launch in support), default=0),
         layer=layers.most_common(1)[0][0] if has_layer else None,
         drift=median(_known(verdict.step_drift for verdict in trace_verdicts(launches))),
         signals=signals,
-        per=per_of([launch.trial for launch in launches]),
+        per=per_of(trials),
     )
 
 
@@ -256,12 +260,12 @@ def _quoted(name: VerdictName, support: Launches) -> JudgedTrial:
     return max(support, key=lambda launch: (launch.steps, -(_rules_out(launch) or 0.0)))
 
 
-def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support: Launches) -> str:
-    """Return the reason in one sentence: the number of agreeing launches and the evidence of the quoted one."""
+def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support: Launches, at_risk: int) -> str:
+    """Return the reason in one sentence: the number of agreeing launches and the evidence of the quoted one. `at_risk`:
+    how many launches could show a failure."""
     if name in UNSURE:
         return _unsure_words(quoted, launches=launches, support=support)
     if quoted.failure is not None and name == quoted.failure:
-        at_risk = len(launches) - _too_short(launches)
         return CellReason.FAILED(failure=name, agreeing=len(support), trials=at_risk, why=_failure_words(quoted))
     if name not in GOOD or quoted.blind_kib is not None:
         why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
@@ -290,11 +294,6 @@ def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches)
         cut = any(launch.trial.out_of_time for launch in launches)
         return (CellReason.OUT_OF_TIME if cut else CellReason.NO_WHOLE_TRIAL)(steps=quoted.asked, why=words)
     return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=words)
-
-
-def _too_short(launches: Launches) -> int:
-    trials = [launch.trial for launch in launches]
-    return too_short(trials, of=trials)
 
 
 def _made(launch: JudgedTrial) -> str:
@@ -334,14 +333,10 @@ def _failure_words(launch: JudgedTrial) -> str:
 # ---------------------------------------------------------------- signals that a cell's own launches decide
 
 
-MISSED = 0.05
-"""Probability that a failure of rate `visible` occurs in none of the launches. A lower one makes `visible` larger."""
-
-
-def _outcome(names: Sequence[VerdictName], why: str, launches: Launches) -> SignalVerdict:
+def _outcome(names: Sequence[VerdictName], why: str, launches: Launches, *, at_risk: int) -> SignalVerdict:
     """Return the verdict on the ends of a cell's launches; `names` are the cell's verdicts, `why` is their reason."""
-    failed, at_risk = sum(launch.failure is not None for launch in launches), len(launches) - _too_short(launches)
-    plain = SignalVerdict(seen="good", value=failed / at_risk, visible=1 - MISSED ** (1 / at_risk))
+    failed = sum(launch.failure is not None for launch in launches)
+    plain = SignalVerdict(seen="good", value=failed / at_risk, visible=rarest_failure(at_risk))
     if FAILURES & set(names):
         return replace(plain, seen="bad")
     if failed:

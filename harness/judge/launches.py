@@ -116,6 +116,15 @@ def too_short(trials: Sequence[Trial], *, of: Sequence[Trial]) -> int:
     )
 
 
+MISSED = 0.05
+"""Probability that so many launches miss the rarest failure that they would have shown."""
+
+
+def rarest_failure(at_risk: int) -> float | None:
+    """Return the lowest rate of a failure, a share of launches, that `at_risk` launches would have shown."""
+    return 1 - MISSED ** (1 / at_risk) if at_risk else None
+
+
 def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> tuple[JudgedTrial, ...]:
     """Judge the trials that tested the image: only how they ended, if only that counts (`limits.exit_only`)."""
     return tuple(

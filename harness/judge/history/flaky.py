@@ -13,7 +13,7 @@ from itertools import accumulate, groupby, pairwise, takewhile
 import numpy as np
 from scipy.special import gammaln
 
-from harness.judge.launches import AGREE, too_short
+from harness.judge.launches import AGREE, rarest_failure, too_short
 from harness.model import FAILURES, CellVerdict, Floats, Trial, Trials
 from harness.model.judged import BAD, GOOD, UNSURE, State
 from harness.reasons import RoundReason
@@ -266,9 +266,14 @@ def outliving(
     """Return the cells; a good one knows which of its launches ended before the latest failure of a bad version."""
     bad = [trial for state, version in zip(states, trials, strict=True) if state for trial in version]
     return [
-        replace(cell, too_short=too_short(version, of=bad)) if state is False else cell
+        _outlived(cell, short=too_short(version, of=bad)) if state is False else cell
         for state, cell, version in zip(states, cells, trials, strict=True)
     ]
+
+
+def _outlived(cell: CellVerdict, *, short: int) -> CellVerdict:
+    outcome = replace(cell.of("outcome"), visible=rarest_failure(cell.trials - short))
+    return replace(cell, too_short=short, signals={**cell.signals, "outcome": outcome})
 
 
 def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:

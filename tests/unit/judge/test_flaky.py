@@ -14,6 +14,7 @@ from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
 from harness.judge.history.flaky import always_fails, outliving
 from harness.judge.history.transitions import outcome_changes, wants_launches
+from harness.judge.launches import rarest_failure
 from harness.model import Change, Failure, Trial, Trials
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
@@ -178,6 +179,7 @@ def test_a_launch_of_a_bad_version_that_was_stopped_before_the_failure_does_not_
     trials = [[stopped, whole, whole, whole], [stopped, crashed, crashed]]
     good, bad = outliving([False, True], [cell_of(each) for each in trials], trials)
     assert (good.at_risk, bad.at_risk, bad.failing) == (3, 2, 1.0)
+    assert good.of("outcome").visible == rarest_failure(3), "a rarer failure was said to be ruled out by four launches"
     assert bad.why.startswith("crash in 2 of 2 launches")
     assert bad.of("outcome").value == 1.0
     at_exit = replace(crashed, last_step=64, failure=Failure(at_exit=True))
