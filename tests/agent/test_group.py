@@ -227,6 +227,43 @@ def test_ranks_that_wait_for_one_that_has_ended_do_not_wait_for_the_time_limit(
     assert run(tmp_path / "works", thorough_python, more, steps=60, timeout_s=1000.0).done["end"] == "stopped"
 
 
+def hurry(monkeypatch: pytest.MonkeyPatch, folder: Path, still: str) -> None:
+    """Let the agents in this folder wait for less long before they end a job that does nothing."""
+    before = "STILL_S, STILL_SHARE, STILL_BYTES = 30.0, 0.05, 16384"
+    pack_with(monkeypatch, folder, "supervisor/program.py", before, f"STILL_S, STILL_SHARE, STILL_BYTES = {still}")
+    agent = folder / "changed agent" / "supervisor" / "script.py"
+    agent.write_text(agent.read_text().replace("AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5"))
+
+
+def test_ranks_that_wait_for_one_that_does_nothing_do_not_wait_for_the_time_limit(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that never came, or stopped, cost the whole time limit, and before the first step nobody named it."""
+    hurry(monkeypatch, tmp_path, "0.5, 0.05, 1e12")
+    missing = "rank 1 is missing (train.py:7 in work), ranks 0 and 2 wait (train.py:8 in work)"
+    for number, end, place, method in ((0, "setup", "before the first step", "spawn"), (42, "hang", "step 41", "fork")):
+        more = f"if rank == 1 and number == {number}: time.sleep(1000)"
+        done = run(tmp_path / method, thorough_python, more, method=method, timeout_s=10.0).done
+        assert done["end"] == end
+        assert done["message"].startswith(f"{place}: no progress for 2")
+        assert done["message"].endswith(f" s: {missing}")
+    text = "import threading\nprint('I wait for rank 1')\nthreading.Barrier(2).wait()"
+    lies = LAUNCHER.replace("str(count)", "'3'")
+    done = launched(tmp_path / "lies", thorough_python, text, lies, timeout_s=10.0)
+    assert done["message"].endswith(" s: rank 2 was not seen, ranks 0 and 1 wait (train.py:3 in <module>)")
+
+
+def test_a_rank_that_loads_data_slowly_is_no_hang(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It uses hardly any processor time, and the others wait for it."""
+    hurry(monkeypatch, tmp_path, "0.5, 0.5, 16384")
+    more = (
+        "for _ in range(300 * (rank == 1 and number in (0, 42))): time.sleep(0.01), open('/dev/zero', 'rb').read(4096)"
+    )
+    assert run(tmp_path / "root", thorough_python, more, timeout_s=7.5).done["end"] == "completed"
+
+
 @pytest.mark.parametrize(("by", "end"), [("SIGKILL", "infrastructure"), ("SIGSEGV", "crash")])
 def test_a_rank_that_its_parent_has_waited_for_is_not_said_to_have_ended_well(
     tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch, by: str, end: str
@@ -243,10 +280,7 @@ def test_a_rank_that_fails_before_the_first_step_does_not_hold_those_that_wait_f
     tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A port in use cost the whole time limit, and the message named the place where the others waited."""
-    quick = "STILL_S, STILL_SHARE = 0.5, 0.05"
-    pack_with(monkeypatch, tmp_path, "supervisor/program.py", "STILL_S, STILL_SHARE = 30.0, 0.05", quick)
-    agent = tmp_path / "changed agent" / "supervisor" / "script.py"
-    agent.write_text(agent.read_text().replace("AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5"))
+    hurry(monkeypatch, tmp_path, "0.5, 0.05, 1e12")
     more = "if rank == 1: raise OSError(98, 'Address already in use')"
     done = run(tmp_path / "root", thorough_python, more, timeout_s=1000.0).done
     assert done["end"] == "setup"
@@ -362,14 +396,14 @@ def test_the_failure_of_a_launched_rank_is_named_and_not_that_of_the_launcher(tm
     assert told.done["message"].splitlines()[-1].startswith("rank 1: step 42: ZeroDivisionError")
 
 
-def launched(folder: Path, python: str, text: str) -> dict[str, Any]:
+def launched(folder: Path, python: str, text: str, launcher: str = LAUNCHER, **job: Any) -> dict[str, Any]:
     """Return the end of a launcher of two ranks, each of which runs a program with this text."""
     program = {
         "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
         "launcher": [python, "launch.py", "2", "{python}"],
     }  # fmt: skip
-    files = {"train.py": text, "launch.py": LAUNCHER, **TORCH}
-    return driver.run(folder, python, None, program=program, files=files).done
+    files = {"train.py": text, "launch.py": launcher, **TORCH}
+    return driver.run(folder, python, None, program=program, files=files, **job).done
 
 
 def test_a_rank_that_fails_while_the_others_go_on_is_no_good_end(tmp_path: Path, python: str) -> None:

@@ -217,17 +217,35 @@ class Workers(object):
 def written_bytes():
     """Return the bytes that the tree and its reaped processes have written by system calls, also to pipes and sockets,
     and those that go to the disk, in whole pages; None if unreadable."""
-    by_calls = to_disk = 0
-    for pid in descendants():
+    try:
+        counts = list(_io(descendants()))
+    except (OSError, KeyError, ValueError):
+        return None
+    return sum(int(each[b"wchar"]) for each in counts), sum(int(each[b"write_bytes"]) for each in counts)
+
+
+def _io(pids):
+    """Yield what /proc says of the data that each process has read and written: name -> number of bytes."""
+    for pid in pids:
         try:
             with open("/proc/%d/io" % pid, "rb") as file:
-                counts = dict(line.split(b": ") for line in file.read().splitlines())
-            by_calls, to_disk = by_calls + int(counts[b"wchar"]), to_disk + int(counts[b"write_bytes"])
+                yield dict(line.split(b": ") for line in file.read().splitlines())
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
-        except (OSError, KeyError, ValueError):
-            return None
-    return by_calls, to_disk
+
+
+def moved_bytes():
+    """Return the bytes that the tree has read and written, plus those that went through the network devices, which the
+    tree may share with others; None if unreadable, or while a process waits for a disk."""
+    pids = descendants()
+    try:
+        with open("/proc/net/dev", "rb") as file:
+            devices = [line.rpartition(b":")[2].split() for line in file.readlines()[2:]]
+        own = sum(int(each[b"rchar"]) + int(each[b"wchar"]) for each in _io(pids))
+        by_network = sum(int(words[0]) + int(words[8]) for words in devices)
+    except (OSError, KeyError, ValueError, IndexError):
+        return None
+    return None if any(process.state == "D" for process in map(look_at, pids) if process) else own + by_network
 
 
 def deleted_files(bounds):

@@ -45,11 +45,12 @@ def join(kind, shape, tells):
 
     processes = sys.modules.get("multiprocessing.process")
     identity = processes.current_process()._identity if processes else ()
+    number, world = numbered(os.environ)
     message = {
         "type": "join",
         "kind": kind,
-        "number": _from_environment(NUMBERS),
-        "world": _from_environment(SIZES),
+        "number": number,
+        "world": world,
         "birth": identity[-1] if identity else None,
         "tells": tells or bool(identity and hasattr(processes.BaseProcess.run, "tells")),
     }
@@ -65,6 +66,11 @@ def join(kind, shape, tells):
     return libc.raised(link.detach()), table
 
 
-def _from_environment(names):
-    values = [os.environ[name] for name in names if name in os.environ]
+def numbered(environment):
+    """Return the number of a rank and the size of its group, each None if the environment does not tell."""
+    return [_first_number(environment, names) for names in (NUMBERS, SIZES)]
+
+
+def _first_number(environment, names):
+    values = [environment[name] for name in names if name in environment]
     return int(values[0]) if values and values[0].isdigit() and len(values[0]) < 7 else None

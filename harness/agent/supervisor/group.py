@@ -4,7 +4,6 @@ Each rank fills a table of its own. The job's step time is that of the slowest r
 that of the rank that grows most. A program that steps in one process is a group of one, whose table is the job's.
 """
 
-import collections
 import re
 import signal
 import statistics
@@ -24,7 +23,6 @@ LOOKED = {
     samples.COLUMNS.index("gpu_pool_kib"): ("gpu_pool_kib",),
 }
 """The columns of memory, and the fields of a look that are at the same level."""
-MOST_PLACES = 4  # in a message
 FRESH = 0.98  # share of its steps that a rank had made at a look that is as good as one now
 
 
@@ -301,52 +299,9 @@ class Group(object):
         lines = message.splitlines() or [""]
         return end, "\n".join([*lines[:-1], self.named(failed) + lines[-1]]), failed.death
 
-    # -------------------------------------------------------------- where ranks stand that make no progress
-
-    def standing(self, places):
-        """Return who is missing and who waits. `places`: pid -> ` (file:line in function)` or ""."""
-        ranks = [member for member in self.ranks if member.lives]
-        unseen = set(places).difference(each.pid for each in self.members)
-        if not ranks:
-            found = sorted(set(filter(None, places.values())))[:MOST_PLACES]
-            return "its processes stand still%s" % " and".join(found) if unseen and found else ""
-        waiting = [member for member in ranks if member.waits()]
-        missing = [member for member in ranks if member not in waiting] if waiting else _odd(ranks, places)
-        others = [member for member in ranks if member not in missing]
-        ended = [member for member in self.ranks if not member.lives]
-        words = [self._stands(missing, places, "is missing", "are missing")] if missing else []
-        words += [self._stands(ended, {}, "has ended", "have ended")] if ended else []
-        parents = {process.parent for process in map(processes.look_at, [each.pid for each in ranks]) if process}
-        for pid in unseen:
-            process = processes.look_at(pid)
-            if process and process.parent in parents and not missing:
-                words.append("a process has made no step%s" % places[pid])
-        known = ("waits", "wait") if waiting or missing else ("stands", "stand")
-        for place in dict.fromkeys(places.get(member.pid) for member in others):
-            words.append(self._stands([each for each in others if places.get(each.pid) == place], places, *known))
-        return ", ".join(words)
-
-    def _stands(self, members, places, one, several):
-        """Return `ranks 0, 1 and 3 wait (train.py:3 in work)`."""
-        numbers = [str(self.number_of(member)) for member in members]
-        place = places.get(members[0].pid, "")
-        if len(members) == 1:
-            return "rank %s %s%s" % (numbers[0], one, place)
-        return "ranks %s and %s %s%s" % (", ".join(numbers[:-1]), numbers[-1], several, place)
-
 
 VANISHED = "its process ended without a word, by a signal or by os._exit"
 FATAL = re.compile("Fatal Python error: .{1,80}")  # as faulthandler writes it
-
-
-def _odd(ranks, places):
-    """Return the ranks that are behind all others, or else stand at another place than most."""
-    least = min((member.steps for member in ranks), default=0)
-    behind = [member for member in ranks if member.steps == least]
-    if 2 * len(behind) < len(ranks) + 1 and len(behind) < len(ranks):
-        return behind
-    counts = collections.Counter(places.get(member.pid) for member in ranks)
-    return [member for member in ranks if 2 * counts[places.get(member.pid)] < len(ranks)]
 
 
 def death_of(pid):

@@ -20,7 +20,7 @@ from .. import ending, samples, wire
 from ..probes import processes
 from ..scenario.entering import VARIABLE
 from ..scenario.hooks import MAY_MAKE_NONE, modules
-from . import group
+from . import group, standing
 from .script import AFTER_FAILURE_S, ScriptWatch
 from .trial_watch import Watch
 
@@ -30,14 +30,15 @@ OF_NODES = {
     "{address}": ("MASTER_ADDR", "127.0.0.1"), "{port}": ("MASTER_PORT", "29500"),
 }  # fmt: skip
 """Words of a launcher, with the variables of a trial on several nodes, and their values on one."""
-STILL_S, STILL_SHARE = 30.0, 0.05  # of one processor
+STILL_S, STILL_SHARE, STILL_BYTES = 30.0, 0.05, 16384  # of one processor; a second
+MISSED_SHARE = 0.2  # of the time limit, for which a job must be still whose ranks wait for one that lives
 BEAT_S = 0.05  # while there are several ranks
 GONE_TURNS, GONE_PAUSE_S = 20, 0.001  # between the end of a conversation and the end of its process
 CREDENTIALS = struct.Struct("3i")
-MOST_STACKS = 32
 SEEN_S = 0.05  # a death by a signal is seen up to so much later than the failures of those who notice it
 
 Pending = collections.namedtuple("Pending", "step last until")
+Still = collections.namedtuple("Still", "since at cpu_s moved_bytes")
 
 
 class ProgramWatch(ScriptWatch):
@@ -57,8 +58,8 @@ class ProgramWatch(ScriptWatch):
         self._why = ""
         self._stacks_by_pid = {}  # of all ranks, once they were asked for
         self._ran_s = self._ran_on_s = 0.0
-        self._progress = 0, self._began  # the steps of all ranks, and since when
-        self._still = None  # when a job without steps was last looked at after a failure, and its processor seconds
+        self._progress = None, self._began  # the steps of all ranks, and since when
+        self._still = None  # for how long the job has done nothing, as it was last looked at
 
     # -------------------------------------------------------------- start
 
@@ -360,35 +361,58 @@ class ProgramWatch(ScriptWatch):
         ScriptWatch.tick(self, now)
 
     def _end_early(self, now):
-        """End a trial that only waits: a rank has failed or ended, and the others make no step."""
+        """End a trial that only waits, because a rank has failed, has ended, or does nothing."""
         steps = sum(member.steps for member in self._group.members), len(self._group.members)
-        if steps != self._progress[0]:
-            self._progress = steps, now
+        progress = (*steps, self.table.header[samples.STARTED])
+        if progress != self._progress[0] or self.asked_at is not None:
+            self._progress, self._still = (progress, now), None
         failed, ranks = self._group.first_failure(), self._group.ranks
         living = [member for member in ranks if member.lives]
         if self._verdict is not None or self.done is not None or now - self._progress[1] <= AFTER_FAILURE_S:
             return
         if failed is not None and not failed.is_first:
-            if now - failed.failed_at > AFTER_FAILURE_S and (living or (not ranks and self._is_still(failed, now))):
+            is_rank = (failed.number, failed.birth) != (None, None)
+            if now - failed.failed_at > AFTER_FAILURE_S and (
+                living or (not ranks and is_rank and self._still_s(now) >= STILL_S)
+            ):
                 self.end("crash", "")
-        elif (
-            0 < len(living) < len(ranks)
-            and not self.table.header[samples.OVER]
-            and all(member.waits_s(now) > AFTER_FAILURE_S for member in living)
-        ):
+        elif self.table.header[samples.OVER]:
+            return
+        elif 0 < len(living) < len(ranks) and all(member.waits_s(now) > AFTER_FAILURE_S for member in living):
             if self._group.vanished() is not None:
                 self.end("stopped", "")
                 return
             stacks = self._ask_stacks()
             self.end("hang", self._place_now() + ": no progress" + self._place(stacks), stacks=stacks)
+        elif self._still_s(now) >= max(STILL_S, MISSED_SHARE * self.job["timeout_s"]):
+            self._end_missed(now)
 
-    def _is_still(self, failed, now):
-        """Return whether a rank has failed before the first step of any, and the rest used hardly any processor time
-        for STILL_S: it may be loading what it needs, but not like this."""
-        if (failed.number, failed.birth) == (None, None) or (self._still and now - self._still[0] < STILL_S):
-            return False
-        before, self._still = self._still, (now, processes.children_s())
-        return before is not None and self._still[1] - before[1] < STILL_SHARE * (now - before[0])
+    def _still_s(self, now):
+        """Return for how long the job has used hardly any processor time, and has moved hardly any data: it may be
+        loading what it needs, but not like this."""
+        before = self._still
+        if before is None or now - before.at >= STILL_S:
+            cpu_s, moved = processes.children_s(), processes.moved_bytes()
+            is_still = before is not None and None not in (moved, before.moved_bytes)
+            if is_still:
+                taken_s = now - before.at
+                is_still = cpu_s - before.cpu_s < STILL_SHARE * taken_s
+                is_still = is_still and abs(moved - before.moved_bytes) < STILL_BYTES * taken_s
+            self._still = Still(before.since if is_still else now, now, cpu_s, moved)
+        return self._still.at - self._still.since
+
+    def _end_missed(self, now):
+        """End a trial that does nothing, if ranks wait for one that does nothing. On several nodes, that one may be on
+        another, and busy."""
+        still_s, self._still = self._still_s(now), None
+        if "NODE_RANK" in os.environ or not (self._launcher or len(processes.descendants()) > 1):
+            return
+        stacks = self._ask_stacks()
+        words, is_sure = self._standing()
+        if is_sure:
+            why = "no progress for %.0f s: %s" % (still_s, words)
+            end, place = ("hang", self._place_now()) if self._group.ranks else ("setup", "before the first step")
+            self.end(end, "%s: %s" % (place, why), stacks=stacks)
 
     def overdue(self, now):
         if self.table.header[samples.OVER] and self._verdict is None:
@@ -497,7 +521,7 @@ class ProgramWatch(ScriptWatch):
         if self._group.ranks and not self._launcher and not self._group.is_several and len(named) <= 1:
             return ScriptWatch._ask_stacks(self)
         unseen = [pid for pid in processes.descendants() if pid not in named and self._writes_stacks(pid)]
-        self._stacks_by_pid = {pid: self._stacks_of(pid) for pid in [*named, *unseen][:MOST_STACKS]}
+        self._stacks_by_pid = {pid: self._stacks_of(pid) for pid in [*named, *unseen][: standing.MOST_STACKS]}
         parts = [
             "%s(pid %d)\n%s" % (named.get(pid, ""), pid, text) for pid, text in self._stacks_by_pid.items() if text
         ]
@@ -513,9 +537,12 @@ class ProgramWatch(ScriptWatch):
 
     def _place(self, stacks):
         """Return where the program stands: of several ranks, who is missing and who waits."""
-        places = {pid: ScriptWatch._place(self, text) for pid, text in self._stacks_by_pid.items()}
-        words = self._group.standing(places)
+        words, _ = self._standing()
         return ": " + words if words else ScriptWatch._place(self, stacks)
+
+    def _standing(self):
+        places = {pid: ScriptWatch._place(self, text) for pid, text in self._stacks_by_pid.items()}
+        return standing.tell(self._group, self._stacks_by_pid, places, self.child.pid)
 
     # -------------------------------------------------------------- no step was seen
 
