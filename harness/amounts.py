@@ -156,17 +156,25 @@ def change(value: Effect) -> str:
 def effect(value: Effect) -> str:
     """Return an effect with its confidence interval, in its unit.
 
-    `7.84 KiB/step (7.83 to 7.85)`; a `ratio` as `5.62× (5.5 to 5.7)`, below 2 as `+12.3 % (11 to 13.5)`;
-    a share of `failures` as `fails in 37.5 % of launches (8.52 to 75.5)`.
+    `7.84 (7.83 to 7.85) KiB/step`; a `ratio` as `5.62× (5.5 to 5.7)`, below 2 as `+12.3 (11 to 13.5) %`;
+    a share of `failures` as `fails in 37.5 (8.52 to 75.5) % of launches`.
     """
     if value.unit == "ratio":
         return _ratio(value)
     if value.unit == "failures":
-        return f"fails in {in_unit(value.value, value.unit)}{_scaled(value.ci, lambda share: 100 * share)}"
+        text = in_unit(value.value, value.unit)
+        return f"fails in {before_unit(text, _scaled(value.ci, lambda share: 100 * share))}"
+    text = in_unit(value.value, value.unit).rstrip()
     if value.ci is None:
-        return in_unit(value.value, value.unit).rstrip()
+        return text
     low, high = (in_unit(each, value.unit, like=value.value).split()[0] for each in value.ci)
-    return f"{in_unit(value.value, value.unit).rstrip()} ({low} to {high})"
+    return before_unit(text, f" ({low} to {high})")
+
+
+def before_unit(text: str, interval: str) -> str:
+    """Return an amount with its interval, ` (7.83 to 7.85)`, which the unit covers: `7.84 (7.83 to 7.85) KiB/step`."""
+    number, space, unit = text.partition(" ")
+    return f"{number}{interval}{space}{unit}"
 
 
 _LEAST_SHARE = 0.001
@@ -175,7 +183,7 @@ _LEAST_SHARE = 0.001
 
 def _ratio(value: Effect) -> str:
     if _LEAST_SHARE <= value.value < 2:
-        return f"{percent(value.value - 1)}{_scaled(value.ci, lambda ratio: 100 * (ratio - 1))}"
+        return before_unit(percent(value.value - 1), _scaled(value.ci, lambda ratio: 100 * (ratio - 1)))
     return f"{number(value.value)}×{_scaled(value.ci, float)}"
 
 

@@ -66,18 +66,18 @@ def test_duration(seconds: float, text: str) -> None:
 
 
 def test_effects_carry_their_unit_and_interval() -> None:
-    assert amounts.effect(Effect(value=7.838, unit="KiB/step", ci=(7.83, 7.85))) == "7.84 KiB/step (7.83 to 7.85)"
-    assert amounts.effect(Effect(value=1.123, unit="ratio", ci=(1.11, 1.135))) == "+12.3 % (11 to 13.5)"
+    assert amounts.effect(Effect(value=7.838, unit="KiB/step", ci=(7.83, 7.85))) == "7.84 (7.83 to 7.85) KiB/step"
+    assert amounts.effect(Effect(value=1.123, unit="ratio", ci=(1.11, 1.135))) == "+12.3 (11 to 13.5) %"
     assert amounts.effect(Effect(value=0.9, unit="ratio")) == "-10 %"
     assert amounts.effect(Effect(value=0.00851, unit="ratio")) == "-99.1 %"
     assert amounts.effect(Effect(value=0.00001, unit="ratio")) == "0.00001×"
     assert amounts.effect(Effect(value=5.62, unit="ratio", ci=(5.5, 5.7))) == "5.62× (5.5 to 5.7)"
     assert amounts.effect(Effect(value=0.375, unit="failures", ci=(0.0852, 0.755))) == (
-        "fails in 37.5 % of launches (8.52 to 75.5)"
+        "fails in 37.5 (8.52 to 75.5) % of launches"
     )
     assert amounts.effect(Effect(value=3, unit="threads")) == "3 threads"
     assert amounts.change(Effect(value=0.00453, unit="s/step")) == "+4.53 ms/step", "not 0.00453 s, beside 5.88 ms"
-    assert amounts.effect(Effect(value=0.00453, unit="s/step", ci=(0.004, 0.0051))) == "4.53 ms/step (4.00 to 5.10)"
+    assert amounts.effect(Effect(value=0.00453, unit="s/step", ci=(0.004, 0.0051))) == "4.53 (4.00 to 5.10) ms/step"
 
 
 def test_counts_agree_with_their_noun() -> None:

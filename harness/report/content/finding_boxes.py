@@ -308,7 +308,7 @@ _OF_VALUE = {
 
 
 def _change(figure: Figure, old: str | None, new: str, episode: Episode, *, is_brief: bool = False) -> str:
-    """Return `memory at most 0.017 → 7.84 KiB/step (7.83 to 7.85)`, and for a ratio the finding's own size, which
+    """Return `memory at most 0.017 → 7.84 (7.83 to 7.85) KiB/step`, and for a ratio the finding's own size, which
     compares all versions before and after it; "" if the new side has no figure. `is_brief`: if that size has an
     interval, the new side has none.
     """
@@ -336,7 +336,7 @@ def _change(figure: Figure, old: str | None, new: str, episode: Episode, *, is_b
     is_told = is_brief and size is not None and size.ci is not None and size.unit == "ratio"
     interval = f" ({low} to {high})" if low and high and not is_told else ""
     ratio = f"; {amounts.effect(size)}" if size is not None and size.unit == "ratio" and figure.unit != "rise" else ""
-    return f"{figure.title} {begin}{told}{interval}{ratio}"
+    return f"{figure.title} {begin}{amounts.before_unit(told, interval)}{ratio}"
 
 
 def _said(entry: CellResult) -> str:

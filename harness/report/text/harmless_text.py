@@ -61,12 +61,14 @@ def shortened(text: str, *, most: int) -> str:
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
-_CLAUSE_ENDS = re.compile(r"[;,](?= )| (?=\()")
+_CLAUSE_ENDS = re.compile(r"[;,](?= )| (?=\((?!\S+ to ))")
+_INTERVAL = re.compile(r" \(\S+ to \S+\)")  # its unit follows
 
 
 def whole_clauses(text: str, *, most: int) -> str:
     """Return `plain(text)` without the clauses that end after `most` characters, so that no bracket stays open: those
-    after a semicolon, or else after a comma. If the first clause is too long, cut that at a word, with an ellipsis.
+    after a semicolon, or else after a comma. If the first clause is too long, leave out its interval, or cut it at a
+    word, with an ellipsis.
     """
     line = plain(text)
     if len(line) <= most:
@@ -75,6 +77,8 @@ def whole_clauses(text: str, *, most: int) -> str:
     closed = [end for end in ends if line.count("(", 0, end) == line.count(")", 0, end)]
     if closed:
         return line[: max(closed, key=lambda end: (line[end] == ";", end))]
+    if _INTERVAL.search(line):
+        return whole_clauses(_INTERVAL.sub("", line), most=most)
     return f"{line[: most - 1].rpartition(' ')[0] or line[: most - 1]}…"
 
 

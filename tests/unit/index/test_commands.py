@@ -131,7 +131,7 @@ def test_history_says_what_was_never_measured_and_what_follows_from_another_find
     assert [line.split("  ")[-1].strip() for line in told.splitlines()[2:5]] == [
         "once, 2026-03-01", "once, 2026-03-01", "never",
     ]  # fmt: skip
-    assert "7.84 KiB/step (7.83 to 7.85); a consequence of threads; open" in told
+    assert "7.84 (7.83 to 7.85) KiB/step; a consequence of threads; open" in told
     assert told.count("a consequence") == 1
 
 

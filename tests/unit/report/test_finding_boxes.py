@@ -30,7 +30,7 @@ def lines(result: RunResult, number: int = 0) -> list[str]:
 def test_a_box_says_what_how_sure_whose_fault_and_what_to_do_next() -> None:
     assert lines(build.quickstart()) == [
         "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2).",
-        "figures: memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85)",
+        "figures: memory at most 0.017 → 7.84 (7.82 to 7.85) KiB/step",
         "evidence: 3 launches against 3; confirmed",
         "whose fault: the package's",
         "layer: native heap",
@@ -160,7 +160,7 @@ def compared(step_ms: float) -> CellVerdict:
 
 @pytest.mark.parametrize(
     ("ratio", "told"),
-    [(1.312, "; +31.2 % (37 to 47)"), (1.42, "; +42 % (37 to 47)")],
+    [(1.312, "; +31.2 (37 to 47) %"), (1.42, "; +42 (37 to 47) %")],
 )
 def test_a_size_that_is_not_the_ratio_of_the_two_figures_says_what_it_compares(ratio: float, told: str) -> None:
     """A headline of 42 % more stood above 10.0 → 13.1 ms, which are 31 %."""
@@ -262,7 +262,7 @@ def test_any_signal_has_a_box() -> None:
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=[found])  # type: ignore[arg-type]
     assert lines(result)[:3] == [
         "multidict leaves files open (1 file/step) since 6.3.0.",
-        "figures: open files 0 → 1 file/step (0.99 to 1.01)",
+        "figures: open files 0 → 1 (0.99 to 1.01) file/step",
         "evidence: 3 launches against 3; confirmed",
     ]
 
@@ -321,7 +321,7 @@ def test_a_brief_line_says_why_launches_failed_before_how_many() -> None:
 def test_a_brief_line_drops_an_interval_and_not_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """`5 launches against 5; p < 0.00…`: the end of the line was cut, while the size had two intervals."""
     slower = next(box for box in boxes(build.varied()) if box.attribution.metric == "step_time")
-    assert "ms (2.26 to 2.35); 5.62× (5.5 to 5.7); 3 launches against 3" in slower.brief
+    assert "(2.26 to 2.35) ms; 5.62× (5.5 to 5.7); 3 launches against 3" in slower.brief
     monkeypatch.setattr("harness.report.content.finding_boxes._MOST_BRIEF", 50)
     slower = next(box for box in boxes(build.varied()) if box.attribution.metric == "step_time")
     assert "ms; 5.62× (5.5 to 5.7); 3 launches against 3" in slower.brief

@@ -87,7 +87,7 @@ def test_it_shows_what_is_open_and_since_when(tmp_path: Path) -> None:
     shutil.rmtree(last)
     publish(runs, site)
     for page in ("index.html", "findings.html", "m-nightly/index.html"):
-        assert "memory leak since 1.2 (last good 1.1): 7.84 KiB/step (7.83 to 7.85)" in words(site / page)
+        assert "memory leak since 1.2 (last good 1.1): 7.84 (7.83 to 7.85) KiB/step" in words(site / page)
     assert "✗ bad (1.2)" in words(site / "m-nightly/index.html")
     assert "1 open" in (site / "m-nightly/badge.svg").read_text()
     assert not (site / "findings-2026.html").exists()

@@ -45,9 +45,9 @@ def test_a_whole_report() -> None:
                        6.0.5  6.1.0  6.2.0  6.3.0        6.3.1  6.3.2  6.4.4  6.5.0        6.6.3  6.6.4
         multidict_pop  ✓      ✓      ✓      ▼ leak 7.84  ✗      ▲      ✓      ▼ leak 2.82  ✗      ▲
 
-        1. memory at most 0.017 → 7.84 KiB/step (7.82 to 7.85); 3 launches against 3
+        1. memory at most 0.017 → 7.84 (7.82 to 7.85) KiB/step; 3 launches against 3
            next: harness issue reports/quickstart/20250301T120000Z-1a2b 1
-        2. memory at most 0.017 → 2.82 KiB/step (2.81 to 2.82); 3 launches against 3
+        2. memory at most 0.017 → 2.82 (2.81 to 2.82) KiB/step; 3 launches against 3
            next: harness issue reports/quickstart/20250301T120000Z-1a2b 2
         Report: reports/quickstart/20250301T120000Z-1a2b/report.html""")
 
@@ -61,10 +61,11 @@ def test_no_line_is_cut_within_a_word(result: RunResult, width: int) -> None:
 
 def test_what_does_not_fit_is_left_out_as_a_whole() -> None:
     """ "6 launches, 2 of which agree, against 6" must not become "6 launches"."""
-    text = "open files 0 → 1 file/step (0.9 to 1.1); 6 launches, 2 of which agree, against 6"
+    text = "open files 0 → 1 (0.9 to 1.1) file/step; 6 launches, 2 of which agree, against 6"
     assert whole_clauses(text, most=len(text)) == text
-    assert whole_clauses(text, most=70) == "open files 0 → 1 file/step (0.9 to 1.1)"
-    assert whole_clauses(text, most=36) == "open files 0 → 1 file/step"
+    assert whole_clauses(text, most=70) == "open files 0 → 1 (0.9 to 1.1) file/step"
+    assert whole_clauses(text, most=36) == "open files 0 → 1 file/step", "no amount without its unit"
+    assert whole_clauses("fails (with signal 11 in a step)", most=20) == "fails"
 
 
 @pytest.mark.parametrize("result", [build.varied(), build.large(), build.signalled(), build.worsening()])

@@ -80,7 +80,7 @@ def test_findings_say_where_how_large_and_how_sure() -> None:
     first, fixed, *_ = build.quickstart().findings
     assert first.p is None
     assert finding_words.place(first) == "multidict on local, multidict_pop"
-    assert finding_words.text(first) == ("memory leak since 6.3.0 (last good 6.2.0): 7.84 KiB/step (7.83 to 7.85)")
+    assert finding_words.text(first) == ("memory leak since 6.3.0 (last good 6.2.0): 7.84 (7.83 to 7.85) KiB/step")
     assert finding_words.text(fixed).startswith("memory leak gone in 6.3.2 (last bad 6.3.1)")
     oldest = replace(first, kind="bad_from_start", before=None, after="6.0.5", effect=None, p=None)
     assert finding_words.text(oldest) == "memory leak since 6.0.5 or earlier"
