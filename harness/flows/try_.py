@@ -219,6 +219,9 @@ RECURS = 3
 """Lines with the same beginning from which a pattern of them is suggested: fewer steps say nothing."""
 SPARE_S = 60.0
 OWN_FOLDER = re.compile(rf"/[^\s'\":]*/{owners.PREFIX}[^/\s'\":]+")
+SETTLED_S = 120.0
+"""Seconds that all launches may take, A/A replicates included, if each version gets more than usual."""
+MOST_LAUNCHES = 16
 LONGER = 10.0
 """A launch may take LONGER times the time that the first launches took, and SPARE_S more."""
 
@@ -291,8 +294,8 @@ def note_on_whole_run(draft: Draft, result: RunResult) -> str | None:
 def fit(draft: Draft, matrix: Path, first: RunResult, *, out: Path) -> tuple[Path, Draft]:
     """Return the matrix file and its draft after the first launches. The new budget is the fewest steps after which the
     program ended by itself, if these are enough. The new timeout suits the time that the launches took, if it is
-    shorter than the default: a version that hangs shall not take the default timeout in every launch. Raises
-    UsageError.
+    shorter than the default: a version that hangs shall not take the default timeout in every launch. Short launches
+    may be as many as SETTLED_S allow, so that noisy times are decided. Raises UsageError.
     """
     trials = [trial for cell in first.cells for trial in cell.trials]
     own = min((trial.last_step for trial in trials if trial.ended_early), default=0)
@@ -301,6 +304,8 @@ def fit(draft: Draft, matrix: Path, first: RunResult, *, out: Path) -> tuple[Pat
         steps_s = draft.step_time_s if draft.has_steps else 0.0  # a slower version may use up this time
         timeout_s = math.ceil((steps_s + SPARE_S + LONGER * max(took_s)) / 10) * 10.0
         known = replace(known, timeout_s=timeout_s) if timeout_s < draft.longest_s else known
+        launches = SETTLED_S / max(*took_s, 1.0) / (1 + draft.series.count)
+        known = replace(known, most=min(max(draft.most, int(launches)), MOST_LAUNCHES))
     if known == draft:
         return matrix, draft
     matrix.unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from harness.model import LAUNCHER_MODULES, LAUNCHERS, Scenario, starts_python
 from harness.model.measured import LEAST_STEPS
 from harness.safe_files import read_regular
 
-TRIALS = {"least": 3, "most": 6}
+LEAST_TRIALS, MOST_TRIALS = 3, 6
 BUDGET = 4000
 LOOKS = 8
 """The first look at a launch comes after its budget of steps divided by this number."""
@@ -36,8 +36,9 @@ GPU_FILE = Path("/dev/nvidiactl")
 @dataclass(frozen=True, kw_only=True)
 class Draft:
     """The content of a matrix file to be written. `made_by`: the command line that asked for it; `more`: further keys
-    of its scenario. A launch of a program makes at most `budget` steps, in at most `step_time_s`. `timeout_s`: most
-    seconds of a launch, if the first launches have shown how long one takes; None: `longest_s`.
+    of its scenario. A launch of a program makes at most `budget` steps, in at most `step_time_s`. `most`: launches of a
+    version; `timeout_s`: most seconds of a launch, if the first launches have shown how long one takes; None:
+    `longest_s`.
     """
 
     made_by: Sequence[str]
@@ -49,6 +50,7 @@ class Draft:
     budget: int = BUDGET
     more: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
+    most: int = MOST_TRIALS
 
     @property
     def has_steps(self) -> bool:
@@ -127,7 +129,7 @@ def text(draft: Draft, *, name: str) -> str:
         "scenarios:",
         f"  {draft.job.name}:",
         *(f"    {key}: {_value(value)}" for key, value in scenario.items()),
-        f"trials: {_value(TRIALS)}  # launches of each version",
+        f"trials: {_value({'least': LEAST_TRIALS, 'most': draft.most})}  # launches of each version",
     ]
     return "\n".join(lines) + "\n"
 
@@ -161,11 +163,16 @@ EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or ol
 
 @dataclass(frozen=True, kw_only=True)
 class DraftSeries:
-    """A series of typed versions. `entry`: its keys in a matrix file. `needs_containers`: its versions are images."""
+    """A series of typed versions. `entry`: its keys in a matrix file, of which the last has the versions.
+    `needs_containers`: its versions are images."""
 
     name: str
     entry: Mapping[str, Any]
     needs_containers: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(tuple(self.entry.values())[-1])
 
 
 def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ()) -> DraftSeries:
