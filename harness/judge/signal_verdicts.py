@@ -23,6 +23,7 @@ from harness.model import (
     LEVELS,
     METRIC_PREFIX,
     SIGNALS,
+    VARYING,
     CellVerdict,
     Finding,
     Limits,
@@ -33,9 +34,9 @@ from harness.model import (
 )
 from harness.reasons import Remedy, SignalReason
 
-VARYING, HIDDEN = frozenset({"late_step_time", "tail", "stalls"}), 2.0
-"""Signals that vary so much on a busy machine that noise may hide changes up to HIDDEN times their limit without a `?`:
-a healthy version would never be good there."""
+HIDDEN = 2.0
+"""Multiple of the limit of a VARYING signal up to which noise may hide changes without a `?`: a healthy version would
+never be good on a busy machine."""
 SUSPECT_RATIO = 2.0
 """Minimum ratio to the previous version that makes a level `suspect` without a test. A lower one reports more noise."""
 
@@ -127,7 +128,8 @@ class _Level:
         value, ci = _figures(name, self.figures[place]) if place in self.figures else (None, None)
         plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
         if limit is None:
-            return replace(plain, why=SignalReason.LIMIT_IS_NONE())
+            is_off = self.name not in VARYING or not self.limits.are_nothing
+            return replace(plain, why=(SignalReason.LIMIT_IS_NONE if is_off else SignalReason.NOTHING_OF_RUN)())
         is_untested = cell.verdict == "untested"  # its image has a size, which must not count as good
         if is_untested or (self.searched and name not in EXACT | {"step_time"}):
             return replace(plain, why=(SignalReason.UNTESTED if is_untested else SignalReason.NOT_BISECTED)())

@@ -11,6 +11,7 @@ from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.row import JudgedRow, judge_row
 from harness.judge.run import find
 from harness.model import LEVELS, Cell, Limits, Look, Skip, Trial, Trials, VersionRow
+from harness.reasons import SignalReason
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
@@ -216,8 +217,11 @@ def test_steps_that_are_nothing_for_the_run_leave_no_question_mark(
     judged = judge_row(row, runs, least=3)
     assert any(one.metric == "step_time" for one in judged.findings) == is_found
     assert is_found or judged.cells[1].verdict.of("step_time").seen == seen
-    own = Limits(signals={**Limits().signals, "step_time": 0.3})
-    assert limits_of_run(own, [cell.trials for cell in runs]) is own, "a limit of the matrix file stays"
+    is_nothing = judged.cells[1].verdict.of("stalls").why == SignalReason.NOTHING_OF_RUN()
+    assert is_nothing == (run_s == 1.0 and ms[0] < 1), "a stall in one launch made the tail `suspect`"
+    own = Limits(signals={**Limits().signals, "step_time": 0.3, "tail": 3.0})
+    asked = limits_of_run(own, [cell.trials for cell in runs])
+    assert [asked.of(name) for name in ("step_time", "tail")] == [0.3, 3.0], "a limit of the matrix file stays"
 
 
 def returning(nan: set[int], ms: list[float], *, first: int = 101) -> JudgedRow:

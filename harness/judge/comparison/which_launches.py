@@ -82,20 +82,12 @@ def is_measured(trial: Trial, steps: Steps) -> bool:
     return trial.measured
 
 
-OF_A_RUN = 0.01
-"""Least share by which slower steps must lengthen the run of a program that ends by itself, to count."""
-
-
 def limits_of_run(limits: Limits, launches: Launches) -> Limits:
-    """Return the limits with that of the step time raised, in a program that ends by itself, to the change that
-    lengthens its run by OF_A_RUN: the fewer and shorter its steps, the more the run time decides. A limit other than
-    the default stays."""
-    limit, usual_s = limits.of("step_time"), usual_step_s(launches)
+    """Return the limits with the share of their run that the steps of launches that ended by themselves take."""
+    usual_s = usual_step_s(launches)
     timed = [trial for version in launches for trial in version if trial.ran_to_its_end and has_step_times(trial)]
-    if limit is None or "step_time" in limits.changed or not usual_s or not timed:
-        return limits
-    run_s = float(np.median([(trial.run_s or 0.0) / max(1, trial.last_step) for trial in timed]))  # for each step
-    return replace(limits, signals={**limits.signals, "step_time": max(limit, OF_A_RUN * run_s / usual_s)})
+    shares = [trial.last_step / trial.run_s for trial in timed if trial.run_s]
+    return replace(limits, of_run=usual_s * float(np.median(shares))) if usual_s and shares else limits
 
 
 # ---------------------------------------------------------------- slow versions
