@@ -130,7 +130,9 @@ def cost_limited(read, column, floor_s, clock=time.perf_counter):
         started = clock()
         column[row] = read()
         cost_s = clock() - started
-        due = row + min(cost_s, last_cost_s) / max(SHARE * busy_s, floor_s)
+        allowed_s = SHARE * busy_s
+        # Calls of min and max would take as long as the rest.
+        due = row + (cost_s if cost_s < last_cost_s else last_cost_s) / (allowed_s if allowed_s > floor_s else floor_s)
         last_cost_s = cost_s
 
     return probe

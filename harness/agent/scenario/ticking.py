@@ -75,9 +75,14 @@ class Ticker(stepping.Stepper):
             header[samples.STEPS] = self.steps
             self._pause(self._begin)
         else:
-            took_s = max(now - self._since - self._clock_s, stepping.LEAST_S)
-            for _ in range(count):
-                self._made(took_s / count)
+            took_s = now - self._since - self._clock_s
+            if took_s < stepping.LEAST_S:  # noqa: PLR1730 (a call of max takes longer)
+                took_s = stepping.LEAST_S
+            if count == 1:
+                self._made(took_s)
+            else:
+                for _ in range(count):
+                    self._made(took_s / count)
         header[samples.STARTED] = self._since = ended = time.perf_counter()
         self._overhead_s += ended - now
 
@@ -98,16 +103,17 @@ class Ticker(stepping.Stepper):
             return
         self.steps = number = self.steps + 1
         self.busy_s += took_s
-        self._row_busy_s += took_s
-        row, rest = divmod(number, self._table.stride)
-        if not rest and row <= self._table.rows:
-            self._step_s[row - 1] = self._row_busy_s / self._table.stride
+        self._row_busy_s = row_busy_s = self._row_busy_s + took_s
+        table = self._table
+        header, stride = table.header, table.stride
+        if not number % stride and number <= table.rows * stride:
+            row = number // stride - 1
+            self._step_s[row] = row_busy_s / stride
             if self._waiting_s:
-                self._record_waits(row - 1)
+                self._record_waits(row)
             for probe in self._probes:
-                probe(row - 1, self._row_busy_s)
+                probe(row, row_busy_s)
             self._row_busy_s = 0.0
-        header = self._table.header
         header[samples.STEPS] = number
         if number >= self._look_step or self.busy_s >= self._look_s or header[samples.STOP]:
             self._has_looked = True

@@ -218,7 +218,7 @@ class Named(Reader):
     def rest(self):
         known = {name: state for name, state in self._names.items() if not isinstance(state, bool)}
         never_changed = {name: last for name, (last, rise) in known.items() if last is not None and rise is None}
-        return dict(Reader.rest(self), **never_changed)
+        return dict(never_changed, **Reader.rest(self))
 
     def _learn(self, name):
         worse = result_names.worse_if(name)
