@@ -876,14 +876,14 @@ def test_one_name_that_is_printed_for_each_of_several_models_is_several_results(
     """Only the last model's accuracy was judged: a worse first model was good."""
     text = "for accuracy in (0.9, float('nan'), 0.7): print('model'), print('accuracy:', accuracy)"
     told = run(tmp_path / "program", python, text)
-    assert [told.column(name) for name in ("accuracy", "accuracy #1", "accuracy #2")] == [[0.7], [0.9], []]
+    assert [told.column(name) for name in ("accuracy", "accuracy (1)", "accuracy (2)")] == [[0.7], [0.9], []]
     assert told.done["not_finite"] == {"accuracy": [1, 1]}
     shell = "for n in 1 2 3; do echo go; echo loss: 9; done; echo loss: 3; sleep 0.2; echo loss: 2"
     for number, pattern in enumerate(("go", None)):
         told = driver.run(tmp_path / str(number), python, None, command=["sh", "-c", shell], step_pattern=pattern)
-        assert [value for value in told.column("loss #1") if value is not None] == [9]
+        assert [value for value in told.column("loss (1)") if value is not None] == [9]
     loop = "for n in range(9): print('accuracy:', n / 10)"
-    assert not run(tmp_path / "loop", python, loop).column("accuracy #1")
+    assert not run(tmp_path / "loop", python, loop).column("accuracy (1)")
 
 
 def test_a_line_of_megabytes_costs_no_more_than_a_short_one_and_names_are_bounded() -> None:
