@@ -56,13 +56,27 @@ def gist(result: RunResult) -> str:
         if name.startswith(METRIC_PREFIX) and signal.seen == "none" and signal.remedy
     }
     lacking = f"not judged: {some_of(list(numbers), 2)} ({next(iter(numbers.values()))})" if numbers else ""
+    rest = [lacking, _looked(result)]
     if not told:
-        said = [f"Not checked: {some_of(never, 3)}" if never else "", lacking]
+        said = [f"Not checked: {some_of(never, 3)}" if never else "", *rest]
     else:
         also = f"not checked: {amounts.count(len(never), 'signal')}" if never else ""
         more = f"`--trials {max(launches.values())}` would help with {some_of(list(launches), 2)}" if launches else ""
-        said = [f"Not decided in {amounts.count(len(cells), 'cell')}: {some_of(list(told), 2)}", more, also, lacking]
-    return plain("; ".join(filter(None, said)))
+        said = [f"Not decided in {amounts.count(len(cells), 'cell')}: {some_of(list(told), 2)}", more, also, *rest]
+    text = "; ".join(filter(None, said))
+    return plain(text[:1].upper() + text[1:])
+
+
+def _looked(result: RunResult) -> str:
+    """Return `looked at the first 4,000 steps only`, of programs that no launch ran to their end; "" without any."""
+    cut = []
+    for cells in _by_scenario(result).values():
+        scenario = cells[0].cell.variant.scenario
+        trials = [trial for entry in cells for trial in entry.trials if trial.ended_well and trial.last_step]
+        is_cut = trials and all(trial.run_s is None for trial in trials)
+        if is_cut and (scenario.program is not None or scenario.command) and not scenario.limits.exit_only:
+            cut.append((max(trial.last_step for trial in trials), cells[0].verdict.per))
+    return f"looked at the first {amounts.count(max(cut)[0], counted(max(cut)[1]))} only" if cut else ""
 
 
 def _undecided(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:

@@ -308,6 +308,17 @@ def test_what_was_not_looked_at_is_told_once_with_the_reason() -> None:
     )
 
 
+@pytest.mark.parametrize(("facts", "told"), [({}, "Looked at the first 4,000 steps only"), ({"run_s": 9.0}, "")])
+def test_the_first_screen_says_that_the_rest_of_a_program_never_ran(facts: dict[str, float], told: str) -> None:
+    """A program of 10,000 steps was `good`, ✓, though it was stopped after 4,000 of them."""
+    variant = build.variant("train")
+    scenario = replace(variant.scenario, script=None, program=Program(path=Path("train.py")))
+    result = build.run([(build.ORJSON, [build.HERE], [replace(variant, scenario=scenario)])], lambda *_: build.flat())
+    launch = replace(result.cells[0].trials[0], end="completed", last_step=4000, facts=facts)
+    result = replace(result, cells=tuple(replace(cell, trials=(launch,)) for cell in result.cells))
+    assert not_decided.gist(result) == told
+
+
 def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() -> None:
     """`results (the scenario returns none)` left users guessing which of their patterns was wrong."""
     printed = (("loss", "loss: {}"), ("cost", "cost={}"))
