@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import random
 import threading
 import time
@@ -210,6 +211,7 @@ class Run:
         rows = [row for row in self.plan.rows if row.lane.host == machine.part_of]
         lanes = list(dict.fromkeys(str(row.lane) for row in rows)) if host.parallel is True else []
         with leased(machine, self.context, over=over) as lease, contextlib.ExitStack() as opened:
+            self.ending.begin()
             gate, count = self._gate(engine, host, rows)
             registry = functools.partial(open_registries, self.context.environ, self.context.stopped)
             disk = disk_of(host, engine, machine.images, registry=registry, note=self.context.progress.note)
@@ -365,15 +367,16 @@ def _bytes(trial: Trial) -> int:
 
 @dataclass(kw_only=True)
 class Ending:
-    """Ends the launches on all hosts. Once set, `reason` does not change; any thread may set it."""
+    """Ends the launches on all hosts. Once set, `reason` does not change; any thread may set it. Its time begins when
+    the first host is leased."""
 
     asked: Stop
     clock: Callable[[], float] = time.monotonic
     reason: str = ""
-    began_s: float = field(init=False)
+    began_s: float = math.inf
 
-    def __post_init__(self) -> None:
-        self.began_s = self.clock()
+    def begin(self) -> None:
+        self.began_s = min(self.began_s, self.clock())
 
     def found(self) -> None:
         """Record that a finding is confirmed."""

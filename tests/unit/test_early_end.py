@@ -181,8 +181,11 @@ def test_what_looks_bad_is_confirmed_before_a_quick_sweep_ends(asked: Stop, stat
 
 
 def test_a_time_that_is_over_stays_over() -> None:
-    now = iter([0.0, 5.0, 10.0])
+    now = iter([60.0, 60.0, 62.0, 65.0, 70.0])
     ending = Ending(asked=Stop(time_s=10.0), clock=lambda: next(now))
+    assert ending.why(None) == "", "a minute of waiting for another sweep on the host was taken from `--time 10`"
+    ending.begin()
+    ending.begin()  # the second host
     assert ending.why(None) == ""
     assert ending.why(None) == SkipReason.STOPPED_BY_TIME()
     assert replace(ending.asked, time_s=None) == Stop()
