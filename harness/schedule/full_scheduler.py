@@ -18,6 +18,7 @@ from harness.judge.launches import AGREE, judged_as_whole
 from harness.judge.trace.stopping import is_brief
 from harness.model import BAD, GOOD, CellVerdict, Depth, Noise, Scenario, Skip, Trials
 from harness.reasons import LaunchReason, SkipReason
+from harness.run.hosts.side_by_side import compares_times
 from harness.run.run_interfaces import Batch, CellRun, next_round
 from harness.schedule.oracle import row_fails_late
 
@@ -192,6 +193,9 @@ class FullScheduler:
             return None
         number = min(done[run.cell.id] for run in behind)
         runs = [run for run in behind if done[run.cell.id] == number]
+        beside = self._scenario.may_count_lines and not compares_times(self._scenario)
+        if beside and not any(run.measured for run in self.runs):
+            runs = runs[:1]  # the oldest version shows which lines are steps before others run beside it
         reason = LaunchReason.ROUND(number=number + 1, least=self.asked.least)
         labels = (label for label in itertools.count() if label not in self.extra)
         batch = self._round(runs, next(itertools.islice(labels, number, None)), reason=reason)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from harness.model import (
+    TIMES,
     Cell,
     Host,
     Image,
@@ -269,6 +270,20 @@ def test_where_every_launch_is_needed_for_rounds_a_round_confirms() -> None:
 
     batches = play(FullScheduler(runs=row(4), asked=Trials(least=3, most=3)), measure)
     assert [names(batch) for batch in batches] == [{"0", "1", "2", "3"}] * 3
+
+
+@pytest.mark.parametrize("times", [False, True])
+def test_the_oldest_version_shows_its_steps_before_others_run_beside_it(times: bool) -> None:
+    """With `step_time: none` a newer version started before the oldest one had shown a step, and had others."""
+    runs = row(3)
+    limits = Limits() if times else Limits(signals=dict.fromkeys(TIMES))
+    program = Program(path=Path("train.py"))
+    scenario = replace(runs[0].cell.variant.scenario, script=None, program=program, limits=limits)
+    for run in runs:
+        run.cell = replace(run.cell, variant=Variant(scenario=scenario))
+    first, *later = play(FullScheduler(runs=runs, asked=Trials(least=2, most=2)), launched)
+    assert names(first) == ({"0", "1", "2"} if times else {"0"})
+    assert [names(batch) for batch in later] == ([{"0", "1", "2"}] if times else [{"1", "2"}, {"0", "1", "2"}])
 
 
 def test_only_versions_that_are_as_old_show_which_lines_are_steps() -> None:
