@@ -36,6 +36,8 @@ train.py:45 loss 0.5 => loss
 [Epoch 10] D loss: 0.693 G loss: 0.7 => loss G_loss
 Validation Loss: 0.345 | Validation Acc: 88.2% => Validation_Loss Validation_Acc
 mean reward: 12.5 +/- 3.2 => reward
+|    rollout/ep_rew_mean | 21.3     |   fps | 345.5 | => rollout/ep_rew_mean
+| epoch | 3 | train_loss | 0.5 | accuracy | 0.9 | => train_loss accuracy
 step=100, elbo=-123.4 => elbo
 Best trial: 3. Best value: 0.123 => value
 iter 7 objective 1.5 gap 0.3 => objective gap
@@ -53,6 +55,8 @@ WARNING:tensorflow:5 out of the last 5 calls triggered retracing. (1) creating 0
 [W socket.cpp:426] [c10d] The server socket cannot be initialized on 0.5
 2026-11-25 11:30:00 main.py:45 start
 2026-11-25 11:30:00 main.py:45: start
+INFO | main | 12.5 | start
+Downloading:  45%|####     | 45/100 [00:01<00:02, 30.5it/s]
 Reducing learning rate of group 0 to 1.0000e-04.
 Adjusting factor 0.5 of group 0
 Epoch 00010: reducing learning rate of group 0 to 1.5000e-03.

@@ -138,7 +138,7 @@ MOST_NAMES = 256  # that are told apart; later ones are left out
 ESCAPES = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|[^[])|\b+")
 PAIR = re.compile(
     r"""(?<![\w\-/@.]) ([^\W\d_][\w\-/@.]{0,39}) ["']?
-    (\ ?[=:\uff1a]\ ?|\ ) ["']? (?:(?:np\.)?(?:tensor|float\d\d)\()?
+    (\ ?[=:\uff1a]\ ?|\ (?:\|\ )?) ["']? (?:(?:np\.)?(?:tensor|float\d\d)\()?
     ([-+]?(?:(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
       |(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?![-/])))
     (?!\w|\.\w|[,:\uff1a-][0-9]|%?\|)
@@ -192,7 +192,7 @@ class Named(Reader):
             state = self._names.get(name)
             if state is None:
                 state = self._learn(name)
-            if state is False or (state is not True and (percent or total or "warn" in lowered)):
+            if state is False or (state is not True and (percent or total or "warn" in lowered or "|" in between)):
                 continue
             number = float(text.replace(",", ""))
             if total:
