@@ -370,6 +370,21 @@ def test_a_rank_that_is_started_again_goes_on_counting(tmp_path: Path, python: s
     assert "ended by itself after 56 of 100 steps" in told.done["message"]
 
 
+def test_ranks_that_are_all_started_again_begin_no_second_trial(tmp_path: Path, python: str) -> None:
+    """torchrun --max-restarts: the harness did not understand that the trial was ready twice."""
+    again = "import subprocess, sys\nfor _ in range(2): end = subprocess.call(sys.argv[2:])\nsys.exit(end)"
+    text = STEP + "import os, time\nos.environ['RANK'] = '0'\nfor n in range(30): o.step(), time.sleep(0.001)\n"
+    text += "if not os.path.exists('again'): os.mkdir('again'); 1 / 0"
+    program = {
+        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
+        "launcher": [python, "launch.py", "1", "{python}"],
+    }  # fmt: skip
+    files = {"train.py": text, "launch.py": again, **TORCH}
+    told = driver.run(tmp_path, python, None, program=program, files=files)
+    assert told.one("ready")["step_kind"] == "torch"
+    assert (told.done["end"], told.done["last_step"]) == ("stopped", 60)
+
+
 @pytest.mark.smoke
 def test_the_ranks_of_a_launcher_are_measured(tmp_path: Path, python: str) -> None:
     text = STEP + "import time\nfor _ in range(60): o.step(), time.sleep(0.001)"

@@ -53,6 +53,7 @@ class ProgramWatch(ScriptWatch):
         self._from = None  # the member whose event is handled
         self._waiting = []  # the members that wait for an answer of the harness
         self._pending = None  # a look of the lead that waits for those of the others
+        self._is_ready = False  # a rank has made its first step
         self._hooked = {}  # framework -> whether all of its imported modules could be changed
         self._began = self.clock()
         self._why = ""
@@ -216,7 +217,7 @@ class ProgramWatch(ScriptWatch):
     def _on_ready(self, setup_s, first_step_s, probes, metrics, about, **steps):
         member = self._from
         member.about = about
-        is_ready = any(each.has_stepped for each in self._group.members if each is not member)
+        is_ready, self._is_ready = self._is_ready, True
         member.has_stepped = True
         member.metrics += [name for name in metrics if name not in member.metrics]
         self._group.elect()
