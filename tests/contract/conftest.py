@@ -49,7 +49,9 @@ def docker(environ: dict[str, str]) -> Iterator[World]:
 @pytest.fixture(scope="session")
 def slurm(environ: dict[str, str], cluster: Cluster) -> Iterator[World]:
     """Return a Slurm engine whose node is held from the first trial to the end of the tests."""
-    yield from opened("slurm", {**environ, "SLURM_CONF": str(cluster.conf)})
+    for world in opened("slurm", {**environ, "SLURM_CONF": str(cluster.conf)}):
+        world.engine.cpu((), lambda text: None)  # a sweep also asks for the node's facts before its first launch
+        yield world
 
 
 @pytest.fixture(scope="session")
