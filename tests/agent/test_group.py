@@ -385,6 +385,23 @@ def test_ranks_that_are_all_started_again_begin_no_second_trial(tmp_path: Path, 
     assert (told.done["end"], told.done["last_step"]) == ("stopped", 60)
 
 
+def test_the_failure_after_a_restart_is_named_and_not_what_led_to_it(tmp_path: Path, python: str) -> None:
+    """Rank 0 had lost rank 1, and both were started again. When that failed, rank 0 was named for its first life."""
+    second = (
+        LAUNCHER.partition("sys.argv[2:]")[2]
+        .replace("environ,", "environ, LIFE='2',")
+        .replace("(count)]", "(1, count)]")
+    )
+    again = LAUNCHER.replace("sys.exit(max(", "first = (max(") + second
+    text = STEP + "import os, time\nrank = os.environ['RANK']\nif 'LIFE' in os.environ: raise OSError('refused')\n"
+    text += "for n in range(30): o.step(), time.sleep(0.01)\n"
+    text += "if rank == '0':\n    while not os.path.exists('failed'): time.sleep(0.01)\n    raise OSError('lost')\n"
+    text += "import atexit; atexit.register(os.mkdir, 'failed'); 1 / 0"
+    done = launched(tmp_path, python, text, again)
+    assert done["end"] == "crash"
+    assert done["message"].splitlines()[-1].startswith("rank 1: before the first step: OSError: refused")
+
+
 @pytest.mark.smoke
 def test_the_ranks_of_a_launcher_are_measured(tmp_path: Path, python: str) -> None:
     text = STEP + "import time\nfor _ in range(60): o.step(), time.sleep(0.001)"

@@ -151,6 +151,12 @@ class Group(object):
                 return each
         return None
 
+    def forgive(self, before):
+        """Forget the failures since that of a rank which was started again: a launcher starts all of them again."""
+        for each in self.members:
+            if before.failure and each.failure and each.failed_at >= before.failed_at:
+                each.failure, each.is_silent = None, False
+
     def elect(self):
         """Choose the lead: the first process if it makes steps, else the lowest living rank. It changes only if it has
         ended before its last step while others live, or before the first look."""

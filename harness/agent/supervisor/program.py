@@ -170,6 +170,7 @@ class ProgramWatch(ScriptWatch):
         elif before is not None:
             member.table_fd, member.table, member.metrics = before.table_fd, before.table, before.metrics
             members.remove(before)
+            self._group.forgive(before)
         else:
             member.table_fd = samples.shared_file("samples", samples.table_bytes(self.rows))
             member.table = samples.Table(member.table_fd, self.rows, self.stride)
