@@ -22,13 +22,14 @@ LEAVE_S = 1.0
 GONE_S = 30.0
 """Seconds after the first end, after which a node that has not told its own counts as lost."""
 CONSEQUENCE_S = 1.0
-"""Seconds within which nobody knows which of two ends on two nodes came first, and was the cause of the other."""
+"""If two nodes fail within this many seconds, nobody knows which of them failed first and caused the other's end."""
 LOST = re.compile(r"[Cc]onnection|[Bb]roken pipe|closed by peer|EOFError")
-"""In the message of a rank that has lost another one, and is named after that."""
+"""In the message of a rank that failed because it lost another one; such a rank is named last."""
 LEAST_SHARE = 0.9
 """Smallest share of the first node's rows that each other one must have, so that all of them were looked at."""
 OF_MEMORY = ("rss_", "heap_", "blocks", "gpu_pool_", "gpu_process_", "gpu_kib")
-"""How the names of columns begin that are those of the node on which they grow most, and of the figures beside them."""
+"""How the names of columns, and of the figures of a look, begin that come from the node on which the column grows
+most."""
 
 Cut = Callable[[], bool]
 Hold = Callable[[Session, Cut], tuple[Trial, float]]
@@ -38,7 +39,8 @@ Hold = Callable[[Session, Cut], tuple[Trial, float]]
 @dataclass(kw_only=True)
 class Nodes:
     """The nodes of one launch, by their numbers, from 0. `cancelled`: whether the sweep is interrupted; `failed`,
-    `ended`: when (time.monotonic); `asked`: those that were asked to end."""
+    `ended`: when a rank there failed, and when the node told its end (time.monotonic); `asked`: the nodes whose agents
+    were asked to end."""
 
     names: Sequence[str]
     cancelled: Cut
@@ -60,8 +62,8 @@ class Nodes:
         self.trials[number], self.failed[number], self.ended[number] = trial, now_s - failed_ago_s, now_s
 
     def joined(self) -> Trial:
-        """Return the trial of the launch: it ended as it did on the node where it failed first. The message tells all
-        ends of which one may be that."""
+        """Return the trial of the launch, which ends as it did on the node that failed first. If several may have been
+        the first, the message tells the ends of all of these."""
         first = self.trials[0]
         trials = [self.trials[number] for number in sorted(self.trials)]
         if self.cancelled() or len(trials) < 2:
@@ -130,13 +132,13 @@ def beside(nodes: Nodes, sessions: Mapping[str, Session], hold: Hold) -> Iterato
 
 
 def _blame(trial: Trial) -> tuple[bool, bool]:
-    """Return the order of ends of which each may have caused the others: what is no fault of the version comes first,
-    and a rank that only lost another one last."""
+    """Return a key that sorts ends of which each may have caused the others: what is no fault of the version comes
+    first, and a rank that only lost another one comes last."""
     return trial.end != "infrastructure", LOST.search(trial.message) is not None
 
 
 def _ranks(trials: Sequence[Trial]) -> Iterator[dict[str, object]]:
-    """Yield the ranks of all nodes. If two nodes have the same numbers, those of the second follow the first one's."""
+    """Yield the ranks of all nodes. If nodes number their ranks alike, the second one's follow those of the first."""
     seen: set[object] = set()
     for trial in trials:
         own = {rank["rank"] for rank in trial.ranks}
@@ -161,7 +163,7 @@ def _joined(traces: Sequence[Trace | None]) -> Trace | None:
         if worst is first or name not in worst.columns:
             continue
         columns[name] = _in_rows(worst.columns[name], rows)
-        for place, values in enumerate(looks):  # levels differ between nodes: a look that it lacks is unknown
+        for place, values in enumerate(looks):  # levels differ between nodes: a look that this node lacks is unknown
             for figure in [each for each in values if each.startswith(start)]:
                 del values[figure]
             own = worst.looks[place].values if place < len(worst.looks) else {}
