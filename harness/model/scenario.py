@@ -58,14 +58,6 @@ class MetricLimit:
     limit: float = 0.0
 
 
-VARYING = frozenset({"late_step_time", "tail", "stalls"})
-"""Signals of step times that vary much on a busy machine."""
-LENGTHENED = 0.01
-"""Least share by which slower steps must lengthen the run of a program that ends by itself, to count."""
-NOTHING_OF_RUN = 0.02
-"""Share of such a run below which its steps are nothing for it: those of VARYING are not judged."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """The limits beyond which a change counts as bad.
@@ -73,9 +65,8 @@ class Limits:
     `signals` maps each signal to its limit, in the signal's unit (None: it is off, and no launches are made for it); a
     signal that is not given has the default of the table of signals. `slowdown` is the rise of the step time within a
     launch, a share. `setup_bad`: a failure before the first step is a crash, not `untested`. `exit_only`: only how the
-    launches end counts, by the command's exit code (0 good, 125 untested, else bad). `of_run`: the share of the run
-    that the steps of a program that ends by itself take, which the judge fills in. Raises ValueError for a limit that
-    is not above zero.
+    launches end counts, by the command's exit code (0 good, 125 untested, else bad). Raises ValueError for a limit
+    that is not above zero.
     """
 
     signals: Mapping[str, float | None] = field(default_factory=dict, hash=False)
@@ -83,7 +74,6 @@ class Limits:
     setup_bad: bool = False
     exit_only: bool = False
     metrics: tuple[MetricLimit, ...] = ()
-    of_run: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "signals", {name: self.signals.get(name, SIGNALS[name].limit) for name in LIMITED})
@@ -92,19 +82,8 @@ class Limits:
                 raise ValueError(f"a limit is above zero, not {limit:g}")
 
     def of(self, signal: str) -> float | None:
-        """Return the limit of a signal in the signal's unit; None if the signal has none, or is off. By
-        default, slower steps count only if they lengthen the run by LENGTHENED."""
-        limit = self.signals.get(signal)
-        if limit is None or signal not in VARYING | {"step_time"} or signal in self.changed:
-            return limit
-        if signal == "step_time":
-            return max(limit, LENGTHENED / self.of_run)
-        return None if self.are_nothing else limit
-
-    @property
-    def are_nothing(self) -> bool:
-        """Return whether the steps are nothing for the run, whose time decides."""
-        return self.of_run < NOTHING_OF_RUN
+        """Return the limit of a signal in the signal's unit; None if the signal has none, or is off."""
+        return self.signals.get(signal)
 
     def log_of(self, signal: str) -> float | None:
         """Return the limit of a level as the log of a ratio, which is what levels are compared by."""

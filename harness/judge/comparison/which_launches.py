@@ -82,12 +82,29 @@ def is_measured(trial: Trial, steps: Steps) -> bool:
     return trial.measured
 
 
-def limits_of_run(limits: Limits, launches: Launches) -> Limits:
-    """Return the limits with the share of their run that the steps of launches that ended by themselves take."""
+VARYING = frozenset({"late_step_time", "tail", "stalls"})
+"""Signals of step times that vary much on a busy machine."""
+LENGTHENED = 0.01
+"""Least share by which slower steps must lengthen the run of a program that ends by itself, to count."""
+NOTHING_OF_RUN = 0.02
+"""Share of such a run below which its steps are nothing for it: those of VARYING are not judged."""
+
+
+def share_of_run(launches: Launches) -> float:
+    """Return the share of their run that the steps of launches that ended by themselves take; 1 if it is unknown."""
     usual_s = usual_step_s(launches)
     timed = [trial for version in launches for trial in version if trial.ran_to_its_end and has_step_times(trial)]
-    shares = [trial.last_step / trial.run_s for trial in timed if trial.run_s]
-    return replace(limits, of_run=usual_s * float(np.median(shares))) if usual_s and shares else limits
+    pace = [trial.last_step / trial.run_s for trial in timed if trial.run_s]
+    return usual_s * float(np.median(pace)) if usual_s and pace else 1.0
+
+
+def limits_of_run(limits: Limits, launches: Launches) -> Limits:
+    """Return the limits by which these launches are judged: a default limit of steps that are little of the run, whose
+    time decides, is wider or off."""
+    share, own = share_of_run(launches), dict(limits.signals)
+    own["step_time"] = max(own["step_time"] or 0.0, LENGTHENED / share)
+    own |= dict.fromkeys(VARYING) if share < NOTHING_OF_RUN else {}
+    return replace(limits, signals=own | {name: limits.signals[name] for name in limits.changed})
 
 
 # ---------------------------------------------------------------- slow versions

@@ -112,10 +112,10 @@ def wants_round(
     round is wanted: a round without it would add nothing.
     """
     most, alike = trials_asked.most, without_nan(set_apart(trials)[0], limits)
-    limits = limits_of_run(limits, alike)
     ends_differ = _seems_to_differ("end_time", alike, limits=limits, steps=steps)
     always = ALWAYS_ASKING | {"end_time"} if ends_differ else ALWAYS_ASKING
-    limited, asking = _limited(limits), always | limits.changed
+    asking, limits = always | limits.changed, limits_of_run(limits, alike)
+    limited = _limited(limits)
     doubtful = {name for name in limited if SIGNALS[name].rounds > FEWEST_ROUNDS}
     tables = {name: level_table(name, alike, steps=steps) for name in limited if name in asking | doubtful}
     full = {place for place, version in enumerate(trials) if len(version) >= most}
