@@ -21,7 +21,7 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -167,28 +167,30 @@ def remove_folder(path: Path) -> None:
 def _kill_at_home(folder: Path) -> None:
     """Kill the processes of this user whose environment names a trial's folder. If the agent itself was killed, nothing
     else leads to a process in a session of its own, which may be stopped for ever."""
-    began_s, mark = time.monotonic(), os.fsencode(f"={folder}") + b"\0"
-    while time.monotonic() < began_s + REMOVAL_S:
-        pids = []
+    mark = os.fsencode(f"={folder}") + b"\0"
+
+    def pids() -> Iterator[int]:
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # gone, or another user's
                 if mark in (process / "environ").read_bytes():
-                    kill(int(process.name), since_s=began_s)
-                    pids.append(process.name)
-        if not pids:
-            return
-        time.sleep(0.01)
+                    yield int(process.name)
+
+    kill(pids, for_s=REMOVAL_S)
 
 
-def kill(pid: int, *, since_s: float) -> None:
-    """Send SIGKILL to a process of a trial; do nothing if it is gone or now belongs to another user. A tracker, which
-    removes the semaphores and the shared memory of its program once this is gone, goes on until TRACKER_S after
-    `since_s`.
+def kill(pids: Callable[[], Iterable[int]], *, for_s: float) -> None:
+    """Kill the processes of a trial, until `pids()` finds none or `for_s` have passed: one may fork while others are
+    killed. A tracker removes the semaphores and the shared memory of its program once this is gone, and has TRACKER_S
+    for that.
     """
-    with contextlib.suppress(OSError):
-        is_tracker = TRACKER in Path(f"/proc/{pid}/cmdline").read_bytes()
-        tidies = is_tracker and time.monotonic() < since_s + TRACKER_S
-        os.kill(pid, signal.SIGCONT if tidies else signal.SIGKILL)
+    began_s, taken_s = time.monotonic(), 0.0
+    while taken_s <= for_s and (found := list(pids())):
+        for pid in found:
+            with contextlib.suppress(OSError):  # it is gone, or its number now belongs to another user
+                tidies = taken_s < TRACKER_S and TRACKER in Path(f"/proc/{pid}/cmdline").read_bytes()
+                os.kill(pid, signal.SIGCONT if tidies else signal.SIGKILL)
+        time.sleep(0.01)
+        taken_s = time.monotonic() - began_s
 
 
 def _open_up(folder: Path) -> None:

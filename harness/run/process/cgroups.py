@@ -64,12 +64,8 @@ class TrialCgroup:
         return [int(pid) for pid in self._text("cgroup.procs").split()]
 
     def kill(self) -> None:
-        """Kill the processes, repeatedly until none is left, because a process may fork while others are killed."""
-        began_s = time.monotonic()
-        while (pids := self.pids()) and time.monotonic() < began_s + ENDING_S:
-            for pid in pids:
-                owners.kill(pid, since_s=began_s)
-            time.sleep(0.005)
+        """Kill the processes until none is left."""
+        owners.kill(self.pids, for_s=ENDING_S)
 
     def remove(self) -> None:
         """Remove the empty cgroup, which the kernel allows a moment after the last process has ended."""

@@ -13,7 +13,6 @@ import select
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -231,8 +230,7 @@ def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
     try:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        for child in descendants:
-            owners.kill(child.pid, since_s=time.monotonic())
+        owners.kill(lambda: (child.pid for child in descendants), for_s=0.0)
         if cgroup is not None:
             cgroup.kill()
         process.wait(KILLED_S)

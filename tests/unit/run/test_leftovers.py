@@ -185,6 +185,6 @@ def test_killing_the_dead_is_no_error() -> None:
             signal.pause()
         finally:
             os._exit(1)
-    cgroups.kill(child)
+    owners.kill(lambda: [child], for_s=0.0)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    cgroups.kill(child)
+    owners.kill(lambda: [child], for_s=0.0)
