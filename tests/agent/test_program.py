@@ -805,6 +805,7 @@ def test_a_printed_number_is_found_where_the_pattern_says(pattern: str, line: st
         ("loss: 0x7f33\nloss: 2026-11-24\nloss: 12:30:11\nloss 1.16.0\nloss: 0,1234", {}),
         ("loss: " + "9" * 400 + "\nloss 1e999\nloss: ٣", {}),
         ("Downloading: 45%|###| 45/100\nDownloading: 40%", {}),
+        ("\x1b]0;loss=9\x07accuracy: 0.5\x1b]2;score=8\x1b\\", {"accuracy": 0.5}),  # the titles of a window
     ],
 )
 def test_a_number_beside_a_name_is_read_without_configuration(lines: str, values: dict[str, float]) -> None:

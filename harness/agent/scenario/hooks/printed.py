@@ -135,7 +135,7 @@ def _is_part_of_word(line, start, end, before, after):
 # ---------------------------------------------------------------- without patterns: names beside numbers
 
 MOST_NAMES = 256  # that are told apart; later ones are left out
-ESCAPES = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|[^[])|\b+")
+ESCAPES = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[^[])|\b+")
 PAIR = re.compile(
     r"""(?<![\w\-/@.]) ([^\W\d_][\w\-/@.]{0,39}) ["']?
     (\ ?[=:\uff1a]\ ?|\ (?:\|\ )?) ["']? (?:(?:np\.)?(?:tensor|float\d\d)\()?
