@@ -8,6 +8,7 @@ is compared as a level: by the medians of the launches, in rounds. Any other dif
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -124,6 +125,8 @@ ABSURD = 1e9
 """Largest multiple of the usual size of a value that is told from still larger ones: their squares must have digits."""
 LUCK = 0.05
 """Largest probability that the launches of a version agree by chance, if it is said to have the same value in all."""
+EARLIER = re.compile(r" \(\d\)$")
+"""Follows a name that a program printed again after the same step (`Reader.rest` of the agent)."""
 HARDLY_DIFFERENT = 5e-9
 """Share below which a change of a returned value has no size: as a percentage it would read 0."""
 
@@ -300,7 +303,8 @@ class _Metric:
     def _vanished(self) -> list[bool | None]:
         """Return, for each version, whether it no longer returns the number, if its name tells that it is a result: all
         launches of the versions before do. A launch that ended before the first of these numbers does not count, nor
-        one that has no room for it, and a number that another of the same kind replaces (`acc`, `accuracy`) is renamed.
+        one that has no room for it. A number that another of the same kind replaces (`acc`, `accuracy`) is renamed, and
+        without `accuracy (1)`, `accuracy` is printed another number of times, perhaps more than the agent tells apart.
         """
         firsts = [at for own in self.clean for trial in own if (at := first_step(trial, self.name)) is not None]
         if self.given is None and worse_if(self.name) not in ("rise", "drop"):
@@ -315,11 +319,14 @@ class _Metric:
             agree = len(set(asked)) == 1 and len(asked) >= AGREE
             states.append(not asked[0] if agree and is_known else None)
         had = [place for place, state in enumerate(states) if state is False]
-        return [None if state and self._is_renamed(had, place) else state for place, state in enumerate(states)]
+        return [None if state and self._is_replaced(had, place) else state for place, state in enumerate(states)]
 
-    def _is_renamed(self, had: Sequence[int], place: int) -> bool:
-        """Return whether the version has a number of the same kind that those at `had` do not have."""
+    def _is_replaced(self, had: Sequence[int], place: int) -> bool:
+        """Return whether the version has the later numbers of this name, or a number of the same kind that those at
+        `had` do not have."""
         names = {name for trial in self.clean[place] for name in returned_names(trial)}
+        if EARLIER.sub("", self.name) in names:
+            return True
         names -= {name for at in had for trial in self.clean[at] for name in returned_names(trial)}
         return any(worse_if(name) == worse_if(self.name) for name in names)
 

@@ -217,6 +217,23 @@ def test_an_accuracy_with_a_new_name_has_not_vanished() -> None:
     assert told == {"acc is gone", "accuracy is new"}
 
 
+def test_a_result_that_is_printed_another_number_of_times_has_not_vanished() -> None:
+    """A version that printed nine scores after its last step instead of eight was said to have seven faults."""
+    trials = [*named(versions([0.9]), "score"), *named(versions([0.9]), "score")]
+    for trial in trials[0]:
+        assert trial.trace is not None
+        trial.trace.columns["score (1)"] = trial.trace.columns["score"]
+    found = judge_values(trials, limits=Limits(), steps=STEPS)
+    assert [change for values in found.values() for change in values.changes] == []
+    assert [one.text for one in found["metrics.score (1)"].observed] == ["score (1) is gone"]
+    trials[1] = versions([0.9])[0]  # `loss`
+    found = judge_values(trials, limits=Limits(), steps=STEPS)
+    assert [change.verdict for name in ("score", "score (1)") for change in found[f"metrics.{name}"].changes] == [
+        "vanished",
+        "vanished",
+    ]
+
+
 def test_a_launch_that_ended_before_the_first_accuracy_has_not_lost_it() -> None:
     trials = named(versions([1.0] * 2), "accuracy")
     for trial in trials[0]:
