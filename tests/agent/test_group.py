@@ -264,6 +264,15 @@ def test_a_rank_that_loads_data_slowly_is_no_hang(
     assert run(tmp_path / "root", thorough_python, more, timeout_s=7.5).done["end"] == "completed"
 
 
+def test_a_rank_that_waits_for_its_data_longer_than_the_job_is_looked_at_is_no_hang(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a launch may take two minutes, a version whose rank slept for 50 s, and went on, was said to hang."""
+    hurry(monkeypatch, tmp_path, "2.0, 0.05, 1e12")
+    more = "time.sleep(3 * (rank == 1 and number == 42))"
+    assert run(tmp_path / "root", thorough_python, more, timeout_s=10.0).done["end"] == "completed"
+
+
 @pytest.mark.parametrize(("by", "end"), [("SIGKILL", "infrastructure"), ("SIGSEGV", "crash")])
 def test_a_rank_that_its_parent_has_waited_for_is_not_said_to_have_ended_well(
     tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch, by: str, end: str

@@ -31,7 +31,7 @@ OF_NODES = {
 }  # fmt: skip
 """Words of a launcher, with the variables of a trial on several nodes, and their values on one."""
 STILL_S, STILL_SHARE, STILL_BYTES = 30.0, 0.05, 16384  # of one processor; a second
-MISSED_SHARE = 0.2  # of the time limit, for which a job must be still whose ranks wait for one that lives
+MISSED_SHARE = 0.2  # of the time limit: for so long, and 2 STILL_S, a job is still whose ranks wait for one that lives
 BEAT_S = 0.05  # while there are several ranks
 GONE_TURNS, GONE_PAUSE_S = 20, 0.001  # between the end of a conversation and the end of its process
 CREDENTIALS = struct.Struct("3i")
@@ -386,7 +386,7 @@ class ProgramWatch(ScriptWatch):
                 return
             stacks = self._ask_stacks()
             self.end("hang", self._place_now() + ": no progress" + self._place(stacks), stacks=stacks)
-        elif self._still_s(now) >= max(STILL_S, MISSED_SHARE * self.job["timeout_s"]):
+        elif self._still_s(now) >= max(2 * STILL_S, MISSED_SHARE * self.job["timeout_s"]):
             self._end_missed(now)
 
     def _still_s(self, now):
