@@ -304,7 +304,7 @@ def fit(draft: Draft, matrix: Path, first: RunResult, *, out: Path) -> tuple[Pat
         steps_s = draft.step_time_s if draft.has_steps else 0.0  # a slower version may use up this time
         timeout_s = math.ceil((steps_s + SPARE_S + LONGER * max(took_s)) / 10) * 10.0
         known = replace(known, timeout_s=timeout_s) if timeout_s < draft.longest_s else known
-        launches = SETTLED_S / max(*took_s, 1.0) / (1 + draft.series.count)
+        launches = SETTLED_S / max(*took_s, 1.0) / (1 + len(first.plan.rows[0].cells))
         known = replace(known, most=min(max(draft.most, int(launches)), MOST_LAUNCHES))
     if known == draft:
         return matrix, draft

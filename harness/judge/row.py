@@ -121,10 +121,8 @@ def judge_row(
     tested: tuple[str, ...] = ()
     ratios: dict[tuple[str, str], Effect | None] = {}
     if not limits.exit_only:
-        ids, kept = (
-            [replace(cell.cell, replicate=True).id for cell in cells],
-            set_apart([*compared.alike, again])[0][-1],
-        )
+        *_, kept = set_apart([*compared.alike, again])[0]
+        ids = [replace(cell.cell, replicate=True).id for cell in cells]
         replicates = [[trial for trial in kept if trial.cell_id == each] for each in ids]
         values = judge_values(compared.alike, again=replicates, limits=limits, steps=steps)
         nan = nan_versions(compared.alike, limits)

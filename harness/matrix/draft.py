@@ -163,16 +163,11 @@ EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or ol
 
 @dataclass(frozen=True, kw_only=True)
 class DraftSeries:
-    """A series of typed versions. `entry`: its keys in a matrix file, of which the last has the versions.
-    `needs_containers`: its versions are images."""
+    """A series of typed versions. `entry`: its keys in a matrix file. `needs_containers`: its versions are images."""
 
     name: str
     entry: Mapping[str, Any]
     needs_containers: bool = False
-
-    @property
-    def count(self) -> int:
-        return len(tuple(self.entry.values())[-1])
 
 
 def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ()) -> DraftSeries:

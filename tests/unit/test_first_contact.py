@@ -420,8 +420,10 @@ def test_a_version_that_hangs_is_not_waited_for_as_long_as_nothing_is_known(
 @pytest.mark.parametrize(("duration_s", "most"), [(0.1, 16), (4.0, 10), (70.0, 6)])
 def test_short_launches_may_be_more_of_them(duration_s: float, most: int, folder: Path) -> None:
     """On a busy machine, 13 of 21 public scripts ended with `?` for times after six launches of few seconds."""
-    made = draft_of(folder, "python", "train.py")
-    matrix, _ = flow.fit(made, flow.write(made, out=folder), took(duration_s), out=folder)
+    made, result = draft_of(folder, "python", "train.py"), took(duration_s)
+    row = result.plan.rows[0]
+    two = replace(result, plan=replace(result.plan, rows=(replace(row, cells=row.cells[:2]),)))
+    matrix, _ = flow.fit(made, flow.write(made, out=folder), two, out=folder)
     assert read(matrix).trials == Trials(least=3, most=most)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -224,12 +223,12 @@ class _Metric:
     def varies(self) -> Sequence[bool | None]:
         """Return, for each version, whether its launches differ. None: too few to tell, because so many would agree
         with a probability above LUCK if they varied as those of other versions do."""
-        counts = [Counter((values + 0.0).tobytes() for values in own) for own in self.known]  # -0 equals 0
-        varying = [own for own in counts if len(own) > 1]
-        usual = sum(max(own.values()) for own in varying) / max(1, sum(own.total() for own in varying))
+        alike = [[sum(same_values(each, other) for other in own) for each in own] for own in self.known]
+        varying = [own for own in alike if min(own, default=0) < len(own)]
+        usual = sum(map(max, varying)) / max(1, sum(map(len, varying)))
         return [
-            len(own) > 1 if own.total() >= AGREE and (len(own) > 1 or usual ** own.total() <= LUCK) else None
-            for own in counts
+            own in varying if len(own) >= AGREE and (own in varying or usual ** len(own) <= LUCK) else None
+            for own in alike
         ]
 
     # ------------------------------------------------------------ what counts as bad
