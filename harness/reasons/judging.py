@@ -148,7 +148,7 @@ class SignalReason(Reason):
     """Says why a signal of a version is judged as it is, or not judged."""
 
     LIMIT_IS_NONE = "the limit is none"
-    NOTHING_OF_RUN = "all steps together are less than 2 % of the run, so that the run time decides"
+    NOTHING_OF_RUN = "all steps together take less than 2 % of the run, so the run time decides"
     NOT_MEASURED = "not measured"
     UNTESTED = "the version is untested"
     NO_STEPS = "there are no steps to time"

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness import amounts
 from harness.model.watching import EndedTrial
-from harness.report.terminal.progress.time_left import LanesProgress, LaneState, short
+from harness.report.terminal.progress.time_left import LanesProgress, LaneState
 from harness.report.terminal.run_report import console_text
 
 _WIDE = 60
@@ -33,10 +33,6 @@ class LiveProgress(LanesProgress):
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
             self._lane(lane).begin_trial(f"{image}: {text}", steps=0)
-
-    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
-        with self._lock:
-            self._lane(lane).begin_trial(f"{short(cell, lane)} #{number}", steps=steps)
 
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
         with self._lock:

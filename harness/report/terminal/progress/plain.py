@@ -18,7 +18,7 @@ from harness import amounts
 from harness.model import ProgressListener
 from harness.model.watching import EndedTrial, Waiting
 from harness.report.terminal.progress.live import LiveProgress
-from harness.report.terminal.progress.time_left import LanesProgress, short
+from harness.report.terminal.progress.time_left import LanesProgress
 from harness.report.text.harmless_text import plain, spelled
 
 
@@ -111,10 +111,6 @@ class PlainProgress(LanesProgress):
                 self._say(f"image {lane}: {image}: {text}")
             self._lane(lane).begin_trial(text if isinstance(text, Waiting) else f"{image}: {text}", steps=0)
         self.tell_time()
-
-    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
-        with self._lock:
-            self._lane(lane).begin_trial(f"{short(cell, lane)} #{number}", steps=steps)
 
     def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
         self.tell_time()

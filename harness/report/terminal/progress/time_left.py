@@ -121,11 +121,6 @@ class LaneState:
         return self.elapsed_s() / self.ran * (self.about - self.done)
 
 
-def short(cell: str, lane: str) -> str:
-    """Return the cell's name without its lane, which the line already shows."""
-    return cell.replace(f" on {lane}:", ":")
-
-
 class LanesProgress:
     """The lanes of a run, for every kind of progress display. Hold `_lock` to read or change them."""
 
@@ -141,6 +136,10 @@ class LanesProgress:
         with self._lock:
             for lane, number in most.items():
                 self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
+
+    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
+        with self._lock:  # the line already shows the lane
+            self._lane(lane).begin_trial(f"{cell.replace(f' on {lane}:', ':')} #{number}", steps=steps)
 
     def _end(self, trial: EndedTrial) -> bool:
         """End a trial in this thread. Return whether it is news: the first of its cell in this run, or one that ends
