@@ -82,8 +82,11 @@ def test_a_limit_below_what_an_interpreter_needs_says_nothing_about_the_image(pr
 
 
 SPAWNS = """
-import multiprocessing, time
+import mmap, multiprocessing, os, time
 if __name__ == "__main__":
+    file = open("/dev/shm/own-%d" % os.getpid(), "w+b")
+    file.truncate(9)
+    shared = mmap.mmap(file.fileno(), 9)
     context = multiprocessing.get_context("spawn")
     kept = [context.Semaphore() for _ in range(9)]
     worker = context.Process(target=time.sleep, args=(600,))
@@ -99,7 +102,8 @@ if __name__ == "__main__":
 def test_the_semaphores_of_a_killed_agent_are_removed(
     process: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """Each interrupted launch of a program with workers left semaphores in /dev/shm for ever."""
+    """Each interrupted launch of a program with workers left semaphores in /dev/shm for ever, and other files, such as
+    those of NCCL, which only the agent knows."""
     (tmp_path / "spawns.py").write_text(SPAWNS)
     launch = process.launch("quiet", steps=Steps(first=5000, budget=5000))
     scenario = replace(launch.scenario, script=None, program=Program(path=tmp_path / "spawns.py"), files=())
@@ -121,6 +125,10 @@ def test_the_semaphores_of_a_killed_agent_are_removed(
         process.run(replace(launch, scenario=scenario, payload=payload), on_step=kill)
     assert seen
     assert not semaphores() & seen[-1]
+    own = set(Path("/dev/shm").glob("own-*"))
+    assert what != "interrupted" or not own
+    for path in own:
+        path.unlink()
 
 
 def semaphores() -> set[Path]:

@@ -37,6 +37,8 @@ from harness.run.process.environments import AgentCopy, EnvironmentStore
 READ_BYTES = 1 << 18
 EXIT_S = 5.0
 """Seconds to wait for the exit status of a process whose output has ended."""
+LEAVE_S = 2.0
+"""Seconds in which an agent that is no longer needed ends the program."""
 KILLED_S = 60.0  # seconds that a large process may take to release its memory after SIGKILL
 
 
@@ -219,8 +221,8 @@ def environment_of(launch: LaunchRequest) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
-    """Kill the process and everything that it started: its descendants, its process group and its cgroup. Then close
-    its pipes.
+    """End the process and everything that it started: its descendants, its process group and its cgroup. Then close
+    its pipes. An agent that loses the harness ends by itself: it alone knows what the program leaves in shared memory.
 
     Raises InfrastructureError if the process does not end, because it hangs in a driver or a network file system.
     """
@@ -228,9 +230,12 @@ def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
     with contextlib.suppress(psutil.Error):  # gone, or not accessible
         descendants = psutil.Process(process.pid).children(recursive=True)
     try:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            _pipes(process)[0].close()
+            process.wait(LEAVE_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        owners.kill(lambda: (child.pid for child in descendants), for_s=0.0)
+        owners.kill(lambda: (child.pid for child in descendants if child.is_running()), for_s=0.0)
         if cgroup is not None:
             cgroup.kill()
         process.wait(KILLED_S)
