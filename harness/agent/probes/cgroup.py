@@ -2,6 +2,8 @@
 
 import os
 
+from .memory import contents
+
 UNLIMITED = 1 << 60  # bytes; version 1 reports "no limit" as the largest multiple of a page
 OWN_SHARE = 0.5  # share of the machine's memory; if a trial used more, the memory ran out because of it
 NEAR = 0.9  # a trial that the kernel kills at its limit has used at least this share of it
@@ -48,13 +50,7 @@ class Cgroup(object):
         return int(text) if text.isdigit() else None
 
     def _read(self, name):
-        if self.folder is None:
-            return ""
-        try:
-            with open(os.path.join(self.folder, name)) as file:
-                return file.read()
-        except OSError:
-            return ""
+        return "" if self.folder is None else contents(os.path.join(self.folder, name)).decode("ascii", "replace")
 
 
 class OomKiller(object):
@@ -92,9 +88,5 @@ def find_cgroup(memberships="/proc/self/cgroup", mount="/sys/fs/cgroup"):
 
 
 def _paths(memberships, controller):
-    try:
-        with open(memberships) as file:
-            lines = [line.rstrip("\n").split(":", 2) for line in file]
-    except OSError:
-        return []
+    lines = [line.split(":", 2) for line in os.fsdecode(contents(memberships)).split("\n") if line]
     return [path.rstrip("/") for _, controllers, path in lines if controller in controllers.split(",")]

@@ -8,7 +8,7 @@ import stat
 import time
 
 from . import processes
-from .processes import MOST_ENTRIES, MOST_S, Beyond, Bounds
+from .processes import MOST_ENTRIES, MOST_S, Beyond, Bounds, entries_of
 
 FIRST_WALK_S = 5 * MOST_S  # the first walk takes longer, because it reads the disk; nothing runs yet
 CLOCK_STEP_S = 0.02  # the kernel's clock for time stamps lags behind by up to this
@@ -135,7 +135,7 @@ def _walk(path, bounds, counts):
     Raises Beyond."""
     waiting, device = [path], _device(path)
     while waiting:
-        for entry in _entries(waiting.pop()):
+        for entry in entries_of(waiting.pop()):
             bounds.count()
             try:
                 entry_stat = entry.stat(follow_symlinks=False)
@@ -151,18 +151,10 @@ def _count(path, bounds, counts):
     """Count the entries that `_walk` would meet, without the lstat of files. Raises Beyond."""
     waiting, device = [path], _device(path)
     while waiting:
-        for entry in _entries(waiting.pop()):
+        for entry in entries_of(waiting.pop()):
             bounds.count()
             if entry.is_dir(follow_symlinks=False) and counts(entry) and _device(entry.path) == device:
                 waiting.append(entry.path)
-
-
-def _entries(folder):
-    try:
-        with os.scandir(folder) as entries:
-            yield from entries
-    except OSError:
-        return  # it is gone, or not readable
 
 
 def _device(path):

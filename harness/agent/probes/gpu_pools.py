@@ -8,7 +8,7 @@ framework raises any exception, the numbers are None: a probe never fails the ru
 import os
 import re
 
-from .processes import target
+from .processes import listed, target
 
 DEVICE_FILE = re.compile(r"^/dev/nvidia\d+$")
 NAN = float("nan")
@@ -18,10 +18,7 @@ FIELDS = ("gpu_pool_kib", "gpu_reserved_kib", "gpu_pool_peak_kib")
 
 def cuda_in_use(folder="/proc/self/fd"):
     """Return whether this process has opened a GPU, as CUDA does when it starts."""
-    try:
-        return any(DEVICE_FILE.match(target(os.path.join(folder, name))) for name in os.listdir(folder))
-    except OSError:
-        return False
+    return any(DEVICE_FILE.match(target(os.path.join(folder, name))) for name in listed(folder))
 
 
 class Pools(object):

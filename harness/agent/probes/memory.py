@@ -13,6 +13,15 @@ NAN = float("nan")
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") / 1024.0
 
 
+def contents(path):
+    """Return the bytes of a file; b"" if it is gone or not readable, or if this process has no descriptor left."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
 def rss_reader(path="/proc/self/statm"):
     """Return a function that returns the resident KiB, NaN after a failure; None if it is unreadable from the start.
 
@@ -46,11 +55,7 @@ FIELDS = {
 
 def read_status(path="/proc/self/status"):
     """Return the fields as numbers; those that this kernel does not report are missing."""
-    try:
-        with open(path, "rb") as file:
-            pairs = [line.split(b":", 1) for line in file if b":" in line]
-    except OSError:  # the scenario may have exhausted the process's open files
-        return {}
+    pairs = [line.split(b":", 1) for line in contents(path).split(b"\n") if b":" in line]
     return {FIELDS[name]: int(value.split()[0]) for name, value in pairs if name in FIELDS}
 
 

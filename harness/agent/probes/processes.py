@@ -8,12 +8,13 @@ import re
 import resource
 import time
 
-from .memory import PAGE_KIB
+from .memory import PAGE_KIB, contents
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
-Process = collections.namedtuple("Process", "pid state parent cpu_s threads")
-Process.__doc__ = "What the kernel reports of a process; cpu_s is its own time and that of the children it waited for."
+Process = collections.namedtuple("Process", "pid state parent cpu_s threads status")
+Process.__doc__ = """What the kernel reports of a process. cpu_s: its own time and that of the children it waited for;
+status: the wait status of a dead one."""
 
 
 def descendants(pid=None, bounds=None):
@@ -41,12 +42,8 @@ def anonymous_kib(pid):
 
 
 def _pages_kib(pid):
-    """Return the KiB of address space, resident memory, and files and shared memory in it; None once it is gone."""
-    try:
-        with open("/proc/%d/statm" % pid, "rb") as file:
-            return [int(word) * PAGE_KIB for word in file.read().split()[:3]]
-    except OSError:
-        return None
+    """Return the KiB of address space, resident memory, and files and shared memory in it; [] once it is gone."""
+    return [int(word) * PAGE_KIB for word in contents("/proc/%d/statm" % pid).split()[:3]]
 
 
 def cpu_s(pids):
@@ -56,52 +53,54 @@ def cpu_s(pids):
 
 def look_at(pid):
     """Return the process as a Process; None once it is gone."""
+    fields = contents("/proc/%d/stat" % pid).rpartition(b")")[2].split()
     try:
-        with open("/proc/%d/stat" % pid, "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
         ticks = sum(int(field) for field in fields[11:15])
-        return Process(pid, fields[0].decode("ascii"), int(fields[1]), ticks * TICK_S, int(fields[17]))
-    except (OSError, IndexError, ValueError):
+        return Process(pid, fields[0].decode("ascii"), int(fields[1]), ticks * TICK_S, int(fields[17]), int(fields[49]))
+    except (IndexError, ValueError):
         return None
 
 
 def _children_by_file(pid, bounds):
     """Return the children from the kernel's own lists, one per thread."""
     pids = []
-    for task in _listed("/proc/%d/task" % pid):
+    for task in listed("/proc/%d/task" % pid):
         bounds.count()
-        try:
-            with open("/proc/%d/task/%s/children" % (pid, task)) as file:
-                pids += [int(word) for word in file.read().split()]
-        except OSError:
-            continue  # the thread has ended
+        pids += map(int, contents("/proc/%d/task/%s/children" % (pid, task)).split())
     return pids
 
 
 def _by_scan():
     """Return a function like `_children_by_file` for kernels without those lists: it scans all processes once."""
     parents = {}
-    for name in _listed("/proc"):
+    for name in listed("/proc"):
         if name.isdigit():
             process = look_at(int(name))
             parents.setdefault(process and process.parent, []).append(int(name))
     return lambda pid, bounds: parents.get(pid, [])
 
 
-def _listed(folder):
+def listed(folder):
+    """Return the names in a folder; [] if it is gone or not readable."""
     try:
         return os.listdir(folder)
     except OSError:
         return []
 
 
-def command_line(pid):
-    """Return the arguments with which a process was started, as bytes; [] for a dead process."""
+def entries_of(folder):
+    """Yield the entries of a folder; none if it is gone or not readable."""
     try:
-        with open("/proc/%d/cmdline" % pid, "rb") as file:
-            return file.read().split(b"\0")[:-1]
+        with os.scandir(folder) as entries:
+            yield from entries
     except OSError:
-        return []
+        return
+
+
+def command_line(pid, of="cmdline"):
+    """Return the arguments with which a process was started, or its variables (`environ`), as bytes; [] for a dead
+    process."""
+    return contents("/proc/%d/%s" % (pid, of)).split(b"\0")[:-1]
 
 
 # ---------------------------------------------------------------- walk limits
@@ -141,11 +140,8 @@ class Bounds(object):
 
 def kept_waiting_s():
     """Return the seconds for which this process was ready to run but others ran; 0 if the kernel does not report it."""
-    try:
-        with open("/proc/self/schedstat", "rb") as file:
-            return int(file.read().split()[1]) * 1e-9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+    words = contents("/proc/self/schedstat").split()
+    return int(words[1]) * 1e-9 if len(words) > 1 else 0.0
 
 
 # ---------------------------------------------------------------- process counts
@@ -252,7 +248,7 @@ def deleted_files(bounds):
     """Yield (path, stat) of every deleted file that the tree holds open: it takes space, but is in no folder."""
     seen = set()
     for pid in descendants(bounds=bounds):
-        for entry in _descriptors(pid):
+        for entry in entries_of("/proc/%d/fd" % pid):
             bounds.count()
             path = target(entry.path)
             if not path.endswith(DELETED):
@@ -265,14 +261,6 @@ def deleted_files(bounds):
             if file_stat.st_nlink == 0 and inode not in seen:
                 seen.add(inode)
                 yield path[: -len(DELETED)], file_stat
-
-
-def _descriptors(pid):
-    try:
-        with os.scandir("/proc/%d/fd" % pid) as entries:
-            yield from entries
-    except OSError:
-        return  # it has ended, or belongs to another user
 
 
 def _open_files(pids, bounds):
@@ -341,11 +329,8 @@ ALLOCATORS = re.compile(r"^lib(jemalloc|tcmalloc|mimalloc)")
 
 def mapped(pid="self"):
     """Return the set of the paths of the files that a process has mapped; empty if it is gone or not readable."""
-    try:
-        with open("/proc/%s/maps" % pid, "rb") as file:
-            return {os.fsdecode(line.split(None, 5)[5].rstrip(b"\n")) for line in file if b" /" in line}
-    except OSError:
-        return set()
+    lines = contents("/proc/%s/maps" % pid).split(b"\n")
+    return {os.fsdecode(line.split(None, 5)[5]) for line in lines if b" /" in line}
 
 
 def of_interest(pid):

@@ -38,7 +38,7 @@ class Child(object):
     def __init__(self, command, folder, inherited=()):
         """Start the command. Raises OSError if it cannot be started."""
         self.death = None
-        self._shared_before = _shared()
+        self._shared_before = {SHARED + name for name in processes.listed(SHARED)}
         self._process = subprocess.Popen(
             command,
             cwd=folder,
@@ -106,13 +106,6 @@ class Child(object):
                 with contextlib.suppress(OSError):
                     os.unlink(path)
         return not processes.descendants()
-
-
-def _shared():
-    """Return the paths of the files in shared memory."""
-    with contextlib.suppress(OSError):
-        return {SHARED + name for name in os.listdir(SHARED)}
-    return set()
 
 
 def _send(pid, number):

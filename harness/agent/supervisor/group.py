@@ -313,13 +313,8 @@ FATAL = re.compile("Fatal Python error: .{1,80}")  # as faulthandler writes it
 def death_of(pid):
     """Return the death of a process that failed and that its parent has not waited for; None if it lives, is gone, or
     ended well."""
-    try:
-        with open("/proc/%d/stat" % pid, "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    status = int(fields[49]) if fields[0] == b"Z" else 0
-    return child.death_by(status) if status else None
+    process = processes.look_at(pid)
+    return child.death_by(process.status) if process and process.state == "Z" and process.status else None
 
 
 def is_gone(pid):

@@ -197,18 +197,12 @@ class ProgramWatch(ScriptWatch):
         """Answer the members that wait for the harness: the lead, and those that came while all were parked."""
         waiting, self._waiting = self._waiting, []
         for member in waiting:
-            self._answer(member, answer)
+            self._answer(member.fd, answer)
 
     def _on_parked(self):
         self._waiting.append(self._from)
         if not self._parked:
             self.park()
-
-    def _answer(self, member, answer):
-        try:
-            os.write(member.fd, answer.encode("ascii") + b"\n")
-        except OSError:
-            return  # it died while it waited, which will be noticed next
 
     # -------------------------------------------------------------- events of the members
 
@@ -226,7 +220,7 @@ class ProgramWatch(ScriptWatch):
         if self._parked:
             self._waiting.append(member)
         elif is_ready and (self._ready is None or member is not self._group.lead):
-            self._answer(member, "go")
+            self._answer(member.fd, "go")
         else:
             self._waiting.append(member)
             first_step_s = first_step_s if member.is_first else self.clock() - self._began
@@ -260,7 +254,7 @@ class ProgramWatch(ScriptWatch):
             self._pending = Pending(step, last, self.clock() + OTHERS_S)
             self._forward(self.clock())
         else:
-            self._answer(member, "stop" if last else "go")
+            self._answer(member.fd, "stop" if last else "go")
             self._forward(self.clock())
 
     def _forward(self, now):
@@ -291,24 +285,24 @@ class ProgramWatch(ScriptWatch):
         looks_now = not self._group.is_several or (is_lead and self._group.lead.table.header[samples.STOP])
         if is_lead and not looks_now:
             self._group.ask_looks()
-        self._answer(self._from, "go" if looks_now else "on")
+        self._answer(self._from.fd, "go" if looks_now else "on")
 
     def _on_over(self):
         is_lead = self._from is self._group.lead
         if is_lead:
             self.census.look()  # what it holds after its steps; the last look follows at its end
-        self._answer(self._from, "go" if is_lead else "on")
+        self._answer(self._from.fd, "go" if is_lead else "on")
 
     def _on_unseen(self):
         if any(each.has_stepped for each in self._group.members):
-            self._answer(self._from, "stop")
+            self._answer(self._from.fd, "stop")
             return
         self._why = "the program ended, and no step was seen: " + self._why_unseen()
         if self._steps_are == "auto":
             self.remedy = ""
         else:
             self._leave(("setup", self._why), "no_step")
-        self._answer(self._from, "go" if self._steps_are == "auto" else "stop")
+        self._answer(self._from.fd, "go" if self._steps_are == "auto" else "stop")
 
     def _on_left(self):
         self._from.is_silent = False
@@ -320,7 +314,7 @@ class ProgramWatch(ScriptWatch):
         if cut:
             if member.is_first and not self._group.is_several:
                 self._leave_after_steps(end)
-                self._answer(member, "stop")
+                self._answer(member.fd, "stop")
             elif member is self._group.lead:
                 self._leave_after_steps(end)
                 self.end(*self._verdict)  # the others are killed where they are
@@ -373,19 +367,17 @@ class ProgramWatch(ScriptWatch):
         if self._verdict is not None or self.done is not None or now - self._progress[1] <= AFTER_FAILURE_S:
             return
         if failed is not None and not failed.is_first:
-            is_rank = (failed.number, failed.birth) != (None, None)
-            if now - failed.failed_at > AFTER_FAILURE_S and (
-                living or (not ranks and is_rank and self._still_s(now) >= STILL_S)
-            ):
+            is_rank = not ranks and (failed.number, failed.birth) != (None, None)
+            if now - failed.failed_at > AFTER_FAILURE_S and (living or (is_rank and self._still_s(now) >= STILL_S)):
                 self.end("crash", "")
         elif self.table.header[samples.OVER]:
             return
         elif 0 < len(living) < len(ranks) and all(member.waits_s(now) > AFTER_FAILURE_S for member in living):
             if self._group.vanished() is not None:
                 self.end("stopped", "")
-                return
-            stacks = self._ask_stacks()
-            self.end("hang", self._place_now() + ": no progress" + self._place(stacks), stacks=stacks)
+            else:
+                stacks = self._ask_stacks()
+                self.end("hang", self._place_now() + ": no progress" + self._place(stacks), stacks=stacks)
         elif self._still_s(now) >= max(2 * STILL_S, MISSED_SHARE * self.job["timeout_s"]):
             self._end_missed(now)
 
@@ -395,11 +387,12 @@ class ProgramWatch(ScriptWatch):
         before = self._still
         if before is None or now - before.at >= STILL_S:
             cpu_s, moved = processes.children_s(), processes.moved_bytes()
-            is_still = before is not None and None not in (moved, before.moved_bytes)
-            if is_still:
-                taken_s = now - before.at
-                is_still = cpu_s - before.cpu_s < STILL_SHARE * taken_s
-                is_still = is_still and abs(moved - before.moved_bytes) < STILL_BYTES * taken_s
+            is_still = (
+                before is not None
+                and None not in (moved, before.moved_bytes)
+                and cpu_s - before.cpu_s < STILL_SHARE * (now - before.at)
+                and abs(moved - before.moved_bytes) < STILL_BYTES * (now - before.at)
+            )
             self._still = Still(before.since if is_still else now, now, cpu_s, moved)
         return self._still.at - self._still.since
 
@@ -530,16 +523,11 @@ class ProgramWatch(ScriptWatch):
         return "\n".join(parts)
 
     def _writes_stacks(self, pid):
-        folder = "/proc/%d/fd" % pid
-        try:
-            links = [processes.target(os.path.join(folder, entry)) for entry in os.listdir(folder)]
-        except OSError:
-            return False
-        return any("memfd:stacks" in link for link in links)
+        return any("memfd:stacks" in processes.target(each.path) for each in processes.entries_of("/proc/%d/fd" % pid))
 
     def _place(self, stacks):
         """Return where the program stands: of several ranks, who is missing and who waits."""
-        words, _ = self._standing()
+        words = self._standing()[0]
         return ": " + words if words else ScriptWatch._place(self, stacks)
 
     def _standing(self):

@@ -175,9 +175,12 @@ class ScriptWatch(Watch):
     # -------------------------------------------------------------- end
 
     def answered(self, answer):
+        self._answer(self._answers_fd, answer)
+
+    def _answer(self, fd, answer):
         try:
-            os.write(self._answers_fd, answer.encode("ascii") + b"\n")
-        except BrokenPipeError:
+            os.write(fd, answer.encode("ascii") + b"\n")
+        except OSError:
             return  # it died while it waited, which will be noticed next
 
     def tick(self, now):

@@ -60,7 +60,8 @@ def _coming(stacks, joined, first):
     environment with which they began, or else follow the order in which the first process started them."""
     found, size = {}, 0
     for pid in stacks:
-        number, world = entering.numbered(_environment(pid))
+        variables = map(os.fsdecode, processes.command_line(pid, "environ"))
+        number, world = entering.numbered(dict(word.partition("=")[::2] for word in variables))
         size = max(size, world or 0)
         if number is not None and number not in joined.values():
             found.setdefault(number, pid)  # a worker of a rank comes after it
@@ -69,14 +70,6 @@ def _coming(stacks, joined, first):
         found = dict(enumerate([first] * _waits(stacks, first) + started))
     coming = [Rank(number, pid, 0, _waits(stacks, pid)) for number, pid in sorted(found.items()) if pid not in joined]
     return coming, 0 if size > MOST_STACKS or "NODE_RANK" in os.environ else size
-
-
-def _environment(pid):
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as file:
-            return dict(os.fsdecode(word).partition("=")[::2] for word in file.read().split(b"\0"))
-    except OSError:
-        return {}
 
 
 def _odd(ranks, places):

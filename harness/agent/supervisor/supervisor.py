@@ -11,7 +11,7 @@ import time
 
 from .. import PROTOCOL, VERSION, libc, wire
 from ..gpu import devices
-from ..probes import cgroup
+from ..probes import cgroup, memory, processes
 from . import child
 from .command import CommandWatch
 from .program import ProgramWatch
@@ -104,7 +104,7 @@ def installed_packages(places):
     """
     seen = set()
     for place in places:
-        for entry in _listed(place):
+        for entry in sorted(processes.listed(place or ".")):
             stem, kind = os.path.splitext(entry)
             if kind in (".dist-info", ".egg-info", ".egg"):
                 path = os.path.join(place, entry)
@@ -125,19 +125,12 @@ def _split(stem, path):
     return stem, (match.group(1) if match else "")
 
 
-def _listed(place):
-    try:
-        return sorted(os.listdir(place or "."))
-    except OSError:
-        return []  # a zip file, or an entry of sys.path that does not exist
-
-
 def c_library():
     """Return the C library and its version, from the library itself if it reports that; musl does not."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
     except (OSError, ValueError):
-        return "musl" if any("musl" in name for name in _listed("/lib")) else "unknown"
+        return "musl" if any("musl" in name for name in processes.listed("/lib")) else "unknown"
 
 
 def _huge_pages():
@@ -152,8 +145,4 @@ def _rlimits():
 
 
 def _read(path):
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+    return memory.contents(path).decode("utf-8", "replace")
