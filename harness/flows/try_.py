@@ -368,9 +368,11 @@ def _by_pattern(pattern: str) -> str:
 
 def _pattern(trial: Trial) -> str:
     """Return a pattern, quoted for a shell, of the most common beginning of a line that a launch printed again and
-    again; "" if there is none. A progress bar, which is drawn anew when time has passed, is no such line."""
+    again; "" if there is none. A progress bar, which is drawn anew when time has passed, is no such line, and neither
+    is a warning, which names a file in the launch's folder."""
     lines = (line.removesuffix("\r") for line in (trial.output.tail or trial.output.head).split("\n"))
-    begun = Counter(found[1] for line in lines if line.isprintable() and (found := UP_TO_A_NUMBER.match(line)))
+    own = (line for line in lines if line.isprintable() and not OWN_FOLDER.search(line))
+    begun = Counter(found[1] for line in own if (found := UP_TO_A_NUMBER.match(line)))
     usual = [(text, count) for text, count in begun.most_common() if any(map(str.isalpha, text))]
     if not usual or usual[0][1] < RECURS:
         return ""

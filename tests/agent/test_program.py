@@ -428,24 +428,29 @@ def test_a_program_that_neither_steps_nor_ends_is_untested(
 
 
 @pytest.mark.smoke
-def test_the_whole_run_of_a_program_without_steps_is_one_figure(tmp_path: Path, python: str) -> None:
-    """A script of scikit-learn was refused, because nothing in it was a step."""
+@pytest.mark.parametrize(
+    "printed", [["accuracy: 0.5", "accuracy: 0.75"], [f"{at} accuracy: 0.{at}5" for at in (5, 6, 7)]]
+)
+def test_the_whole_run_of_a_program_without_steps_is_one_figure(
+    tmp_path: Path, python: str, printed: list[str]
+) -> None:
+    """A script of scikit-learn was refused, because nothing in it was a step. Another printed three lines, of which the
+    last was the one step: its processor time and output, which ended with it, were nothing."""
     text = """
 import sys, time, subprocess
 subprocess.call([sys.executable, "-c", "import time\\nwhile time.process_time() < 0.4: pass"])
 block = bytearray(64 << 20)
 del block
 time.sleep(0.3)
-print("accuracy: 0.5")
-print("accuracy: 0.75")
 """
+    text += "".join(f"print({line!r})\n" for line in printed)
     told = run(tmp_path, python, text, printed={"accuracy": "accuracy: {}"})
 
     done = told.done
     assert (done["end"], done["shortfall"], done["remedy"], done["last_step"]) == ("completed", "no_step", "", 1)
     assert 0.7 < done["run_s"] < 20
     assert done["peak_rss_kib"] > 64 << 10
-    assert done["output_bytes"] == len("accuracy: 0.5\naccuracy: 0.75\n")
+    assert done["output_bytes"] == sum(len(line) + 1 for line in printed)
     assert told.column("accuracy") == [0.75]
     assert told.column("step_s") == [None], "the start of the one step is that of the process"
     (look,) = told.all("look")

@@ -318,15 +318,18 @@ class ProgramRun(script_run.ScriptRun):
     # -------------------------------------------------------------- how it ends
 
     def _complete(self):
-        """Report that the program ended by itself. If no step was seen, its whole run is the one step."""
+        """Report that the program ended by itself. If no step was seen, or one line that is a step, which has no
+        duration, its whole run is the one step."""
         now = time.perf_counter()
         run_s, ran_on_s = now - self._started - self._ticker.paused_s, now - self.table.header[samples.STARTED]
-        is_whole = self._ticker.is_over
-        if not self._ticker.steps:
-            is_whole = True
-            if self._ask("unseen") == "stop":
-                self._tell("ended", end="completed", cut=False, at=time.perf_counter(), run_s=run_s)
-                return
+        is_whole, steps = self._ticker.is_over, self._ticker.steps
+        is_one_line = steps == 1 and self._ticker.kind == "line" and not is_whole
+        is_unseen = (is_one_line or not steps) and self._ask("unseen") != "stop"
+        is_whole = is_whole or not steps or is_unseen
+        if not (steps or is_unseen):
+            self._tell("ended", end="completed", cut=False, at=time.perf_counter(), run_s=run_s)
+            return
+        if is_unseen:
             self._ticker.take_whole()
             self._ready(self._ticker, None)
         self._ticker.settle()

@@ -182,7 +182,9 @@ class Ticker(stepping.Stepper):
         raise Ended("the trial has its steps")
 
     def take_whole(self):
-        """Make the whole run, of which no step was seen, the one step: fill its row, whose duration stays unknown."""
+        """Make the whole run, of which no step was seen, or one line, the one step: fill its row, whose duration stays
+        unknown."""
+        self.kind, self.cpu = None, processes.Meter()  # of the whole run, and not since that line
         for probe in self._probes:
             probe(0, 0.0)
         self.steps, self._has_begun = 1, True

@@ -294,7 +294,7 @@ class ProgramWatch(ScriptWatch):
         self._answer(self._from.fd, "go" if is_lead else "on")
 
     def _on_unseen(self):
-        if any(each.has_stepped for each in self._group.members):
+        if any(each.has_stepped for each in self._group.members if each is not self._from):
             self._answer(self._from.fd, "stop")
             return
         self._why = "the program ended, and no step was seen: " + self._why_unseen()
