@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.agent.scenario import entering
 from tests.agent import driver
 from tests.agent.driver import Told, pack_with
 from tests.agent.test_program import STEP, TORCH, end_of, of_itself
@@ -503,6 +504,12 @@ def test_the_image_s_own_sitecustomize_runs(tmp_path: Path, python: str) -> None
     )
     assert told.done["end"] == "completed", told.done
     assert "ran []" in told.done["output_tail"]
+
+
+def test_a_rank_that_no_number_tells_has_none() -> None:
+    """`²` is a digit that `int` refuses: the program would have failed when it joined."""
+    assert entering.numbered({"RANK": "²", "WORLD_SIZE": "2"}) == [None, 2]
+    assert entering.numbered({"RANK": "1" * 40}) == [None, None]
 
 
 def test_a_worker_that_prints_numbered_lines_is_no_rank(tmp_path: Path, python: str) -> None:

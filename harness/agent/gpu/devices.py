@@ -77,7 +77,7 @@ def visible_cards(cards, environment):
     numbered = len(names) <= 1 or environment.get(ORDER) == "PCI_BUS_ID"
     chosen = []
     for word in [word.strip() for word in environment[SUBSET].split(",")]:
-        if word.isdigit() and not numbered:
+        if word.isdecimal() and not numbered:
             return cards  # CUDA numbers the fastest card first, and does not report which card that is
         matching = [card for card in cards if _is_meant(card, word)]
         if not matching:
@@ -87,7 +87,7 @@ def visible_cards(cards, environment):
 
 
 def _is_meant(card, word):
-    if word.isdigit():
+    if word.isdecimal():
         return card.index == int(word)
     uuids = [uuid for uuid in (card.device.uuid(), card.parent.uuid()) if uuid]
     return word.startswith(("GPU-", "MIG-")) and any(uuid.startswith(word) for uuid in uuids)

@@ -73,4 +73,4 @@ def numbered(environment):
 
 def _first_number(environment, names):
     values = [environment[name] for name in names if name in environment]
-    return int(values[0]) if values and values[0].isdigit() and len(values[0]) < 7 else None
+    return int(values[0]) if values and values[0].isdecimal() and len(values[0]) < 7 else None
