@@ -158,6 +158,7 @@ def safe(text: str) -> str:
 
 PACKAGE = re.compile(r"([A-Za-z0-9][\w.-]*)(\[[\w., -]*\])?\s*={2,3}\s*([^=\s;,]+)", re.ASCII)
 BARE = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w., -]*\])?", re.ASCII)
+NUMBER = re.compile(r"\d[\d.]*")
 EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or old.txt new.txt"
 
 
@@ -177,6 +178,8 @@ def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ())
         raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
     if repeated := [word for number, word in enumerate(words) if word in words[:number]]:
         raise UsageError(f"{repeated[0]}: appears twice; give each version once")
+    if BARE.fullmatch(words[0]) and all(map(NUMBER.fullmatch, words[1:])):
+        raise UsageError(f"{words[1]}: is not an image; write a version of a package as {words[0]}=={words[1]}")
     kinds = [_kind(word, folder) for word in words]
     if len(set(kinds)) > 1:
         bare = [word for word, kind in zip(words, kinds, strict=True) if kind == "image" and BARE.fullmatch(word)]

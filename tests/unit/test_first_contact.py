@@ -126,6 +126,7 @@ def test_requirement_files_are_versions(folder: Path) -> None:
             ("jsonschema==4.17.3", "jsonshema==4.18.0"),
             "jsonshema==4.18.0: is not a version of jsonschema; did you mean jsonschema==4.18.0?",
         ),
+        (("numpy", "1.26.4", "2.0.0"), "1.26.4: is not an image; write a version of a package as numpy==1.26.4"),
         (("jsonschema", "jsonschema==4.18.0"), "jsonschema: has no version; write jsonschema==X"),
         (("jsonschema==4.18.0", "jsonschema[format]"), "jsonschema[format]: has no version; write jsonschema[format]="),
     ],

@@ -45,7 +45,8 @@ def dry_run(plan: Explanation) -> str:
         how = "`harness doctor` finds out in half a minute where one of these images is"
         lines.append(f"  no run has shown yet which changes will show here: {how}")
     lines += [f"  left out: {text}" for text in plan.left_out]
-    lines.append("  these times do not include pulls and builds; how long the steps take is known only when they run")
+    lines.append("  not counted: pulls, builds and A/A replicates, one launch in each round of a scenario on a host")
+    lines.append("  how long the steps take is known only when they run")
     return "\n".join(lines)
 
 
