@@ -348,7 +348,7 @@ def test_the_table_on_a_terminal(runs: Runs, columns: int) -> None:
     assert "verdict leak 24.1 leak 24.1 both bad" in " ".join(done.output.split())
     assert "not measured side by side" in " ".join(done.output.split())
     assert any(line.split() == ["old/RTX", "3090", "new/RTX", "4090", "ratio", "(95", "%)"] for line in lines)
-    assert any(line.startswith("  memory growth  24.1 KiB/step  24.1 KiB/step  0 %") for line in lines)
+    assert any(line.startswith("  memory growth  24.1 KiB/step  24.1 KiB/step  0 (0 to 0) %") for line in lines)
     assert max(map(len, lines)) <= columns
 
 

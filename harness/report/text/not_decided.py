@@ -16,7 +16,6 @@ from harness.report.text.signal_words import HINDERED, WHY_LENGTH, is_needless, 
 
 _SETUP_BAD = "; to call this bad, set `limits: {setup: bad}`"
 _MOST_PLACES = 6
-_LAUNCHES = re.compile(r"`--trials (\d+)`")
 
 
 def lines(result: RunResult) -> list[str]:
@@ -33,10 +32,10 @@ def lines(result: RunResult) -> list[str]:
 
 
 def gist(result: RunResult) -> str:
-    """Return on one line what was not decided, how many launches would help, what no cell of any scenario checked, and
-    which numbers need a limit to be judged; "" if nothing is open."""
+    """Return on one line what was not decided, what would help with the first of it, what no cell of any scenario
+    checked, and which numbers need a limit to be judged; "" if nothing is open."""
     told: dict[str, None] = {}
-    cells, launches = set(), dict[str, int]()
+    cells, remedies = set(), dict[str, str]()
     for entry in result.cells:
         own = tone(entry.verdict.verdict)
         names: list[str] = [entry.verdict.verdict] if own not in ("good", "bad") and not is_needless(entry) else []
@@ -44,9 +43,8 @@ def gist(result: RunResult) -> str:
         names += [shown_signal(name).title for name in signal_words.in_order(blind)] if own == "good" else []
         cells |= {entry.cell_id} if names else set()
         told |= dict.fromkeys(names)
-        for name, signal in entry.verdict.signals.items() if names else ():
-            if signal.seen == "blind" and (wanted := _LAUNCHES.search(signal.remedy)):
-                launches[shown_signal(name).title] = max(int(wanted[1]), launches.get(shown_signal(name).title, 0))
+        blinded = {name: signal.remedy for name, signal in entry.verdict.signals.items() if signal.seen == "blind"}
+        remedies |= {shown_signal(name).title: remedy for name, remedy in blinded.items() if remedy}
     unseen = [[name for name, _ in _unseen(cells)] for cells in _by_scenario(result).values()]
     never = [name for name in next(iter(unseen), []) if all(name in some for some in unseen)]
     numbers = {
@@ -61,7 +59,7 @@ def gist(result: RunResult) -> str:
         said = [f"Not checked: {some_of(never, 3)}" if never else "", *rest]
     else:
         also = f"not checked: {amounts.count(len(never), 'signal')}" if never else ""
-        more = f"`--trials {max(launches.values())}` would help with {some_of(list(launches), 2)}" if launches else ""
+        more = next((f"{title}: {remedies[title]}" for title in told if title in remedies), "")
         said = [f"Not decided in {amounts.count(len(cells), 'cell')}: {some_of(list(told), 2)}", more, also, *rest]
     text = "; ".join(filter(None, said))
     return plain(text[:1].upper() + text[1:])
