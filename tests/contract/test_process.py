@@ -84,13 +84,17 @@ def test_a_limit_below_what_an_interpreter_needs_says_nothing_about_the_image(pr
 SPAWNS = """
 import mmap, multiprocessing, os, time
 if __name__ == "__main__":
-    file = open("/dev/shm/own-%d" % os.getpid(), "w+b")
+    own = "/dev/shm/own-%d" % os.getpid()
+    file = open(own, "w+b")
     file.truncate(9)
     shared = mmap.mmap(file.fileno(), 9)
     context = multiprocessing.get_context("spawn")
     kept = [context.Semaphore() for _ in range(9)]
     worker = context.Process(target=time.sleep, args=(600,))
     worker.start()
+    with open("TOLD.new", "w") as told:
+        told.write("\\n".join([own] + ["/dev/shm/sem." + each._semlock.name.lstrip("/") for each in kept]))
+    os.rename("TOLD.new", "TOLD")
     for number in range(10000):
         print("step", number, flush=True)
         time.sleep(0.01)
@@ -104,35 +108,36 @@ def test_the_semaphores_of_a_killed_agent_are_removed(
 ) -> None:
     """Each interrupted launch of a program with workers left semaphores in /dev/shm for ever, and other files, such as
     those of NCCL, which only the agent knows."""
-    (tmp_path / "spawns.py").write_text(SPAWNS)
+    told = tmp_path / "told"
+    (tmp_path / "spawns.py").write_text(SPAWNS.replace("TOLD", str(told)))
     launch = process.launch("quiet", steps=Steps(first=5000, budget=5000))
     scenario = replace(launch.scenario, script=None, program=Program(path=tmp_path / "spawns.py"), files=())
-    seen: list[set[Path]] = []
+    looks = 0
     if what == "killed without a cgroup":
         monkeypatch.setattr(cgroups, "create", lambda *of, **more: None)
 
     def kill(step: int, rss_kib: float | None) -> None:
-        if len(semaphores() - before) >= 9:
-            seen.append(semaphores() - before)
-        if len(seen) == 1 and what != "interrupted":
+        nonlocal looks
+        looks += told.exists()
+        if looks == 1 and what != "interrupted":
+            assert all(map(Path.exists, shared_by(told))), "or nothing is tested"
             next(each for each in psutil.Process().children() if "start.py" in " ".join(each.cmdline())).kill()
-        elif len(seen) > 1:
+        elif looks > 1:
             raise KeyboardInterrupt
 
-    before = semaphores()
     with contextlib.suppress(KeyboardInterrupt):
         payload = pack(Variant(scenario=scenario))
         process.run(replace(launch, scenario=scenario, payload=payload), on_step=kill)
-    assert seen
-    assert not semaphores() & seen[-1]
-    own = set(Path("/dev/shm").glob("own-*"))
-    assert what != "interrupted" or not own
-    for path in own:
-        path.unlink()
+    own, *semaphores = shared_by(told)
+    assert len(semaphores) == 9
+    assert not list(filter(Path.exists, semaphores))
+    assert what != "interrupted" or not own.exists()
+    own.unlink(missing_ok=True)
 
 
-def semaphores() -> set[Path]:
-    return set(Path("/dev/shm").glob("sem.mp-*"))
+def shared_by(told: Path) -> list[Path]:
+    """Return the files in shared memory that the program told."""
+    return [Path(line) for line in told.read_text().split("\n")]
 
 
 def test_an_environment_removed_since_it_was_prepared(tmp_path: Path) -> None:
