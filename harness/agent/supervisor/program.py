@@ -338,6 +338,10 @@ class ProgramWatch(ScriptWatch):
 
     # -------------------------------------------------------------- time
 
+    def steps(self):
+        self._group.refresh()  # ranks may have made steps since this turn began
+        return ScriptWatch.steps(self)
+
     def beat_s(self):
         return BEAT_S if len(self._group.members) > 1 else ScriptWatch.beat_s(self)
 
@@ -527,7 +531,7 @@ class ProgramWatch(ScriptWatch):
 
     def _place(self, stacks):
         """Return where the program stands: of several ranks, who is missing and who waits."""
-        words = self._standing()[0]
+        words = self._standing()[0] if self._stacks_by_pid else ""
         return ": " + words if words else ScriptWatch._place(self, stacks)
 
     def _standing(self):
