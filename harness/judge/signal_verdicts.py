@@ -15,7 +15,7 @@ from harness.judge import intervals
 from harness.judge.comparison.compared_levels import Compared, LevelEstimate
 from harness.judge.comparison.level_rules import EXACT, RULES
 from harness.judge.comparison.modes import FEWEST, Modes
-from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING, share_of_run
+from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING
 from harness.judge.history.returned_values import Values
 from harness.judge.history.transitions import exact_p
 from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
@@ -128,7 +128,7 @@ class _Level:
         value, ci = _figures(name, self.figures[place]) if place in self.figures else (None, None)
         plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
         if limit is None:
-            is_nothing = name in VARYING and share_of_run(self.compared.alike) < NOTHING_OF_RUN
+            is_nothing = name in VARYING and self.compared.of_run < NOTHING_OF_RUN
             return replace(plain, why=(SignalReason.NOTHING_OF_RUN if is_nothing else SignalReason.LIMIT_IS_NONE)())
         is_untested = cell.verdict == "untested"  # its image has a size, which must not count as good
         if is_untested or (self.searched and name not in EXACT | {"step_time"}):

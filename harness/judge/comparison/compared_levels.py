@@ -24,7 +24,7 @@ from harness.judge.comparison.round_tables import (
     often,
     table_of,
 )
-from harness.judge.comparison.which_launches import ended_as_slow, has_step_times
+from harness.judge.comparison.which_launches import ended_as_slow, has_step_times, share_of_run
 from harness.judge.intervals import log_t_interval
 from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Observed, Steps, Trial
 from harness.reasons import ObservedDifference, ValueReason
@@ -52,6 +52,11 @@ class Compared:
     def alike(self) -> Sequence[Sequence[Trial]]:
         """Return each version's trials whose conditions differ from those of the others only in the image."""
         return set_apart(self.trials)[0]
+
+    @cached_property
+    def of_run(self) -> float:
+        """Return the share of their run that the steps take (`share_of_run`)."""
+        return share_of_run(self.alike)
 
     @cached_property
     def working(self) -> Sequence[Sequence[Trial]]:

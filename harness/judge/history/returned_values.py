@@ -224,11 +224,12 @@ class _Metric:
         """Return, for each version, whether its launches differ. None: too few to tell, because so many would agree
         with a probability above LUCK if they varied as those of other versions do."""
         alike = [[sum(same_values(each, other) for other in own) for each in own] for own in self.known]
-        varying = [own for own in alike if min(own, default=0) < len(own)]
+        differ = [min(own, default=0) < len(own) for own in alike]
+        varying = [own for own, differs in zip(alike, differ, strict=True) if differs]
         usual = sum(map(max, varying)) / max(1, sum(map(len, varying)))
         return [
-            own in varying if len(own) >= AGREE and (own in varying or usual ** len(own) <= LUCK) else None
-            for own in alike
+            differs if len(own) >= AGREE and (differs or usual ** len(own) <= LUCK) else None
+            for own, differs in zip(alike, differ, strict=True)
         ]
 
     # ------------------------------------------------------------ what counts as bad
