@@ -5,10 +5,12 @@ import sys
 import textwrap
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from harness.agent.scenario import entering
+from harness.agent.supervisor.group import Member
 from tests.agent import driver
 from tests.agent.driver import Told, pack_with
 from tests.agent.test_program import STEP, TORCH, end_of, of_itself
@@ -226,6 +228,13 @@ def test_ranks_that_wait_for_one_that_has_ended_do_not_wait_for_the_time_limit(
     more = "if rank == 1 and number == 42: return\n        if rank == 0 and number >= 42:\n"
     more += "            time.sleep(2 * (number == 42)); __import__('threading').Thread(target=barrier.wait).start()"
     assert run(tmp_path / "works", thorough_python, more, steps=60, timeout_s=1000.0).done["end"] == "stopped"
+
+
+def test_a_wait_that_ends_while_it_is_read_is_not_a_wait_since_the_machine_started() -> None:
+    """A rank that works on, and whose peers wait, was now and then said to hang."""
+    header = mock.MagicMock(**{"__getitem__.side_effect": [15.0, 0.0]})
+    member = mock.Mock(table=mock.Mock(header=header))
+    assert Member.waits_s(member, 20.0) == 5.0
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch, folder: Path, still: str) -> None:

@@ -68,7 +68,8 @@ class Member(object):
 
     def waits_s(self, now):
         """Return for how long it has waited for other ranks; 0 if it does not, or if no hook sees it."""
-        return now - self.table.header[samples.WAITING] if self.waits() else 0.0
+        began = self.table.header[samples.WAITING]  # read once: the rank writes 0 there at any moment
+        return now - began if began else 0.0
 
     def has_looked(self, count):
         """Return whether it has taken its look number `count`, or one just now; a dead rank takes no more."""
