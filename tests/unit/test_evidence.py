@@ -756,7 +756,7 @@ def test_a_report_on_workers_has_their_growth_in_its_table_and_counts_the_launch
 
 
 def test_a_report_on_a_level_tells_its_figures(run: StoredRun) -> None:
-    """A report on a slower end said only that memory is flat in both versions."""
+    """A report on a slower end said only that memory is flat in both versions, also in its table of versions."""
     found = issue(run, find_finding(run, ["1"])[1], inspect=None)
     ends = replace(found.finding, metric="end_time", effect=Effect(value=3.0, unit="s"), verdict="slower", p=1e-9)
     assert found.good is not None
@@ -769,15 +769,16 @@ def test_a_report_on_a_level_tells_its_figures(run: StoredRun) -> None:
     found = replace(found, finding=ends, good=sides[0], bad=sides[1], history=tuple(sides))
     report = issue_report.render(found, harness_version="1")
     verdicts = {
-        cells[1].strip(): cells[3].strip()
+        cells[1].strip(): (cells[3].strip(), cells[4].strip())
         for line in report.markdown.splitlines()
         if len(cells := line.split("|")) == 9
     }
-    assert verdicts["6.2.0"] == "flat"
-    assert verdicts["6.3.0"] == SIGNALS["end_time"].noun
-    assert "| KiB/step (interval) " in report.markdown
+    assert verdicts["version"] == ("verdict", "time to end")
+    assert verdicts["6.2.0"] == ("flat", "10.0 ms")
+    assert verdicts["6.3.0"] == (SIGNALS["end_time"].noun, "3.01 s")
+    assert "| ms/step (interval) " in report.markdown
     by_line = replace(sides[1], verdict=replace(sides[1].verdict, per="line"))
     told = issue_report.render(replace(found, bad=by_line), harness_version="1").markdown
-    assert "| KiB/line (interval) " in told, "all other figures of the report are in KiB/line"
+    assert "| ms/line (interval) " in told, "all other figures of the report are counted by lines"
     assert "- Size: 3.00 s.\n" in report.markdown
     assert "- 6.2.0: time to end 10.0 ms\n- 6.3.0: time to end 3.01 s\n" in report.markdown

@@ -231,10 +231,12 @@ def _lost_s(rows: Floats, usual_s: Sequence[float]) -> float:
 
 
 def _late_ratio(trace: Trace, common: int) -> float | None:
-    """Return the ratio of the median step time of the last eighth of the steps to that of the second quarter."""
+    """Return the ratio of the median step time of the last eighth of the steps to that of the second quarter; None if
+    there are too few steps, or more than half of them have no time, as at the start of a slice.
+    """
     early = rows_between(trace, "step_s", common * WARM_UP, common * 2 * WARM_UP)
     late = rows_between(trace, "step_s", common * (1 - LATE), common)
-    if min(len(early), len(late)) < BLOCKS:
+    if common * LATE < BLOCKS or min(len(early), len(late)) < BLOCKS / 2:
         return None
     before = float(np.median(early))
     return float(np.median(late)) / before if before > 0 else None
@@ -252,7 +254,7 @@ def late_spread(launches: Launches, *, steps: Steps) -> float | None:
             np.array([]) if trace is None else rows_between(trace, "step_s", common * first, common * (first + LATE))
             for first in (WARM_UP, WARM_UP + LATE, 2 * WARM_UP, 2 * WARM_UP + LATE)
         ]
-        if min(map(len, stretches)) < BLOCKS:
+        if common * LATE < BLOCKS or min(map(len, stretches)) < BLOCKS / 2:
             continue
         early = float(np.median(np.concatenate(stretches[:2])))
         logs += [math.log(float(np.median(stretch)) / early) for stretch in stretches[2:] if early > 0]

@@ -333,20 +333,22 @@ SYSTEM = {
 
 
 def _versions(issue: Issue) -> TextTable:
-    """Return a table of the versions in the finding's row of the matrix, the newest MOST_VERSIONS of them. What grows
-    has the first column of figures: in a leak of workers, the main process shows nothing.
+    """Return a table of the versions in the finding's row of the matrix, the newest MOST_VERSIONS of them. The first
+    column of figures has the signal of the finding, or memory if the other columns have it or if it is no figure.
     """
-    grows = issue.finding.metric if signal_of(issue.finding.metric).kind == "growth" else "memory"
-    per = issue.bad.verdict.per
-    unit, step = unit_per(signal_of(grows), per), f"ms/{counted(per)} (interval)"
-    of = "" if grows == "memory" else f"{signal_words.shown_signal(grows).title}, "
-    columns = ("version", "image", "verdict", f"{of}{unit} (interval)", step, "peak MiB", "launches")
+    metric, per = issue.finding.metric, issue.bad.verdict.per
+    is_figure = signal_of(metric).kind in ("growth", "level", "value")
+    first = metric if is_figure and metric not in ("step_time", "peak_memory") else "memory"
+    of = "" if first == "memory" else f"{signal_words.shown_signal(first).title}, "
+    growth = f"{of}{unit_per(signal_of(first), per)} (interval)"
+    title = growth if signal_of(first).kind == "growth" else signal_words.shown_signal(first).title
+    columns = ("version", "image", "verdict", title, f"ms/{counted(per)} (interval)", "peak MiB", "launches")
     return TextTable(
-        columns=columns, rows=tuple(tuple(_row(entry, issue, grows)) for entry in issue.history[-MOST_VERSIONS:])
+        columns=columns, rows=tuple(tuple(_row(entry, issue, first)) for entry in issue.history[-MOST_VERSIONS:])
     )
 
 
-def _row(entry: CellResult, issue: Issue, grows: Metric) -> list[str]:
+def _row(entry: CellResult, issue: Issue, first: Metric) -> list[str]:
     verdict, finding = entry.verdict, issue.finding
     word = signal_words.verdict_word(verdict)
     if verdict.verdict in GOOD and verdict.of(finding.metric).seen == "bad":  # its memory alone is flat
@@ -355,11 +357,14 @@ def _row(entry: CellResult, issue: Issue, grows: Metric) -> list[str]:
     peak_kib, _ = signal_words.figure_of("peak_memory", verdict)
     step_s, around = signal_words.figure_of("step_time", verdict)
     step_ms = None if step_s is None else 1000 * step_s
+    own = signal_words.figure_text(first, verdict)
+    if signal_of(first).kind == "growth":
+        own = amounts.with_interval(*signal_words.figure_of(first, verdict))
     return [
         entry.cell.image.version,
         _image(entry),
         word + (f" {signal_words.signal_name(verdict.signal)}" if verdict.signal else ""),
-        amounts.with_interval(*signal_words.figure_of(grows, verdict)),
+        own,
         amounts.with_interval(step_ms, around and (1000 * around[0], 1000 * around[1])),
         "" if peak_kib is None else amounts.number(peak_kib / 1024),
         f"{verdict.trials}{failed}",

@@ -355,6 +355,20 @@ def test_late_steps_of_single_launches_are_good_only_if_steps_are_steady(
     assert late_step_time.seen == seen
 
 
+def test_late_steps_of_launches_in_slices_are_compared() -> None:
+    """The first third of each slice has no step times: too few were left of a program of 148 steps, and a launch that
+    ran alone made the other versions `?`."""
+
+    def launch(place: int, number: int, is_sliced: bool) -> Trial:
+        step_s = times(seed=10 * place + number)[:148]
+        step_s[np.arange(148) % 12 < 4 * is_sliced] = math.nan
+        trace = trace_of(memory(seed=place)[:148], step_s=step_s)
+        return trial_of(number, trace=trace, steps=148, facts={"run_s": 3.0, "step_kind": "line"})
+
+    trials = [[launch(place, number, (place, number) != (1, 0)) for number in range(3)] for place in range(3)]
+    assert {cell.signals["late_step_time"].seen for cell in shown(trials)} == {"good"}
+
+
 def test_what_the_machine_does_not_change_is_compared_with_another_day_and_times_and_peaks_are_not() -> None:
     """After a sweep that was interrupted before it launched a version, the output of that version stayed blind for
     ever; so did the sizes of images, if it had launched some versions once.
