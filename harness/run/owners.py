@@ -16,16 +16,16 @@ import os
 import platform
 import secrets
 import shutil
-import signal
 import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
+from harness.agent import killing
 from harness.errors import InfrastructureError
 
 STARTED = 19
@@ -40,10 +40,6 @@ REMOVAL_S = 2.0
 """Seconds for which the removal of a folder is retried."""
 SHARED_S = 10.0
 """Additional seconds for which the removal is retried while another run removes the same folder."""
-TRACKER = b"_tracker import main"
-"""Is in the command line of a process with which multiprocessing tidies up after a program, since CPython 3.4."""
-TRACKER_S = 1.0
-"""Seconds that it has for that."""
 REMEDY = "free some space there, or set TMPDIR to another folder"
 
 
@@ -147,7 +143,7 @@ def folder_for_files() -> Iterator[Path]:
 def remove_folder(path: Path) -> None:
     """Remove a folder, and kill what still runs with it as its home; retry while a last process still writes to it.
     Raises InfrastructureError."""
-    _kill_at_home(path)
+    killing.kill(lambda: killing.at_home(str(path)), for_s=REMOVAL_S)
     until_s = time.monotonic() + REMOVAL_S
     while os.path.lexists(path):
         try:
@@ -162,35 +158,6 @@ def remove_folder(path: Path) -> None:
                 raise InfrastructureError(f"{what}; end the processes that use it, then remove it") from error
             _open_up(path)
             time.sleep(0.02)
-
-
-def _kill_at_home(folder: Path) -> None:
-    """Kill the processes of this user whose environment names a trial's folder. If the agent itself was killed, nothing
-    else leads to a process in a session of its own, which may be stopped for ever."""
-    mark = os.fsencode(f"={folder}") + b"\0"
-
-    def pids() -> Iterator[int]:
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # gone, or another user's
-                if mark in (process / "environ").read_bytes():
-                    yield int(process.name)
-
-    kill(pids, for_s=REMOVAL_S)
-
-
-def kill(pids: Callable[[], Iterable[int]], *, for_s: float) -> None:
-    """Kill the processes of a trial, until `pids()` finds none or `for_s` have passed: one may fork while others are
-    killed. A tracker removes the semaphores and the shared memory of its program once this is gone, and has TRACKER_S
-    for that.
-    """
-    began_s, taken_s = time.monotonic(), 0.0
-    while taken_s <= for_s and (found := list(pids())):
-        for pid in found:
-            with contextlib.suppress(OSError):  # it is gone, or its number now belongs to another user
-                tidies = taken_s < TRACKER_S and TRACKER in Path(f"/proc/{pid}/cmdline").read_bytes()
-                os.kill(pid, signal.SIGCONT if tidies else signal.SIGKILL)
-        time.sleep(0.01)
-        taken_s = time.monotonic() - began_s
 
 
 def _open_up(folder: Path) -> None:

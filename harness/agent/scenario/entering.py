@@ -20,7 +20,6 @@ from .. import ending, libc, samples
 VARIABLE = "HARNESS_GROUP"
 NUMBERS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
-TRACKERS = ("multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker", "torch_shm_manager")
 
 
 def read_job(root):

@@ -8,14 +8,11 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 
-from .. import libc
+from .. import killing, libc
 from ..probes import processes
-from ..scenario.entering import TRACKERS
 
-KILL_ROUNDS = 300
-KILL_PAUSE_S = 0.02
+KILL_S = 6.0
 SHARED = "/dev/shm/"
 
 Death = collections.namedtuple("Death", "signal exit_code peak_rss_kib")
@@ -88,24 +85,18 @@ class Child(object):
 
     def kill(self):
         """Kill every descendant of this supervisor, in any session, and remove the shared memory that they leave.
-        Return False if one is left. Trackers tidy up once their program is gone, and have half of the time for that.
-        """
+        Return False if one is left."""
         mapped = {path for pid in processes.descendants() for path in processes.mapped(pid) if path.startswith(SHARED)}
-        for turn in range(KILL_ROUNDS):
-            self.reap()
-            pids = processes.descendants()
-            if not pids:
-                break
-            for pid in pids:
-                words = b" ".join(processes.command_line(pid))
-                tidies = 2 * turn <= KILL_ROUNDS and any(tracker.encode("ascii") in words for tracker in TRACKERS)
-                _send(pid, signal.SIGCONT if tidies else signal.SIGKILL)  # it may be frozen
-            time.sleep(KILL_PAUSE_S)
+        killing.kill(self._living, for_s=KILL_S)
         for path in mapped:
             if path not in self._shared_before:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
         return not processes.descendants()
+
+    def _living(self):
+        self.reap()
+        return processes.descendants()
 
 
 def _send(pid, number):

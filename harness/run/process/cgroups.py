@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.agent import killing
 from harness.errors import InfrastructureError
 from harness.run import owners
 
@@ -65,7 +66,7 @@ class TrialCgroup:
 
     def kill(self) -> None:
         """Kill the processes until none is left."""
-        owners.kill(self.pids, for_s=ENDING_S)
+        killing.kill(self.pids, for_s=ENDING_S)
 
     def remove(self) -> None:
         """Remove the empty cgroup, which the kernel allows a moment after the last process has ended."""

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import psutil
 
+from harness.agent import killing
 from harness.errors import EngineUnreachable, InfrastructureError
 from harness.model import Host, Image
 from harness.model.answers import HostCondition
@@ -235,7 +236,7 @@ def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
             process.wait(LEAVE_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        owners.kill(lambda: (child.pid for child in descendants if child.is_running()), for_s=0.0)
+        killing.kill(lambda: (child.pid for child in descendants if child.is_running()), for_s=0.0)
         if cgroup is not None:
             cgroup.kill()
         process.wait(KILLED_S)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import harness
+from harness.agent import killing
 from harness.errors import InfrastructureError
 from harness.run import owners
 from harness.run.process import cgroups
@@ -185,6 +186,6 @@ def test_killing_the_dead_is_no_error() -> None:
             signal.pause()
         finally:
             os._exit(1)
-    owners.kill(lambda: [child], for_s=0.0)
+    killing.kill(lambda: [child], for_s=0.0)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    owners.kill(lambda: [child], for_s=0.0)
+    killing.kill(lambda: [child], for_s=0.0)

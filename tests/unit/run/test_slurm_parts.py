@@ -25,6 +25,7 @@ from harness.run.slurm.engine import allocated_gpus
 from harness.run.slurm.images import IMPORT, ImageFiles
 from harness.run.slurm.inside import is_outside
 from harness.run.slurm.queue import Allocation, salloc_options
+from harness.run.trial.payload import agent_files
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))
 
@@ -102,7 +103,9 @@ def inside(given: bytes, *, then: bytes = b"") -> subprocess.CompletedProcess[by
 
 
 def ordered(start: str, root: Path | None, **fields: object) -> bytes:
-    payload = Payload(job={"a": 1}, files={"start.py": start.encode(), "deep/er.txt": b"\0\n"}, executable=frozenset())
+    agent = {f"harness_agent/{name}.py": agent_files()[f"harness_agent/{name}.py"] for name in ("__init__", "killing")}
+    files = {**agent, "start.py": start.encode(), "deep/er.txt": b"\0\n"}
+    payload = Payload(job={"a": 1}, files=files, executable=frozenset())
     return steps.order(payload, root=root and str(root), environment={"TOLD": "ü"}, only=True, **fields)
 
 
@@ -115,7 +118,7 @@ def test_the_agent_gets_its_files_its_environment_and_the_rest_of_the_input(tmp_
     )
     done = inside(ordered(start, root, arguments=["gpus"]), then=b"an answer\n")
     names, environment, arguments, text, rest = json.loads(done.stdout)
-    assert names == ["deep", "job.json", "start.py"]
+    assert names == ["deep", "harness_agent", "job.json", "start.py"]
     assert {"HOME": str(root), "TMPDIR": str(root), "TOLD": "ü"}.items() <= environment.items()
     assert "PATH" not in environment
     assert (arguments, text, rest) == (["gpus"], "\0\n", "an answer\n")
