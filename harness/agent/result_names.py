@@ -41,6 +41,9 @@ WHICH = _words("argmax argmin at best first last")
 LINKS = _words("after and as at before by far for from in is of on or since than to until was with")
 """None of these alone is a name: `stopped early at 512`."""
 WORD = re.compile(r"[^\W_]+")
+EARLIER = "%s (%d)"
+"""Name of a number that the program printed again under its own name, after the same step: `accuracy (1)`."""
+IS_EARLIER = re.compile(r" \(\d\)$")
 
 
 def worse_if(name: str) -> str:

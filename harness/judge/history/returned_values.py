@@ -8,7 +8,6 @@ is compared as a level: by the medians of the launches, in rounds. Any other dif
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from harness.agent.result_names import IS_EARLIER
 from harness.judge.comparison.round_tables import Columns, often, table_of
 from harness.judge.comparison.slow_versions import last_step
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
@@ -124,8 +124,6 @@ ABSURD = 1e9
 """Largest multiple of the usual size of a value that is told from still larger ones: their squares must have digits."""
 LUCK = 0.05
 """Largest probability that the launches of a version agree by chance, if it is said to have the same value in all."""
-EARLIER = re.compile(r" \(\d\)$")
-"""Follows a name that a program printed again after the same step (`Reader.rest` of the agent)."""
 HARDLY_DIFFERENT = 5e-9
 """Share below which a change of a returned value has no size: as a percentage it would read 0."""
 
@@ -325,7 +323,7 @@ class _Metric:
         """Return whether the version has the later numbers of this name, or a number of the same kind that those at
         `had` do not have."""
         names = {name for trial in self.clean[place] for name in returned_names(trial)}
-        if EARLIER.sub("", self.name) in names:
+        if IS_EARLIER.sub("", self.name) in names:
             return True
         names -= {name for at in had for trial in self.clean[at] for name in returned_names(trial)}
         return any(worse_if(name) == worse_if(self.name) for name in names)

@@ -98,7 +98,7 @@ class Reader(object):
     def rest(self):
         """Return name -> number for what counts only at the end: `accuracy (1)` precedes the last `accuracy`."""
         few = {name: values[:-1] for name, values in self._newest[1].items() if len(values) <= MOST_TIMES}
-        numbers = {"%s (%d)" % (name, at): value for name in few for at, value in enumerate(few[name], 1)}
+        numbers = {result_names.EARLIER % (name, at): value for name in few for at, value in enumerate(few[name], 1)}
         return {name: value for name, value in numbers.items() if abs(value) <= LARGEST}
 
     def values(self, line):
