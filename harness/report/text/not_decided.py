@@ -72,7 +72,7 @@ def _looked(result: RunResult) -> str:
         scenario = cells[0].cell.variant.scenario
         trials = [trial for entry in cells for trial in entry.trials if trial.ended_well and trial.last_step]
         is_cut = trials and all(trial.run_s is None for trial in trials)
-        if is_cut and (scenario.program is not None or scenario.command) and not scenario.limits.exit_only:
+        if is_cut and scenario.script is None and not scenario.limits.exit_only:
             cut.append((max(trial.last_step for trial in trials), cells[0].verdict.per))
     return f"looked at the first {amounts.count(max(cut)[0], counted(max(cut)[1]))} only" if cut else ""
 
@@ -311,7 +311,7 @@ def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
             found += [(shown_signal(name).title, reason) for name, reason in why_not.items()]
     if is_recorded and not any(name.startswith(METRIC_PREFIX) for entry in cells for name in entry.verdict.signals):
         none = "the scenario returns none"
-        if scenario.program is not None or scenario.command:
+        if scenario.script is None:
             logs = "logs none, and " if scenario.program is not None else ""
             none = f"in the steps that it made, the program {logs}prints none under the name of a result"
         found.append((signal_words.GROUP_NAMES["values"], none))
