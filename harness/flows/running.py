@@ -8,18 +8,18 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from harness.flows.context import RunContext, open_registries
 from harness.flows.hosts import OpenHost, in_threads, leased, states_of, troubles_of
 from harness.flows.running_row import RunningRow, running_rows, standing_of
 from harness.judge.row import JudgedRow
-from harness.judge.run import find, judge_run
-from harness.model import Host, Noise, Plan, ProgressListener, RunResult, Skip, Stop, Trial, Trials, VersionRow
+from harness.judge.run import corrected, judge_run
+from harness.model import Host, Noise, Plan, RunResult, Skip, Stop, Trial, Trials, VersionRow
 from harness.model.measured import LEAST_SHOWN_ROWS
-from harness.model.watching import EndedTrial, unheard
+from harness.model.watching import unheard
 from harness.reasons import Remedy, SkipReason
 from harness.run.engine import Engine, Lease
 from harness.run.hosts.cell_launcher import CellLauncher
@@ -126,7 +126,8 @@ class Run:
         with self._lock:
             rows = [each.judged for each in self._rows.values()]
             ends = self.plan.stop.first_bad and standing.confirmed
-            if ends and any(one.confirmed and one.kind != "first_fixed" for one in find(rows).findings):
+            findings = [one for each in corrected(rows) for one in each.findings] if ends else []
+            if any(one.confirmed and one.kind != "first_fixed" for one in findings):
                 self.ending.found()
             self.context.so_far(lambda: self._result(rows, is_over=False), self.journal)
         return standing
@@ -270,13 +271,13 @@ def worker(
     default the machine's; `gate`: admits its launches if other workers launch at the same time;
     `slices`: the launches of a round may take turns.
     """
-    progress = MachineProgress(context.progress, host.machine) if host.machine else context.progress
     images = HostImages(
         engine=engine,
         open_another=functools.partial(context.open_engine, host, environ=context.environ, say=unheard),
-        progress=progress,
+        progress=context.progress,
         stopped=context.stopped.is_set,
         disk=disk or Disk(),
+        machine=host.machine,
     )
     launcher = CellLauncher(
         engine=engine,
@@ -286,7 +287,7 @@ def worker(
         trials=trials,
         oracle=oracle.oracle(),
         journal=journal,
-        progress=progress,
+        progress=context.progress,
         stopped=context.stopped.is_set,
         reuse=reuse,
     )
@@ -396,37 +397,3 @@ class Ending:
     def reached(self) -> str:
         """Return why rows are unfinished, apart from lost hosts and Ctrl-C; "" if no early end was asked for."""
         return self.reason or (SkipReason.STOPPED_BY_QUICK() if self.asked.quick else "")
-
-
-# ---------------------------------------------------------------- machine progress
-
-
-class MachineProgress:
-    """A listener for one machine of a pool: its trials have a separate progress line, and count for the pool's lane."""
-
-    def __init__(self, listener: ProgressListener, machine: str) -> None:
-        self._listener, self._machine = listener, machine
-
-    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
-        self._listener.plan(most=most, exact=exact, about=about)
-
-    def preparing(self, *, lane: str, image: str, text: str) -> None:
-        self._listener.preparing(lane=self._own(lane), image=image, text=text)
-
-    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
-        self._listener.trial_started(lane=self._own(lane), cell=cell, number=number, steps=steps)
-
-    def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
-        self._listener.step(lane=self._own(lane), step=step, rss_kib=rss_kib)
-
-    def trial_ended(self, trial: EndedTrial) -> None:
-        self._listener.trial_ended(replace(trial, text=f"{trial.text} ({self._machine})"))
-
-    def so_far(self, text: str) -> None:
-        self._listener.so_far(text)
-
-    def note(self, text: str) -> None:
-        self._listener.note(text)
-
-    def _own(self, lane: str) -> str:
-        return f"{lane}, {self._machine}"

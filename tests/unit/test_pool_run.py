@@ -19,11 +19,13 @@ from harness.errors import EngineUnreachable
 from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost
 from harness.flows.pool import PoolRun
-from harness.flows.running import MachineProgress
-from harness.model import Host, Trace, Trial
-from harness.model.watching import EndedTrial
+from harness.model import Host, Image, Trace, Trial, Trials
+from harness.model.watching import Say
 from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
+from harness.run.engine import Prepared
+from harness.run.hosts.cell_launcher import CellLauncher
+from harness.run.images.prefetch import HostImages
 from harness.run.run_interfaces import Batch, CellRun, RowRun
 from harness.schedule.row_queue import RowQueue
 from tests.unit.search.test_row_queue import WHERE, Rounds, a_row, queue
@@ -231,10 +233,28 @@ class Pairs:
 
 
 def test_a_machine_s_trials_count_for_the_pool_and_have_a_line_of_their_own() -> None:
+    run = a_row("x", 1).cells[0]
+    run.cell = replace(
+        run.cell, lane=replace(run.cell.lane, host=replace(run.cell.lane.host, name="farm", machine="g1"))
+    )
+
+    def prepare(image: Image, say: Say) -> Prepared:
+        say("pulling")
+        return Prepared(image=image, reference="id", digest="sha256:1")
+
+    engine: Any = SimpleNamespace(prepare=prepare)
+    unasked: Any = None
     out = io.StringIO()
     with plain_progress(out) as listener:
         listener.plan(most={"farm": 2}, exact=True, about={})
-        progress = MachineProgress(listener, "gpu1")
-        progress.preparing(lane="farm", image="s 1", text="pulling")
-        progress.trial_ended(EndedTrial(lane="farm", cell="s 1 on farm: x", text="flat", bad=False))
-    assert out.getvalue().splitlines() == ["image farm, gpu1: s 1: pulling", "cell s 1 on farm: x: flat (gpu1)"]
+        images = HostImages(engine=engine, open_another=unasked, progress=listener, stopped=bool, machine="g1")
+        images.get(run.cell)
+        CellLauncher(
+            engine=engine, lease=unasked, images=images, run_id="run", trials=Trials(), oracle=unasked,
+            journal=unasked, progress=listener, stopped=bool,
+        )._report_end(run, ("flat", False), reused=False)  # fmt: skip
+    cell = run.cell
+    assert out.getvalue().splitlines() == [
+        f"image farm, g1: {cell.image.series} {cell.image.version}: pulling",
+        f"cell {cell}: flat (g1)",
+    ]

@@ -103,7 +103,7 @@ class CellLauncher:
             if run.prepared is None or run.trials:
                 return
         number = len(run.trials) + 1
-        lane, cell = str(run.cell.lane), run.cell
+        lane, cell = self.images.place(run.cell), run.cell
         self._check_stopped()
         self.lease.check()
         begun_s = time.monotonic()
@@ -175,7 +175,7 @@ class CellLauncher:
             time.sleep(min(0.5, seconds))
 
     def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int, slices: int) -> Sliced[Trial]:
-        cell = run.cell
+        cell, lane = run.cell, self.images.place(run.cell)
         length = self.oracle.length(run, batch)
         with self.images.in_use(cell, prepared) as present:
             launch = LaunchRequest(
@@ -194,17 +194,18 @@ class CellLauncher:
                     key=run.key,
                     round=batch.round,
                     decide=lambda trace: self.oracle.decide(cell, trace, length),
-                    on_step=lambda step, rss_kib: self.progress.step(lane=str(cell.lane), step=step, rss_kib=rss_kib),
+                    on_step=lambda step, rss_kib: self.progress.step(lane=lane, step=step, rss_kib=rss_kib),
                     cancelled=self.stopped,
                 )
             )
 
     def _report_end(self, run: CellRun, description: tuple[str, bool | None], *, reused: bool) -> None:
-        lane, (text, bad) = str(run.cell.lane), description
-        ended = EndedTrial(
-            lane=lane, cell=str(run.cell), text=text, bad=bad, reused=reused, replicate=run.cell.replicate
+        cell, (text, bad) = run.cell, description
+        if cell.lane.host.machine:
+            text = f"{text} ({cell.lane.host.machine})"
+        self.progress.trial_ended(
+            EndedTrial(lane=str(cell.lane), cell=str(cell), text=text, bad=bad, reused=reused, replicate=cell.replicate)
         )
-        self.progress.trial_ended(ended)
 
     def _check_stopped(self) -> None:
         if self.stopped():

@@ -28,6 +28,7 @@ class HostImages:
     share this object, and take turns using `engine`.
 
     `open_another` opens a second connection to the same engine, for the pulls that run at the same time as trials.
+    `machine`: the name of this machine of a pool, or "".
     """
 
     engine: ImageStore
@@ -35,6 +36,7 @@ class HostImages:
     progress: ProgressListener
     stopped: Callable[[], bool]
     disk: Disk = field(default_factory=Disk)
+    machine: str = ""
     _known: dict[ImageName, Prepared | str] = field(default_factory=dict)
     _ahead: dict[ImageName, Cell] = field(default_factory=dict)
     """The images to pull in the background, in this order."""
@@ -70,6 +72,10 @@ class HostImages:
             if name not in self._known:
                 self._known[name] = self._get(self.engine, cell)
         return self._known[name]
+
+    def place(self, cell: Cell) -> str:
+        """Return the cell's lane as progress names it: each machine of a pool has a line of its own."""
+        return f"{cell.lane}, {self.machine}" if self.machine else str(cell.lane)
 
     def is_coming(self, cell: Cell) -> bool:
         """Return whether the image is being pulled or will be, so that `get` would wait."""
@@ -119,7 +125,7 @@ class HostImages:
             if engine is not self.engine:
                 self._last_busy_s = time.monotonic()
             name = f"{cell.image.series} {cell.image.version}"
-            self.progress.preparing(lane=str(cell.lane), image=name, text=text)
+            self.progress.preparing(lane=self.place(cell), image=name, text=text)
 
         try:
             self._check_stopped()
