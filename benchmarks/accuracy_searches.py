@@ -23,7 +23,7 @@ from harness.judge.cell import judge_cell
 from harness.judge.history.flaky import Evidence
 from harness.judge.history.transitions import outcome_changes
 from harness.judge.row import JudgedRow, finding_of
-from harness.judge.run import find
+from harness.judge.run import corrected
 from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
 from harness.schedule.bisect.bisect_records import Rules, VersionEvidence
 from harness.schedule.bisect.decide import conclude, decide
@@ -168,8 +168,8 @@ def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Nam
         CellResult(cell=Cell(image=image, lane=build.HERE, variant=build.POP), cell_id=image.version, verdict=cell)
         for image, cell in zip(images, cells, strict=True)
     )
-    found = find([JudgedRow(cells=results, findings=tuple(finding_of(one, results) for one in told))]).findings
-    return [(None if one.before is None else int(one.before), int(one.after)) for one in found]
+    [told_row] = corrected([JudgedRow(cells=results, findings=tuple(finding_of(one, results) for one in told))])
+    return [(None if one.before is None else int(one.before), int(one.after)) for one in told_row.findings]
 
 
 def _whole(spots: Sequence[VersionEvidence], rules: Rules) -> Rules:

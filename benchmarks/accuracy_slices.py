@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.generators import Generator
 from harness.judge.row import judge_row
-from harness.judge.run import find
+from harness.judge.run import corrected
 from harness.model import (
     Cell,
     Conditions,
@@ -124,7 +124,8 @@ def row(
     series = Series(name="made", images=tuple(cell.image for cell in cells), where=WHERE)
     planned = VersionRow(series=series, lane=cells[0].lane, variant=cells[0].variant, cells=cells)
     judged = judge_row(planned, [run.result for run in runs], least=Trials().least, noise=scheduler.noise())
-    return [(finding.metric, finding.after) for finding in find([judged]).findings], launches, seconds
+    [told] = corrected([judged])
+    return [(finding.metric, finding.after) for finding in told.findings], launches, seconds
 
 
 def _cells(limit: float, *, versions: int) -> tuple[Cell, ...]:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from benchmarks.planted_sweeps import Swept
 from harness.flows.sweep import SweepOptions, selected
 from harness.judge.row import JudgedRow, judge_row
-from harness.judge.run import find
+from harness.judge.run import corrected
 from harness.model import BAD, Cell, Noise, Plan, Trial, Variant, VersionRow
 from harness.plan.cells import make_plan
 from harness.run.engine import Prepared
@@ -76,7 +76,7 @@ def made_sweep(plan: Plan, pools: Mapping[str, Pool], rng: random.Random) -> str
         scheduler = made_row(row, plan, Draws(pool=pools[_program(row.variant)], rng=rng), measures_noise=not rows)
         noise = scheduler.noise() or noise
         rows.append(judge_row(row, [run.result for run in scheduler.runs], least=plan.trials.least, noise=noise))
-    found = [f"{one.metric} {_program(one.variant)}" for one in find(rows).findings]
+    found = [f"{one.metric} {_program(one.variant)}" for row in corrected(rows) for one in row.findings]
     cells = [cell for row in rows for cell in row.cells if cell.verdict.verdict in BAD]
     return ", ".join([*found, *(f"{cell.verdict.verdict} {cell.cell.variant}" for cell in cells)])
 

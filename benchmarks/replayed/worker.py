@@ -27,7 +27,7 @@ from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.judge.history.flaky import MISS
 from harness.judge.row import baseline_of, judge_row
-from harness.judge.run import find
+from harness.judge.run import corrected
 from harness.model import Plan, RunResult, SearchMode, Trial, VersionRow
 from harness.run.engine import Prepared
 from harness.run.hosts import cell_launcher
@@ -140,10 +140,10 @@ def _known(
         bounded=searched.bounded if searched else None,
         again=[trial for _, others in replicates for trial in others],
     )
-    found = find([judged])
-    signals = [(cell.cell.image.version, cell.verdict.signals.get(history.signal)) for cell in found.rows[0].cells]
+    [told] = corrected([judged])
+    signals = [(cell.cell.image.version, cell.verdict.signals.get(history.signal)) for cell in told.cells]
     bad = [version for version, signal in signals if signal is not None and signal.seen in LOOKS_BAD]
-    begins = [one for one in found.findings if one.kind in ("first_bad", "bad_from_start")]
+    begins = [one for one in told.findings if one.kind in ("first_bad", "bad_from_start")]
     return next(iter(bad), ""), [one.after for one in begins if one.metric == history.signal]
 
 

@@ -105,18 +105,9 @@ def judge_row(
     if unlike := _unlike_steps(measured, [cell.cell.image.version for cell in cells]):
         cells = [replace(cell, trials=as_whole_runs(cell.trials)) for cell in cells]
         again = as_whole_runs(again)
-    setup_bad = judged_as_whole([cell.trials for cell in cells])
-    judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
-    if (rate := _grows_alike(judged)) is not None:
-        alike = [[replace(one, facts={**one.facts, "grows_alike": rate}) for one in cell.trials] for cell in cells]
-        cells = [replace(cell, trials=tuple(own)) for cell, own in zip(cells, alike, strict=True)]
-        judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
-    trials, scenario = [cell.trials for cell in cells], row.variant.scenario
-    alone = [cell.verdict for cell in judged]
-    beside = outliving(outcome_states(alone), alone, trials)
-    cells = [replace(cell, verdict=verdict) for cell, verdict in zip(judged, beside, strict=True)]
-    compared = Compared(cells=[cell.verdict for cell in cells], trials=trials, steps=scenario.steps)
-    limits, steps = limits_of_run(scenario.limits, compared.alike), scenario.steps
+    cells, steps = _judged_cells(cells, least=least), row.variant.scenario.steps
+    compared = Compared(cells=[cell.verdict for cell in cells], trials=[cell.trials for cell in cells], steps=steps)
+    limits = limits_of_run(row.variant.scenario.limits, compared.alike)
     values: Mapping[str, Values] = {}
     tested: tuple[str, ...] = ()
     ratios: dict[tuple[str, str], Effect | None] = {}
@@ -220,7 +211,20 @@ def _grows_alike(cells: Sequence[CellResult]) -> float | None:
     return sum(rates) / len(rates)
 
 
-def _judged_cell(cell: CellResult, *, least: int, setup_bad: bool = False) -> CellResult:
+def _judged_cells(cells: Sequence[CellResult], *, least: int) -> list[CellResult]:
+    """Return the cells of a row with the verdicts on their launches, before their figures are compared."""
+    setup_bad = judged_as_whole([cell.trials for cell in cells])
+    judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
+    if (rate := _grows_alike(judged)) is not None:
+        alike = [[replace(one, facts={**one.facts, "grows_alike": rate}) for one in cell.trials] for cell in cells]
+        cells = [replace(cell, trials=tuple(own)) for cell, own in zip(cells, alike, strict=True)]
+        judged = [_judged_cell(cell, least=least, setup_bad=setup_bad) for cell in cells]
+    alone = [cell.verdict for cell in judged]
+    beside = outliving(outcome_states(alone), alone, [cell.trials for cell in judged])
+    return [replace(cell, verdict=verdict) for cell, verdict in zip(judged, beside, strict=True)]
+
+
+def _judged_cell(cell: CellResult, *, least: int, setup_bad: bool) -> CellResult:
     """Return the verdict on a cell. With fewer than `least` trials, a good one is provisional or inconclusive.
     `setup_bad`: a failure before the first step is a crash."""
     measured = sum(trial.measured for trial in cell.trials)

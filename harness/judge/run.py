@@ -5,7 +5,7 @@ and the verdict on the run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from harness.judge.attribution.cause import attribute
@@ -30,11 +30,12 @@ def judge_run(
     """Return the result of a run. `warnings`: those that come before the rows' own; `interrupted`: None if the run is
     still going on.
     """
-    found = find(rows)
-    cells = tuple(cell for row in found.rows for cell in row.cells)
+    told = corrected(rows)
+    cells = tuple(cell for row in told for cell in row.cells)
+    findings = tuple(finding for row in told for finding in row.findings)
     verdict: RunVerdict = "running"
     if interrupted is not None:
-        verdict = "interrupted" if interrupted else _verdict(cells, found.findings, hosts)
+        verdict = "interrupted" if interrupted else _verdict(cells, findings, hosts)
     observations = tuple(each for row in rows for each in row.observations)
     if verdict == "ok" and any(each.signal == "error" for each in observations):
         verdict = "inconclusive"
@@ -46,8 +47,8 @@ def judge_run(
         hosts=tuple(hosts),
         plan=plan,
         cells=cells,
-        findings=found.findings,
-        attribution=attribute(plan, cells, found.findings),
+        findings=findings,
+        attribution=attribute(plan, cells, findings),
         directory=directory,
         warnings=(*warnings, *(warning for row in rows for warning in row.warnings)),
         observations=observations,
@@ -75,16 +76,8 @@ def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Se
 # ---------------------------------------------------------------- findings
 
 
-@dataclass(frozen=True, kw_only=True)
-class Findings:
-    """The findings of a run, and its rows with the findings entered in the verdicts of their cells."""
-
-    findings: tuple[Finding, ...]
-    rows: tuple[JudgedRow, ...]
-
-
-def find(rows: Sequence[JudgedRow]) -> Findings:
-    """Return the findings of every row, in the order given.
+def corrected(rows: Sequence[JudgedRow]) -> list[JudgedRow]:
+    """Return the rows of a run with the findings that pass its correction, entered in the verdicts of their cells.
 
     A change of a level rests on its p-value alone, so it must also pass Holm's correction over all comparisons of its
     scenario: family-wise error FAMILY_ALPHA, each signal with its weight in the table of signals. It also needs at
@@ -114,7 +107,7 @@ def find(rows: Sequence[JudgedRow]) -> Findings:
                 findings=with_consequences(kept, list(known), dict(zip(known, verdicts, strict=True)), row.ratios),
             )
         )
-    return Findings(findings=tuple(one for row in told for one in row.findings), rows=tuple(told))
+    return told
 
 
 def _rests_on_p(finding: Finding) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.judge.row import JudgedRow
-from harness.judge.run import find
+from harness.judge.run import corrected
 from harness.model import Cell, CellResult, Effect, Finding, Series, SignalVerdict
 from tests.unit.report import build
 
@@ -31,9 +31,9 @@ def test_no_version_is_accused_of_a_tail_by_fewer_than_five_launches(metric: str
     doubled = build.finding(
         series, build.HERE, build.POP, metric=metric, before="1.0.4", after="1.0.5", effect=effect, p=1e-9, verdict=""
     )
-    result = find([row_of(series, [doubled], launches=launches, limit=1.0)])
+    [result] = corrected([row_of(series, [doubled], launches=launches, limit=1.0)])
     assert [one.metric for one in result.findings] == ([metric] if named else [])
-    signal = result.rows[0].cells[1].verdict.signals[metric]
+    signal = result.cells[1].verdict.signals[metric]
     assert signal.seen == ("bad" if named else "suspect")
     assert named or signal.why == "it seems to have changed, which needs 5 launches of each version to be confirmed"
 
@@ -51,12 +51,12 @@ def test_no_version_is_bad_only_because_a_later_one_is_better(beginning: float) 
             ("first_bad", "1.0", "1.1", beginning), ("worse", "1.1", "1.2", 1e-9), ("first_fixed", "1.2", "1.3", 1e-9)
         ]
     ]  # fmt: skip
-    found = find([row_of(series, changes, launches=5, limit=0.1)])
+    [found] = corrected([row_of(series, changes, launches=5, limit=0.1)])
     is_sure = beginning < 0.01
     told = [(one.kind, one.after) for one in found.findings]
     assert told == [*([("first_bad", "1.1")] if is_sure else []), ("worse" if is_sure else "first_bad", "1.2"),
                     ("first_fixed", "1.3")]  # fmt: skip
-    seen = [cell.verdict.signals["step_time"].seen for cell in found.rows[0].cells]
+    seen = [cell.verdict.signals["step_time"].seen for cell in found.cells]
     assert seen == ["good", "bad" if is_sure else "suspect", "bad", "good"]
-    alone = find([row_of(series, changes[::2], launches=5, limit=0.1)])
+    [alone] = corrected([row_of(series, changes[::2], launches=5, limit=0.1)])
     assert bool(alone.findings) == is_sure

@@ -9,7 +9,7 @@ import pytest
 
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.row import JudgedRow, judge_row
-from harness.judge.run import find
+from harness.judge.run import corrected
 from harness.model import LEVELS, Cell, Limits, Look, Skip, Trial, Trials, VersionRow
 from harness.reasons import SignalReason
 from harness.report.exports.summary_json import cell_json
@@ -188,7 +188,7 @@ def test_processor_time_that_rose_far_more_than_the_steps_is_a_finding_of_its_ow
         runs.append(CellRun(cell=cell, trials=trials).result)
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     judged = judge_row(row, runs, least=3)
-    told = {one.metric: one for one in find([judged]).findings}
+    told = {one.metric: one for one in corrected([judged])[0].findings}
     assert told["step_time"].consequence_of == ""
     assert told["cpu_time"].consequence_of == cause
     assert told["cpu_time"].effect is not None

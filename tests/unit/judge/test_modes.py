@@ -13,7 +13,7 @@ from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.precision import wants_round
 from harness.judge.history.transitions import mode_changes
 from harness.judge.row import JudgedRow, judge_row
-from harness.judge.run import find
+from harness.judge.run import corrected
 from harness.model import Cell, Floats, Series, Trials, VersionRow
 from harness.reasons import RoundReason
 from harness.report.content.finding_boxes import boxes
@@ -38,7 +38,7 @@ def row(slow: list[set[int]], *, launches: int = 12, seed: int = 1) -> JudgedRow
     ]
     results = [CellRun(cell=cell, trials=own).result for cell, own in zip(cells, trials, strict=True)]
     planned = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    return find([judge_row(planned, results, least=3)]).rows[0]
+    return corrected([judge_row(planned, results, least=3)])[0]
 
 
 def test_a_version_with_two_modes_is_named_with_its_count_and_the_others_stay_good() -> None:
