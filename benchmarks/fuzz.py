@@ -58,8 +58,6 @@ MOST_S = 2.0
 """Most processor seconds for one input; other work on the machine does not count."""
 MOST_WAIT_S = 60.0
 """Most wall seconds for one input, without the time in which all processors were busy with other work."""
-MOST_KIB = 200 << 10
-"""Most growth of this process from one input, in KiB."""
 DRAWN = 0.1
 """Share of the bug reports that draw their charts."""
 JSON_PAGE = "application/vnd.pypi.simple.v1+json"

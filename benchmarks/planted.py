@@ -36,7 +36,6 @@ from benchmarks.planted_sweeps import VERSIONS, Refused, Swept, Workshop, matrix
 from harness.judge.history.transitions import exact_interval
 
 __all__ = ["main"]
-MADE_HELP = "so many made of the launches of the quiet sweeps, and of those of each healthy program, as well"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from harness.compat.image_requirements import (
     DescribedImage,
     Needs,
@@ -356,9 +354,8 @@ def explain_failure(trial: Trial) -> Signature | None:
     """
     if trial.end not in FAILURES:
         return None
-    durations = trial.trace.column("step_s") if trial.trace is not None else None
     # A command that is sampled by time only makes no steps: its rows have no durations.
-    is_timed = trial.trace is None or (durations is not None and bool(np.isfinite(durations).any()))
+    is_timed = trial.trace is None or trial.figures("step_s") is not None
     return signature(f"{trial.message}\n{trial.output.tail}", steps=trial.last_step if is_timed else 0)
 
 

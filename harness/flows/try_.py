@@ -316,7 +316,7 @@ def _took_s(trial: Trial) -> float | None:
     """Return the seconds that a launch took, or up to its last step if it hung; None if they are not known."""
     if trial.ended_well and not trial.out_of_time:
         return trial.duration_s
-    column = None if trial.trace is None or trial.end != "hang" else trial.trace.column("step_s")
+    column = trial.figures("step_s") if trial.end == "hang" else None
     step_s = [] if column is None else [took for took in column.tolist() if math.isfinite(took)]
     starts = [trial.facts.get(name) for name in ("setup_s", "first_step_s")]
     start_s = sum(float(took) for took in starts if isinstance(took, int | float))

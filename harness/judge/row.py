@@ -233,14 +233,13 @@ def _judged_cell(cell: CellResult, *, least: int, setup_bad: bool) -> CellResult
     too_few = measured < least
     judged = judge_so_far if measured and too_few and not cell.problem else judge_cell_of
     verdict = judged(cell.cell, cell.trials, setup_bad=setup_bad)
-    stopped = cell.skipped.why if cell.skipped is not None and cell.skipped.by == "stop" else ""
     if verdict.verdict in GOOD and too_few and cell.problem:
         why = TrialReason.TOO_FEW_RAN(count=measured, least=least, why=verdict.why)
         verdict = replace(verdict, verdicts=("inconclusive",), why=why)
-    elif verdict.verdict in GOOD and too_few and (stopped or not cell.skipped):
+    elif verdict.verdict in GOOD and too_few and (cell.stopped or not cell.skipped):
         why = TrialReason.SO_FAR(count=measured, least=least, why=verdict.why)
-        if stopped:
-            why = TrialReason.SO_FAR_STOPPED(count=measured, least=least, stopped=stopped, why=verdict.why)
+        if cell.stopped:
+            why = TrialReason.SO_FAR_STOPPED(count=measured, least=least, stopped=cell.stopped, why=verdict.why)
         verdict = replace(verdict, provisional=True, why=why)
     return replace(cell, verdict=verdict)
 

@@ -60,7 +60,7 @@ def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Se
     """Return the most severe result of the run, which its exit status reports. A verdict is open if it is provisional,
     if a signal is blind, or if something bad was seen but not confirmed.
     """
-    stopped = [cell for cell in cells if cell.skipped is not None and cell.skipped.by == "stop"]
+    stopped = [cell for cell in cells if cell.stopped]
     asked = [cell.verdict for cell in cells if not (cell.cell.excluded or cell.skipped)]
     asked += [cell.verdict for cell in stopped if cell.verdict.trials]
     verdicts = {verdict.verdict for verdict in asked}

@@ -274,6 +274,11 @@ class Trial:
         columns, counts = ({name: few(own) for name, own in each.items()} for each in (trace.columns, trace.counts))
         return replace(self, trace=replace(trace, step=few(trace.step), columns=columns, counts=counts))
 
+    def figures(self, name: str) -> Floats | None:
+        """Return a column of the trace; None if there is no trace, or no finite number in that column."""
+        values = None if self.trace is None else self.trace.column(name)
+        return values if values is not None and (abs(values) < math.inf).any() else None
+
     @property
     def told(self) -> str:
         """Return the trial's message, followed by the advice on the matrix file."""
@@ -298,8 +303,8 @@ class Trial:
     @property
     def took_turns(self) -> bool:
         """Return whether it made steps in slices; not all launches that are alive together can."""
-        cycles = None if self.trace is None else self.trace.column("slice")
-        return cycles is not None and len(cycles) > 0 and math.isfinite(cycles[-1])
+        cycles = self.figures("slice")
+        return cycles is not None and math.isfinite(cycles[-1])
 
     @property
     def unsteady(self) -> str:

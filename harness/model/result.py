@@ -34,6 +34,11 @@ class CellResult:
     skipped: Skip | None = None
 
     @property
+    def stopped(self) -> str:
+        """Return why a `stop` condition ended the sweep before the cell had all its launches; "" if none did."""
+        return self.skipped.why if self.skipped is not None and self.skipped.by == "stop" else ""
+
+    @property
     def machine(self) -> str:
         """Return the machine of the pool that ran it; "" if its host is not a pool, or if it never ran."""
         return ", ".join(dict.fromkeys(trial.machine for trial in self.trials if trial.machine))

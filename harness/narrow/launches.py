@@ -223,7 +223,7 @@ class _Reader:
 
     def _level(self, trial: Trial, name: str) -> float | None:
         """Return the median of the numbers, of those in the last quarter if that is where the finding is."""
-        column = None if trial.trace is None else trial.trace.column(name)
+        column = trial.figures(name)
         finite = np.empty(0) if column is None else column[np.isfinite(column)]
         if self.finding.verdict == "late":
             finite = finite[-max(1, len(finite) // 4) :]

@@ -29,8 +29,7 @@ def is_clean(trial: Trial, steps: Steps) -> bool:
 
 def has_step_times(trial: Trial) -> bool:
     """Return whether the rows of the trial are steps that were timed."""
-    durations = None if trial.trace is None else trial.trace.column("step_s")
-    return not trial.output.buffered and durations is not None and bool(np.isfinite(durations).any())
+    return not trial.output.buffered and trial.figures("step_s") is not None
 
 
 def per_of(trials: Sequence[Trial]) -> Per:

@@ -59,8 +59,7 @@ def returned_names(trial: Trial) -> set[str]:
 
 def is_returned(name: str, trial: Trial) -> bool:
     """Return whether a step returned this number, even as NaN. A column without numbers holds text."""
-    column = None if trial.trace is None else trial.trace.column(name)
-    return name in trial.not_finite or (column is not None and bool(np.isfinite(column).any()))
+    return name in trial.not_finite or trial.figures(name) is not None
 
 
 def is_text(name: str, trial: Trial) -> bool:
@@ -527,8 +526,8 @@ def reached_steps(launches: Launches) -> float:
 
 def first_step(trial: Trial, name: str) -> float | None:
     """Return the first step of which the launch has the number; None if it has none."""
-    values = None if trial.trace is None else trial.trace.column(name)
-    if trial.trace is None or values is None or not np.isfinite(values).any():
+    values = trial.figures(name)
+    if trial.trace is None or values is None:
         return None
     return float(trial.trace.step[int(np.isfinite(values).argmax())])
 

@@ -40,7 +40,7 @@ MEASURES = (
 
 def lines_of(entry: CellResult) -> int:
     """Return how many lines the drawings of a cell have, as a measure of their size in the page."""
-    return sum(_column(trial, measure) is not None for trial in entry.trials for measure in MEASURES)
+    return sum(trial.figures(measure.column) is not None for trial in entry.trials for measure in MEASURES)
 
 
 def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
@@ -63,18 +63,12 @@ def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
     return drawn
 
 
-def _column(trial: Trial, measure: Measure) -> Floats | None:
-    """Return a column of the trial's trace; None if it has no finite value."""
-    values = None if trial.trace is None else trial.trace.column(measure.column)
-    return values if values is not None and np.isfinite(values).any() else None
-
-
 def line_row(trial: Trial, measure: Measure, *, points: int, name: int | str) -> dict[str, object] | None:
     """Return a row of the dataset `lines` with at most `points` points; None if nothing was sampled.
 
     `name` is shown in the legend.
     """
-    values = _column(trial, measure)
+    values = trial.figures(measure.column)
     if values is None or trial.trace is None:
         return None
     rows = np.flatnonzero(np.isfinite(values) & np.isfinite(trial.trace.step))

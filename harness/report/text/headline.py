@@ -86,16 +86,16 @@ def _is_untested(entry: CellResult) -> bool:
 def _open(result: RunResult) -> bool:
     """Return whether a cell or signal of an inconclusive run is open, rather than good with an error in its output."""
     states = {entry.verdict.state for entry in result.cells if not entry.cell.excluded}
-    return "unsure" in states or any(entry.skipped is not None and entry.skipped.by == "stop" for entry in result.cells)
+    return "unsure" in states or any(entry.stopped for entry in result.cells)
 
 
 def _inconclusive(result: RunResult) -> str:
     unsure = [entry.verdict.verdict for entry in result.cells if entry.verdict.verdict in UNSURE]
     kinds = [f"{unsure.count(name)} {name}" for name in ("suspect", "inconclusive") if name in unsure]
     early = sum(entry.verdict.provisional for entry in result.cells)
-    stopped = [entry for entry in result.cells if entry.skipped is not None and entry.skipped.by == "stop"]
+    stopped = [entry for entry in result.cells if entry.stopped]
     unsaid = sum(not entry.verdict.trials for entry in stopped)
-    why = next((entry.skipped.why for entry in stopped if entry.skipped is not None), "")
+    why = next((entry.stopped for entry in stopped), "")
     why = f"{why[:1].upper()}{why[1:]}"
     seen = seems_bad(result)
     told = [

@@ -122,9 +122,8 @@ def _fails_alone(result: RunResult) -> Iterator[Cell]:
 def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
     for entry in result.cells:
         if entry.verdict.provisional and tone(entry.verdict.verdict) in ("good", "bad"):
-            stop = entry.skipped if entry.skipped is not None and entry.skipped.by == "stop" else None
             few = f"fewer launches than a verdict needs; {Remedy.SAME_SWEEP()}"
-            reason = few if stop is None else Remedy.SWEEP_WITHOUT_STOP(why=stop.why)
+            reason = Remedy.SWEEP_WITHOUT_STOP(why=entry.stopped) if entry.stopped else few
             yield f"{entry.verdict.verdict} so far", reason, entry
 
 

@@ -346,8 +346,7 @@ def tone(verdict: str) -> Tone:
 
 def is_needless(entry: CellResult) -> bool:
     """Return whether the cell was not run because its result was not needed."""
-    skipped = entry.skipped is not None and entry.skipped.by != "stop"
-    return skipped and entry.verdict.verdict == "untested"
+    return entry.skipped is not None and not entry.stopped and entry.verdict.verdict == "untested"
 
 
 def is_seen_once(result: CellResult) -> bool:

@@ -80,10 +80,8 @@ def _gpu_peak_bytes(trials: Sequence[Trial]) -> float:
 
 def _busy_s(trial: Trial) -> float:
     """Return the seconds that a trial spent in steps; 0 if they were not timed."""
-    step_s = None if trial.trace is None or trial.output.buffered else trial.trace.column("step_s")
-    if step_s is None or not np.isfinite(step_s).any():
-        return 0.0
-    return float(np.nanmean(step_s)) * trial.last_step
+    step_s = None if trial.output.buffered else trial.figures("step_s")
+    return 0.0 if step_s is None else float(np.nanmean(step_s)) * trial.last_step
 
 
 def slice_s(runs: Sequence[CellRun]) -> float:

@@ -348,24 +348,6 @@ def _of_lrn(version: str, *_: object) -> CellVerdict:
     return build.seen(build.flat(step_ms=build.LRN_MS[version]))
 
 
-EARLY_WHY = "RSS grows 7.3 KiB/step (0 to 17.4): too early to distinguish it from a buffer that fills"
-
-
-def _suspect_in(suspect: str) -> version_table.Row:
-    """Return a row in which the growth of one version is not decided, and the others do not grow."""
-    early = build.told(
-        replace(build.unknown("suspect", EARLY_WHY), trials=1, steps=30), "memory", value=7.3, ci=(0.0, 17.4)
-    )
-    signal = SignalVerdict(seen="suspect", value=7.3, ci=(0.0, 17.4), limit=0.5, visible=0.0278, why=EARLY_WHY)
-    early = build.seen(early, memory=signal)
-
-    def judge(version: str, *_: object) -> CellVerdict:
-        return early if version == suspect else build.seen(build.flat())
-
-    (row,) = version_table.tables(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge))[0].verdicts
-    return row
-
-
 def beside(result: RunResult, untimed: Iterable[str]) -> RunResult:
     """Return a result in which these versions ran side by side with others, so that they have no step time."""
     cells = tuple(
