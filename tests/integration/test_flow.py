@@ -453,22 +453,6 @@ trials: {least: 2, most: 4}
 """.replace("LIMITS", MEMORY_ALONE)
 
 
-def test_deciding_runs_the_one_cell_that_tells(tmp_path: Path) -> None:
-    """Image or host? The rest of the matrix is known: only the cell that settles the cause is worth a launch."""
-    undecided = run(tmp_path, nothing, LEAKS % (2, 9), matrix=SQUARE)
-    assert [cause.cause for cause in undecided.attribution] == ["undecided"]
-    launched: list[str] = []
-
-    def note(host: str, what: str, number: int) -> None:
-        if number:
-            launched.append(f"{host} {what}")
-
-    decided = run(tmp_path, note, LEAKS % (2, 9), matrix=SQUARE, decide=True)
-    assert set(launched) == {"one launch 2"}
-    assert [cause.cause for cause in decided.attribution] == ["image"]
-    assert decided.exit_code == 1
-
-
 def test_deciding_again_goes_on_from_what_it_found(tmp_path: Path) -> None:
     """The first cell raises another question. The matrix leaves out both cells, and each is run once."""
     place = tmp_path / "place"

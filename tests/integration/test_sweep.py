@@ -188,28 +188,6 @@ def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Ca
     assert our_containers() == []
 
 
-@pytest.mark.kills
-@pytest.mark.docker
-def test_a_container_that_is_killed_from_outside_is_nobody_s_fault(
-    harness: Harness, our_containers: Callable[[], list[str]]
-) -> None:
-    """A broken machine is not a bad version: the trial is launched again."""
-    import docker
-
-    matrix = harness.write(long("docker"))
-    process = harness.start("sweep", matrix)
-    assert until(lambda: any(name.endswith("running") for name in our_containers()), seconds=90)
-    client = docker.from_env()
-    try:
-        client.containers.get(our_containers()[0].split()[0]).kill()
-    finally:
-        client.close()
-    process.communicate(timeout=120)
-    assert process.returncode == 0
-    ends = [json.loads(path.read_text())["end"] for path in harness.trial_files()]
-    assert ends.count("infrastructure") == 1
-
-
 def test_hosts_that_cannot_be_reached_are_said_one_line_each(harness: Harness) -> None:
     """On a laptop, the story's matrix must say what is missing, and blame no image."""
     text = planted(engine="process", params="{}").replace(
