@@ -4,10 +4,11 @@ import os
 import re
 import traceback
 
+from . import ending
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_LINES = 40
 MOST_CHARACTERS = 8192
-HEADER = "Traceback (most recent call last)"
 OOM_NAMES = {"ResourceExhaustedError", "OutOfMemoryError"}
 OOM_TEXTS = (
     "CUDA out of memory",
@@ -64,8 +65,8 @@ def _described(error, where, script, else_place):
         return last
     lines = "".join(traceback.format_exception(type(error), error, trace)).splitlines()
     text = "\n".join(lines[-MOST_LINES:])[-MOST_CHARACTERS:]
-    if HEADER not in text:  # the beginning was cut off: mark the rest as a traceback
-        text = "%s:\n  ...\n%s" % (HEADER, text)
+    if ending.HEADER not in text:  # the beginning was cut off: mark the rest as a traceback
+        text = "%s:\n  ...\n%s" % (ending.HEADER, text)
     return text + "\n" + last
 
 

@@ -43,6 +43,8 @@ LINKS = _words("after and as at before by far for from in is of on or since than
 WORD = re.compile(r"[^\W_]+")
 EARLIER = "%s (%d)"
 """Name of a number that the program printed again under its own name, after the same step: `accuracy (1)`."""
+LARGEST = 1e30
+"""A larger number is no measurement: the harness treats it as missing."""
 IS_EARLIER = re.compile(r" \(\d\)$")
 
 

@@ -11,6 +11,7 @@ import time
 
 from .. import samples
 from ..probes import memory, processes
+from ..result_names import LARGEST
 
 # A probe may cost this share of the step that it follows, or the floor if that is more. Every verdict on memory needs
 # the resident memory, so its floor is high: it is skipped only if it costs ten times the usual.
@@ -18,7 +19,6 @@ SHARE = 0.0005
 FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
 
 CALIBRATIONS = 1000
-LARGEST = 1e30  # a larger number is not a measurement: the harness treats it as missing
 LEAST_S = 1e-9  # lower bound of a step's duration
 
 

@@ -26,7 +26,7 @@ from pydantic import (
 
 from harness.masking import told
 from harness.model import GROWTHS, End, Floats, Look, Remedy, Shortfall, Trace
-from harness.model.measured import LOOK_COLUMNS, MOST_COLUMNS, beyond_any_trace
+from harness.model.measured import LOOK_COLUMNS, MOST_COLUMNS, MOST_METRICS, beyond_any_trace
 from harness.run.interruptible import BoundedTail
 
 LINE_LIMIT_BYTES = 16 << 20
@@ -34,7 +34,6 @@ FACTS_LIMIT_BYTES = 1 << 20
 TEXT_LIMIT = 64 << 10
 HEAD_LIMIT = 16 << 10
 BUFFERED_LIMIT = 500
-METRICS_LIMIT = 16
 RANKS_LIMIT = 64
 NUMBER_LIMIT = 1e30
 """Largest magnitude of a measurement; products of larger numbers may overflow."""
@@ -285,7 +284,7 @@ class Done(Message):
     output_head: Annotated[str, AfterValidator(lambda text: text[:HEAD_LIMIT])] = ""
     output_tail: Told = ""
     output_bytes: Count | None = None
-    not_finite: Annotated[dict[Short, Stepped], Field(max_length=METRICS_LIMIT)] = {}
+    not_finite: Annotated[dict[Short, Stepped], Field(max_length=MOST_METRICS)] = {}
     buffered: Annotated[str, AfterValidator(lambda text: text[:BUFFERED_LIMIT])] = ""
     ranks: Annotated[list[Rank], Field(max_length=RANKS_LIMIT)] = []
     stacks: Told = ""

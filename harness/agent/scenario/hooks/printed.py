@@ -12,7 +12,6 @@ import sys
 from ... import result_names
 
 LONGEST = 1000  # characters of a line that are read
-LARGEST = 1e30  # a larger number is no measurement
 MOST_TIMES = 8  # that a name is printed after the last step; if it is more often, it is printed in a loop
 THOUSANDS = r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d*)?"
 # Without re.ASCII, a dotless i would pass for an i, and `float` raises ValueError on it.
@@ -99,7 +98,7 @@ class Reader(object):
         """Return name -> number for what counts only at the end: `accuracy (1)` precedes the last `accuracy`."""
         few = {name: values[:-1] for name, values in self._newest[1].items() if len(values) <= MOST_TIMES}
         numbers = {result_names.EARLIER % (name, at): value for name in few for at, value in enumerate(few[name], 1)}
-        return {name: value for name, value in numbers.items() if abs(value) <= LARGEST}
+        return {name: value for name, value in numbers.items() if abs(value) <= result_names.LARGEST}
 
     def values(self, line):
         """Return name -> number for the patterns that the line matches; the first match of each counts."""
@@ -197,7 +196,7 @@ class Named(Reader):
             number = float(text.replace(",", ""))
             if total:
                 number /= float(total)
-            if abs(number) > LARGEST and text[-1:].isdigit():
+            if abs(number) > result_names.LARGEST and text[-1:].isdigit():
                 continue
             is_last = not line[match.end() :].strip(" .")
             if state is not True:
