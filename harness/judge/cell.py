@@ -154,7 +154,7 @@ def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps,
     A trial may stop early once launches agree on what is bad, or once a whole launch shows a clear leak: a short launch
     that shows the leak, too, is then the second that agrees. `depth` is that of the trial's batch.
     """
-    if limits.exit_only or any(trial.not_finite for trial in trials):
+    if depth == "whole" or limits.exit_only or any(trial.not_finite for trial in trials):
         return True
     launches = [launch for launch in judge_launches(trials, limits=limits, steps=steps) if not launch.silent]
     whole = [launch for launch in launches if launch.is_whole]

@@ -146,10 +146,10 @@ class Steps:
         return f"{self.budget} steps" if self.time_s is None else f"{self.budget} steps or {self.time_s:g} s"
 
 
-Depth = Literal["brief", "usual", "thorough"]
+Depth = Literal["brief", "usual", "thorough", "whole"]
 """When launches may stop early. `brief`: while all launches are good, since a later launch runs the whole budget.
 `usual`: once a launch has run the whole budget; after a launch that was not good, once two agree. `thorough`: as
-`usual`, but never after a launch that was not good, since a search counts every launch by itself.
+`usual`, but never after a launch that was not good, since a search counts every launch by itself. `whole`: never.
 """
 ProbeName = Literal["optrace", "lines", "valgrind", "artifacts", "largest"]
 

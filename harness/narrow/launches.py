@@ -48,7 +48,7 @@ class NarrowScheduler:
         runs = tuple(self.runs[hybrid] for hybrid in decision.launch)
         record = {"kind": decision.kind, "reason": decision.reason}
         made = tuple(self.runs.values())  # first A, which is asked for first
-        return Batch(runs=runs, row_runs=made, round=next_round(made), whole=True, record=record)
+        return Batch(runs=runs, row_runs=made, round=next_round(made), depth="whole", record=record)
 
     def outcomes(self) -> tuple[HybridOutcome, ...]:
         """Return the outcomes of all launches so far."""

@@ -143,17 +143,15 @@ def next_round(runs: Iterable[CellRun]) -> int:
 class Batch:
     """The launches to make next: one trial of each of `runs`, in random order.
 
-    `whole`: all launches use their whole budget. `depth`: which launches use it if `whole` is false. `only_known`:
-    nothing is launched; only trials of earlier runs are taken over. A batch without runs ends the row; its `skipped`
-    then gives the reason for each cell that was not launched. `record` goes to the log of decisions: `kind`, `reason`,
-    and the figures behind the decision. `row_runs`: all versions of the row, oldest first. `shortens`: slow ones may
-    have shorter launches.
+    `depth`: which launches use their whole budget. `only_known`: nothing is launched; only trials of earlier runs are
+    taken over. A batch without runs ends the row; its `skipped` then gives the reason for each cell that was not
+    launched. `record` goes to the log of decisions: `kind`, `reason`, and the figures behind the decision. `row_runs`:
+    all versions of the row, oldest first. `shortens`: slow ones may have shorter launches.
     """
 
     runs: tuple[CellRun, ...]
     row_runs: Sequence[CellRun] = ()
     round: int = 0
-    whole: bool = False
     shortens: bool = False
     depth: Depth = "usual"
     only_known: bool = False

@@ -18,7 +18,7 @@ from harness.judge.history.flaky import Evidence
 from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import Usual, usual_of
 from harness.judge.launches import JudgedTrial, judge_launches
-from harness.model import BAD, GOOD, CellVerdict, Change, Skip, Trials
+from harness.model import BAD, GOOD, CellVerdict, Change, Depth, Skip, Trials
 from harness.reasons import BisectReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
 from harness.schedule.bisect.bisect_records import LEVEL, Boundary, Decision, Rules, VersionEvidence
@@ -74,9 +74,8 @@ class BisectScheduler:
             "posterior": {names[place]: chance for place, chance in decision.posterior},
         }
         runs = tuple(self.runs[place] for place in decision.launch)
-        return Batch(
-            runs=runs, row_runs=self.runs, round=next_round(self.runs), whole=whole, depth="thorough", record=record
-        )
+        depth: Depth = "whole" if whole else "thorough"
+        return Batch(runs=runs, row_runs=self.runs, round=next_round(self.runs), depth=depth, record=record)
 
     @property
     def rules(self) -> Rules:

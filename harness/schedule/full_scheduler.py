@@ -159,7 +159,8 @@ class FullScheduler:
             return Batch(runs=(), record=_record("done", LaunchReason.ENOUGH(trials=trials)), skipped=skipped)
         limits, steps, measured = self._scenario.limits, self._scenario.steps, [run.measured for run in self.runs]
         late = not limits.exit_only and differs_late(measured, limits=limits, steps=steps)
-        return replace(batch, whole=late or row_fails_late(self.runs), row_runs=self.runs, shortens=True)
+        depth = "whole" if late or row_fails_late(self.runs) else batch.depth
+        return replace(batch, depth=depth, row_runs=self.runs, shortens=True)
 
     # ------------------------------------------------------------ batches
 

@@ -44,15 +44,16 @@ def length_of(run: CellRun, batch: Batch) -> Length:
     """
     scenario, trials = run.cell.variant.scenario, run.measured
     limits, steps = scenario.limits, scenario.steps
-    whole = batch.whole or needs_whole_budget(trials, limits=limits, steps=steps, depth=batch.depth)
+    all_whole = batch.depth == "whole"
+    whole = needs_whole_budget(trials, limits=limits, steps=steps, depth=batch.depth)
     usual_s = slow_versions.usual_step_s([other.measured for other in batch.row_runs]) if batch.shortens else None
     if scenario.limits.exit_only or limits.of("step_time") is None or usual_s is None:
         return Length(whole=whole)
     own_s = slow_versions.own_step_s(trials)
     first_s = slow_versions.first_look_s(own_s, usual_s, steps)
-    if first_s is None or (batch.whole and own_s is None):
+    if first_s is None or (all_whole and own_s is None):
         return Length(whole=whole)
-    if own_s is not None and (batch.whole or (whole and len(trials) >= SLOW_LAUNCHES)):
+    if own_s is not None and (all_whole or (whole and len(trials) >= SLOW_LAUNCHES)):
         return Length(
             whole=True, job=_job(steps, last_s=max(LEAST_MEMORY_S, slow_versions.SLOW * usual_s * steps.budget))
         )

@@ -43,11 +43,12 @@ def expected_s(batch: Batch, runs: Sequence[CellRun]) -> float | None:
     trials = [trial for run in runs for trial in run.measured]
     if not trials:
         return None
-    mean_s = fmean(_took_s(trial, whole=batch.whole) for trial in trials)
+    whole = batch.depth == "whole"
+    mean_s = fmean(_took_s(trial, whole=whole) for trial in trials)
     total_s = 0.0
     for run in batch.runs:
         stopped = batch.depth != "brief" and all(trial.end == "stopped" for trial in run.measured)
-        own_s = (_took_s(trial, whole=batch.whole or stopped) for trial in run.measured)
+        own_s = (_took_s(trial, whole=whole or stopped) for trial in run.measured)
         total_s += min(own_s, default=mean_s)
     return total_s
 
