@@ -12,10 +12,10 @@ from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.growth import Growth
 from harness.judge.trace.stopping import clear_leak
 from harness.judge.trace.trace_verdict import EARLY_STEPS, is_shared, judge_trace
-from harness.model import BAD, FAILURES, GOOD, GROWTHS, Limits, Steps, TraceVerdict, Trial, VerdictName
+from harness.model import BAD, FAILURES, GOOD, GROWTHS, Limits, Scenario, Steps, TraceVerdict, Trial, VerdictName
 from harness.reasons import CellReason, CountReason
 
-_FAILURES: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": "hang", "setup": "crash"}
+_FAILURES: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": "hang"}
 """The verdict on a launch by its end."""
 
 
@@ -100,9 +100,18 @@ class JudgedTrial:
         return self.trial.end == "completed" or self.steps >= self.asked.budget or self.trial.ran_to_its_end
 
 
-def judged_as_whole(trials: Sequence[Sequence[Trial]]) -> bool:
-    """Return whether a version ran to its end without a step: another that fails before its first step then crashes."""
-    return any(trial.is_one_figure and not trial.ended_early for version in trials for trial in version)
+def fails_in_setup(own: Sequence[Trial], row: Sequence[Sequence[Trial]], scenario: Scenario) -> bool:
+    """Return whether a failure of a version before its first step is bad. If the limits do not say, that of a program
+    or a command is, once another version of its row ran. If that version made steps, a launch that ran on, or ended
+    well, without any has not failed: it may only print other lines.
+    """
+    if scenario.limits.setup_bad is not None:
+        return scenario.limits.setup_bad
+    ran = [trial for version in row for trial in version if trial.ended_well]
+    if any(trial.is_one_figure and not trial.ended_early for trial in ran):
+        return True
+    is_own = scenario.program is not None or bool(scenario.command)
+    return is_own and bool(ran) and not any(trial.stepless for trial in own)
 
 
 def too_short(trials: Sequence[Trial], *, of: Sequence[Trial]) -> int:
@@ -138,6 +147,8 @@ def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> 
 
 def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:
     failure = _FAILURES.get(trial.end)
+    if trial.end == "setup":
+        failure = "oom" if trial.ran_out_of_memory else "hang" if trial.failure.stacks else "crash"
     if limits.exit_only:
         return JudgedTrial(trial=trial, trace_verdict=None, failure=failure, asked=steps)
     trace_verdict = _trace(trial, limits=limits, steps=steps)

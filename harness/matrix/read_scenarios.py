@@ -88,7 +88,7 @@ def _scenario(
             signals={**dict.fromkeys(off), **given},
             metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
             slowdown=limits.slowdown,
-            setup_bad=limits.setup == "bad",
+            setup_bad=None if limits.setup is None else limits.setup == "bad",
             exit_only=entry.judge == "exit",
         ),
         timeout_s=entry.timeout,

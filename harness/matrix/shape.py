@@ -449,8 +449,9 @@ class _OtherLimits(Shape):
         model.Limits.slowdown
     )
     """Rise of the step time within a trial: 10%."""
-    setup: Literal["bad", "untested"] = "untested"
-    """bad: a failure before the first step counts as a crash, not as untested."""
+    setup: Literal["bad", "untested"] | None = None
+    """bad: a failure before the first step counts as a crash, not as untested. The default is untested for scripts, and
+    bad for programs and commands that another version runs."""
 
 
 def _limit_field(signal: model.Signal) -> Any:

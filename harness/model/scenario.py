@@ -64,14 +64,14 @@ class Limits:
 
     `signals` maps each signal to its limit, in the signal's unit (None: it is off, and no launches are made for it); a
     signal that is not given has the default of the table of signals. `slowdown` is the rise of the step time within a
-    launch, a share. `setup_bad`: a failure before the first step is a crash, not `untested`. `exit_only`: only how the
-    launches end counts, by the command's exit code (0 good, 125 untested, else bad). Raises ValueError for a limit
-    that is not above zero.
+    launch, a share. `setup_bad`: whether a failure before the first step is bad, and not `untested`; None: that of a
+    program or a command is, if another version runs. `exit_only`: only how the launches end counts, by the command's
+    exit code (0 good, 125 untested, else bad). Raises ValueError for a limit that is not above zero.
     """
 
     signals: Mapping[str, float | None] = field(default_factory=dict, hash=False)
     slowdown: float = 0.10
-    setup_bad: bool = False
+    setup_bad: bool | None = None
     exit_only: bool = False
     metrics: tuple[MetricLimit, ...] = ()
 

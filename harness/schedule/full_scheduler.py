@@ -14,7 +14,7 @@ from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
-from harness.judge.launches import AGREE, judged_as_whole
+from harness.judge.launches import AGREE, fails_in_setup
 from harness.judge.trace.stopping import is_brief
 from harness.model import BAD, GOOD, CellVerdict, Depth, Noise, Scenario, Skip, Trials
 from harness.reasons import LaunchReason, SkipReason
@@ -223,8 +223,10 @@ class FullScheduler:
             runs = [run for run in able if run.cell.id in reasons or any(trial.trace for trial in run.measured)]
             if runs:
                 return self._round(runs, next_round(self.runs), reason=together)
-        setup_bad = judged_as_whole([run.trials for run in self.runs])
-        cells = [judge_cell_of(run.cell, run.trials, setup_bad=setup_bad) for run in self.runs]
+        row = [run.trials for run in self.runs]
+        fails = [fails_in_setup(run.trials, row, run.cell.variant.scenario) for run in self.runs]
+        both = zip(self.runs, fails, strict=True)
+        cells = [judge_cell_of(run.cell, run.trials, setup_bad=bad) for run, bad in both]
         flaky = wants_launches(cells, [run.measured for run in self.runs], trials_asked=self.asked)
         reasons = {self.runs[place].cell.id: reason for place, reason in flaky.items()} | reasons
         runs = [run for run in able if run.cell.id in reasons]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,14 +12,14 @@ import pytest
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.row import JudgedRow, judge_row
 from harness.judge.run import corrected
-from harness.model import LEVELS, Cell, Limits, Look, Skip, Trial, Trials, VersionRow
+from harness.model import LEVELS, Cell, Limits, Look, Program, Skip, Trial, Trials, VersionRow
 from harness.reasons import SignalReason
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
 from harness.run.run_interfaces import CellRun
 from harness.schedule.bisect_scheduler import BisectScheduler
-from tests.unit.judge.making import trial_of
+from tests.unit.judge.making import LIMITS, trial_of
 from tests.unit.report import build
 from tests.unit.trials import changed
 
@@ -316,16 +318,43 @@ def test_rates_are_told_by_what_the_launched_versions_count() -> None:
     assert per_of([skipped]) == "step"
 
 
-@pytest.mark.parametrize(("is_whole", "verdict"), [(True, "crash"), (False, "untested")])
-def test_a_version_that_fails_where_others_run_to_their_end_crashes(*, is_whole: bool, verdict: str) -> None:
-    """A program without steps fails before its first step, whenever it fails: it would be untested for ever."""
+PROGRAM, WHOLE = {"script": None, "program": Program(path=Path("train.py"))}, {"is_whole": True}
+DIED, NO_STEP = (
+    {"message": "before the first step: ValueError"},
+    {"shortfall": "no_step", "message": "no step was seen"},
+)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "row", "failure", "verdict"),
+    [
+        (PROGRAM, {}, DIED, "crash"),
+        (PROGRAM, {}, {**DIED, "stacks": "Thread 1"}, "hang"),
+        (PROGRAM, {}, {**DIED, "oom_in_setup": True}, "oom"),
+        (PROGRAM, {}, NO_STEP, "untested"),
+        (PROGRAM, WHOLE, NO_STEP, "crash"),
+        (PROGRAM, {"setup_bad": False}, DIED, "untested"),
+        ({"script": None, "command": ("make", "test")}, {}, DIED, "crash"),
+        ({}, {}, DIED, "untested"),
+        ({}, {"setup_bad": True}, DIED, "crash"),
+    ],
+)
+def test_a_program_that_fails_before_its_first_step_where_others_run_is_bad(
+    scenario: dict[str, Any], row: dict[str, Any], failure: dict[str, Any], verdict: str
+) -> None:
+    """A training that died while it imported the newer version was `untested`, and nothing said why. A version that may
+    only print other lines, and a script that may not fit a version, stay untested."""
+    limits = replace(LIMITS, setup_bad=row.get("setup_bad"))
+    variant = replace(build.POP, scenario=replace(build.POP.scenario, limits=limits, **scenario))
     series = build.series("msgpack", ["1.0.4", "1.0.5"])
-    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
-    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    whole = {"end": "completed", "shortfall": "no_step", "last_step": 1, "facts": {"run_s": 2.0}} if is_whole else {}
-    runs = [changed(trial_of(number), **whole) for number in range(2)]
-    fails = [changed(trial_of(number), end="setup", message="before the first step: ValueError") for number in range(2)]
-    pairs = zip(cells, (runs, fails), strict=True)
-    judged = judge_row(row, [CellRun(cell=cell, trials=trials).result for cell, trials in pairs], least=2)
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=variant) for image in series.images)
+    whole = {"end": "completed", "shortfall": "no_step", "last_step": 1, "facts": {"run_s": 2.0}}
+    runs = [changed(trial_of(number), **(whole if "is_whole" in row else {})) for number in range(2)]
+    fails = [changed(trial_of(number), end="setup", last_step=0, **failure) for number in range(2)]
+    judged = judge_row(
+        VersionRow(series=series, lane=build.HERE, variant=variant, cells=cells),
+        [CellRun(cell=cell, trials=trials).result for cell, trials in zip(cells, (runs, fails), strict=True)],
+        least=2,
+    )
     assert [cell.verdict.verdict for cell in judged.cells] == ["flat", verdict]
-    assert bool(judged.findings) == is_whole
+    assert bool(judged.findings) == (verdict != "untested")

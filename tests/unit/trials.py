@@ -16,7 +16,10 @@ FLAT = {
     "time_asked_s": ("asked", "time_s"),
     "image_bytes": ("image", "bytes"),
     **{name: ("conditions", name) for name in ("cold", "disturbed", "pulled", "beside")},
-    **{name: ("failure", name) for name in ("signal", "exit_code", "shortfall", "remedy", "at_exit", "oom_in_setup")},
+    **{
+        name: ("failure", name)
+        for name in ("signal", "exit_code", "stacks", "shortfall", "remedy", "at_exit", "oom_in_setup")
+    },
 }
 """A name that tests use, the part of a trial, and the field of that part."""
 PLAIN = Trial(cell_id="c", number=1, key="k", end="completed")

@@ -114,6 +114,8 @@ def wants_round(
     most, alike = trials_asked.most, without_nan(set_apart(trials)[0], limits)
     ends_differ = _seems_to_differ("end_time", alike, limits=limits, steps=steps)
     always = ALWAYS_ASKING | {"end_time"} if ends_differ else ALWAYS_ASKING
+    if any(trial.is_one_figure for version in alike for trial in version):
+        always |= {"cpu_time"}  # of the run, which the steps of other programs show more exactly
     asking, limits = always | limits.changed, limits_of_run(limits, alike)
     limited = _limited(limits)
     doubtful = {name for name in limited if SIGNALS[name].rounds > FEWEST_ROUNDS}
