@@ -138,7 +138,7 @@ class _Level:
         if name == "step_time" and "slowdown" in cell.verdicts:
             return replace(plain, seen="bad")
         if len(self.figures) < 2:
-            measured = sum(bool(cell.trials) for cell in self.compared.cells)
+            measured = sum(each.verdict != "untested" for each in self.compared.cells)
             return replace(
                 plain, why=(SignalReason.NO_OTHER_VERSION if measured < 2 else SignalReason.OTHERS_ARE_BAD)()
             )

@@ -51,7 +51,7 @@ def to_look_at(result: RunResult) -> list[str]:
         if place not in begins and not is_named:
             version_name = f"{plain(each.series)} {version(each.after)}"
             verb = signal_words.verb(signal_of(each.signal))
-            told.append(f"{version_name} {verb}: {shortened(each.text, most=160)}")
+            told.append(f"{version_name} {verb}: {shortened(each.text.rstrip(':'), most=160)}")
     return list(dict.fromkeys(told))
 
 

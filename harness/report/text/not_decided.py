@@ -32,8 +32,8 @@ def lines(result: RunResult) -> list[str]:
 
 
 def gist(result: RunResult) -> str:
-    """Return on one line what was not decided, what would help with the first of it, what no cell of any scenario
-    checked, and which numbers need a limit to be judged; "" if nothing is open."""
+    """Return on one line what was not decided, why or what would help with the first of it, what no cell of any
+    scenario checked, and which numbers need a limit to be judged; "" if nothing is open."""
     told: dict[str, None] = {}
     cells, remedies = set(), dict[str, str]()
     for entry in result.cells:
@@ -45,6 +45,8 @@ def gist(result: RunResult) -> str:
         told |= dict.fromkeys(names)
         blinded = {name: signal.remedy for name, signal in entry.verdict.signals.items() if signal.seen == "blind"}
         remedies |= {shown_signal(name).title: remedy for name, remedy in blinded.items() if remedy}
+    whys = {reason for _, reason, _ in _undecided(result) if reason}
+    remedies |= {"untested": whys.pop()} if told.keys() == {"untested"} and len(whys) == 1 else {}
     unseen = [[name for name, _ in _unseen(cells)] for cells in _by_scenario(result).values()]
     never = [name for name in next(iter(unseen), []) if all(name in some for some in unseen)]
     numbers = {
@@ -60,7 +62,8 @@ def gist(result: RunResult) -> str:
     else:
         also = f"not checked: {amounts.count(len(never), 'signal')}" if never else ""
         more = next((f"{title}: {remedies[title]}" for title in told if title in remedies), "")
-        said = [f"Not decided in {amounts.count(len(cells), 'cell')}: {some_of(list(told), 2)}", more, also, *rest]
+        named = f"{some_of(list(told), 2)}; {more}" if len(told) > 1 and more else more or some_of(list(told), 2)
+        said = [f"Not decided in {amounts.count(len(cells), 'cell')}: {named}", also, *rest]
     text = "; ".join(filter(None, said))
     return plain(text[:1].upper() + text[1:])
 

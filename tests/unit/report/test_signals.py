@@ -228,7 +228,7 @@ def test_the_first_screen_names_what_would_help() -> None:
     """It said `not decided: step time`; how many launches would settle it was only in `--wide`."""
     remedy = "more launches (`--trials 13`), a wider limit (`limits: {step_time: …}`, or none) would help"
     result = one_row(build.seen(build.flat(), step_time=replace(build.BLIND, remedy=remedy)))
-    assert f"step time; step time: {remedy}" in not_decided.gist(result)
+    assert f"Not decided in 4 cells: step time: {remedy}; " in f"{not_decided.gist(result)}; "
 
 
 def test_rows_that_are_blind_for_one_reason_share_a_line() -> None:
