@@ -88,6 +88,7 @@ def of_command(death, steps, pattern, oom_killed, said):
 LONGEST = 300
 NEAR_THE_END = 10
 HEADER = "Traceback (most recent call last)"
+RULE = re.compile(r"[-=*_]{9,}\s*$")
 # Colours and other terminal sequences, and control characters.
 ORDERS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
@@ -99,7 +100,13 @@ def last_words(text, step=None):
     """
     lines = [ORDERS.sub("", line).rstrip() for line in re.split(r"[\r\n]+", text)]
     lines = [line for line in lines if line.strip() and not (step and step.search(line))]
-    return (_exception(lines[-NEAR_THE_END:]) or (lines or [""])[-1]).strip()[:LONGEST]
+    return (_exception(lines[-NEAR_THE_END:]) or _boxed(lines) or (lines or [""])[-1]).strip()[:LONGEST]
+
+
+def _boxed(lines):
+    """Return the first line between two rules that end the output, as mpirun draws them, "" if there are none."""
+    rules = [number for number, line in enumerate(lines) if RULE.match(line)]
+    return lines[rules[-2] + 1] if len(rules) > 1 and rules[-1] == len(lines) - 1 else ""
 
 
 def _exception(lines):

@@ -464,6 +464,15 @@ def test_a_rank_that_fails_while_the_others_go_on_is_no_good_end(tmp_path: Path,
     assert (done["end"], done["message"]) == ("crash", "rank 1: step 22: the process ended with exit code 3")
 
 
+def test_a_rank_that_ended_is_named_before_the_one_that_lost_it(tmp_path: Path, python: str) -> None:
+    """The answer was only what gloo said in rank 0: `connection closed by peer`."""
+    text = STEP + "import os, time\nfor n in range(40):\n    o.step(), time.sleep(0.001)\n"
+    text += "if os.environ['RANK'] == '0':\n    while not os.path.exists('ended'): time.sleep(0.01)\n    1 / 0\n"
+    text += "import atexit; atexit.register(os.mkdir, 'ended')"
+    message = launched(tmp_path, python, text)["message"].splitlines()[-1]
+    assert message.startswith("rank 1 ended after 40 steps; rank 0: step 41: ZeroDivisionError")
+
+
 def test_a_rank_that_its_launcher_waited_for_at_once_is_missed_all_the_same(tmp_path: Path, python: str) -> None:
     """Rank 0 is the one that this launcher waits for: nobody else can ask how it died."""
     text = STEP + "import os, time\nfor n in range(10**6):\n    o.step(), time.sleep(0.001)\n"

@@ -148,6 +148,7 @@ def test_which_errors_say_that_memory_ran_out(text: str, expected: bool) -> None
     assert failure.is_oom(RuntimeError(text)) is expected
 
 
+RULE = "-" * 70 + "\n"
 TRACE = "Traceback (most recent call last):\n  File 'x.py', line 1\n    train()\n"
 
 
@@ -165,6 +166,8 @@ TRACE = "Traceback (most recent call last):\n  File 'x.py', line 1\n    train()\
         (f"{TRACE}KeyError: 1\n\nDuring handling:\n\n{TRACE}ValueError: 2\n", "ValueError: 2"),
         ("\x1b]0;title\x07\x1b[1;31mred\x1b[0m\x00 \x1b(B\n", "red B"),
         ("x" * 1000, "x" * 300),
+        (f"{RULE}lost\n{RULE}{RULE}cannot run as root.\n\nAdd --allow\n{RULE}", "cannot run as root."),
+        (f"done\n{RULE}", RULE.strip()),
     ],
 )
 def test_last_words(text: str, told: str) -> None:

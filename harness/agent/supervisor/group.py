@@ -40,6 +40,7 @@ class Member(object):
         self.has_stepped = False
         self.hung_up_at = None  # when its conversation ended, just before its process
         self.is_silent = False  # it would tell its end, and has not
+        self.ended_well = False
         self.metrics = []
         self.about = {}  # what sets its pace, by name
         self.looks = {}  # step -> fields
@@ -304,7 +305,10 @@ class Group(object):
             return None
         end, message = failed.failure
         lines = message.splitlines() or [""]
-        return end, "\n".join([*lines[:-1], self.named(failed) + lines[-1]]), failed.death
+        well = [each for each in self.ranks if each.ended_well and not each.failure and each.steps <= failed.steps]
+        first = min(well, key=lambda each: each.steps, default=None)  # others may have failed because they lost it
+        ended = "rank %d ended after %d steps; " % (self.number_of(first), first.steps) if first else ""
+        return end, "\n".join([*lines[:-1], ended + self.named(failed) + lines[-1]]), failed.death
 
 
 VANISHED = "its process ended without a word, by a signal or by os._exit"

@@ -45,8 +45,9 @@ def gist(result: RunResult) -> str:
         told |= dict.fromkeys(names)
         blinded = {name: signal.remedy for name, signal in entry.verdict.signals.items() if signal.seen == "blind"}
         remedies |= {shown_signal(name).title: remedy for name, remedy in blinded.items() if remedy}
-    whys = {reason for _, reason, _ in _undecided(result) if reason}
-    remedies |= {"untested": whys.pop()} if told.keys() == {"untested"} and len(whys) == 1 else {}
+    untested = {reason for what, reason, _ in _undecided(result) if reason and what == "untested"}
+    if len(untested) == 1 and not result.attribution:
+        told, remedies = {"untested": None} | told, {"untested": untested.pop()} | remedies
     unseen = [[name for name, _ in _unseen(cells)] for cells in _by_scenario(result).values()]
     never = [name for name in next(iter(unseen), []) if all(name in some for some in unseen)]
     numbers = {
