@@ -457,13 +457,6 @@ def launched(folder: Path, python: str, text: str, launcher: str = LAUNCHER, **j
     return driver.run(folder, python, None, program=program, files=files, **job).done
 
 
-def test_a_rank_that_fails_while_the_others_go_on_is_no_good_end(tmp_path: Path, python: str) -> None:
-    text = STEP + "import os, time\nfor n in range(10**6):\n    o.step(), time.sleep(0.001)\n"
-    text += "    if os.environ['RANK'] == '1' and n == 20: os._exit(3)"
-    done = launched(tmp_path, python, text)
-    assert (done["end"], done["message"]) == ("crash", "rank 1: step 22: the process ended with exit code 3")
-
-
 def test_a_rank_that_ended_is_named_before_the_one_that_lost_it(tmp_path: Path, python: str) -> None:
     """The answer was only what gloo said in rank 0: `connection closed by peer`."""
     text = STEP + "import os, time\nfor n in range(40):\n    o.step(), time.sleep(0.001)\n"
@@ -473,13 +466,22 @@ def test_a_rank_that_ended_is_named_before_the_one_that_lost_it(tmp_path: Path, 
     assert message.startswith("rank 1 ended after 40 steps; rank 0: step 41: ZeroDivisionError")
 
 
-def test_a_rank_that_its_launcher_waited_for_at_once_is_missed_all_the_same(tmp_path: Path, python: str) -> None:
+@pytest.mark.parametrize(
+    ("rank", "code", "end", "message"),
+    [
+        (1, 3, "crash", "the process ended with exit code 3"),
+        (0, 0, "infrastructure", "its process ended without a word"),
+    ],
+)
+def test_a_rank_that_ends_while_the_others_go_on_is_no_good_end(
+    tmp_path: Path, python: str, *, rank: int, code: int, end: str, message: str
+) -> None:
     """Rank 0 is the one that this launcher waits for: nobody else can ask how it died."""
     text = STEP + "import os, time\nfor n in range(10**6):\n    o.step(), time.sleep(0.001)\n"
-    text += "    if os.environ['RANK'] == '0' and n == 20: os._exit(0)"
+    text += f"    if os.environ['RANK'] == '{rank}' and n == 20: os._exit({code})"
     done = launched(tmp_path, python, text)
-    assert done["end"] == "infrastructure"
-    assert done["message"].startswith("rank 0: step 22: its process ended without a word")
+    assert done["end"] == end
+    assert done["message"].startswith(f"rank {rank}: step 22: {message}")
 
 
 def test_before_the_first_step_all_processes_are_said_to_wait(tmp_path: Path, thorough_python: str) -> None:

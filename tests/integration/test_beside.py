@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from tests.integration.conftest import DOCKER_AT_NIGHT, ROOT, Harness
+from tests.integration.conftest import DOCKER_AT_NIGHT, Harness
+from tests.integration.test_slices import needs_two_processors, trials
 from tests.integration.test_sweep import NO_LEVELS, causes, changes, planted
-
-needs_two_processors = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor runs nothing side by side")
-LOCKED = '''"""Fails if another launch is at work."""
-import fcntl
-import time
-
-
-def setup():
-    held = open({path!r}, "w")
-    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return lambda: held.fileno() and time.sleep(0.002)
-'''
-
-
-def trials(harness: Harness) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in harness.trial_files()]
 
 
 def overlap(found: list[dict[str, Any]]) -> int:
@@ -52,22 +35,6 @@ def test_a_version_that_crashes_is_named_beside_others(harness: Harness, engine:
     assert finding["params"]["fault"] == "error"
     assert overlap(trials(harness)) > 0
     assert any(one["conditions"]["beside"] for one in trials(harness))
-
-
-@needs_two_processors
-def test_launches_that_disturb_each_other_accuse_no_version(harness: Harness) -> None:
-    """Two launches that need the same port, file or lock fail side by side, and neither version is at fault."""
-    script = harness.folder / "locked.py"
-    script.write_text(LOCKED.format(path=str(harness.folder / "lock")))
-    limits = NO_LEVELS.replace("}", ", setup: bad}")
-    text = planted(engine="process", params="{}", limits=limits, steps="{first: 100, budget: 200}")
-    matrix = harness.write(text.replace(f"{ROOT}/scenarios/planted.py", str(script)))
-    ended = harness.run_here("sweep", matrix)
-    found = trials(harness)
-    assert any("alongside" in one["message"] for one in found), "two launches were to meet"
-    assert {one["end"] for one in found} <= {"completed", "stopped", "infrastructure"}
-    assert not harness.summary()["findings"], ended.out
-    assert {cell["verdict"] for cell in harness.summary()["cells"]} <= {"flat", "plateau"}, ended.out
 
 
 def test_one_at_a_time_is_a_word_in_the_matrix(harness: Harness) -> None:

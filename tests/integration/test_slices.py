@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
+import pytest
+
 from tests.integration.conftest import ROOT, Harness
-from tests.integration.test_beside import LOCKED
-from tests.integration.test_sweep import changes, planted
+from tests.integration.test_sweep import NO_LEVELS, changes, planted
+
+needs_two_processors = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor runs nothing side by side")
+LOCKED = '''"""Fails if another launch is at work."""
+import fcntl
+import time
+
+
+def setup():
+    held = open({path!r}, "w")
+    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lambda: held.fileno() and time.sleep(0.002)
+'''
 
 ONLY_STEP_TIME = (
     "{late_step_time: none, tail: none, stalls: none, cpu_time: none, peak_memory: none, setup_time: none, "
@@ -36,11 +50,14 @@ def test_a_variable_lets_every_launch_run_alone(harness: Harness) -> None:
     assert not any(one["conditions"]["parked"] for one in trials(harness))
 
 
-def test_launches_that_cannot_be_alive_together_accuse_no_version(harness: Harness) -> None:
-    """Both need the same lock, as others need the same port: neither version is at fault, and both are measured."""
+@pytest.mark.parametrize("limits", [ONLY_STEP_TIME, pytest.param(NO_LEVELS, marks=needs_two_processors)])
+def test_launches_that_cannot_be_alive_together_accuse_no_version(harness: Harness, limits: str) -> None:
+    """In slices, or side by side, both need the same lock, as others need the same port: neither version is at fault,
+    and both are measured.
+    """
     script = harness.folder / "locked.py"
     script.write_text(LOCKED.format(path=str(harness.folder / "lock")))
-    limits = ONLY_STEP_TIME.replace("}", ", setup: bad}")
+    limits = limits.replace("}", ", setup: bad}")
     text = planted(engine="process", params="{}", limits=limits, steps="{first: 100, budget: 200}")
     harness.write(text.replace(f"{ROOT}/scenarios/planted.py", str(script)))
     ended = harness.run_here("sweep", "matrix.yaml")

@@ -229,15 +229,6 @@ def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert [cell.id for cell in again.cells] == [cell.id for cell in plan.cells]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [('"lane":{"lane":"local"}', '"lane":{"lane":"other"}'), ('"after":"6.3.0"', '"after":"9.9"')]
-)
-def test_a_finding_of_another_plan_is_reported(tmp_path: Path, old: str, new: str) -> None:
-    edited(tmp_path, "result.json", re.escape(old), new)
-    with pytest.raises(UsageError, match=r"result\.json: a finding that the plan and the findings do not allow"):
-        read_result(tmp_path)
-
-
 def test_every_format_of_the_command_is_made() -> None:
     assert {name for name, render in FORMATS.items() if render(build.quickstart())} == {
         "html", "md", "json", "junit", "csv", "terminal",
@@ -256,19 +247,20 @@ def test_attributions_are_kept_and_not_computed_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("what", "old", "new"),
     [
-        ('"finding":0', '"finding":99'),
-        ('"variant":0', '"variant":[]'),
-        ('{"lane":"local"}', '{"lane":1}'),
-        ('"seen":"', '"seen":"not-'),
-        ('"states":[', '"states":[null,'),
-        ('"bad_lanes":[', '"bad_lanes":[],"":['),
-        ('"cause":"', '"cause":"no '),
+        ("a finding", '"lane":{"lane":"local"}', '"lane":{"lane":"other"}'),
+        ("a finding", '"after":"6.3.0"', '"after":"9.9"'),
+        ("an attribution", '"finding":0', '"finding":99'),
+        ("an attribution", '"variant":0', '"variant":[]'),
+        ("an attribution", '{"lane":"local"}', '{"lane":1}'),
+        ("an attribution", '"seen":"', '"seen":"not-'),
+        ("an attribution", '"states":[', '"states":[null,'),
+        ("an attribution", '"bad_lanes":[', '"bad_lanes":[],"":['),
+        ("an attribution", '"cause":"', '"cause":"no '),
     ],
 )
-def test_an_attribution_of_another_plan_is_reported(tmp_path: Path, old: str, new: str) -> None:
-    edited(tmp_path, "result.json", re.escape(old), new, attributed=True)
-    told = r"result\.json: an attribution that the plan and the findings do not allow"
-    with pytest.raises(UsageError, match=told):
+def test_what_belongs_to_another_plan_is_reported(tmp_path: Path, what: str, old: str, new: str) -> None:
+    edited(tmp_path, "result.json", re.escape(old), new, attributed=what == "an attribution")
+    with pytest.raises(UsageError, match=rf"result\.json: {what} that the plan and the findings do not allow"):
         read_result(tmp_path)

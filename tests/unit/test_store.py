@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -168,11 +169,14 @@ def test_the_largest_trial_that_is_written_is_read_again(tmp_path: Path) -> None
     np.testing.assert_array_equal(back.columns["x"], longest)
 
 
-def test_only_trials_with_the_same_key_are_reused(tmp_path: Path) -> None:
-    """A stale trial, of another image behind the same tag, would be a wrong accusation."""
+@pytest.mark.parametrize("other", [{"key": "old"}, {"end": "infrastructure"}])
+def test_what_says_nothing_of_this_image_is_not_reused(tmp_path: Path, other: dict[str, Any]) -> None:
+    """A stale trial, of another image behind the same tag, would be a wrong accusation; and yesterday's full disk must
+    not leave a cell untested today.
+    """
     run, cell = a_run(tmp_path), a_cell()
-    run.write_trial(a_trial(cell, key="old"), cell)
-    assert run.known_trials(cell, "new") == ()
+    run.write_trial(a_trial(cell, **other), cell)
+    assert run.known_trials(cell, "k") == ()
 
 
 def test_trials_of_earlier_runs_are_found_once(tmp_path: Path) -> None:
@@ -195,13 +199,6 @@ def test_trials_that_began_at_the_same_moment_are_not_mistaken(tmp_path: Path) -
     for cell, (trial,) in zip(cells, known, strict=True):
         second.adopt(trial, cell, number=1)
         assert read_trial(second.path / "trials" / f"{cell.id}-1.json").cell_id == cell.id
-
-
-def test_infrastructure_trouble_is_not_reused(tmp_path: Path) -> None:
-    """Yesterday's full disk must not leave a cell untested today."""
-    run, cell = a_run(tmp_path), a_cell()
-    run.write_trial(a_trial(cell, end="infrastructure"), cell)
-    assert run.known_trials(cell, "k") == ()
 
 
 @given(st.binary(max_size=200))

@@ -122,42 +122,38 @@ def test_variants_that_are_good_so_far_are_in_no_rule() -> None:
     assert set(rule.never_run) == {variant for variant in SIGNAL if not faults.leaking(variant)}
 
 
-@pytest.mark.parametrize(("visible", "judged"), [(0.5, True), (3.0, False), (None, False)])
-def test_a_level_clears_a_variant_only_where_this_change_would_have_shown(visible: float | None, judged: bool) -> None:
-    """The other variants ran at 1.0 and 2.0 ms; a variant on a noisy machine was wrongly counted as good."""
-    slow, noisy = SIGNAL[0], SIGNAL[1]
-    good = SignalVerdict(seen="good", value=1.0, limit=0.1, visible=0.05)
-    blind = SignalVerdict(seen="blind", value=1.0, limit=0.1, visible=visible)
+GOOD_LEVEL = SignalVerdict(seen="good", value=1.0, limit=0.1, visible=0.05)
+
+
+@pytest.mark.parametrize(
+    ("other", "level", "judged"),
+    [
+        (build.flat(), replace(GOOD_LEVEL, seen="blind", visible=0.5), True),
+        (build.flat(), replace(GOOD_LEVEL, seen="blind", visible=3.0), False),
+        (build.flat(), replace(GOOD_LEVEL, seen="blind", visible=None), False),
+        (build.crash(), GOOD_LEVEL, True),  # it fails after its last step
+    ],
+)
+def test_a_level_clears_a_variant_only_where_this_change_would_have_shown(
+    other: CellVerdict, level: SignalVerdict, judged: bool
+) -> None:
+    """A variant on a noisy machine was wrongly counted as good, and one that the table called good, although it failed,
+    was "not judged there".
+    """
+    slow, second = SIGNAL[0], SIGNAL[1]
 
     def judge(_version: str, _lane: object, one: object) -> CellVerdict:
-        return replace(build.flat(), signals={"step_time": good if one == slow else blind})
+        verdict, own = (build.flat(), GOOD_LEVEL) if one == slow else (other, level)
+        return replace(verdict, signals={"step_time": own})
 
-    drawn = build.run([(faults.NGC, [OLD], [slow, noisy])], judge)
+    drawn = build.run([(faults.NGC, [OLD], [slow, second])], judge)
     found = Finding(
         series="ngc", lane=OLD, variant=slow, metric="step_time", kind="first_bad", before="20.12", after="21.08",
         effect=Effect(value=2.0, unit="ratio"), verdict="slower",
     )  # fmt: skip
     (told,) = attribute(drawn.plan, drawn.cells, [found])
     assert told.rule is not None
-    assert (noisy in told.rule.never_run) is not judged
-
-
-def test_a_variant_that_fails_after_its_last_step_is_judged_by_its_levels_all_the_same() -> None:
-    """A peak memory that the table called good was "not judged there" on the card of another variant."""
-    high, fails = SIGNAL[0], SIGNAL[1]
-    good = {"peak_memory": SignalVerdict(seen="good", value=1.0, limit=0.1, visible=0.05)}
-
-    def judge(_version: str, _lane: object, one: object) -> CellVerdict:
-        return replace(build.crash() if one == fails else build.flat(), signals=good)
-
-    drawn = build.run([(faults.NGC, [OLD], [high, fails])], judge)
-    found = Finding(
-        series="ngc", lane=OLD, variant=high, metric="peak_memory", kind="first_bad", before="20.12", after="21.08",
-        effect=Effect(value=2.0, unit="ratio"), verdict="higher peak memory",
-    )  # fmt: skip
-    (told,) = attribute(drawn.plan, drawn.cells, [found])
-    assert told.rule is not None
-    assert not told.rule.never_run
+    assert (second in told.rule.never_run) is not judged
 
 
 def test_a_flat_variant_is_cleared_of_a_leak_without_a_look_at_the_gpus_memory() -> None:

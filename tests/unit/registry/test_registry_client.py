@@ -73,35 +73,24 @@ def test_no_tags_at_all(server: Server, world: World) -> None:
     assert world.registry().tags(f"{server.host}/team/app") == ()
 
 
-@pytest.mark.parametrize("step", [0, 1])
-def test_a_list_without_end_is_left(server: Server, world: World, step: int) -> None:
-    """It sends the same page repeatedly, or always new ones."""
+@pytest.mark.parametrize(("step", "size", "most"), [(0, 20_000, 9), (1, 20_000, 9), (1, 1, 20)])
+def test_a_list_without_end_is_left(
+    server: Server, world: World, monkeypatch: pytest.MonkeyPatch, *, step: int, size: int, most: int
+) -> None:
+    """It sends the same page repeatedly, or always new ones; if these have next to nothing, the client would ask a
+    hundred thousand times.
+    """
+    monkeypatch.setattr(registry_client, "MOST_PAGES", 20)
 
     def answer(request: Request) -> Reply:
         at = int(request.path.partition("last=")[2] or 0) + step
-        page = [f"t{at}-{number}" for number in range(20_000)]
+        page = [f"t{at}-{number}" for number in range(size)]
         return as_json({"tags": page}, Link=f'</v2/team/app/tags/list?last={at}>; rel="next"')
 
     server.answer = answer
     with pytest.raises(RegistryTrouble, match="does not end; none of it is used"):
         world.registry().tags(f"{server.host}/team/app")
-    assert len(server.asked) < 10
-
-
-def test_a_list_of_single_tags_without_end_is_left(
-    server: Server, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each page is new, but has next to nothing: the client would ask a hundred thousand times."""
-    monkeypatch.setattr(registry_client, "MOST_PAGES", 20)
-
-    def answer(request: Request) -> Reply:
-        at = int(request.path.partition("last=")[2] or 0) + 1
-        return as_json({"tags": [f"t{at}"]}, Link=f'</v2/team/app/tags/list?last={at}>; rel="next"')
-
-    server.answer = answer
-    with pytest.raises(RegistryTrouble, match="does not end; none of it is used"):
-        world.registry().tags(f"{server.host}/team/app")
-    assert len(server.asked) == 20
+    assert len(server.asked) <= most
 
 
 def test_half_a_list_is_none(server: Server, world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -49,24 +50,18 @@ def test_two_hosts_and_a_rule_are_one_box() -> None:
     assert box.texts["evidence"].startswith("24 launches against 12")
 
 
-def test_a_box_counts_the_launches_that_agree() -> None:
-    def judge(version: str, *_: object) -> CellVerdict:
-        leaks = replace(build.leak(7.8), trials=6, agreeing=5)
-        return leaks if version == "6.3.0" else replace(build.flat(), trials=6)
-
-    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=build.quickstart().findings[:1])
-    assert "evidence: 6 launches, 5 of which agree, against 6; confirmed" in lines(result)
-
-
-def test_a_box_counts_the_launches_that_agree_on_other_growth() -> None:
-    """It read "6 launches against 6", and the bug report "2 of 6 launches show it"."""
+@pytest.mark.parametrize(
+    ("bad", "found"),
+    [(build.leak(7.8), build.quickstart), (replace(build.flat(), verdicts=("growth",)), build.signalled)],
+)
+def test_a_box_counts_the_launches_that_agree(bad: CellVerdict, found: Callable[[], RunResult]) -> None:
+    """On the growth of a count it read "6 launches against 6", and the bug report "2 of 6 launches show it"."""
+    finding = found().findings[0]
 
     def judge(version: str, *_: object) -> CellVerdict:
-        grows = replace(build.flat(), verdicts=("growth",), trials=6, agreeing=2)
-        return grows if version == "6.2.0" else replace(build.flat(), trials=6)
+        return replace(bad if version == finding.after else build.flat(), trials=6, agreeing=2)
 
-    found = build.signalled().findings[:1]
-    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=found)
+    result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=(finding,))
     assert "evidence: 6 launches, 2 of which agree, against 6; confirmed" in lines(result)
 
 
