@@ -261,13 +261,12 @@ def _controls(
             if each.part_of == host and each.usable
         ]
         if len(machines) > 1 or any(each.host not in known for each, _ in machines):
-            by_name = {each.host.machine: each.host for each, _ in machines}
-            found |= {by_name[name]: told for name, told in measure(machines, context).items()}
+            found |= measure(machines, context)
     return found
 
 
-def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[str, Control | str]:
-    """Return the control of each machine, by name, or why it could not be measured.
+def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[Host, Control | str]:
+    """Return the control of each machine, or why it could not be measured.
 
     The machines are those of one pool, or there is only one. The control runs in the first image of the matrix that is
     the same on all of them. A machine is leased while its control runs; the wait for a machine that is in use takes at
@@ -279,8 +278,8 @@ def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> d
     if name is None:
         where = "all machines of the pool" if len(machines) > 1 else "this host yet"
         told = f"no image of the matrix is on {where}; a sweep puts them there, and `--quick` makes it short"
-        return {each.host.machine: told for each, _ in machines}
-    found: dict[str, Control | str] = {}
+        return {each.host: told for each, _ in machines}
+    found: dict[Host, Control | str] = {}
     with owners.folder_for_files() as folder:
         script = folder / "control.py"
         script.write_text(SCRIPT)
@@ -290,7 +289,7 @@ def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> d
 
 
 def _measure(
-    each: OpenHost, prepared: Prepared, script: Path, found: dict[str, Control | str], context: RunContext
+    each: OpenHost, prepared: Prepared, script: Path, found: dict[Host, Control | str], context: RunContext
 ) -> None:
     say = context.showing(lane=each.name, image="control")
     until_s = time.monotonic() + LEASE_WAIT_S
@@ -298,13 +297,13 @@ def _measure(
     try:
         with each.engine.lease(say, lambda: context.stopped.is_set() or time.monotonic() > until_s):
             say(f"measured for {MEASURE_S:.0f} s")
-            found[each.host.machine] = _control(each, prepared, script, context)
+            found[each.host] = _control(each, prepared, script, context)
     except Interrupted:
         if context.stopped.is_set():
             raise
-        found[each.host.machine] = "the machine is in use; run doctor again when it is free"
+        found[each.host] = "the machine is in use; run doctor again when it is free"
     except HarnessError as error:  # the other machines are still measured
-        found[each.host.machine] = str(error)
+        found[each.host] = str(error)
 
 
 def _control(each: OpenHost, prepared: Prepared, script: Path, context: RunContext) -> Control:

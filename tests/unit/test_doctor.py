@@ -358,9 +358,7 @@ def test_a_user_knows_in_half_a_minute_which_change_will_show(folder: Path, monk
     pairs = [(control(rng, number, 0), control(rng, number, 0)) for number in range(5)]
     pairs += [(control(rng, number, 100 * number + 1), control(rng, number, 100 * number + 1)) for number in range(5)]
     measured = doctor.Control(ms=2.0, pairs=pairs)
-    monkeypatch.setattr(
-        doctor, "measure", lambda machines, context: {each.host.machine: measured for each, _ in machines}
-    )
+    monkeypatch.setattr(doctor, "measure", lambda machines, context: {each.host: measured for each, _ in machines})
     found = check(folder)
     (own,) = found.hosts[1].predicted
     assert (own.what, own.pairs, list(own.in_slices)) == ("the control", 5, [4, 8])

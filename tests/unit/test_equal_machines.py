@@ -141,7 +141,9 @@ def test_doctor_does_not_wait_for_a_machine_in_use_until_its_sweep_ends(monkeypa
     with plain_progress(io.StringIO()) as progress:
         context = RunContext(environ={}, progress=progress, stopped=threading.Event())
         told = doctor.measure([(each, {"app 1.0": image}) for each in machines], context)
-    assert told == dict.fromkeys(("gpu1", "gpu2"), "the machine is in use; run doctor again when it is free")
+    assert told == dict.fromkeys(
+        (each.host for each in machines), "the machine is in use; run doctor again when it is free"
+    )
 
 
 @contextmanager
