@@ -10,12 +10,13 @@ _PLURALS = {"trial": "trials", "launch": "launches", "step": "steps", "sample": 
 
 
 class _CountFormatter(Formatter):
-    """Formats like `str.format`, and `{number:trial}` as `1 trial` or `3 trials`."""
+    """Formats like `str.format`, large numbers without exponents, and `{number:trial}` as `1 trial` or `3 trials`."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec in _PLURALS:
             return f"{value} {format_spec if value == 1 else _PLURALS[format_spec]}"
-        return str(super().format_field(value, format_spec))
+        text = str(super().format_field(value, format_spec))
+        return f"{float(text):,.0f}" if "e+" in text and format_spec.endswith("g") else text
 
 
 _FORMATTER = _CountFormatter()

@@ -81,6 +81,12 @@ def test_one_trial_is_in_the_singular() -> None:
     assert reasons.CellReason.STEPS_MADE(count=1) == "it made 1 step"
 
 
+def test_large_numbers_have_no_exponent() -> None:
+    """A headline said that launches `take 1.5e+02 % longer`."""
+    text = reasons.SignalReason.TWO_MODES(slow=11, launches=15, longer=151.2)
+    assert text == "11 of 15 launches take 150 % longer than the others"
+
+
 def test_every_call_gives_all_values_of_the_sentence() -> None:
     """A missing value would be a traceback at the end of a sweep of hours."""
     templates = {name: fields(str(member.value)) for name, member in members()}
