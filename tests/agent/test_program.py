@@ -134,6 +134,7 @@ SKLEARN = {
             def __get__(self, one, owner): return lambda *args: self.fn(one, *args)
         class Inner(BaseEstimator):
             def partial_fit(self, x): return self
+            def fit(self, x): return self.partial_fit(x)
         class Outer(Inner):
             @Available
             def partial_fit(self, x): return Inner.partial_fit(self, x)
@@ -256,7 +257,7 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
         (LIGHTGBM, "import lightgbm\nb = lightgbm.Booster()\nfor _ in range(60): assert b.update(fobj=None)", {}),
         (XGBOOST, "import xgboost\nb = xgboost.Booster()\nfor n in range(60): assert b.update(None, n)", {}),
         (SKLEARN, "from sklearn.all import *\nprint('row 1\\nrow 2')\nmodels = [Outer(), Inner()]\n"
-         "for n in range(30): assert [one.partial_fit(n) for one in models] == models", {}),
+         "for n in range(30): assert [one.fit(n).partial_fit(n) for one in models] == models", {}),
         ({"loop.py": TRAINER}, "from loop import Trainer\n" + STEPS_OF_TRAINER, {"steps_are": "loop:Trainer.one"}),
         ({}, TRAINER + STEPS_OF_TRAINER, {"steps_are": "__main__:Trainer.one"}),
         ({}, TRAINER + STEPS_OF_TRAINER, {"steps_are": "train:Trainer.one"}),
