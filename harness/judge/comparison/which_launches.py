@@ -113,7 +113,8 @@ def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:
     """Return, for each version, whether it is slow and some of its launches ended early: only its pace is compared."""
     clean = [[trial for trial in version if is_clean(trial, steps)] for version in launches]
     short = LONG_SHARE * min(longest_steps(clean), steps.first)
-    hasty = [any(last_step(trial.trace) < short for trial in version) for version in clean]
+    cut = [[trial for trial in version if not trial.ran_to_its_end] for version in clean]
+    hasty = [any(last_step(trial.trace) < short for trial in version) for version in cut]
     usual_s = usual_step_s(launches) if any(hasty) else None
     if usual_s is None:
         return [False] * len(launches)
