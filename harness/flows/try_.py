@@ -283,7 +283,8 @@ def note_on_whole_run(draft: Draft, result: RunResult) -> str | None:
     if trial.ended_early:
         made = f"made {trial.last_step} step{'s' if trial.last_step > 1 else ''} and ended"
         return f"{_named(draft)}: {made}; growth needs at least {LEAST_STEPS}, so everything else is judged"
-    function, pattern = next(iter(_functions(draft)), ""), _pattern(trial)
+    looped, pattern = called_in_loops(draft.job.source), _pattern(trial)
+    function = next((name for name in _functions(draft) if name.rpartition(".")[2] in looped), "")
     finer = [f"--steps-are {draft.job.module}:{function}"] if function else []
     finer += [f"--step-pattern {pattern}"] if pattern else []
     figures = "run time, processor time, peak memory, output and printed numbers"

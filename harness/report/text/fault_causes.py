@@ -6,7 +6,7 @@ A lane is named by its card if no other lane has the same card.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness import amounts
 from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult
@@ -17,6 +17,7 @@ _EITHER = "host or card"
 LOCAL = "local"
 """The name of the default host, which sentences call `this machine`."""
 _MOST_CONTROLS = 3
+MOST_PACKAGES = 4
 
 
 def cause_text(attribution: Attribution, result: RunResult) -> str:
@@ -45,22 +46,34 @@ def cause_text(attribution: Attribution, result: RunResult) -> str:
 
 
 def whose_fault(attribution: Attribution, result: RunResult, *, before: str | None, after: str) -> str:
-    """Return `cause_text`, for an image's fault after whose it is: the image's, or a package's if the packages that are
-    installed in `before` and `after`, between which the fault begins or ends, differ.
+    """Return `cause_text`, for an image's fault after whose it is: the image's, or a package's if the harness installed
+    those of `before` and `after`, between which the fault begins or ends. Packages that came with them count, too.
     """
     whose = "" if attribution.cause != "image" else "the image's"
     row = next(row for row in result.plan.rows if row.series.name == attribution.series)
-    installed = [
-        frozenset(image.source.packages)
+    installed = {
+        image.version: frozenset(image.source.packages)
         for image in row.series.images
         if isinstance(image.source, Install) and (before is None or image.version in (before, after))
-    ]
+    }
     if whose and len(installed) > 1:
+        found = {
+            entry.cell.image.version: frozenset(f"{name}=={told}" for name, told in packages.items())
+            for entry in result.cells
+            for trial in entry.trials
+            if entry.cell.image.series == attribution.series
+            and isinstance(packages := trial.facts.get("packages"), Mapping)
+        }
+        sides = [
+            found.get(name, asked) if found.keys() >= installed.keys() else asked for name, asked in installed.items()
+        ]
         changed = {
             re.split(r"[^\w.-]", one.strip(), maxsplit=1)[0].lower().replace("_", "-")
-            for one in installed[0].union(*installed).difference(installed[0].intersection(*installed[1:]))
+            for one in sides[0].union(*sides).difference(sides[0].intersection(*sides[1:]))
         }
-        whose = "the package's" if len(changed) < 2 else f"one of the {len(changed):,} packages that differ"
+        whose = "the package's"
+        if len(changed) > 1:
+            whose = f"one of the {len(changed):,} packages that differ ({some_of(sorted(changed), MOST_PACKAGES)})"
     return "; ".join(filter(None, (whose, cause_text(attribution, result))))
 
 

@@ -90,8 +90,8 @@ def test_a_log_has_a_line_where_a_cell_ends_otherwise_and_one_a_minute() -> None
     with plain_progress(stream, clock=clock) as watch:
         watch.plan(most={"local": 12}, exact=False, about={"local": 9})
         for number in range(1, 7):
-            clock.now_s = 20 * number
             watch.trial_started(lane="local", cell=CELL, number=number, steps=4000)
+            clock.now_s = 20 * number
             watch.step(lane="local", step=1, rss_kib=None)
             watch.trial_ended(EndedTrial(lane="local", cell=CELL, text="flat", bad=number == 5))
     assert stream.getvalue().splitlines() == [

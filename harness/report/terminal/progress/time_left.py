@@ -40,7 +40,8 @@ class LaneState:
 
     `ran` counts the trials of this run; `done` also counts reused trials of earlier runs, and is at most `most`.
     `about` is the expected number of trials, 0 if unknown. Each thread that works in the lane has an activity.
-    `elapsed_s` returns the seconds since the run began.
+    `elapsed_s` returns the seconds since the run began, `began_s` of which passed before the first trial: the lane may
+    have waited for its host.
     """
 
     elapsed_s: Callable[[], float]
@@ -49,6 +50,7 @@ class LaneState:
     about: int = 0
     done: int = 0
     ran: int = 0
+    began_s: float | None = None
     activities: dict[int, Activity] = field(default_factory=dict)
 
     def plan(self, *, most: int, exact: bool, about: int) -> None:
@@ -78,6 +80,8 @@ class LaneState:
     def begin_trial(self, activity: str, *, steps: int) -> None:
         """Begin a trial in this thread, or the preparation of a trial (`steps` is 0)."""
         self.activities.pop(threading.get_ident(), None)
+        if steps and self.began_s is None:
+            self.began_s = self.elapsed_s()
         trials = {key: activity for key, activity in self.activities.items() if activity.steps}
         self.activities = {**trials, threading.get_ident(): Activity(text=activity, steps=steps)}
 
@@ -100,7 +104,7 @@ class LaneState:
         """
         if self.ran == 0 or self.done >= self.most:
             return None
-        return self.elapsed_s() / self.ran * (self.most - self.done)
+        return self._trial_s() * (self.most - self.done)
 
     @property
     def left(self) -> str:
@@ -118,7 +122,10 @@ class LaneState:
         """
         if self.exact or self.ran == 0 or not self.done < self.about < self.most:
             return None
-        return self.elapsed_s() / self.ran * (self.about - self.done)
+        return self._trial_s() * (self.about - self.done)
+
+    def _trial_s(self) -> float:
+        return (self.elapsed_s() - (self.began_s or 0.0)) / self.ran
 
 
 class LanesProgress:
