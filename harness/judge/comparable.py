@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from harness.model import Floats, Trial
-from harness.model.measured import AGENT_COLUMNS
+from harness.model.measured import AGENT_COLUMNS, LEAST_STEPS
 from harness.reasons import CellReason, StepsReason
 from harness.reasons.running import CONDITION_NAMES
 
@@ -42,6 +42,8 @@ LANE_VARIABLES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "T
 """Environment variables that the lane sets for its GPUs. They are not conditions of the image."""
 GPU_FIELDS = ("uuid", "name", "driver", "cuda", "memory_mib", "power_limit_w", "ecc", "mig")
 """Fields of a GPU that are conditions."""
+UNSTEADY = 2.0
+"""Ratio of the numbers of lines that launches of one version print from which these lines are no steps."""
 LONGEST = 80
 """Characters of a value that a message shows."""
 
@@ -157,6 +159,23 @@ def kind_of_steps(trial: Trial) -> str:
     if kind is None:
         return StepsReason.NONE() if trial.failure.shortfall == "no_step" else StepsReason.CALLS()
     return StepsReason.LINES(shape=shape) if kind == "line" else StepsReason.FRAMEWORK(kind=kind)
+
+
+def unsteady_lines(trials: Sequence[Trial], version: str) -> str:
+    """Return why the lines of a version, whose launches ended by themselves, are no steps; "" if they may be."""
+    ended = [trial for trial in trials if trial.ran_to_its_end and trial.facts.get("step_kind") == "line"]
+    counts = [trial.last_step for trial in ended]
+    if counts and max(counts) >= UNSTEADY * min(counts):
+        return CellReason.LINES_DIFFER(version=version, least=min(counts), most=max(counts))
+    bars = (trial for trial in ended if "bar" in str(trial.facts.get("step_shape")).split())
+    drawn = min((_times_drawn(trial) for trial in bars), default=LEAST_STEPS)
+    return CellReason.BAR_RARELY_DRAWN(times=drawn) if drawn < LEAST_STEPS else ""
+
+
+def _times_drawn(trial: Trial) -> int:
+    """Return how often a progress bar was drawn: the steps between two times took equally long."""
+    step_s = trial.figures("step_s")
+    return trial.last_step if step_s is None else 1 + int(np.count_nonzero(np.diff(step_s[np.isfinite(step_s)])))
 
 
 def as_whole_runs(trials: Sequence[Trial]) -> tuple[Trial, ...]:

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from harness import facts
 from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
-from harness.judge.comparable import as_whole_runs, kind_of_steps, set_apart
+from harness.judge.comparable import as_whole_runs, kind_of_steps, set_apart, unsteady_lines
 from harness.judge.comparison.compared_levels import Compared, fewer_steps, new_lines
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import never_side_by_side
@@ -188,11 +188,11 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
 
 
 def _unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) -> str:
-    """Return which steps the versions made, if these are not of one kind, so that none can be compared; else ""."""
+    """Return why the steps of the versions cannot be compared, because they are not of one kind or none; else ""."""
     known = [sorted({kind_of_steps(trial) for trial in launches} - {""}) for launches in trials]
     kinds = grouped((" or ".join(own), version) for own, version in zip(known, versions, strict=True) if own)
     if len(kinds) < 2 and " or " not in "".join(kinds):
-        return ""
+        return next(filter(None, map(unsteady_lines, trials, versions)), "")
     unlike = CellReason.STEPS_BY_VERSION(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))
     made = {trial.facts.get("step_kind") for launches in trials for trial in launches if kind_of_steps(trial)}
     if "line" in made and len(frameworks := made - {"line", None}) == 1:

@@ -42,6 +42,11 @@ class CellReason(Reason):
         "the versions count other steps ({kinds}), so only whole runs are compared; `steps_are` or `step_pattern` says "
         "what a step is"
     )
+    LINES_DIFFER = (
+        "launches of {version} that ended by themselves printed {least} to {most} of the lines that count as steps, so "
+        "only whole runs are compared; `steps_are` or `step_pattern` says what a step is"
+    )
+    BAR_RARELY_DRAWN = "a progress bar was drawn only {times} times in a launch, so only whole runs are compared"
     LINES_CAME_FIRST = "{unlike}: `steps_are: {kind}` leaves out lines that are printed before the first step"
 
     TIME_OVER = "{why}; its time of {time_s:g} s ran out"

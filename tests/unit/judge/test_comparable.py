@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from harness.judge.comparable import conditions, differences, set_apart
+from harness.judge.comparable import conditions, differences, set_apart, unsteady_lines
 from harness.judge.history.changes import find_changes
 from harness.judge.row import JudgedRow, judge_row
 from harness.model import Cell, CellResult, Trial, VersionRow
 from harness.run.run_interfaces import CellRun
-from tests.unit.judge.making import LIMITS, of_row, trial_of
+from tests.unit.judge.making import LIMITS, of_row, times, trial_of
 from tests.unit.report import build
 
 FINGERPRINT = {"engine": "docker 27.1", "name": "lab", "cpu": "EPYC 7742", "cpus": 8, "kernel": "6.1.0"}
@@ -142,6 +144,32 @@ def test_versions_that_count_other_steps_are_compared_as_whole_runs(other: tuple
     ]
     brief = judge_row(row_of_cells(cells), cells, least=3)
     assert [cell.verdict.verdict for cell in brief.cells] == ["flat"] * 3, "the first rounds are brief"
+
+
+@pytest.mark.parametrize(
+    ("shape", "counts", "drawn", "whole"),
+    [
+        ("epoch #", (400, 350, 300), None, False),
+        ("epoch #", (400, 70, 86), None, True),
+        ("epoch bar", (400, 390, 400), 100, False),
+        ("inner bar by 1000", (400, 390, 400), 5, True),
+    ],
+)
+def test_lines_that_come_by_chance_are_no_steps(
+    shape: str, counts: tuple[int, ...], drawn: int | None, *, whole: bool
+) -> None:
+    """A bar that was drawn five times in half a second was said to have launches in a slow mode; lines of one kind of
+    trial, of which 10 to 86 came by chance, to leak."""
+    launches = []
+    for number, steps in enumerate(counts):
+        trial = trial_of(number, steps=steps, facts={"step_kind": "line", "step_shape": shape, "run_s": 2.0})
+        step_s = np.repeat(times(seed=number)[: drawn or steps], math.ceil(steps / (drawn or steps)))[:steps]
+        assert trial.trace is not None
+        trace = replace(trial.trace, columns={**trial.trace.columns, "step_s": step_s})
+        launches.append(replace(trial, trace=trace))
+    assert bool(unsteady_lines(launches, "1.1")) == whole
+    cut = [replace(one, facts={**one.facts, "run_s": None}) for one in launches]
+    assert not unsteady_lines(cut, "1.1"), "the harness ended them"
 
 
 def test_steps_that_are_unlike_and_were_cut_are_not_compared_at_all() -> None:
