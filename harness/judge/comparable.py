@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.model import Floats, Trial
+from harness.model import Floats, Trial, grouped
 from harness.model.measured import AGENT_COLUMNS, LEAST_STEPS
 from harness.reasons import CellReason, StepsReason
 from harness.reasons.running import CONDITION_NAMES
@@ -151,7 +151,7 @@ def _shown(value: Any) -> str:
 # ---------------------------------------------------------------- unlike steps
 
 
-def kind_of_steps(trial: Trial) -> str:
+def _kind_of_steps(trial: Trial) -> str:
     """Return what the launch counted as a step; "" if that is not known, as after a failure before the first one."""
     kind, shape = trial.facts.get("step_kind"), trial.facts.get("step_shape")
     if not (trial.measured and trial.told_steps):
@@ -161,7 +161,20 @@ def kind_of_steps(trial: Trial) -> str:
     return StepsReason.LINES(shape=shape) if kind == "line" else StepsReason.FRAMEWORK(kind=kind)
 
 
-def unsteady_lines(trials: Sequence[Trial], version: str) -> str:
+def unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) -> str:
+    """Return why the steps of the versions cannot be compared, because they are not of one kind or none; else ""."""
+    known = [sorted({_kind_of_steps(trial) for trial in launches} - {""}) for launches in trials]
+    kinds = grouped((" or ".join(own), version) for own, version in zip(known, versions, strict=True) if own)
+    if len(kinds) < 2 and " or " not in "".join(kinds):
+        return next(filter(None, map(_unsteady_lines, trials, versions)), "")
+    unlike = CellReason.STEPS_BY_VERSION(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))
+    made = {trial.facts.get("step_kind") for launches in trials for trial in launches if _kind_of_steps(trial)}
+    if "line" in made and len(frameworks := made - {"line", None}) == 1:
+        return CellReason.LINES_CAME_FIRST(unlike=unlike, kind=frameworks.pop())
+    return unlike
+
+
+def _unsteady_lines(trials: Sequence[Trial], version: str) -> str:
     """Return why the lines of a version, whose launches ended by themselves, are no steps; "" if they may be."""
     ended = [trial for trial in trials if trial.ran_to_its_end and trial.facts.get("step_kind") == "line"]
     counts = [trial.last_step for trial in ended]

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from harness import facts
 from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
-from harness.judge.comparable import as_whole_runs, kind_of_steps, set_apart, unsteady_lines
+from harness.judge.comparable import as_whole_runs, set_apart, unlike_steps
 from harness.judge.comparison.compared_levels import Compared, fewer_steps, new_lines
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import never_side_by_side
@@ -38,10 +38,9 @@ from harness.model import (
     Observation,
     Trial,
     VersionRow,
-    grouped,
     unit_per,
 )
-from harness.reasons import CellReason, RowWarning, SkipReason, TrialReason
+from harness.reasons import RowWarning, SkipReason, TrialReason
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -102,7 +101,7 @@ def judge_row(
     error probability, `miss`, with too few launches for the stricter one of a full sweep.
     """
     measured = [cell.trials for cell in cells]
-    if unlike := _unlike_steps(measured, [cell.cell.image.version for cell in cells]):
+    if unlike := unlike_steps(measured, [cell.cell.image.version for cell in cells]):
         cells = [replace(cell, trials=as_whole_runs(cell.trials)) for cell in cells]
         again = as_whole_runs(again)
     cells, steps = _judged_cells(cells, least=least), row.variant.scenario.steps
@@ -185,19 +184,6 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
         verdict=change.verdict,
         confirmed=min(cells[place].verdict.trials for place in sides) >= ENOUGH,
     )
-
-
-def _unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) -> str:
-    """Return why the steps of the versions cannot be compared, because they are not of one kind or none; else ""."""
-    known = [sorted({kind_of_steps(trial) for trial in launches} - {""}) for launches in trials]
-    kinds = grouped((" or ".join(own), version) for own, version in zip(known, versions, strict=True) if own)
-    if len(kinds) < 2 and " or " not in "".join(kinds):
-        return next(filter(None, map(unsteady_lines, trials, versions)), "")
-    unlike = CellReason.STEPS_BY_VERSION(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))
-    made = {trial.facts.get("step_kind") for launches in trials for trial in launches if kind_of_steps(trial)}
-    if "line" in made and len(frameworks := made - {"line", None}) == 1:
-        return CellReason.LINES_CAME_FIRST(unlike=unlike, kind=frameworks.pop())
-    return unlike
 
 
 def _grows_alike(cells: Sequence[CellResult]) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.judge.api import judge_cell_of, judge_so_far
 from harness.judge.cell import wants_more
+from harness.judge.comparable import as_whole_runs, unlike_steps
 from harness.judge.comparison.noise import noise_of
 from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.history.flaky import always_fails
@@ -16,7 +17,7 @@ from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
 from harness.judge.launches import AGREE, fails_in_setup
 from harness.judge.trace.stopping import is_brief
-from harness.model import BAD, GOOD, CellVerdict, Depth, Noise, Scenario, Skip, Trials
+from harness.model import BAD, GOOD, CellVerdict, Depth, Noise, Scenario, Skip, Trial, Trials
 from harness.reasons import LaunchReason, SkipReason
 from harness.run.hosts.side_by_side import compares_times
 from harness.run.run_interfaces import Batch, CellRun, next_round
@@ -256,7 +257,9 @@ class FullScheduler:
         scenario = self._scenario
         if scenario.limits.exit_only or self.only is not None:
             return None
-        trials = [run.measured if run.runnable else [] for run in self.runs]
+        trials: Sequence[Sequence[Trial]] = [run.measured if run.runnable else [] for run in self.runs]
+        if unlike_steps(trials, [run.cell.image.version for run in self.runs]):
+            trials = [as_whole_runs(own) for own in trials]
         return wants_round(
             trials, limits=scenario.limits, steps=scenario.steps,
             trials_asked=self.asked, noise=self.noise(), rows=self.rows,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.judge.comparable import conditions, differences, set_apart, unsteady_lines
+from harness.judge.comparable import conditions, differences, set_apart, unlike_steps
 from harness.judge.history.changes import find_changes
 from harness.judge.row import JudgedRow, judge_row
 from harness.model import Cell, CellResult, Trial, VersionRow
@@ -167,9 +167,9 @@ def test_lines_that_come_by_chance_are_no_steps(
         assert trial.trace is not None
         trace = replace(trial.trace, columns={**trial.trace.columns, "step_s": step_s})
         launches.append(replace(trial, trace=trace))
-    assert bool(unsteady_lines(launches, "1.1")) == whole
+    assert bool(unlike_steps([launches], ["1.1"])) == whole
     cut = [replace(one, facts={**one.facts, "run_s": None}) for one in launches]
-    assert not unsteady_lines(cut, "1.1"), "the harness ended them"
+    assert not unlike_steps([cut], ["1.1"]), "the harness ended them"
 
 
 def test_steps_that_are_unlike_and_were_cut_are_not_compared_at_all() -> None:
