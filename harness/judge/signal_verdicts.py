@@ -7,6 +7,7 @@ or an interruption prevent that, the signal is `blind`, and a remedy is named.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -214,6 +215,8 @@ class _Level:
                 continue
             unsure = verdict.seen == "blind" or verdict.visible is None or by_one
             ratio = old / new if signal.falls else new / old
+            if unsure and self._is_outlier(before, place, at_limit):
+                continue
             if ratio >= (far if unsure else at_limit) and abs(new - old) > signal.least:
                 is_next = place - before == 1
                 why = (SignalReason.FAR_FROM_VERSION_BEFORE if is_next else SignalReason.FAR_FROM_LAST_MEASURED)(
@@ -223,6 +226,15 @@ class _Level:
                 )
                 marked[place] = replace(verdict, seen="suspect", why=why, remedy=Remedy.SETTLED())
         return marked
+
+    def _is_outlier(self, before: int, place: int, least: float) -> bool:
+        """Return whether the medians of the launches of two versions differ by less than `least`, a ratio: single ones
+        stand out. False for two launches or fewer."""
+        known = [list(self.compared.columns[self.name].get(each, {}).values()) for each in (before, place)]
+        if min(map(len, known)) < 3:
+            return False
+        old, new = map(statistics.median, known)
+        return (old / new if SIGNALS[self.name].falls else new / old) < least
 
     def _launched(self, place: int) -> str:
         """Return `2 launches`, or how much they differ if a single one of them may be what stands out."""

@@ -189,7 +189,8 @@ def too_wide(
     width = _least_detectable(metric, table, noise=noise, rows=rows)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
-    if intervals.ratio_of(float(table.values.mean())) * intervals.share_of(width) <= SIGNALS[metric].least:
+    slowest = intervals.ratio_of(float(table.values.mean(axis=0).max()))
+    if slowest * intervals.share_of(width) <= SIGNALS[metric].least:
         return None
     shown = signal_share_of(metric, width)
     return RoundReason.TOO_IMPRECISE(signal=SIGNALS[metric].title, visible=shown, limit=limit)

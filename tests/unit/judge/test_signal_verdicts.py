@@ -145,6 +145,13 @@ def test_a_setup_that_was_never_warm_is_not_said_to_be_that_of_a_command() -> No
     assert "has no separate setup" in shown(row())[0].signals["setup_time"].why
 
 
+@pytest.mark.parametrize(("seconds", "seen"), [((1.0, 1.0, 1.0, 90.0), "blind"), ((1.0, 9.0, 9.0, 9.0), "suspect")])
+def test_one_launch_that_stands_out_makes_no_version_suspect(seconds: tuple[float, ...], seen: str) -> None:
+    """A healthy version headlined `seems bad first`, because one of its eleven launches had stalled."""
+    trials = with_facts(row(versions=2, launches=4), "setup_s", [[1.0, 1.1, 0.9, 1.0], list(seconds)])
+    assert shown(trials)[1].signals["setup_time"].seen == seen
+
+
 def test_rows_that_came_in_bursts_are_no_step_times() -> None:
     trials = [
         [replace(trial, output=replace(trial.output, buffered="300 of 300 steps came in bursts")) for trial in version]
