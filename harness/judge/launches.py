@@ -110,8 +110,7 @@ def fails_in_setup(own: Sequence[Trial], row: Sequence[Sequence[Trial]], scenari
     ran = [trial for version in row for trial in version if trial.ended_well]
     if any(trial.is_one_figure and not trial.ended_early for trial in ran):
         return True
-    is_own = scenario.program is not None or bool(scenario.command)
-    return is_own and bool(ran) and not any(trial.stepless for trial in own)
+    return scenario.script is None and bool(ran) and not any(trial.stepless for trial in own)
 
 
 def too_short(trials: Sequence[Trial], *, of: Sequence[Trial]) -> int:
