@@ -119,7 +119,6 @@ def _level(
         metric=name,
         one=old,
         other=new,
-        ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
         floor=None if of_noise is None else intervals.share_of(of_noise),
         standing=standing,
@@ -152,7 +151,6 @@ def _memory(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Lim
         metric="memory",
         one=one.verdict.of("memory").value,
         other=other.verdict.of("memory").value,
-        ratio=math.sqrt(ci[0]) * math.sqrt(ci[1]) if ci else None,
         ci=ci,
         standing=standing if standing in REVERSED else _standing(*leaks),
     )

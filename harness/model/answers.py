@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -31,8 +32,8 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One signal of one cell in two columns: medians over trials, and for levels and leaks the ratio of the second to
-    the first, with its interval.
+    """One signal of one cell in two columns: medians over trials, and for levels and leaks the interval of the ratio of
+    the second to the first.
 
     `floor` is the relative difference of equal images on these lanes, from their own A/A launches; None if unknown.
     """
@@ -40,10 +41,14 @@ class Measured:
     metric: Metric
     one: float | None
     other: float | None
-    ratio: float | None = None
     ci: Interval | None = None
     floor: float | None = None
     standing: Standing
+
+    @property
+    def ratio(self) -> float | None:
+        """Return the ratio of the second to the first; None if it has no interval."""
+        return None if self.ci is None else math.sqrt(self.ci[0]) * math.sqrt(self.ci[1])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -216,6 +216,6 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "params": dict(pair.variant.params),
         "columns": [pair.one.label, pair.other.label],
         "verdicts": [verdict.verdict for verdict in pair.verdicts],
-        "metrics": [asdict(measured) for measured in pair.measured],
+        "metrics": [{**asdict(measured), "ratio": measured.ratio} for measured in pair.measured],
         "refused": list(pair.refused),
     }
