@@ -165,7 +165,7 @@ def _reported(made: Made, spots: Sequence[VersionEvidence], rules: Rules) -> Nam
     told = with_boundaries(changes, conclude(spots, rules=rules), cells=cells, rules=rules)
     images = build.series("made", [str(place) for place in range(len(spots))]).images
     results = tuple(
-        CellResult(cell=Cell(image=image, lane=build.HERE, variant=build.POP), cell_id=image.version, verdict=cell)
+        CellResult(cell=Cell(image=image, lane=build.HERE, variant=build.POP), verdict=cell)
         for image, cell in zip(images, cells, strict=True)
     )
     [told_row] = corrected([JudgedRow(cells=results, findings=tuple(finding_of(one, results) for one in told))])

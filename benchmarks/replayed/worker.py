@@ -89,7 +89,7 @@ def matrix_of(histories: Sequence[History]) -> Mapping[str, Any]:
 
 
 def _told(result: RunResult, one: Ended) -> dict[str, Any]:
-    cells = {cell.cell_id: cell.cell for cell in result.cells}
+    cells = {cell.cell.id: cell.cell for cell in result.cells}
     cell = cells[one.cell.removesuffix("-replicate")]
     told = {"history": cell.variant.scenario.name, "version": cell.image.version}
     return {**told, "replicate": one.cell.endswith("-replicate"), "steps": one.steps, "seconds": one.seconds}

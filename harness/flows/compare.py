@@ -183,7 +183,7 @@ def put_together(runs: Sequence[StoredRun], lanes: Lanes) -> RunResult:
             here = {cell.image.version: cell for cell in rows[-1].cells}
             for cell in row.cells:
                 now = here[cell.image.version]
-                cells.append(replace(run.cells[cell.id], cell=now, cell_id=now.id))
+                cells.append(replace(run.cells[cell.id], cell=now))
         findings += [replace(one, lane=lanes[number, one.lane], variant=shared(one.variant)) for one in run.findings]
     first = runs[0].plan
     matrix = Matrix(

@@ -92,7 +92,7 @@ def cells_to_run(
             )
         wanted = {cell.id for cell in deciding_cells(judge_run(known, rows, directory=journal.path).attribution)}
         included = including(known, wanted)
-    names = ", ".join(str(cell.cell) for cell in cells if cell.cell_id in wanted)
+    names = ", ".join(str(cell.cell) for cell in cells if cell.cell.id in wanted)
     context.progress.note(f"to be measured: {names}" if names else "nothing to decide: no cause is undecided")
     return known, frozenset(wanted)
 

@@ -61,7 +61,7 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
             one
             for one in run.cells.values()
             if (one.cell.image.series, one.cell.image.version) == image
-            and one.cell_id != bad.cell_id
+            and one.cell.id != bad.cell.id
             and one.verdict.verdict in BAD | GOOD
         ),
         causes=tuple(one.sentence for one in run.told.causes if number in one.findings),

@@ -26,7 +26,6 @@ class CellResult:
     """
 
     cell: Cell
-    cell_id: str
     verdict: CellVerdict
     digest: str | None = None
     trials: tuple[Trial, ...] = ()

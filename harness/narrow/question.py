@@ -88,7 +88,7 @@ def question_of(result: RunResult) -> NarrowQuestion:
         plan=result.plan,
         number=number,
         journal=result.matrix,
-        seen=next(each.trials for each in result.cells if each.cell_id == b.id),
+        seen=next(each.trials for each in result.cells if each.cell.id == b.id),
     )
 
 

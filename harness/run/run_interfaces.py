@@ -117,7 +117,6 @@ class CellRun:
             verdict = CellVerdict(verdicts=("untested",), why=why, trials=len(self.trials))
         return CellResult(
             cell=self.cell,
-            cell_id=self.cell.id,
             verdict=verdict,
             digest=self.prepared.digest if self.prepared else None,
             trials=tuple(self.trials),

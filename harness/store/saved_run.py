@@ -101,10 +101,9 @@ def _trials(folder: Path, keep: Callable[[Trial], Trial]) -> dict[str, tuple[Tri
 def _result(cell: Cell, entry: CellEntry | None, trials: tuple[Trial, ...]) -> CellResult:
     if entry is None:
         missing = CellVerdict(verdicts=("untested",), why="not in the run's result.json")
-        return CellResult(cell=cell, cell_id=cell.id, verdict=missing, trials=trials)
+        return CellResult(cell=cell, verdict=missing, trials=trials)
     return CellResult(
         cell=cell,
-        cell_id=cell.id,
         verdict=entry.verdict,
         digest=entry.digest,
         trials=trials,

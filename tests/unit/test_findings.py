@@ -18,7 +18,7 @@ def row_of(series: Series, findings: list[Finding], *, launches: int, limit: flo
     signal = SignalVerdict(seen="good", value=1.0, limit=limit)
     verdict = replace(build.flat(), trials=launches, signals={metric: signal})
     cells = (Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
-    results = tuple(CellResult(cell=cell, cell_id=cell.id, trials=(), verdict=verdict) for cell in cells)
+    results = tuple(CellResult(cell=cell, trials=(), verdict=verdict) for cell in cells)
     return JudgedRow(cells=results, findings=tuple(findings), tested=(metric,))
 
 

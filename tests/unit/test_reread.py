@@ -55,14 +55,14 @@ from tests.unit.report import build
 CARD = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 4090", index=0)
 
 
-def with_ids(result: RunResult) -> RunResult:
-    """Return the result with the cells' own ids and thin traces, as a sweep gives them."""
+def as_swept(result: RunResult) -> RunResult:
+    """Return the result with thin traces, as a sweep gives them."""
 
-    def named(entry: CellResult) -> CellResult:
-        trials = (replace(trial, cell_id=entry.cell.id, facts={"python": "3.11"}) for trial in entry.trials)
-        return replace(entry, cell_id=entry.cell.id, trials=tuple(trial.thinned() for trial in trials))
+    def thin(entry: CellResult) -> CellResult:
+        trials = (replace(trial, facts={"python": "3.11"}) for trial in entry.trials)
+        return replace(entry, trials=tuple(trial.thinned() for trial in trials))
 
-    return replace(result, cells=tuple(map(named, result.cells)))
+    return replace(result, cells=tuple(map(thin, result.cells)))
 
 
 def written(result: RunResult, folder: Path) -> RunResult:
@@ -84,14 +84,14 @@ def written(result: RunResult, folder: Path) -> RunResult:
     "result", [build.quickstart(), build.unreachable(), build.signalled()], ids=["bad", "lost", "signals"]
 )
 def test_every_report_is_the_same_again(tmp_path: Path, result: RunResult, render: Callable[[RunResult], str]) -> None:
-    told = written(with_ids(result), tmp_path)
+    told = written(as_swept(result), tmp_path)
     again = read_result(tmp_path)
     assert (again.verdict, again.exit_code) == (told.verdict, told.exit_code)
     assert render(again) == render(told)
 
 
 def test_what_a_search_did_not_need_and_the_gpus_of_lanes_are_kept(tmp_path: Path) -> None:
-    result = with_ids(build.unreachable())
+    result = as_swept(build.unreachable())
     skipped = replace(result.cells[0], skipped=Skip(by="search", why="not needed: both good"))
     lane = replace(build.NEW, gpus=(CARD,))
     rows = tuple(replace(row, lane=lane) if row.lane == build.NEW else row for row in result.plan.rows)
@@ -103,7 +103,7 @@ def test_what_a_search_did_not_need_and_the_gpus_of_lanes_are_kept(tmp_path: Pat
 
 
 def test_traces_are_thinned_as_they_are_read(tmp_path: Path) -> None:
-    result = with_ids(build.quickstart())
+    result = as_swept(build.quickstart())
     whole = tuple(
         replace(cell, trials=tuple(replace(trial, trace=build.trace(1.0)) for trial in cell.trials))
         for cell in result.cells
@@ -125,7 +125,7 @@ def test_a_thinned_trace_keeps_its_counts() -> None:
 
 def test_verdicts_and_findings_are_kept_without_loss(tmp_path: Path) -> None:
     """A report made again had less than the sweep's: it was read back from an export, which leaves things out."""
-    result = with_ids(build.signalled())
+    result = as_swept(build.signalled())
     odd = build.told(replace(result.cells[0].verdict, drift=math.inf), "metrics.loss", value=math.inf, ci=(0.1, 0.2))
     result = replace(result, cells=(replace(result.cells[0], verdict=odd), *result.cells[1:]))
     written(result, tmp_path)
@@ -137,7 +137,7 @@ def test_verdicts_and_findings_are_kept_without_loss(tmp_path: Path) -> None:
 
 def edited(folder: Path, name: str, old: str, new: str, *, attributed: bool = False) -> None:
     """Write the quickstart into a directory, and replace the first text that fits in one of its files."""
-    result = with_ids(build.quickstart())
+    result = as_swept(build.quickstart())
     if attributed:
         result = replace(result, attribution=attribute(result.plan, result.cells, result.findings))
     written(result, folder)
@@ -175,7 +175,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str, schema: 
 
 
 def test_how_a_run_was_asked_for_comes_back_from_plan_json(tmp_path: Path) -> None:
-    result = with_ids(build.quickstart())
+    result = as_swept(build.quickstart())
     rules = {"include": ({"scenario": "rfft", "n": 2},), "exclude": ({"host": "here", "why": "known"},)}
     asked = replace(
         result.plan, search="auto", stop=Stop(quick=True, time_s=60.0), matrix=replace(result.plan.matrix, **rules)
@@ -236,7 +236,7 @@ def test_every_format_of_the_command_is_made() -> None:
 
 
 def test_attributions_are_kept_and_not_computed_again(tmp_path: Path) -> None:
-    result = with_ids(build.quickstart())
+    result = as_swept(build.quickstart())
     first, *others = attribute(result.plan, result.cells, result.findings)
     elsewhere = Lane(host=replace(build.HERE.host, name="elsewhere"))
     written(replace(result, attribution=(replace(first, open_lanes=(elsewhere,)), *others)), tmp_path)

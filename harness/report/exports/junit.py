@@ -55,9 +55,9 @@ def render(result: RunResult) -> str:
 
 
 def _suite(shown_table: ReportTable, changes: Changes, observed: Observed) -> ElementTree.Element:
-    results = {cell.result.cell_id: cell.result for cell in shown_table.shown}
+    results = {cell.result.cell.id: cell.result for cell in shown_table.shown}
     cases = (
-        _case(entry, changes.get(entry.cell_id, ()), observed.get(place_of_cell(entry.cell), ()))
+        _case(entry, changes.get(entry.cell.id, ()), observed.get(place_of_cell(entry.cell), ()))
         for entry in results.values()
     )
     return _counted(ElementTree.Element("testsuite", name=shown_table.title), cases)

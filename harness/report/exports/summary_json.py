@@ -265,7 +265,7 @@ def cells_csv(result: RunResult) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for number, entry in enumerate(result.cells):
-        row = dict(_columns(entry, changes.get(entry.cell_id, ()), names))
+        row = dict(_columns(entry, changes.get(entry.cell.id, ()), names))
         if number == 0:
             writer.writerow(row)
         writer.writerow(row.values())

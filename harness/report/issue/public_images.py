@@ -110,4 +110,4 @@ def of_history(entry: CellResult, result: RunResult) -> str:
 
 def of_cell(entry: CellResult, result: RunResult) -> str:
     """Return the command that writes a script that reproduces this cell without the harness."""
-    return shlex.join(["harness", "repro", str(result.directory), entry.cell_id])
+    return shlex.join(["harness", "repro", str(result.directory), entry.cell.id])

@@ -54,7 +54,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     without it, the page has no charts and no scripts.
     """
     shown = document(result)
-    anchors = {entry.cell_id: str(number) for number, entry in enumerate(result.cells)}
+    anchors = {entry.cell.id: str(number) for number, entry in enumerate(result.cells)}
     in_full = shown_in_full(result)
     own = files("harness.report") / "templates" / "report.js"
     scripts = [_inline(library), _inline(own.read_text(encoding="utf-8"))] if library else []
@@ -66,8 +66,8 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         document=shown,
         heats=_heats(shown.tables),
         histories=histories(shown.tables, result, anchors, in_full),
-        target=lambda entry: f"{'c' if entry.cell_id in in_full else 'r'}{anchors[entry.cell_id]}",
-        left_out=sum(bool(entry.trials) and entry.cell_id not in in_full for entry in result.cells),
+        target=lambda entry: f"{'c' if entry.cell.id in in_full else 'r'}{anchors[entry.cell.id]}",
+        left_out=sum(bool(entry.trials) and entry.cell.id not in in_full for entry in result.cells),
         keys=_keys(shown.tables),
         strip=_strip,
         probes=probe_tables.sections(result.probed),
@@ -179,7 +179,7 @@ def _heats(tables: Sequence[version_table.ReportTable]) -> dict[str, int]:
     for shown_table in tables:
         bad = [cell.result for cell in shown_table.shown if cell.tone == "bad"]
         largest = max((rate(entry) for entry in bad), default=0.0)
-        heats.update({entry.cell_id: _heat(rate(entry), largest) for entry in bad})
+        heats.update({entry.cell.id: _heat(rate(entry), largest) for entry in bad})
     return heats
 
 
@@ -212,7 +212,7 @@ def histories(
 
     `anchors` are link names by cell id; `in_full` are the ids of the cells with details, from `shown_in_full`.
     """
-    lines = sum(traces.lines_of(entry) for entry in result.cells if entry.cell_id in in_full)
+    lines = sum(traces.lines_of(entry) for entry in result.cells if entry.cell.id in in_full)
     points = max(2, min(120, MOST_POINTS // max(1, lines)))
     found: list[tuple[bool, str, version_table.Row, Medians]] = []
     for table in tables:
@@ -235,7 +235,7 @@ def histories(
             blocks.append(ReportSection(title="All signals", name="signals", fold="shut", blocks=(signals,)))
         blocks.append(f"To measure this row again: `{plain(public_images.of_history(cells[0].result, result))}`")
         blocks += _apart([cell.result for cell in cells], result.findings)
-        blocks += [_cell(cell, result, anchors, points) for cell in cells if cell.result.cell_id in in_full]
+        blocks += [_cell(cell, result, anchors, points) for cell in cells if cell.result.cell.id in in_full]
         yield ReportSection(
             title=(Box(text=title), *([Box(text="✗", tone="bad")] if is_bad else [])),
             name="history",
@@ -252,13 +252,13 @@ def _evidence(
     rows = []
     for cell in cells:
         entry, verdict = cell.result, cell.result.verdict
-        memory, anchor = verdict.of("memory"), anchors[entry.cell_id]
+        memory, anchor = verdict.of("memory"), anchors[entry.cell.id]
         layer = verdict.layer and f"layer: {verdict.layer}"
         rows.append(
             (
                 Box(
                     text=version(entry.cell.image.version), anchor=f"r{anchor}",
-                    link=f"#c{anchor}" if entry.cell_id in in_full else "",
+                    link=f"#c{anchor}" if entry.cell.id in in_full else "",
                 ),
                 Box(text=f"{cell.symbol} {cell.text}", tone=cell.kind),
                 traces.sparkline(entry.trials, scale_kib=scale_kib, tone=cell.tone),
@@ -309,7 +309,7 @@ def _cell(cell: version_table.Shown, result: RunResult, anchors: Mapping[str, st
     shown = Box(text=f"{cell.symbol} {cell.word} {cell.figure}".rstrip(), tone=cell.tone)
     return ReportSection(
         title=(Box(text=version(entry.cell.image.version)), shown),
-        name="cell", anchor=f"c{anchors[entry.cell_id]}", fold="shut", blocks=tuple(blocks),
+        name="cell", anchor=f"c{anchors[entry.cell.id]}", fold="shut", blocks=tuple(blocks),
     )  # fmt: skip
 
 
@@ -388,5 +388,5 @@ def shown_in_full(result: RunResult) -> frozenset[str]:
         lines += max(1, traces.lines_of(entry))
         if lines > MOST_LINES:
             break
-        shown.add(entry.cell_id)
+        shown.add(entry.cell.id)
     return frozenset(shown)

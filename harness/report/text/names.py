@@ -73,7 +73,7 @@ def variant_key(variant: Variant) -> str:
 def finding_cells(result: RunResult) -> dict[str, list[Finding]]:
     """Return the findings that begin with a cell's version (first bad or first fixed), by cell id."""
     found = grouped((side_of(finding, finding.after), finding) for finding in ordered(result))
-    places = ((entry.cell_id, place_of_cell(entry.cell)) for entry in result.cells) if found else ()
+    places = ((entry.cell.id, place_of_cell(entry.cell)) for entry in result.cells) if found else ()
     return {name: found[place] for name, place in places if place in found}
 
 

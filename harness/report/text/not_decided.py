@@ -41,7 +41,7 @@ def gist(result: RunResult) -> str:
         names: list[str] = [entry.verdict.verdict] if own not in ("good", "bad") and not is_needless(entry) else []
         blind = (name for name, signal in entry.verdict.signals.items() if signal.seen in ("blind", "suspect"))
         names += [shown_signal(name).title for name in signal_words.in_order(blind)] if own == "good" else []
-        cells |= {entry.cell_id} if names else set()
+        cells |= {entry.cell.id} if names else set()
         told |= dict.fromkeys(names)
         blinded = {name: signal.remedy for name, signal in entry.verdict.signals.items() if signal.seen == "blind"}
         remedies |= {shown_signal(name).title: remedy for name, remedy in blinded.items() if remedy}

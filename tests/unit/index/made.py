@@ -33,7 +33,7 @@ def write_run(
     result = replace(
         result,
         started=f"2026-03-{day:02}T04:00:00+00:00",
-        cells=tuple(replace(cell, cell_id=cell.cell.id, trials=()) for cell in result.cells),
+        cells=tuple(replace(cell, trials=()) for cell in result.cells),
     )
     path = out / matrix / f"202603{day:02}T040000Z-00{day:02}"
     return write_judged(result, path)

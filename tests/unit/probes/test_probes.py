@@ -102,7 +102,7 @@ def cell(peak: float | None, step_ms: float | None, **params: Scalar) -> CellRes
         },
     )
     one = Cell(image=image, lane=build.HERE, variant=variant)
-    return CellResult(cell=one, cell_id=one.id, verdict=verdict)
+    return CellResult(cell=one, verdict=verdict)
 
 
 def test_the_frontier_has_what_nothing_beats_in_both() -> None:

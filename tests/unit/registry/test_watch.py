@@ -81,7 +81,6 @@ class Runs:
         cells = tuple(
             CellResult(
                 cell=cell,
-                cell_id=cell.id,
                 verdict=self._verdict(cell.image.version),
                 problem="no space" if cell.image.version in self.broken else "",
             )

@@ -208,13 +208,10 @@ def trial(cell_id: str, number: int, verdict: CellVerdict) -> Trial:
     )
 
 
-def cell_result(cell: Cell, verdict: CellVerdict, number: int) -> CellResult:
-    cell_id = f"{cell.image.series}-{number}"
-    trials = tuple(trial(cell_id, launch, verdict) for launch in range(1, verdict.trials + 1))
+def cell_result(cell: Cell, verdict: CellVerdict) -> CellResult:
+    trials = tuple(trial(cell.id, launch, verdict) for launch in range(1, verdict.trials + 1))
     problem = verdict.why if verdict.verdict == "untested" else ""
-    return CellResult(
-        cell=cell, cell_id=cell_id, verdict=verdict, digest="sha256:" + "ab" * 32, trials=trials, problem=problem
-    )
+    return CellResult(cell=cell, verdict=verdict, digest="sha256:" + "ab" * 32, trials=trials, problem=problem)
 
 
 def finding(
@@ -256,10 +253,7 @@ def run(
         hosts=tuple(hosts.values()), scenarios=tuple({one.scenario: 0 for _, _, many in histories for one in many}),
     )  # fmt: skip
     plan = Plan(matrix=matrix, rows=rows, trials=Trials(), seed=1)
-    cells = tuple(
-        cell_result(cell, judge(cell.image.version, cell.lane, cell.variant), number)
-        for number, cell in enumerate(plan.cells)
-    )
+    cells = tuple(cell_result(cell, judge(cell.image.version, cell.lane, cell.variant)) for cell in plan.cells)
     return RunResult(
         matrix="quickstart",
         verdict=verdict,

@@ -208,7 +208,7 @@ def test_markdown_fits_a_step_summary() -> None:
     result = build.large(versions=10, variants=6)
     lanes = [replace(build.HERE, gpu=f"{'GPU ' * 600}{number}") for number in range(36)]
     tables = tuple(
-        replace(cell, cell=replace(cell.cell, lane=lane, variant=build.variant(f"{'long' * 100}{cell.cell_id}")))
+        replace(cell, cell=replace(cell.cell, lane=lane, variant=build.variant(f"{'long' * 100}{cell.cell.id}")))
         for lane in lanes
         for cell in result.cells
     )
