@@ -107,7 +107,7 @@ def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
     problems = [host.problem for host in last.hosts if host.problem]
     problems = problems or [cell.problem for cell in last.cells if cell.problem]
     if not problems:
-        return Interrupted("interrupted before anything was launched")
+        return Interrupted("interrupted before a launch ended")
     return InfrastructureError("nothing was launched: " + "\n".join(dict.fromkeys(problems)))
 
 
