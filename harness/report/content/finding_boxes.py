@@ -109,7 +109,7 @@ class _Box:
             attribution=self.of,
             number=number,
             findings=tuple(sorted({self.numbers[finding] for finding in self._findings()})),
-            brief="; ".join(filter(None, (shown, doubt and "provisional", said, evidence))),
+            brief="; ".join(filter(None, (shown, said, doubt and "provisional", evidence))),
             sentence=f"{fault_sentences.clause(self.of, self.result)}.",
             texts={name: text for name, text in texts.items() if text},
             figure=figure,

@@ -329,9 +329,14 @@ def test_a_slower_run_is_told_with_the_part_that_takes_longer() -> None:
 
 
 def test_a_brief_line_says_why_launches_failed_before_how_many() -> None:
-    """What does not fit into one line is cut at its end: a crash was told without its exception."""
-    crash = next(box for box in boxes(build.varied()) if box.attribution.metric == "outcome")
+    """What does not fit into one line is cut at its end: a crash was told without its exception, and a hang as
+    `provisional`."""
+    found = build.varied()
+    crash = next(box for box in boxes(found) if box.attribution.metric == "outcome")
     assert 0 < crash.brief.index("SIGSEGV") < crash.brief.index("launches failed"), crash.brief
+    early = [replace(each, verdict=replace(each.verdict, provisional=True)) for each in found.cells]
+    crash = next(box for box in boxes(replace(found, cells=tuple(early))) if box.attribution.metric == "outcome")
+    assert crash.brief.index("SIGSEGV") < crash.brief.index("provisional"), crash.brief
 
 
 def test_a_brief_line_drops_an_interval_and_not_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
