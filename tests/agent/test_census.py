@@ -146,7 +146,7 @@ def setup(start):
     ours, theirs = context.Pipe()
     context.Process(target=serve, args=(theirs,), daemon=True).start()
     def step():
-        ours.send(65536)
+        ours.send(1048576)
         ours.recv()
     return step
 """
@@ -158,7 +158,8 @@ def test_the_memory_of_workers_is_counted(tmp_path: Path, start: str) -> None:
 
     for name in ("worker_memory", "worker_memory_kept"):
         row = dict(zip(told.counts["step"], told.counts[name], strict=True))
-        assert row[200] - row[100] == pytest.approx(100 * 64, rel=0.05)  # type: ignore[operator]
+        # On a busy machine the resource tracker of `spawn` may still start, which takes less than 5 MiB.
+        assert row[200] - row[100] == pytest.approx(100 * 1024, rel=0.05)  # type: ignore[operator]
 
 
 def test_a_worker_that_starts_or_ends_adds_nothing_to_what_is_kept() -> None:
