@@ -10,7 +10,7 @@ from dataclasses import replace
 from harness.judge.cell import judge_cell, quiet
 from harness.judge.comparison import slow_versions
 from harness.judge.comparison.which_launches import per_of
-from harness.judge.launches import growths_of, judged_steps_of, shared_growths
+from harness.judge.launches import growths_of, judged_steps_of, limits_of_version, shared_growths
 from harness.judge.trace import stopping
 from harness.judge.trace.counts import count_pace
 from harness.judge.trace.trace_verdict import is_shared, judge_trace, only_beside
@@ -33,16 +33,15 @@ def decide_at_look(cell: Cell, trace: Trace, *, whole: bool, usual_s: float | No
     return "stop" if is_slow and not stopping.looks_bad(trace, limits=scenario.limits, steps=scenario.steps) else "go"
 
 
-def judge_cell_of(cell: Cell, trials: Sequence[Trial], *, setup_bad: bool = False) -> CellVerdict:
-    """Return the verdict on a cell by the limits of its scenario. `setup_bad`: as if they said `setup: bad`."""
+def judge_cell_of(cell: Cell, trials: Sequence[Trial], row: Sequence[Sequence[Trial]]) -> CellVerdict:
+    """Return the verdict on a cell. `row`: the trials of all versions of its row."""
     scenario = cell.variant.scenario
-    limits = replace(scenario.limits, setup_bad=True) if setup_bad else scenario.limits
-    return judge_cell(trials, limits=limits, steps=scenario.steps)
+    return judge_cell(trials, limits=limits_of_version(trials, row, scenario), steps=scenario.steps)
 
 
-def judge_so_far(cell: Cell, trials: Sequence[Trial], *, setup_bad: bool = False) -> CellVerdict:
+def judge_so_far(cell: Cell, trials: Sequence[Trial], row: Sequence[Sequence[Trial]]) -> CellVerdict:
     """Return the verdict on a cell. It is flat if nothing is missing except a launch that runs the whole budget."""
-    scenario, judged = cell.variant.scenario, judge_cell_of(cell, trials, setup_bad=setup_bad)
+    scenario, judged = cell.variant.scenario, judge_cell_of(cell, trials, row)
     is_quiet = judged.verdict == "inconclusive" and quiet(trials, limits=scenario.limits, steps=scenario.steps)
     return replace(judged, verdicts=("flat",)) if is_quiet else judged
 

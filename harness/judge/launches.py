@@ -100,17 +100,17 @@ class JudgedTrial:
         return self.trial.end == "completed" or self.steps >= self.asked.budget or self.trial.ran_to_its_end
 
 
-def fails_in_setup(own: Sequence[Trial], row: Sequence[Sequence[Trial]], scenario: Scenario) -> bool:
-    """Return whether a failure of a version before its first step is bad. If the limits do not say, that of a program
-    or a command is, once another version of its row ran. If that version made steps, a launch that ran on, or ended
-    well, without any has not failed: it may only print other lines.
+def limits_of_version(own: Sequence[Trial], row: Sequence[Sequence[Trial]], scenario: Scenario) -> Limits:
+    """Return the limits of a version, with whether its failure before the first step is bad. If the matrix does not
+    say, that of a program or a command is, once another version of its row ran. If that version made steps, a launch
+    that ran on, or ended well, without any has not failed: it may only print other lines.
     """
-    if scenario.limits.setup_bad is not None:
-        return scenario.limits.setup_bad
+    limits = scenario.limits
+    if limits.setup_bad is not None or scenario.script is not None or all(trial.end != "setup" for trial in own):
+        return limits
     ran = [trial for version in row for trial in version if trial.ended_well]
-    if any(trial.is_one_figure and not trial.ended_early for trial in ran):
-        return True
-    return scenario.script is None and bool(ran) and not any(trial.stepless for trial in own)
+    is_whole = any(trial.is_one_figure and not trial.ended_early for trial in ran)
+    return replace(limits, setup_bad=is_whole or (bool(ran) and not any(trial.stepless for trial in own)))
 
 
 def too_short(trials: Sequence[Trial], *, of: Sequence[Trial]) -> int:

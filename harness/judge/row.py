@@ -20,7 +20,6 @@ from harness.judge.history.flaky import MISS, outliving
 from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.history.transitions import outcome_states
-from harness.judge.launches import fails_in_setup
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -200,26 +199,24 @@ def _grows_alike(cells: Sequence[CellResult]) -> float | None:
 def _judged_cells(cells: Sequence[CellResult], *, least: int) -> list[CellResult]:
     """Return the cells of a row with the verdicts on their launches, before their figures are compared."""
     launches = [cell.trials for cell in cells]
-    fails = [fails_in_setup(cell.trials, launches, cell.cell.variant.scenario) for cell in cells]
-    judged = [_judged_cell(cell, least=least, setup_bad=bad) for cell, bad in zip(cells, fails, strict=True)]
+    judged = [_judged_cell(cell, launches, least=least) for cell in cells]
     if (rate := _grows_alike(judged)) is not None:
         alike = [[replace(one, facts={**one.facts, "grows_alike": rate}) for one in cell.trials] for cell in cells]
         cells = [replace(cell, trials=tuple(own)) for cell, own in zip(cells, alike, strict=True)]
-        judged = [_judged_cell(cell, least=least, setup_bad=bad) for cell, bad in zip(cells, fails, strict=True)]
+        judged = [_judged_cell(cell, launches, least=least) for cell in cells]
     alone = [cell.verdict for cell in judged]
     beside = outliving(outcome_states(alone), alone, [cell.trials for cell in judged])
     return [replace(cell, verdict=verdict) for cell, verdict in zip(judged, beside, strict=True)]
 
 
-def _judged_cell(cell: CellResult, *, least: int, setup_bad: bool) -> CellResult:
-    """Return the verdict on a cell. With fewer than `least` trials, a good one is provisional or inconclusive.
-    `setup_bad`: a failure before the first step is bad."""
+def _judged_cell(cell: CellResult, row: Sequence[Sequence[Trial]], *, least: int) -> CellResult:
+    """Return the verdict on a cell. With fewer than `least` trials, a good one is provisional or inconclusive."""
     measured = sum(trial.measured for trial in cell.trials)
     if cell.verdict.verdict == "incompatible" or (not measured and cell.verdict.why):
         return cell
     too_few = measured < least
     judged = judge_so_far if measured and too_few and not cell.problem else judge_cell_of
-    verdict = judged(cell.cell, cell.trials, setup_bad=setup_bad)
+    verdict = judged(cell.cell, cell.trials, row)
     if verdict.verdict in GOOD and too_few and cell.problem:
         why = TrialReason.TOO_FEW_RAN(count=measured, least=least, why=verdict.why)
         verdict = replace(verdict, verdicts=("inconclusive",), why=why)

@@ -175,7 +175,10 @@ class _Reader:
     def read(self, trial: Trial, *, is_b: bool) -> Reading:
         """Return the state by one launch, and the reason."""
         if trial not in self.judged:
-            launches = judge_launches([trial], limits=self.scenario.limits, steps=self.scenario.steps)
+            limits = self.scenario.limits
+            if limits.setup_bad is None:  # the finding says that other versions run
+                limits = replace(limits, setup_bad=self.scenario.script is None)
+            launches = judge_launches([trial], limits=limits, steps=self.scenario.steps)
             self.judged[trial] = next(iter(launches), None)
         judged, metric, line = self.judged[trial], self.finding.metric, (trial.told.strip().splitlines() or [""])[-1]
         if judged is None:

@@ -17,7 +17,7 @@ from harness.judge.history.changes import LevelRule, level_changes
 from harness.judge.history.flaky import Evidence
 from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import Usual, usual_of
-from harness.judge.launches import JudgedTrial, fails_in_setup, judge_launches
+from harness.judge.launches import JudgedTrial, judge_launches, limits_of_version
 from harness.model import BAD, GOOD, CellVerdict, Change, Depth, Skip, Trials
 from harness.reasons import BisectReason
 from harness.run.run_interfaces import Batch, CellRun, next_round
@@ -117,13 +117,12 @@ class BisectScheduler:
         step_times, usual = self._step_times(), Usual()
         if self.baseline is not None:  # its own problems do not count as bad in other versions
             run = self.runs[self.baseline]
-            usual = usual_of(judge_cell_of(run.cell, run.measured))
+            usual = usual_of(judge_cell_of(run.cell, run.measured, [each.measured for each in self.runs]))
         return [self._version(run, step_times.get(place, {}), usual=usual) for place, run in enumerate(self.runs)]
 
     def _launches(self, run: CellRun) -> Sequence[JudgedTrial]:
-        scenario, limits = run.cell.variant.scenario, run.cell.variant.scenario.limits
-        if fails_in_setup(run.trials, [each.trials for each in self.runs], scenario):
-            limits = replace(limits, setup_bad=True)
+        scenario = run.cell.variant.scenario
+        limits = limits_of_version(run.measured, [each.measured for each in self.runs], scenario)
         return judge_launches(run.measured, limits=limits, steps=scenario.steps)
 
     def _version(self, run: CellRun, step_times: Mapping[int, float], *, usual: Usual) -> VersionEvidence:

@@ -15,7 +15,7 @@ from harness.judge.comparison.which_launches import has_step_times
 from harness.judge.history.flaky import always_fails
 from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
-from harness.judge.launches import AGREE, fails_in_setup
+from harness.judge.launches import AGREE, limits_of_version
 from harness.judge.trace.stopping import is_brief
 from harness.model import BAD, GOOD, CellVerdict, Depth, Noise, Scenario, Skip, Trial, Trials
 from harness.reasons import LaunchReason, SkipReason
@@ -174,7 +174,8 @@ class FullScheduler:
         """
         if self.only is not None or self.asked.least < 2 or any(not run.measured for run in able):
             return None
-        sides = to_confirm([judge_so_far(run.cell, run.trials) for run in self.runs], asked=self.asked)
+        so_far = [judge_so_far(run.cell, run.trials, self._launches) for run in self.runs]
+        sides = to_confirm(so_far, asked=self.asked)
         if not sides or self.runs[sides[-1]] not in able:
             return None
         spare = self.asked.most - self.asked.least
@@ -224,10 +225,7 @@ class FullScheduler:
             runs = [run for run in able if run.cell.id in reasons or any(trial.trace for trial in run.measured)]
             if runs:
                 return self._round(runs, next_round(self.runs), reason=together)
-        row = [run.trials for run in self.runs]
-        fails = [fails_in_setup(run.trials, row, run.cell.variant.scenario) for run in self.runs]
-        both = zip(self.runs, fails, strict=True)
-        cells = [judge_cell_of(run.cell, run.trials, setup_bad=bad) for run, bad in both]
+        cells = [judge_cell_of(run.cell, run.trials, self._launches) for run in self.runs]
         flaky = wants_launches(cells, [run.measured for run in self.runs], trials_asked=self.asked)
         reasons = {self.runs[place].cell.id: reason for place, reason in flaky.items()} | reasons
         runs = [run for run in able if run.cell.id in reasons]
@@ -268,13 +266,17 @@ class FullScheduler:
     def _reason(self, run: CellRun) -> str | None:
         if run.doubted:
             return LaunchReason.FAILED_ALONGSIDE()
-        limits, steps = self._scenario.limits, self._scenario.steps
-        return wants_more(run.measured, trials_asked=self.asked, limits=limits, steps=steps)
+        limits = limits_of_version(run.trials, self._launches, self._scenario)
+        return wants_more(run.measured, trials_asked=self.asked, limits=limits, steps=self._scenario.steps)
 
     def _always_fail(self) -> set[str]:
         """Return the ids of the cells that need no more launches to show that they always fail."""
-        certain = always_fails([run.trials for run in self.runs])
+        certain = always_fails(self._launches)
         return {run.cell.id for run, is_certain in zip(self.runs, certain, strict=True) if is_certain}
+
+    @property
+    def _launches(self) -> list[list[Trial]]:
+        return [run.trials for run in self.runs]
 
     @property
     def _compares_levels(self) -> bool:

@@ -40,9 +40,10 @@ STEPS = Steps(first=500, budget=1000)
 Measure = Callable[[CellRun, int], Trial]
 
 
-def row(versions: int, *, exit_only: bool = False) -> list[CellRun]:
+def row(versions: int, *, limits: Limits | None = None, is_program: bool = False) -> list[CellRun]:
     host = Host(name="here", engine="process", gpus="none", where=WHERE)
-    scenario = Scenario(name="s", where=WHERE, script=Path("s.py"), steps=STEPS, limits=Limits(exit_only=exit_only))
+    script, program = (None, Program(path=Path("s.py"))) if is_program else (Path("s.py"), None)
+    scenario = Scenario(name="s", where=WHERE, script=script, program=program, steps=STEPS, limits=limits or Limits())
     lane = Lane(host=host)
     return [
         CellRun(cell=Cell(image=image, lane=lane, variant=Variant(scenario=scenario)), prepared=_ready(image))
@@ -110,7 +111,7 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
 @pytest.mark.parametrize(("versions", "exit_only", "step_s"), [(1, False, 1e-3), (3, True, 1e-3), (4, False, 1e-6)])
 def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, exit_only: bool, step_s: float) -> None:
     """A single version, an exit code, many versions with short steps: none of these needs an A/A replicate."""
-    runs = row(versions, exit_only=exit_only)
+    runs = row(versions, limits=Limits(exit_only=exit_only))
     scheduler = FullScheduler(runs=runs, asked=Trials(least=2, most=4), measures_noise=True)
     play(scheduler, timed(lambda: step_s))
     assert scheduler.replicate.run is None
@@ -132,6 +133,19 @@ def test_a_clear_comparison_stops_at_the_least() -> None:
     rng = random.Random(3)
     play(scheduler, timed(lambda: 1e-3 * rng.lognormvariate(0, 0.002)))
     assert {len(run.trials) for run in scheduler.runs} == {2}
+
+
+@pytest.mark.parametrize("failure", [{"end": "crash"}, {"end": "setup", "last_step": 0, "trace": None}])
+def test_a_program_that_fails_once_is_launched_again_to_see_whether_it_does_so_again(failure: dict[str, Any]) -> None:
+    """One failure before the first step was left as it is, though the judge calls it bad."""
+    runs = row(2, is_program=True)
+    failing = iter([failure])
+
+    def measure(run: CellRun, number: int) -> Trial:
+        return launched(run, number, **(next(failing, {}) if run is runs[1] else {}))
+
+    play(FullScheduler(runs=runs, asked=Trials(least=2, most=6)), measure)
+    assert len(runs[1].trials) > 3
 
 
 def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
@@ -160,9 +174,9 @@ def test_a_crash_before_the_first_step_of_a_whole_run_is_named_at_the_first_call
         trace = Trace(step=np.array([1.0]), columns={"rss_kib": np.array([4e4])})
         return launched(run, number, trace=trace, **whole)
 
-    runs = row(2)
+    runs = row(2, is_program=True)
     play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), measure)
-    assert [len(run.measured) for run in runs] == [4, 2], "four good launches are no luck after two failures of two"
+    assert [len(run.measured) for run in runs] == [5, 2], "four and a confirming one: no luck after two failures"
 
 
 def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
@@ -275,12 +289,7 @@ def test_where_every_launch_is_needed_for_rounds_a_round_confirms() -> None:
 @pytest.mark.parametrize("times", [False, True])
 def test_the_oldest_version_shows_its_steps_before_others_run_beside_it(times: bool) -> None:
     """With `step_time: none` a newer version started before the oldest one had shown a step, and had others."""
-    runs = row(3)
-    limits = Limits() if times else Limits(signals=dict.fromkeys(TIMES))
-    program = Program(path=Path("train.py"))
-    scenario = replace(runs[0].cell.variant.scenario, script=None, program=program, limits=limits)
-    for run in runs:
-        run.cell = replace(run.cell, variant=Variant(scenario=scenario))
+    runs = row(3, limits=None if times else Limits(signals=dict.fromkeys(TIMES)), is_program=True)
     first, *later = play(FullScheduler(runs=runs, asked=Trials(least=2, most=2)), launched)
     assert names(first) == ({"0", "1", "2"} if times else {"0"})
     assert [names(batch) for batch in later] == ([{"0", "1", "2"}] if times else [{"1", "2"}, {"0", "1", "2"}])
@@ -288,10 +297,7 @@ def test_the_oldest_version_shows_its_steps_before_others_run_beside_it(times: b
 
 def test_only_versions_that_are_as_old_show_which_lines_are_steps() -> None:
     """A newer image that arrived first gave its flood of output to the oldest version as its steps."""
-    runs = row(3)
-    scenario = replace(runs[0].cell.variant.scenario, script=None, program=Program(path=Path("train.py")))
-    for run in runs:
-        run.cell = replace(run.cell, variant=Variant(scenario=scenario))
+    runs = row(3, is_program=True)
 
     def hints() -> list[str | None]:
         batch = Batch(runs=tuple(runs), row_runs=runs)

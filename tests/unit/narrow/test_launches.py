@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.model import Finding, Scenario, Trace, Trial, Variant
+from harness.model import Finding, Program, Scenario, Trace, Trial, Variant
 from harness.model.measured import End
 from harness.model.narrowed import Hybrid, HybridOutcome
 from harness.narrow.launches import hybrid_outcomes
@@ -37,7 +38,13 @@ BROKEN = raised("ValueError: broken")
 
 
 def told(
-    *mixed: Trial, metric: str, verdict: str = "", a: Sequence[Trial] = (), b: Sequence[Trial] = (), problem: str = ""
+    *mixed: Trial,
+    metric: str,
+    verdict: str = "",
+    a: Sequence[Trial] = (),
+    b: Sequence[Trial] = (),
+    problem: str = "",
+    scenario: Scenario = SCENARIO,
 ) -> list[HybridOutcome]:
     """Return the outcome of the launches of the hybrid in the middle."""
     finding = Finding(
@@ -45,7 +52,7 @@ def told(
         verdict=verdict,
     )  # fmt: skip
     launches, problems = {A: a, B: b, MIXED: mixed}, {MIXED: problem} if problem else {}
-    found = hybrid_outcomes(launches, problems, ends=(A, B), finding=finding, scenario=SCENARIO)
+    found = hybrid_outcomes(launches, problems, ends=(A, B), finding=finding, scenario=scenario)
     return [each for each in found if each.hybrid == MIXED]
 
 
@@ -89,6 +96,14 @@ def test_a_hybrid_that_does_not_begin_is_unresolved_and_for_good_after_the_secon
     twice = told(setup_failed(), setup_failed(), metric="outcome", b=[BROKEN])
     assert (once.state, once.lasting) == ("unresolved", False)
     assert [(each.state, each.lasting) for each in twice] == [("unresolved", True)] * 2
+
+
+def test_a_hybrid_of_a_program_that_does_not_begin_has_the_fault_if_b_does_not_begin_either() -> None:
+    """A search for the package that a training cannot import saw the fault in no launch."""
+    program = replace(SCENARIO, script=None, program=Program(path=Path("train.py")))
+    b = [setup_failed()]
+    assert state(setup_failed(), metric="outcome", b=b, scenario=program) == "bad"
+    assert state(setup_failed("KeyError: 1"), metric="outcome", b=b, scenario=program) == "unresolved"
 
 
 def test_a_hybrid_that_cannot_be_made_is_unresolved_for_good() -> None:

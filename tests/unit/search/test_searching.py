@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.model import End, Trial, Trials
 from harness.schedule.bisect_scheduler import BisectScheduler
 from tests.unit.test_full_scheduler import row
@@ -27,3 +29,12 @@ def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_i
         run.trials.extend(trial(number, end=end, steps=steps) for number in range(2))
     (found,) = BisectScheduler(runs=runs, asked=Trials(least=2, most=2)).boundaries()
     assert (found.before, found.between, found.after) == (1, (2,), 3)
+
+
+@pytest.mark.parametrize("end", ["crash", "setup"])
+def test_a_failure_that_the_baseline_has_too_is_not_bad_in_other_versions(end: End) -> None:
+    """A search blamed a version that fails before its first step, as the baseline does."""
+    runs = row(3, is_program=True)
+    for run, (own, steps) in zip(runs, [(end, 0), (end, 0), ("completed", 1000)], strict=True):
+        run.trials.extend(trial(number, end=own, steps=steps) for number in range(2))
+    assert not BisectScheduler(runs=runs, asked=Trials(least=2, most=2), baseline=0).boundaries()
