@@ -261,7 +261,7 @@ def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -
             cell, measured = cells[place], [trial for trial in cells[place].trials if trial.measured]
             if cell.verdict.verdict == "suspect" and len(measured) == 1:
                 seen, is_bad = describe_trial(cell.cell, measured[0])
-                if is_bad:
+                if is_bad or measured[0].end == "setup":
                     why = SkipReason.BAD_SINCE(seen=seen, version=cells[change.after].cell.image.version)
                     told[place] = replace(cell, verdict=replace(cell.verdict, why=why))
     return told

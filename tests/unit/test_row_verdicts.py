@@ -12,7 +12,7 @@ import pytest
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.row import JudgedRow, judge_row
 from harness.judge.run import corrected
-from harness.model import LEVELS, Cell, Limits, Look, Program, Skip, Trial, Trials, VersionRow
+from harness.model import LEVELS, Cell, End, Limits, Look, Program, Skip, Trial, Trials, VersionRow
 from harness.reasons import SignalReason
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import html_page
@@ -113,29 +113,32 @@ def test_the_report_names_the_version_that_the_search_came_to(versions: int, fir
     )  # fmt: skip
 
 
-def test_a_version_seen_bad_once_beyond_the_first_bad_one_is_said_to_need_no_more() -> None:
+@pytest.mark.parametrize("end", ["crash", "setup"])
+def test_a_version_seen_bad_once_beyond_the_first_bad_one_is_said_to_need_no_more(end: End) -> None:
     """The report said that the newest version, with which the search began, needs more trials, which a search never
     makes.
     """
-    found = searched(8, first_bad=3)
+    found = searched(8, first_bad=3, end=end)
     whys = {cell.cell.image.version: cell.verdict.why for cell in found.cells if cell.verdict.verdict == "suspect"}
     assert "1.7" in whys
     told = "bad since 1.3, where launches agree: the search needed no more launches of this version"
     assert {why.partition("; ")[2] for why in whys.values()} == {told}
-    assert all(why.startswith("crash: ") for why in whys.values())
+    assert all(why.startswith("crash: ") == (end == "crash") for why in whys.values())
 
 
-def searched(versions: int, *, first_bad: int) -> JudgedRow:
-    """Return msgpack from 1.0 on, which crashes from one version on, as a search launches it."""
+def searched(versions: int, *, first_bad: int, end: End = "crash") -> JudgedRow:
+    """Return msgpack from 1.0 on, which fails from one version on, as a search launches it."""
     series = build.series("msgpack", [f"1.{number}" for number in range(versions)])
-    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    variant = replace(build.POP, scenario=replace(build.POP.scenario, limits=Limits(setup_bad=True)))
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=variant) for image in series.images)
     runs = tuple(CellRun(cell=cell) for cell in cells)
     search = BisectScheduler(runs=runs, asked=Trials(least=3, most=8))
     while (batch := search.next()).runs:
         for run in batch.runs:
-            verdict = build.crash() if runs.index(run) >= first_bad else build.flat()
-            run.trials.append(replace(build.trial(run.cell.id, len(run.trials) + 1, verdict), round=batch.round))
-    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+            is_bad = runs.index(run) >= first_bad
+            trial = build.trial(run.cell.id, len(run.trials) + 1, build.crash() if is_bad else build.flat())
+            run.trials.append(replace(trial, round=batch.round, end=end if is_bad else trial.end))
+    row = VersionRow(series=series, lane=build.HERE, variant=variant, cells=cells)
     cells = [run.result for run in runs]
     return judge_row(row, cells, least=1, miss=search.rules.alpha, bounded=search.bounded)
 

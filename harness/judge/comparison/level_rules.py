@@ -232,7 +232,7 @@ def _lost_s(rows: Floats, usual_s: Sequence[float]) -> float:
 
 def _late_ratio(trace: Trace, common: int) -> float | None:
     """Return the ratio of the median step time of the last eighth of the steps to that of the second quarter; None if
-    there are too few steps, or more than half of them have no time, as at the start of a slice.
+    there are too few steps, or too few of them were timed: those at the start of a slice are not.
     """
     early = rows_between(trace, "step_s", common * WARM_UP, common * 2 * WARM_UP)
     late = rows_between(trace, "step_s", common * (1 - LATE), common)

@@ -112,14 +112,14 @@ def _more_steps(entry: CellResult) -> str:
 def _fails_alone(result: RunResult) -> Iterator[Cell]:
     """Yield the cells that failed before the first step although another version of the row did not.
 
-    The limit `setup: bad` would call such a cell bad. Scenarios judged by their exit code are left out: exit code 125
-    states that the version cannot be tested.
+    The limit `setup: bad` would call such a cell bad. Scenarios with `setup: untested` are left out, and so are those
+    judged by their exit code: exit code 125 states that the version cannot be tested.
     """
     launched = [entry for entry in result.cells if entry.verdict.trials]  # if `untested`, they failed before a step
     rows = grouped(((each.cell.image.series, each.cell.lane, each.cell.variant), each) for each in launched)
     for row in rows.values():
         failed, scenario = [one.cell for one in row if one.verdict.verdict == "untested"], row[0].cell.variant.scenario
-        if len(failed) < len(row) and not scenario.limits.setup_bad and not scenario.limits.exit_only:
+        if len(failed) < len(row) and scenario.limits.setup_bad is None and not scenario.limits.exit_only:
             yield from failed
 
 

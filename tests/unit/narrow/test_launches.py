@@ -98,12 +98,11 @@ def test_a_hybrid_that_does_not_begin_is_unresolved_and_for_good_after_the_secon
     assert [(each.state, each.lasting) for each in twice] == [("unresolved", True)] * 2
 
 
-def test_a_hybrid_of_a_program_that_does_not_begin_has_the_fault_if_b_does_not_begin_either() -> None:
+@pytest.mark.parametrize(("message", "expected"), [("ImportError: x needs y 2", "bad"), ("KeyError: 1", "unresolved")])
+def test_a_program_that_does_not_begin_has_the_fault_if_b_fails_in_the_same_way(message: str, expected: str) -> None:
     """A search for the package that a training cannot import saw the fault in no launch."""
     program = replace(SCENARIO, script=None, program=Program(path=Path("train.py")))
-    b = [setup_failed()]
-    assert state(setup_failed(), metric="outcome", b=b, scenario=program) == "bad"
-    assert state(setup_failed("KeyError: 1"), metric="outcome", b=b, scenario=program) == "unresolved"
+    assert state(setup_failed(message), metric="outcome", b=[setup_failed()], scenario=program) == expected
 
 
 def test_a_hybrid_that_cannot_be_made_is_unresolved_for_good() -> None:

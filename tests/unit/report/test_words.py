@@ -216,10 +216,10 @@ def test_a_version_that_alone_fails_before_the_first_step_may_be_called_bad() ->
     """A version that fails at its import was untested, and nothing said how to make that count as bad; then only the
     long report did."""
 
-    def gap(*, trials: int = 2, others: CellVerdict | None = None) -> str:
+    def gap(*, trials: int = 2, others: CellVerdict | None = None, variant: Variant = build.POP) -> str:
         failed = replace(build.unknown("untested", "ModuleNotFoundError: No module named 'x'"), trials=trials)
         result = build.run(
-            [(build.MULTIDICT, [build.HERE], [build.POP])],
+            [(build.MULTIDICT, [build.HERE], [variant])],
             lambda version, *_: failed if version == "6.3.0" else others or build.flat(),
         )
         line = not_decided.lines(result)[0]
@@ -228,6 +228,8 @@ def test_a_version_that_alone_fails_before_the_first_step_may_be_called_bad() ->
 
     assert gap().endswith("No module named 'x'; to call this bad, set `limits: {setup: bad}`")
     assert gap(trials=0).endswith("No module named 'x'")
+    variant = replace(build.POP, scenario=replace(build.POP.scenario, limits=Limits(setup_bad=False)))
+    assert gap(variant=variant).endswith("No module named 'x'"), "the matrix says that it is untested"
     assert "to call this bad" not in gap(others=replace(build.unknown("untested", "no module"), trials=2))
 
 
