@@ -117,34 +117,23 @@ def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, exit_only:
     assert scheduler.replicate.run is None
 
 
-def test_versions_of_a_noisy_comparison_go_on_together() -> None:
-    """More launches of only one version would compare the machine at different times."""
+@pytest.mark.parametrize(("noise", "launches", "reason"), [(0.2, 6, "limit"), (0.002, 2, "")])
+def test_versions_go_on_together_until_the_comparison_is_clear(noise: float, launches: int, reason: str) -> None:
+    """More launches of only one version would compare other times of the machine, and any later ones settle nothing."""
     rng = random.Random(3)
     scheduler = FullScheduler(runs=row(4), asked=Trials(least=2, most=6), measures_noise=True)
-    batches = play(scheduler, timed(lambda: 1e-3 * rng.lognormvariate(0, 0.2)))
+    batches = play(scheduler, timed(lambda: 1e-3 * rng.lognormvariate(0, noise)))
     assert len(batches[-1].runs) == 5
-    assert {len(run.trials) for run in scheduler.runs} == {6}
-    assert "limit" in str(batches[-1].record["reason"])
-
-
-def test_a_clear_comparison_stops_at_the_least() -> None:
-    """Launches that settle nothing waste the user's time."""
-    scheduler = FullScheduler(runs=row(4), asked=Trials(least=2, most=6), measures_noise=True)
-    rng = random.Random(3)
-    play(scheduler, timed(lambda: 1e-3 * rng.lognormvariate(0, 0.002)))
-    assert {len(run.trials) for run in scheduler.runs} == {2}
+    assert {len(run.trials) for run in scheduler.runs} == {launches}
+    assert reason in str(batches[-1].record["reason"])
 
 
 @pytest.mark.parametrize("failure", [{"end": "crash"}, {"end": "setup", "last_step": 0, "trace": None}])
 def test_a_program_that_fails_once_is_launched_again_to_see_whether_it_does_so_again(failure: dict[str, Any]) -> None:
     """One failure before the first step was left as it is, though the judge calls it bad."""
     runs = row(2, is_program=True)
-    failing = iter([failure])
-
-    def measure(run: CellRun, number: int) -> Trial:
-        return launched(run, number, **(next(failing, {}) if run is runs[1] else {}))
-
-    play(FullScheduler(runs=runs, asked=Trials(least=2, most=6)), measure)
+    runs[1].trials.append(launched(runs[1], 0, **failure))
+    play(FullScheduler(runs=runs, asked=Trials(least=2, most=6)), launched)
     assert len(runs[1].trials) > 3
 
 

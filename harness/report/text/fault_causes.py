@@ -64,9 +64,8 @@ def whose_fault(attribution: Attribution, result: RunResult, *, before: str | No
             if entry.cell.image.series == attribution.series
             and isinstance(packages := trial.facts.get("packages"), Mapping)
         }
-        sides = [
-            found.get(name, asked) if found.keys() >= installed.keys() else asked for name, asked in installed.items()
-        ]
+        known = found if found.keys() >= installed.keys() else installed
+        sides = [known[name] for name in installed]
         changed = {
             re.split(r"[^\w.-]", one.strip(), maxsplit=1)[0].lower().replace("_", "-")
             for one in sides[0].union(*sides).difference(sides[0].intersection(*sides[1:]))
