@@ -128,11 +128,10 @@ def test_versions_go_on_together_until_the_comparison_is_clear(noise: float, lau
     assert reason in str(batches[-1].record["reason"])
 
 
-@pytest.mark.parametrize("failure", [{"end": "crash"}, {"end": "setup", "last_step": 0, "trace": None}])
-def test_a_program_that_fails_once_is_launched_again_to_see_whether_it_does_so_again(failure: dict[str, Any]) -> None:
+def test_a_program_that_fails_once_in_its_setup_is_launched_until_that_is_settled() -> None:
     """One failure before the first step was left as it is, though the judge calls it bad."""
     runs = row(2, is_program=True)
-    runs[1].trials.append(launched(runs[1], 0, **failure))
+    runs[1].trials.append(launched(runs[1], 0, end="setup", last_step=0, trace=None))
     play(FullScheduler(runs=runs, asked=Trials(least=2, most=6)), launched)
     assert len(runs[1].trials) > 3
 

@@ -322,10 +322,8 @@ def test_rates_are_told_by_what_the_launched_versions_count() -> None:
 
 
 PROGRAM, WHOLE = {"script": None, "program": Program(path=Path("train.py"))}, {"is_whole": True}
-DIED, NO_STEP = (
-    {"message": "before the first step: ValueError"},
-    {"shortfall": "no_step", "message": "no step was seen"},
-)
+DIED = {"message": "before the first step: ValueError"}
+NO_STEP = {"shortfall": "no_step", "message": "no step was seen"}
 
 
 @pytest.mark.parametrize(

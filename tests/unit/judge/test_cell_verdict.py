@@ -287,11 +287,9 @@ def test_the_exit_code_alone_decides(code, end, verdict, why):
 
 def test_an_exit_of_125_is_the_scenario_s_own_word():
     """Even if a failure before the first step counts as a crash, 125 means that the version could not be tested."""
-    trials = [exited(number, 125, "setup") for number in range(3)]
-    limits = Limits(setup_bad=True)
-    assert judge_cell(trials, limits=replace(limits, exit_only=True), steps=STEPS).verdict == "untested"
-    broken = [exited(number, 127, "setup") for number in range(3)]
-    assert judge_cell(broken, limits=replace(limits, exit_only=True), steps=STEPS).verdict == "crash"
+    for code, verdict in ((125, "untested"), (127, "crash")):
+        trials = [exited(number, code, "setup") for number in range(3)]
+        assert judge_cell(trials, limits=Limits(setup_bad=True, exit_only=True), steps=STEPS).verdict == verdict
 
 
 def test_one_bad_exit_among_good_ones_is_no_verdict():

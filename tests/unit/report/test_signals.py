@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from harness.cli import results
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict
+from harness.model.measured import Printed
 from harness.reasons import Remedy, ValueReason
 from harness.report.content import version_table
 from harness.report.document import document
@@ -308,37 +309,32 @@ def test_what_was_not_looked_at_is_told_once_with_the_reason() -> None:
     )
 
 
+def program_run(verdict: CellVerdict, printed: tuple[tuple[str, str], ...] = (), **launch: Any) -> RunResult:
+    """Return a run of a program, with one such launch of each version."""
+    variant = build.variant("train")
+    scenario = replace(variant.scenario, script=None, program=Program(path=Path("train.py")), printed=printed)
+    result = build.run([(build.ORJSON, [build.HERE], [replace(variant, scenario=scenario)])], lambda *_: verdict)
+    trials = (replace(result.cells[0].trials[0], **launch),)
+    return replace(result, cells=tuple(replace(cell, trials=trials) for cell in result.cells))
+
+
 @pytest.mark.parametrize(("facts", "told"), [({}, "Looked at the first 4,000 steps only"), ({"run_s": 9.0}, "")])
 def test_the_first_screen_says_that_the_rest_of_a_program_never_ran(facts: dict[str, float], told: str) -> None:
     """A program of 10,000 steps was `good`, ✓, though it was stopped after 4,000 of them."""
-    variant = build.variant("train")
-    scenario = replace(variant.scenario, script=None, program=Program(path=Path("train.py")))
-    result = build.run([(build.ORJSON, [build.HERE], [replace(variant, scenario=scenario)])], lambda *_: build.flat())
-    launch = replace(result.cells[0].trials[0], end="completed", last_step=4000, facts=facts)
-    result = replace(result, cells=tuple(replace(cell, trials=(launch,)) for cell in result.cells))
+    result = program_run(build.flat(), end="completed", last_step=4000, facts=facts)
     assert not_decided.gist(result) == told
 
 
 def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() -> None:
     """`results (the scenario returns none)` left users guessing which of their patterns was wrong."""
     printed = (("loss", "loss: {}"), ("cost", "cost={}"))
-    program = Program(path=Path("train.py"))
-    variant = build.variant("train")
-    variant = replace(variant, scenario=replace(variant.scenario, script=None, program=program, printed=printed))
     seen = build.seen(build.flat(), **{"metrics.cost": SignalVerdict(seen="good", value=0.5)})
-    result = build.run([(build.ORJSON, [build.HERE], [variant])], lambda *_: seen)
-    launch = replace(
-        result.cells[0].trials[0],
-        last_step=500,
-        output=replace(result.cells[0].trials[0].output, head="begin\nstep 0 cost=0.500\n"),
-    )
-    result = replace(result, cells=tuple(replace(cell, trials=(launch,)) for cell in result.cells))
-    assert not_decided.lines(result) == [
+    output = Printed(head="begin\nstep 0 cost=0.500\n")
+    assert not_decided.lines(program_run(seen, printed, last_step=500, output=output)) == [
         "printed: train: no line matched 'loss: {}'; it printed, e.g.: step 0 cost=0.500"
     ]
-    silent = replace(launch, output=replace(launch.output, head="", tail=""))
-    result = replace(result, cells=tuple(replace(cell, trials=(silent,)) for cell in result.cells))
-    assert not_decided.lines(result)[0].endswith("; it printed nothing")
+    silent = program_run(seen, printed, last_step=500, output=Printed())
+    assert not_decided.lines(silent)[0].endswith("; it printed nothing")
 
 
 # ---------------------------------------------------------------- old → new
