@@ -384,7 +384,8 @@ def _memory(
     if names[0] == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
         return replace(plain, seen="suspect")
     if names[0] in GOOD and not _outnumbered(launches) and _is_blind(launches):
-        remedy = wider("limits: {leak: …}", more=Remedy.MORE_STEPS(), timed=False)
+        more = Remedy.LONGER_RUN if any(launch.trial.run_s is not None for launch in launches) else Remedy.MORE_STEPS
+        remedy = wider("limits: {leak: …}", more=more(), timed=False)
         return replace(plain, why=CellReason.MEMORY_IS_NOISY(), remedy=remedy)
     quiet = [verdict for launch, verdict in sampled if launch.is_whole and GOOD & set(verdict.verdicts)]
     if not quiet:

@@ -206,6 +206,7 @@ class Remedy(Reason):
     WIDER_LIMIT = "a wider limit (`{limit}`, or none)"
     QUIETER_HOST = "a quieter host"
     MORE_STEPS = "more steps (`steps: {{budget: …}}`)"
+    LONGER_RUN = "a longer run of the program, which ends by itself,"
     LATER_LOOK = "a larger `steps: {{first: …}}` lets every launch make such a step"
     METRIC_LIMIT = "`metrics: {{{name}: {{rise: 10%}}}}` or `drop` judges it"
     FRESH = "`--fresh` measures all versions again, side by side"
