@@ -310,7 +310,7 @@ class ProgramWatch(ScriptWatch):
     def _on_ended(self, end, cut, at=0.0, run_s=0.0, ran_on_s=0.0):
         """End the trial. `cut`: the agent stopped the program before its own end, so that this end does not count."""
         member = self._from
-        member.is_silent, member.ended_well = False, True
+        member.is_silent, member.ended_well = False, not cut
         if cut:
             if member.is_first and not self._group.is_several:
                 self._leave_after_steps(end)
