@@ -431,7 +431,7 @@ def test_a_training_with_a_noisy_heap_is_good_in_what_was_seen() -> None:
         assert cell.of("outcome").seen == "good"
         assert more(trials) is None
     ended = [replace(trial, facts={"run_s": 9.0}) for trial in noisy]
-    assert cell_of(ended).of("memory").remedy.startswith("a longer run of the program, which ends by itself, or a wider")
+    assert cell_of(ended).of("memory").remedy.startswith("a longer run of the program, which ends by itself, or ")
     assert cell_of([*noisy[:2], trial_of(2), trial_of(3), trial_of(4)]).of("memory").seen == "good"
     assert cell_of([*noisy, trial_of(3, rate=12.0)]).verdict in ("inconclusive", "suspect")
     short = replace(noisy[0], end="stopped", last_step=2000)
