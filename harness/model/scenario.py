@@ -164,7 +164,7 @@ class Probe:
 
 
 StepsAre = Literal[
-    "auto", "torch", "keras", "tf1", "jax", "lightning", "transformers", "lightgbm", "xgboost", "sklearn"
+    "auto", "torch", "keras", "tf1", "tf2", "jax", "lightning", "transformers", "lightgbm", "xgboost", "sklearn"
 ]
 """What can count as a program's steps, other than a named function."""
 

@@ -107,6 +107,25 @@ JAX = {
         def jit(fun, static_argnums=None): return Compiled(fun)
     """,
 }
+TF2 = {
+    "tensorflow/__init__.py": "from tensorflow.python.eager.polymorphic_function.polymorphic_function import function",
+    "tensorflow/python/__init__.py": "",
+    "tensorflow/python/framework/__init__.py": "",
+    "tensorflow/python/framework/ops.py": "traced = []\ndef inside_function(): return bool(traced)",
+    "tensorflow/python/eager/__init__.py": "",
+    "tensorflow/python/eager/polymorphic_function/__init__.py": "",
+    "tensorflow/python/eager/polymorphic_function/polymorphic_function.py": """
+        from tensorflow.python.framework import ops
+        class Function(object):
+            def __init__(self, python_function): self.python_function = python_function
+            def __call__(self, *args):
+                ops.traced.append(self)
+                result = self.python_function(*args)
+                ops.traced.pop()
+                return result
+        function = Function
+    """,
+}
 LIGHTNING = {
     "lightning/__init__.py": "",
     "lightning/pytorch/__init__.py": "",
@@ -249,6 +268,9 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
          "class Net:\n    @jax.jit\n    def update(self, x): return x + 1\n"
          "n = Net()\nfor i in range(60): assert n.update(loss(i)) == i + 1\nassert Net.update.lower() == 'lowered'\n"
          "import copy\nassert copy.deepcopy(Net.update)(n, 1) == 2", {}),
+        (TF2, "import tensorflow as tf\n@tf.function\ndef loss(x): return x\n"
+         "@tf.function\ndef update(x): return loss(x) + 1\n@tf.function\ndef train(x): return update(x)\n"
+         "for i in range(60):\n    assert train(i) == i + 1\n    loss(i), update(i)", {}),
         (LIGHTNING, "from lightning.pytorch.trainer import call\n"
          "for _ in range(60):\n    call._call_callback_hooks(None, 'on_train_batch_end')\n"
          "    call._call_callback_hooks(None, 'on_train_batch_start')", {}),
@@ -267,7 +289,7 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
          "else:\n    os.wait()\n    for _ in range(60): o.step()", {}),
         (TORCH, HOOKED, {}),
     ],
-    ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "lightning", "transformers", "lightgbm", "xgboost",
+    ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "tf2", "lightning", "transformers", "lightgbm", "xgboost",
          "sklearn", "a function of a module", "of __main__", "of the program", "as python -m", "beside a fork",
          "behind an import hook"],
 )  # fmt: skip

@@ -102,6 +102,37 @@ SESSIONS = """
             last = session.run(loss, fed)
     print("result %r" % last)
 """
+TF_FUNCTIONS = """
+    import numpy as np
+    import tensorflow as tf
+
+    class Net(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.weights = tf.Variable(tf.ones([4, 1]))
+
+        @tf.function
+        def loss(self, given):
+            return tf.reduce_mean(tf.square(given @ self.weights))
+
+        @tf.function
+        def train_step(self, given):
+            with tf.GradientTape() as tape:
+                loss = self.loss(given)
+            self.weights.assign_sub(0.01 * tape.gradient(loss, self.weights))
+            update_state(loss)
+
+    total = tf.Variable(0.0)
+    update_state = tf.function(lambda loss: total.assign_add(loss))
+    evaluate = tf.function(lambda net, given: net.loss(given))
+    random, net = np.random.RandomState(0), Net()
+    for number in range(300):
+        given = tf.constant(random.rand(8, 4).astype("float32"))
+        net.train_step(given)
+        if number % 10 == 0:
+            update_state(evaluate(net, given))
+    print("result %r" % net.weights.numpy().tolist())
+"""
 JAX = """
     import functools
     import jax
@@ -168,6 +199,8 @@ TRIED = {
     "keras of tensorflow 1": ("3.7", TENSORFLOW_1, KERAS),
     "tensorflow 1": ("3.7", TENSORFLOW_1, SESSIONS),
     "sessions of tensorflow 2": ("3.12", ["tensorflow-cpu==2.21.0"], SESSIONS),
+    "functions of tensorflow 2.10": ("3.10", ["tensorflow-cpu==2.10.1", "numpy<2"], TF_FUNCTIONS),
+    "functions of tensorflow": ("3.12", ["tensorflow-cpu==2.21.0"], TF_FUNCTIONS),
     "jax": ("3.12", ["jax==0.12.0"], JAX),
 }
 LOGGERS = {

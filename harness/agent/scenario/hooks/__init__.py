@@ -9,12 +9,13 @@ fails.
 import functools
 import numbers
 
-from . import boosting, jax, keras, lightning, loggers, ranks, sklearn, tf1, torch, transformers
+from . import boosting, jax, keras, lightning, loggers, ranks, sklearn, tf1, tf2, torch, transformers
 
 STEPS = {
     "torch": torch.MODULES,
     "keras": keras.MODULES,
     "tf1": tf1.MODULES,
+    "tf2": tf2.MODULES,
     "jax": jax.MODULES,
     "lightning": lightning.MODULES,
     "transformers": transformers.MODULES,

@@ -1,6 +1,9 @@
 """Wraps functions of a framework."""
 
 import functools
+import re
+
+TRAINS = re.compile("train|update|step|fit", re.IGNORECASE)
 
 
 def after(owner, name, then):
@@ -19,6 +22,22 @@ def after(owner, name, then):
 def argument(args, kwargs, place, name):
     """Return an argument given by its place or its name; None if it was not given."""
     return args[place] if len(args) > place else kwargs.get(name)
+
+
+def counter(hook, is_outside):
+    """Return a function that takes the name of a compiled function that was called, and counts a step if the name says
+    that it trains and `is_outside()`: inside another compiled function it is traced, not run. Only the name that comes
+    first counts; the others are helpers."""
+    chosen = []
+
+    def count(name):
+        if TRAINS.search(name) and is_outside():
+            if not chosen:
+                chosen.append(name)
+            if name == chosen[0]:
+                hook.mark()
+
+    return count
 
 
 class Counted(object):

@@ -1,26 +1,14 @@
 """JAX: a step is a call, outside all compiled functions, of a compiled function whose name says that it trains."""
 
 import functools
-import re
 import sys
 
-from .around import Counted
-
-TRAINS = re.compile("train|update|step|fit", re.IGNORECASE)
+from .around import TRAINS, Counted, counter
 
 
 def _api(module, hook):
-    """Make `jax.jit` return functions that are counted. Inside a compiled function they are traced, not run."""
-    chosen = []  # the name of the function that is called first; the others are helpers
-    is_outside = _outside()
-
-    def marked(name):
-        if is_outside():
-            if not chosen:
-                chosen.append(name)
-            if name == chosen[0]:
-                hook.mark()
-
+    """Make `jax.jit` return functions that are counted."""
+    count = counter(hook, _outside())
     original = module.jit
 
     @functools.wraps(original)
@@ -31,7 +19,7 @@ def _api(module, hook):
         name = getattr(made, "__name__", "")
         if not callable(made) or not TRAINS.search(name):
             return made
-        return Counted(made, functools.partial(marked, name))
+        return Counted(made, functools.partial(count, name))
 
     module.jit = jit
 
