@@ -88,6 +88,11 @@ class TrialReason(Reason):
     ON_GPU = "{shown} of GPU memory"
     SMALL_GROWTH = "small growth of {rate:.3g} {unit}"
 
+    PORT_IN_USE = (
+        "its port is in use on this host; let it take a free one, as `torchrun --standalone` does, or use containers: "
+        "{message}"
+    )
+
     TOO_FEW_RAN = "only {count} of {least} launches could run; so far: {why}"
     SO_FAR = "so far, by {count} of {least} launches: {why}"
     SO_FAR_STOPPED = "so far, by {count} of {least} launches ({stopped}): {why}"

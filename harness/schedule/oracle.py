@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from harness.judge.api import decide_at_look, describe_trial, wants_alone
 from harness.judge.cell import fails_late, needs_whole_budget
 from harness.judge.comparison import slow_versions
 from harness.model import Cell, Pull, Steps, Trial
+from harness.reasons import TrialReason
 from harness.run.engine import Prepared
 from harness.run.run_interfaces import Batch, CellRun, Length, Oracle, Review
 
@@ -98,6 +100,9 @@ PAUSE_S = 30.0
 """Pause, in seconds, that lets a GPU cool down after its clocks were held down."""
 
 
+ADDRESS_IN_USE = re.compile(r"EADDRINUSE|address\s+already\s+in\s+use", re.IGNORECASE)
+
+
 def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
     """Return why the cell's image cannot run on its lane's GPUs; None if it can, or if this is unknown.
 
@@ -115,7 +120,13 @@ def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
 
 
 def review(cell: Cell, trial: Trial) -> Review:
-    """Review a trial on a GPU: reclassify a failure that is not the image's own, and mark throttled step times."""
+    """Review a trial: reclassify a failure that is not the image's own, and mark step times that a GPU's reduced clock
+    disturbed. A container has its own ports; beside one, any program of the host, or the launch before, may hold them.
+    """
+    shares_ports, fails_early = cell.lane.host.in_environments, trial.end in ("setup", "crash") and not trial.last_step
+    if shares_ports and fails_early and ADDRESS_IN_USE.search(f"{trial.message}\n{trial.output.tail}"):
+        message = TrialReason.PORT_IN_USE(message=trial.message)
+        return Review(trial=replace(trial, end="infrastructure", message=message))
     if cell.lane.gpu is None:
         return Review(trial=trial)
     held_down = compat.throttled(trial)

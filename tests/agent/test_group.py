@@ -532,6 +532,20 @@ def test_a_rank_that_no_number_tells_has_none() -> None:
     assert entering.numbered({"RANK": "1" * 40}) == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("config", "numbered"),
+    [
+        ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}', [1, 2]),
+        ('{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": "0"}}', [1, 2]),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "evaluator", "index": 0}}', [None, None]),
+        ('{"cluster": []}', [None, None]),
+        ("[1", [None, None]),
+    ],
+)  # fmt: skip
+def test_a_rank_of_tensorflow_has_the_number_of_its_task(config: str, numbered: list[int | None]) -> None:
+    assert entering.numbered({"TF_CONFIG": config}) == numbered
+
+
 def test_a_worker_that_prints_numbered_lines_is_no_rank(tmp_path: Path, python: str) -> None:
     text = textwrap.dedent(STEP) + textwrap.dedent("""
         import subprocess, sys

@@ -30,6 +30,8 @@ from harness.model import (
     Where,
 )
 from harness.model.matrix import Gpu
+from harness.model.measured import Printed
+from harness.reasons import TrialReason
 from harness.schedule.oracle import review
 from tests.integration.test_flow import MATRIX, Engine, run
 from tests.unit.trials import made_trial
@@ -49,8 +51,8 @@ class WithGpu(Engine):
         return (GPU,)
 
 
-def cell(**scenario: Any) -> Cell:
-    host = Host(name="old", engine="docker", gpus="all", where=WHERE)
+def cell(engine: str = "docker", **scenario: Any) -> Cell:
+    host = Host(name="old", engine=engine, gpus="all", where=WHERE)
     return Cell(
         image=Image(series="s", version="1", source=Pull(reference="x:1"), where=WHERE),
         lane=Lane(host=host, gpu="RTX 3090", gpus=(GPU,)),
@@ -66,6 +68,23 @@ def test_a_launch_that_the_runtime_refused_for_the_driver_is_incompatible() -> N
     found = review(cell(), trial(message=REFUSED))
     assert found.incompatible == "the image requires cuda>=11.8, but the host's driver is older"
     assert review(cell(), trial(message="no space left on device")).incompatible == ""
+
+
+TAKEN = "port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"
+
+
+def test_a_version_is_not_accused_because_another_program_has_its_port() -> None:
+    found = review(cell("process"), trial(end="setup", message=TAKEN)).trial
+    assert (found.end, found.message) == ("infrastructure", TrialReason.PORT_IN_USE(message=TAKEN))
+    printed = Printed(tail="Error in bind: Address already in use")
+    without = trial(end="crash", message="Could not start gRPC server", output=printed)
+    assert review(cell("process"), without).trial.end == "infrastructure", "TensorFlow prints the reason"
+
+
+@pytest.mark.parametrize(("engine", "steps"), [("docker", 0), ("process", 40)])
+def test_a_version_that_takes_its_own_port_twice_fails(engine: str, steps: int) -> None:
+    """A container has its own ports, and a program that made steps had the port that it needs."""
+    assert review(cell(engine), trial(end="crash", message=TAKEN, last_step=steps)).trial.end == "crash"
 
 
 def test_such_a_launch_is_not_tried_again(tmp_path: Path) -> None:

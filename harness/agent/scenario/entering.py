@@ -67,7 +67,19 @@ def join(kind, shape, tells):
 
 def numbered(environment):
     """Return the number of a rank and the size of its group, each None if the environment does not tell."""
+    if "TF_CONFIG" in environment:
+        return _numbered_by_tensorflow(environment["TF_CONFIG"])
     return [_first_number(environment, names) for names in (NUMBERS, SIZES)]
+
+
+def _numbered_by_tensorflow(config):
+    """Return the place of a task among all that train, and their number: TensorFlow counts the chief before them."""
+    try:
+        config = json.loads(config)
+        tasks = [(kind, index) for kind in ("chief", "worker") for index in range(len(config["cluster"].get(kind, ())))]
+        return [tasks.index((config["task"]["type"], int(config["task"]["index"]))), len(tasks)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return [None, None]
 
 
 def _first_number(environment, names):
