@@ -263,6 +263,20 @@ def test_ranks_that_wait_for_one_that_does_nothing_do_not_wait_for_the_time_limi
     assert done["message"].endswith(" s: rank 2 was not seen, ranks 0 and 1 wait (train.py:3 in <module>)")
 
 
+def test_a_rank_of_tensorflow_that_never_comes_is_missing(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launch took its whole limit, and was then said to have imported no known framework."""
+    hurry(monkeypatch, tmp_path, "0.5, 0.05, 1e12")
+    text = "import os, time\nfrom tensorflow.python.eager import context\nprint('I am here')\n"
+    text += "time.sleep(1000) if os.environ['RANK'] == '1' else context.ensure_initialized()"
+    packages = dict.fromkeys([f"tensorflow/{name}__init__.py" for name in ("", "python/", "python/eager/")], "")
+    waits = {"tensorflow/python/eager/context.py": "import time\ndef ensure_initialized(): time.sleep(1000)"}
+    done = launched(tmp_path / "root", thorough_python, text, files={**packages, **waits}, timeout_s=10.0)
+    assert done["message"].startswith("before the first step: no progress for 2")
+    assert " s: rank 1 is missing (train.py:4 in <module>), rank 0 waits (" in done["message"]
+
+
 def test_a_rank_that_loads_data_slowly_is_no_hang(
     tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,7 +467,7 @@ def launched(folder: Path, python: str, text: str, launcher: str = LAUNCHER, **j
         "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
         "launcher": [python, "launch.py", "2", "{python}"],
     }  # fmt: skip
-    files = {"train.py": text, "launch.py": launcher, **TORCH}
+    files = {"train.py": text, "launch.py": launcher, **TORCH, **job.pop("files", {})}
     return driver.run(folder, python, None, program=program, files=files, **job).done
 
 
@@ -496,8 +510,8 @@ time.sleep(1000)
     program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
     told = driver.run(tmp_path, thorough_python, None, program=program, files={"train.py": text}, timeout_s=2.0)
     assert told.done["end"] == "setup"
-    told_places = "its processes stand still (train.py:4 in <module>) and (train.py:6 in <module>): "
-    assert told.done["message"].startswith(f"no step was seen in 2 s: {told_places}")
+    told_places = "its processes stand still (train.py:4 in <module>) and (train.py:6 in <module>)"
+    assert told.done["message"] == f"no step was seen in 2 s: {told_places}: none of its processes made one"
 
 
 def test_a_launcher_that_is_missing_is_said(tmp_path: Path) -> None:

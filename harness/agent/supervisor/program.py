@@ -553,6 +553,8 @@ class ProgramWatch(ScriptWatch):
 
     def _why_unseen(self):
         self.remedy = "function"
+        if not self._hooked and (self._launcher or len(self._stacks_by_pid) > 1):
+            return "none of its processes made one"  # those that have not joined did not tell what they import
         return why_unseen(self._steps_are, self._hooked)
 
     def _end_replaced(self, death=None):

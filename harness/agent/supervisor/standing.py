@@ -8,7 +8,8 @@ from ..probes import processes
 from ..scenario import entering
 
 WAITS = re.compile(
-    r'^(Current t|T)hread .*\n +File "[^"]*/(torch/distributed/\w+|jax/_src/distributed)\.py"'
+    r'^(Current t|T)hread .*\n +File "[^"]*/(torch/distributed/\w+\.py"|jax/_src/distributed\.py"'
+    r'|tensorflow/python/eager/context\.py", line \d+ in ensure_initialized$)'
     r'|^ +File "[^"]*/threading\.py", line \d+ in _wait$',  # of a barrier
     re.MULTILINE,
 )
