@@ -110,18 +110,21 @@ JAX = {
 TF2 = {
     "tensorflow/__init__.py": "from tensorflow.python.eager.polymorphic_function.polymorphic_function import function",
     "tensorflow/python/__init__.py": "",
-    "tensorflow/python/framework/__init__.py": "",
-    "tensorflow/python/framework/ops.py": "traced = []\ndef inside_function(): return bool(traced)",
     "tensorflow/python/eager/__init__.py": "",
+    "tensorflow/python/eager/context.py": "traced = []\ndef executing_eagerly(): return not traced",
+    "tensorflow/python/eager/backprop.py": """
+        class GradientTape(object):
+            def gradient(self, x): return x
+    """,
     "tensorflow/python/eager/polymorphic_function/__init__.py": "",
     "tensorflow/python/eager/polymorphic_function/polymorphic_function.py": """
-        from tensorflow.python.framework import ops
+        from tensorflow.python.eager import context
         class Function(object):
             def __init__(self, python_function): self.python_function = python_function
             def __call__(self, *args):
-                ops.traced.append(self)
+                context.traced.append(self)
                 result = self.python_function(*args)
-                ops.traced.pop()
+                context.traced.pop()
                 return result
         function = Function
     """,
@@ -271,6 +274,9 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
         (TF2, "import tensorflow as tf\n@tf.function\ndef loss(x): return x\n"
          "@tf.function\ndef update(x): return loss(x) + 1\n@tf.function\ndef train(x): return update(x)\n"
          "for i in range(60):\n    assert train(i) == i + 1\n    loss(i), update(i)", {}),
+        (TF2, "import tensorflow as tf\nfrom tensorflow.python.eager.backprop import GradientTape\n"
+         "traced = tf.function(GradientTape().gradient)\nupdate = tf.function(lambda x: x)\n"
+         "for i in range(60): assert traced(i) + GradientTape().gradient(i) + update(i) == 3 * i", {}),
         (LIGHTNING, "from lightning.pytorch.trainer import call\n"
          "for _ in range(60):\n    call._call_callback_hooks(None, 'on_train_batch_end')\n"
          "    call._call_callback_hooks(None, 'on_train_batch_start')", {}),
@@ -289,9 +295,9 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
          "else:\n    os.wait()\n    for _ in range(60): o.step()", {}),
         (TORCH, HOOKED, {}),
     ],
-    ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "tf2", "lightning", "transformers", "lightgbm", "xgboost",
-         "sklearn", "a function of a module", "of __main__", "of the program", "as python -m", "beside a fork",
-         "behind an import hook"],
+    ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "tf2", "tf2, eager", "lightning", "transformers",
+         "lightgbm", "xgboost", "sklearn", "a function of a module", "of __main__", "of the program", "as python -m",
+         "beside a fork", "behind an import hook"],
 )  # fmt: skip
 def test_each_step_is_counted_once(
     tmp_path: Path, thorough_python: str, *, files: dict[str, str], text: str, job: dict[str, Any]

@@ -591,7 +591,7 @@ CALLS = {
     "torch": "an optimizer's step",
     "keras": "a batch of fit",
     "tf1": "a Session.run that trains",
-    "tf2": "a tf.function whose name says that it trains",
+    "tf2": "a tf.function whose name says that it trains, or a gradient outside of one",
     "jax": "a compiled function whose name says that it trains",
     "lightning": "a training batch",
     "transformers": "a step of Trainer",

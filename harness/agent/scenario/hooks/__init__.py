@@ -30,12 +30,18 @@ LOGS = (loggers.MODULES, keras.LOGS, lightning.LOGS, transformers.LOGS, ranks.MO
 
 class Hook(object):
     """The functions that a framework's file calls. `kind`: the name of the framework. `waiting(call)` calls a function
-    that waits for other ranks; `failed(error)` reports an exception that ends a process, None if it ends well."""
+    that waits for other ranks; `failed(error)` reports an exception that ends a process, None if it ends well.
+    `mark_named(name)` marks a step if no function of another name came first: the others are helpers."""
 
     def __init__(self, kind, ticker, log, failed):
         self.mark = functools.partial(ticker.mark, kind)
         self.waiting, self.failed = ticker.waiting, failed
-        self._log = log
+        self._log, self._named = log, None
+
+    def mark_named(self, name):
+        self._named = self._named or name
+        if name == self._named:
+            self.mark()
 
     def log(self, values):
         """Log the numbers in `values`, if it is a mapping; anything else in it is left out."""

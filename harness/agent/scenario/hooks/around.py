@@ -24,22 +24,6 @@ def argument(args, kwargs, place, name):
     return args[place] if len(args) > place else kwargs.get(name)
 
 
-def counter(hook, is_outside):
-    """Return a function that takes the name of a compiled function that was called, and counts a step if the name says
-    that it trains and `is_outside()`: inside another compiled function it is traced, not run. Only the name that comes
-    first counts; the others are helpers."""
-    chosen = []
-
-    def count(name):
-        if TRAINS.search(name) and is_outside():
-            if not chosen:
-                chosen.append(name)
-            if name == chosen[0]:
-                hook.mark()
-
-    return count
-
-
 class Counted(object):
     """Stands in for a callable: calls it, then calls `mark`; all other attributes are those of the callable."""
 

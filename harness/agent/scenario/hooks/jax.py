@@ -3,13 +3,16 @@
 import functools
 import sys
 
-from .around import TRAINS, Counted, counter
+from .around import TRAINS, Counted
 
 
 def _api(module, hook):
-    """Make `jax.jit` return functions that are counted."""
-    count = counter(hook, _outside())
-    original = module.jit
+    """Make `jax.jit` return functions that are counted. Inside a compiled function they are traced, not run."""
+    is_outside, original = _outside(), module.jit
+
+    def count(name):
+        if is_outside():
+            hook.mark_named(name)
 
     @functools.wraps(original)
     def jit(*args, **kwargs):

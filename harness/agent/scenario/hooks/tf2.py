@@ -1,15 +1,12 @@
-"""TensorFlow 2: a step is a call, outside all others, of a `tf.function` whose name says that it trains. Those of
-TensorFlow and Keras do not count: the batches of `fit` are steps of Keras."""
+"""TensorFlow 2: a step is a call of a `tf.function` whose name says that it trains, or a gradient that is taken outside
+all functions, whichever comes first. Inside a function, others are traced, not run. Functions of TensorFlow and Keras
+do not count: the batches of `fit` are steps of Keras."""
 
 import functools
 import sys
 
-from .around import counter
+from .around import TRAINS, after
 
-NAMES = (
-    "tensorflow.python.eager.polymorphic_function.polymorphic_function",
-    "tensorflow.python.eager.def_function",  # until TensorFlow 2.10
-)
 LIBRARIES = {"tensorflow", "keras", "tf_keras"}
 
 
@@ -17,23 +14,31 @@ def _function(module, hook):
     kind = module.Function
     if "_harness_steps" in kind.__dict__:
         return  # both modules have the class
-    kind._harness_steps = True
-    count, original = counter(hook, _is_outside), kind.__call__
+    kind._harness_steps, original = True, kind.__call__
 
     @functools.wraps(original)
     def call(self, *args, **kwargs):
         result = original(self, *args, **kwargs)
         function = self.python_function
-        if getattr(function, "__module__", "").partition(".")[0] not in LIBRARIES:
-            count(getattr(function, "__name__", ""))
+        name, library = getattr(function, "__name__", ""), getattr(function, "__module__", "").partition(".")[0]
+        if TRAINS.search(name) and library not in LIBRARIES:
+            _mark(name, hook)
         return result
 
     kind.__call__ = call
 
 
-def _is_outside():
-    """Return whether no function is being traced."""
-    return not sys.modules["tensorflow.python.framework.ops"].inside_function()
+def _tape(module, hook):
+    after(module.GradientTape, "gradient", lambda args, kwargs: _mark("gradient", hook))
 
 
-MODULES = dict.fromkeys(NAMES, _function)
+def _mark(name, hook):
+    if sys.modules["tensorflow.python.eager.context"].executing_eagerly():
+        hook.mark_named(name)
+
+
+MODULES = {
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function": _function,
+    "tensorflow.python.eager.def_function": _function,  # until TensorFlow 2.10
+    "tensorflow.python.eager.backprop": _tape,
+}
