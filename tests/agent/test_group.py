@@ -418,14 +418,29 @@ def test_ranks_that_are_all_started_again_begin_no_second_trial(tmp_path: Path, 
     assert (told.done["end"], told.done["last_step"]) == ("stopped", 60)
 
 
+SECOND_LIFE = LAUNCHER.partition("sys.argv[2:]")[2].replace("environ,", "environ, LIFE='2',")
+STARTS_AGAIN = LAUNCHER.replace("sys.exit(max(", "first = (max(")
+
+
+def test_a_hang_after_a_restart_is_told_as_a_hang(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took the whole time limit, and was told as the failure in the first life, which the launcher had mended."""
+    hurry(monkeypatch, tmp_path, "0.5, 0.05, 1e12")
+    text = STEP + "import os, threading, time\nrank = os.environ['RANK']\nprint('rank', rank)\n"
+    text += "if 'LIFE' in os.environ: threading.Barrier(2).wait() if rank == '0' else time.sleep(1000)\n"
+    text += "for n in range(30): o.step(), time.sleep(0.01)\n1 / 0"
+    done = launched(tmp_path / "root", thorough_python, text, STARTS_AGAIN + SECOND_LIFE, timeout_s=10.0)
+    assert done["end"] == "hang", done
+    assert done["message"].startswith("step 31: no progress for 2")
+    missing = "rank 1 is missing (train.py:6 in <module>), rank 0 waits (train.py:6 in <module>)"
+    assert f" s: {missing}; started again after rank " in done["message"]
+    assert done["message"].endswith(": step 31: ZeroDivisionError: division by zero (train.py:8 in <module>)")
+
+
 def test_the_failure_after_a_restart_is_named_and_not_what_led_to_it(tmp_path: Path, python: str) -> None:
     """Rank 0 had lost rank 1, and both were started again. When that failed, rank 0 was named for its first life."""
-    second = (
-        LAUNCHER.partition("sys.argv[2:]")[2]
-        .replace("environ,", "environ, LIFE='2',")
-        .replace("(count)]", "(1, count)]")
-    )
-    again = LAUNCHER.replace("sys.exit(max(", "first = (max(") + second
+    again = STARTS_AGAIN + SECOND_LIFE.replace("(count)]", "(1, count)]")
     text = STEP + "import os, time\nrank = os.environ['RANK']\nif 'LIFE' in os.environ: raise OSError('refused')\n"
     text += "for n in range(30): o.step(), time.sleep(0.01)\n"
     text += "if rank == '0':\n    while not os.path.exists('failed'): time.sleep(0.01)\n    raise OSError('lost')\n"

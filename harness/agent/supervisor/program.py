@@ -370,7 +370,7 @@ class ProgramWatch(ScriptWatch):
         living = [member for member in ranks if member.lives]
         if self._verdict is not None or self.done is not None or now - self._progress[1] <= AFTER_FAILURE_S:
             return
-        if failed is not None and not failed.is_first:
+        if failed is not None and not failed.is_first and (living or not ranks):
             is_rank = not ranks and (failed.number, failed.birth) != (None, None)
             if now - failed.failed_at > AFTER_FAILURE_S and (living or (is_rank and self._still_s(now) >= STILL_S)):
                 self.end("crash", "")
@@ -478,7 +478,14 @@ class ProgramWatch(ScriptWatch):
         if not at_exit and end != "infrastructure" and (is_bad or is_cut):
             own = end, message, death
             end, message, death = self._group.end_of_first(is_bad, self._stacks()) or own
+            if own[0] == "hang" and end != "hang" and self._waits_again():
+                led_to_it = message.splitlines()[-1]
+                end, message, death = "hang", "%s; started again after %s" % (own[1], led_to_it), None
         ScriptWatch.end(self, end, message, death=death, stacks=stacks, at_exit=at_exit)
+
+    def _waits_again(self):
+        """Return whether ranks surely wait that a launcher started again after all ranks had ended."""
+        return bool(self._stacks_by_pid) and not any(each.lives for each in self._group.ranks) and self._standing()[1]
 
     def _on_failed(self, exits=False, at=None, **event):
         """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of

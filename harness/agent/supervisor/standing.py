@@ -33,6 +33,8 @@ def tell(group, stacks, places, first):
     coming, size = _coming(stacks, {rank.pid: rank.number for rank in ranks}, first)
     is_sure = any(rank.waits for rank in ranks + coming)
     if is_sure:
+        again = {rank.number for rank in coming if not living}  # a launcher started all of them again
+        ended = [number for number in ended if number not in again]
         ranks += [rank for rank in coming if rank.number not in ended]
     elif not ranks:
         found = sorted(set(filter(None, places.values())))[:MOST_PLACES]
