@@ -89,8 +89,8 @@ class TrialReason(Reason):
     SMALL_GROWTH = "small growth of {rate:.3g} {unit}"
 
     PORT_IN_USE = (
-        "its port is in use on this host; let it take a free one, as `torchrun --standalone` does, or use containers: "
-        "{message}"
+        "a port that the program needs is in use on this host, or the program takes it twice; let it take a free one, "
+        "as `torchrun --standalone` does: {message}"
     )
 
     TOO_FEW_RAN = "only {count} of {least} launches could run; so far: {why}"

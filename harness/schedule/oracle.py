@@ -100,7 +100,8 @@ PAUSE_S = 30.0
 """Pause, in seconds, that lets a GPU cool down after its clocks were held down."""
 
 
-ADDRESS_IN_USE = re.compile(r"EADDRINUSE|address\s+already\s+in\s+use", re.IGNORECASE)
+PORT_IN_USE = re.compile(r"EADDRINUSE|address\s+already\s+in\s+use|could\s+not\s+start\s+gRPC\s+server", re.IGNORECASE)
+"""What torch, Python and JAX say, and TensorFlow, which prints the reason earlier."""
 
 
 def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
@@ -121,10 +122,11 @@ def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
 
 def review(cell: Cell, trial: Trial) -> Review:
     """Review a trial: reclassify a failure that is not the image's own, and mark step times that a GPU's reduced clock
-    disturbed. A container has its own ports; beside one, any program of the host, or the launch before, may hold them.
+    disturbed. Where launches share the ports of their host, any program there, or the launch before, may hold one.
     """
-    shares_ports, fails_early = cell.lane.host.in_environments, trial.end in ("setup", "crash") and not trial.last_step
-    if shares_ports and fails_early and ADDRESS_IN_USE.search(f"{trial.message}\n{trial.output.tail}"):
+    host, fails_early = cell.lane.host, trial.end in ("setup", "crash") and not trial.last_step
+    shares_ports = host.in_environments or (host.request is not None and cell.variant.scenario.network)
+    if shares_ports and fails_early and PORT_IN_USE.search(trial.message):
         message = TrialReason.PORT_IN_USE(message=trial.message)
         return Review(trial=replace(trial, end="infrastructure", message=message))
     if cell.lane.gpu is None:

@@ -269,12 +269,17 @@ def test_a_rank_of_tensorflow_that_never_comes_is_missing(
     """The launch took its whole limit, and was then said to have imported no known framework."""
     hurry(monkeypatch, tmp_path, "0.5, 0.05, 1e12")
     text = "import os, time\nfrom tensorflow.python.eager import context\nprint('I am here')\n"
-    text += "time.sleep(1000) if os.environ['RANK'] == '1' else context.ensure_initialized()"
-    packages = dict.fromkeys([f"tensorflow/{name}__init__.py" for name in ("", "python/", "python/eager/")], "")
-    waits = {"tensorflow/python/eager/context.py": "import time\ndef ensure_initialized(): time.sleep(1000)"}
+    text += "from tensorflow.python.distribute import collective_all_reduce_strategy as strategy\n"
+    text += "time.sleep(1000) if os.environ['RANK'] == '1' else strategy.initialize(context)"
+    folders = ("", "python/", "python/eager/", "python/distribute/")
+    packages = dict.fromkeys([f"tensorflow/{name}__init__.py" for name in folders], "")
+    waits = {
+        "tensorflow/python/eager/context.py": "import time\ndef ensure_initialized(): time.sleep(1000)",
+        "tensorflow/python/distribute/collective_all_reduce_strategy.py": "def initialize(c): c.ensure_initialized()",
+    }
     done = launched(tmp_path / "root", thorough_python, text, files={**packages, **waits}, timeout_s=10.0)
     assert done["message"].startswith("before the first step: no progress for 2")
-    assert " s: rank 1 is missing (train.py:4 in <module>), rank 0 waits (" in done["message"]
+    assert " s: rank 1 is missing (train.py:5 in <module>), rank 0 waits (" in done["message"]
 
 
 def test_a_rank_that_loads_data_slowly_is_no_hang(
@@ -526,7 +531,7 @@ time.sleep(1000)
     told = driver.run(tmp_path, thorough_python, None, program=program, files={"train.py": text}, timeout_s=2.0)
     assert told.done["end"] == "setup"
     told_places = "its processes stand still (train.py:4 in <module>) and (train.py:6 in <module>)"
-    assert told.done["message"] == f"no step was seen in 2 s: {told_places}: none of its processes made one"
+    assert told.done["message"] == f"no step was seen in 2 s: {told_places}: none of its processes reported one"
 
 
 def test_a_launcher_that_is_missing_is_said(tmp_path: Path) -> None:
@@ -568,11 +573,13 @@ def test_a_rank_that_no_number_tells_has_none() -> None:
         ('{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": "0"}}', [1, 2]),
         ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "evaluator", "index": 0}}', [None, None]),
         ('{"cluster": []}', [None, None]),
+        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": Infinity}}', [None, None]),
         ("[1", [None, None]),
     ],
 )  # fmt: skip
 def test_a_rank_of_tensorflow_has_the_number_of_its_task(config: str, numbered: list[int | None]) -> None:
     assert entering.numbered({"TF_CONFIG": config}) == numbered
+    assert entering.numbered({"TF_CONFIG": config, "RANK": "1", "WORLD_SIZE": "2"}) == [1, 2]
 
 
 def test_a_worker_that_prints_numbered_lines_is_no_rank(tmp_path: Path, python: str) -> None:

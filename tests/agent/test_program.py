@@ -120,7 +120,8 @@ TF2 = {
     "tensorflow/python/eager/polymorphic_function/polymorphic_function.py": """
         from tensorflow.python.eager import context
         class Function(object):
-            def __init__(self, python_function): self.python_function = python_function
+            def __init__(self, python_function):
+                self.python_function, self._name = python_function, python_function.__name__
             def __call__(self, *args):
                 context.traced.append(self)
                 result = self.python_function(*args)
@@ -271,12 +272,15 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
          "class Net:\n    @jax.jit\n    def update(self, x): return x + 1\n"
          "n = Net()\nfor i in range(60): assert n.update(loss(i)) == i + 1\nassert Net.update.lower() == 'lowered'\n"
          "import copy\nassert copy.deepcopy(Net.update)(n, 1) == 2", {}),
-        (TF2, "import tensorflow as tf\n@tf.function\ndef loss(x): return x\n"
-         "@tf.function\ndef update(x): return loss(x) + 1\n@tf.function\ndef train(x): return update(x)\n"
-         "for i in range(60):\n    assert train(i) == i + 1\n    loss(i), update(i)", {}),
         (TF2, "import tensorflow as tf\nfrom tensorflow.python.eager.backprop import GradientTape\n"
-         "traced = tf.function(GradientTape().gradient)\nupdate = tf.function(lambda x: x)\n"
-         "for i in range(60): assert traced(i) + GradientTape().gradient(i) + update(i) == 3 * i", {}),
+         "GradientTape().gradient(0)\n@tf.function\ndef train_data(x): return x\n"
+         "@tf.function\ndef inner(x): return GradientTape().gradient(x) + 1\n"
+         "@tf.function\ndef outer(x): return inner(x)\nouter.python_function.__module__ = None\n"
+         "for i in range(60): assert train_data(i) + outer(i) + inner(i) == 3 * i + 2", {}),
+        ({**TF2, **KERAS, "keras/fit.py": "import tensorflow as tf\nfrom tensorflow.python.eager.backprop import *\n"
+          "from keras.src.callbacks import CallbackList\nbatch = tf.function(GradientTape().gradient)"},
+         "from keras.fit import *\nGradientTape().gradient(0)\n"
+         "for n in range(60): batch(n), CallbackList().on_train_batch_end(n)", {}),
         (LIGHTNING, "from lightning.pytorch.trainer import call\n"
          "for _ in range(60):\n    call._call_callback_hooks(None, 'on_train_batch_end')\n"
          "    call._call_callback_hooks(None, 'on_train_batch_start')", {}),
@@ -295,7 +299,7 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
          "else:\n    os.wait()\n    for _ in range(60): o.step()", {}),
         (TORCH, HOOKED, {}),
     ],
-    ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "tf2", "tf2, eager", "lightning", "transformers",
+    ids=["torch 1", "torch, nested", "keras", "tf1", "jax", "tf2", "keras of tf2", "lightning", "transformers",
          "lightgbm", "xgboost", "sklearn", "a function of a module", "of __main__", "of the program", "as python -m",
          "beside a fork", "behind an import hook"],
 )  # fmt: skip

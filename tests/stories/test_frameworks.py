@@ -133,17 +133,6 @@ TF_FUNCTIONS = """
             update_state(evaluate(net, given))
     print("result %r" % net.weights.numpy().tolist())
 """
-TF_EAGER = """
-    import numpy as np
-    import tensorflow as tf
-    random, net = np.random.RandomState(0), tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones")])
-    optimizer = tf.keras.optimizers.SGD(0.01)
-    for number in range(300):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(net(tf.constant(random.rand(8, 4).astype("float32")))))
-        optimizer.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables))
-    print("result %r" % net.get_weights()[0].tolist())
-"""
 JAX = """
     import functools
     import jax
@@ -212,8 +201,6 @@ TRIED = {
     "sessions of tensorflow 2": ("3.12", ["tensorflow-cpu==2.21.0"], SESSIONS),
     "functions of tensorflow 2.10": ("3.10", ["tensorflow-cpu==2.10.1", "numpy<2"], TF_FUNCTIONS),
     "functions of tensorflow": ("3.12", ["tensorflow-cpu==2.21.0"], TF_FUNCTIONS),
-    "eager tensorflow": ("3.12", ["tensorflow-cpu==2.21.0"], TF_EAGER),
-    "eager tensorflow 2.10": ("3.10", ["tensorflow-cpu==2.10.1", "numpy<2"], TF_EAGER),
     "jax": ("3.12", ["jax==0.12.0"], JAX),
 }
 LOGGERS = {

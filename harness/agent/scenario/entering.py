@@ -67,9 +67,10 @@ def join(kind, shape, tells):
 
 def numbered(environment):
     """Return the number of a rank and the size of its group, each None if the environment does not tell."""
-    if "TF_CONFIG" in environment:
+    number, size = (_first_number(environment, names) for names in (NUMBERS, SIZES))
+    if number is None and "TF_CONFIG" in environment:
         return _numbered_by_tensorflow(environment["TF_CONFIG"])
-    return [_first_number(environment, names) for names in (NUMBERS, SIZES)]
+    return [number, size]
 
 
 def _numbered_by_tensorflow(config):
@@ -78,7 +79,7 @@ def _numbered_by_tensorflow(config):
         config = json.loads(config)
         tasks = [(kind, index) for kind in ("chief", "worker") for index in range(len(config["cluster"].get(kind, ())))]
         return [tasks.index((config["task"]["type"], int(config["task"]["index"]))), len(tasks)]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return [None, None]
 
 

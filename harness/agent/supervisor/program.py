@@ -561,7 +561,7 @@ class ProgramWatch(ScriptWatch):
     def _why_unseen(self):
         self.remedy = "function"
         if not self._hooked and (self._launcher or len(self._stacks_by_pid) > 1):
-            return "none of its processes made one"  # those that have not joined did not tell what they import
+            return "none of its processes reported one"  # those that have not joined did not tell what they import
         return why_unseen(self._steps_are, self._hooked)
 
     def _end_replaced(self, death=None):
@@ -598,7 +598,7 @@ CALLS = {
     "torch": "an optimizer's step",
     "keras": "a batch of fit",
     "tf1": "a Session.run that trains",
-    "tf2": "a tf.function whose name says that it trains, or a gradient outside of one",
+    "tf2": "a tf.function that takes a gradient",
     "jax": "a compiled function whose name says that it trains",
     "lightning": "a training batch",
     "transformers": "a step of Trainer",

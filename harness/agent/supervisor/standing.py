@@ -9,7 +9,7 @@ from ..scenario import entering
 
 WAITS = re.compile(
     r'^(Current t|T)hread .*\n +File "[^"]*/(torch/distributed/\w+\.py"|jax/_src/distributed\.py"'
-    r'|tensorflow/python/eager/context\.py", line \d+ in ensure_initialized$)'
+    r'|tensorflow/python/eager/context\.py", line \d+ in ensure_initialized\n +File "[^"]*/collective_all_reduce_)'
     r'|^ +File "[^"]*/threading\.py", line \d+ in _wait$',  # of a barrier
     re.MULTILINE,
 )

@@ -31,7 +31,7 @@ LOGS = (loggers.MODULES, keras.LOGS, lightning.LOGS, transformers.LOGS, ranks.MO
 class Hook(object):
     """The functions that a framework's file calls. `kind`: the name of the framework. `waiting(call)` calls a function
     that waits for other ranks; `failed(error)` reports an exception that ends a process, None if it ends well.
-    `mark_named(name)` marks a step if no function of another name came first: the others are helpers."""
+    `mark_named(name)` marks a step of a function; only the first name counts, because the others are of helpers."""
 
     def __init__(self, kind, ticker, log, failed):
         self.mark = functools.partial(ticker.mark, kind)

@@ -1,9 +1,6 @@
 """Wraps functions of a framework."""
 
 import functools
-import re
-
-TRAINS = re.compile("train|update|step|fit", re.IGNORECASE)
 
 
 def after(owner, name, then):
