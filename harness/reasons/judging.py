@@ -89,8 +89,8 @@ class TrialReason(Reason):
     SMALL_GROWTH = "small growth of {rate:.3g} {unit}"
 
     PORT_IN_USE = (
-        "a port that the program needs is in use on this host, or the program takes it twice; let it take a free one, "
-        "as `torchrun --standalone` does: {message}"
+        "a port that the program needs is in use on this host, or two of its processes ask for the same one; let it "
+        "take a free one, as `torchrun --standalone` does: {message}"
     )
 
     TOO_FEW_RAN = "only {count} of {least} launches could run; so far: {why}"

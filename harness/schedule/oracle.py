@@ -100,8 +100,9 @@ PAUSE_S = 30.0
 """Pause, in seconds, that lets a GPU cool down after its clocks were held down."""
 
 
-PORT_IN_USE = re.compile(r"EADDRINUSE|address\s+already\s+in\s+use|could\s+not\s+start\s+gRPC\s+server", re.IGNORECASE)
-"""What torch, Python and JAX say, and TensorFlow, which prints the reason earlier."""
+PORT_IN_USE = re.compile(r"EADDRINUSE|address\s+already\s+in\s+use", re.IGNORECASE)
+WITHOUT_SERVER = re.compile(r"could\s+not\s+start\s+gRPC\s+server", re.IGNORECASE)
+"""The whole message of TensorFlow, which has printed the reason before."""
 
 
 def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
@@ -122,11 +123,11 @@ def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
 
 def review(cell: Cell, trial: Trial) -> Review:
     """Review a trial: reclassify a failure that is not the image's own, and mark step times that a GPU's reduced clock
-    disturbed. Where launches share the ports of their host, any program there, or the launch before, may hold one.
+    disturbed. Without a container, another program, or the launch before, may hold a port.
     """
-    host, fails_early = cell.lane.host, trial.end in ("setup", "crash") and not trial.last_step
-    shares_ports = host.in_environments or (host.request is not None and cell.variant.scenario.network)
-    if shares_ports and fails_early and PORT_IN_USE.search(trial.message):
+    said = trial.output.tail if WITHOUT_SERVER.search(trial.message) else trial.message
+    fails_early = trial.end in ("setup", "crash") and not trial.last_step
+    if cell.lane.host.in_environments and fails_early and PORT_IN_USE.search(said):
         message = TrialReason.PORT_IN_USE(message=trial.message)
         return Review(trial=replace(trial, end="infrastructure", message=message))
     if cell.lane.gpu is None:

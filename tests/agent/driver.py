@@ -1,5 +1,6 @@
 """Drives the real agent as the harness does: packs it, starts the supervisor, talks and listens."""
 
+import contextlib
 import json
 import os
 import selectors
@@ -119,8 +120,9 @@ class Agent:
 
     def send(self, answer: str) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"answer": answer}).encode() + b"\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # the agent has ended: its last messages say so
+            self.process.stdin.write(json.dumps({"answer": answer}).encode() + b"\n")
+            self.process.stdin.flush()
 
     def hang_up(self) -> None:
         """Close the agent's stdin, and wait for its end."""

@@ -424,7 +424,7 @@ def test_ranks_that_are_all_started_again_begin_no_second_trial(tmp_path: Path, 
 
 
 SECOND_LIFE = LAUNCHER.partition("sys.argv[2:]")[2].replace("environ,", "environ, LIFE='2',")
-STARTS_AGAIN = LAUNCHER.replace("sys.exit(max(", "first = (max(")
+STARTS_AGAIN = LAUNCHER.replace("sys.exit(max(", "first = (max(") + "import time\ntime.sleep(0.1)\n"
 
 
 def test_a_hang_after_a_restart_is_told_as_a_hang(
@@ -439,20 +439,33 @@ def test_a_hang_after_a_restart_is_told_as_a_hang(
     assert done["end"] == "hang", done
     assert done["message"].startswith("step 31: no progress for 2")
     missing = "rank 1 is missing (train.py:6 in <module>), rank 0 waits (train.py:6 in <module>)"
-    assert f" s: {missing}; started again after rank " in done["message"]
+    assert f" s: {missing}; all ranks had been started again after this failure: rank " in done["message"]
     assert done["message"].endswith(": step 31: ZeroDivisionError: division by zero (train.py:8 in <module>)")
 
 
-def test_the_failure_after_a_restart_is_named_and_not_what_led_to_it(tmp_path: Path, python: str) -> None:
-    """Rank 0 had lost rank 1, and both were started again. When that failed, rank 0 was named for its first life."""
-    again = STARTS_AGAIN + SECOND_LIFE.replace("(count)]", "(1, count)]")
+def test_a_rank_that_waits_for_one_that_failed_was_not_started_again(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 only waits, as an evaluator does, and its launcher does not end it."""
+    hurry(monkeypatch, tmp_path, "0.5, 0.05, 1e12")
+    text = STEP + "import os, threading\nprint('rank')\nos.environ['RANK'] == '0' or threading.Barrier(2).wait()\n"
+    text += "for n in range(30): o.step()\n1 / 0"
+    done = launched(tmp_path / "root", thorough_python, text, timeout_s=10.0)
+    assert done["end"] == "crash", done
+    assert done["message"].splitlines()[-1].startswith("rank 0: step 31: ZeroDivisionError")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_failure_after_a_restart_is_named_and_not_what_led_to_it(tmp_path: Path, python: str, rank: int) -> None:
+    """Rank 0 had lost rank 1, and both were started again. When that failed, one was named for its first life."""
+    again = STARTS_AGAIN + SECOND_LIFE.replace("(count)]", f"({rank}, {rank + 1})]")
     text = STEP + "import os, time\nrank = os.environ['RANK']\nif 'LIFE' in os.environ: raise OSError('refused')\n"
     text += "for n in range(30): o.step(), time.sleep(0.01)\n"
     text += "if rank == '0':\n    while not os.path.exists('failed'): time.sleep(0.01)\n    raise OSError('lost')\n"
     text += "import atexit; atexit.register(os.mkdir, 'failed'); 1 / 0"
     done = launched(tmp_path, python, text, again)
     assert done["end"] == "crash"
-    assert done["message"].splitlines()[-1].startswith("rank 1: before the first step: OSError: refused")
+    assert done["message"].splitlines()[-1].startswith(f"rank {rank}: before the first step: OSError: refused")
 
 
 @pytest.mark.smoke
@@ -580,6 +593,9 @@ def test_a_rank_that_no_number_tells_has_none() -> None:
 def test_a_rank_of_tensorflow_has_the_number_of_its_task(config: str, numbered: list[int | None]) -> None:
     assert entering.numbered({"TF_CONFIG": config}) == numbered
     assert entering.numbered({"TF_CONFIG": config, "RANK": "1", "WORLD_SIZE": "2"}) == [1, 2]
+    assert entering.numbered({"TF_CONFIG": config, "SLURM_PROCID": "0"}) == (
+        [0, None] if None in numbered else numbered
+    )
 
 
 def test_a_worker_that_prints_numbered_lines_is_no_rank(tmp_path: Path, python: str) -> None:

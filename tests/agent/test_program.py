@@ -121,7 +121,8 @@ TF2 = {
         from tensorflow.python.eager import context
         class Function(object):
             def __init__(self, python_function):
-                self.python_function, self._name = python_function, python_function.__name__
+                self.python_function, self._name = python_function, getattr(python_function, "__name__", "")
+            def get_concrete_function(self, *args): self.python_function(*args)
             def __call__(self, *args):
                 context.traced.append(self)
                 result = self.python_function(*args)
@@ -276,6 +277,7 @@ def test_the_time_limit_ends_a_training_between_two_steps(tmp_path: Path, thorou
          "GradientTape().gradient(0)\n@tf.function\ndef train_data(x): return x\n"
          "@tf.function\ndef inner(x): return GradientTape().gradient(x) + 1\n"
          "@tf.function\ndef outer(x): return inner(x)\nouter.python_function.__module__ = None\n"
+         "import functools\nassert tf.function(functools.partial(train_data, 1))() == 1\n"
          "for i in range(60): assert train_data(i) + outer(i) + inner(i) == 3 * i + 2", {}),
         ({**TF2, **KERAS, "keras/fit.py": "import tensorflow as tf\nfrom tensorflow.python.eager.backprop import *\n"
           "from keras.src.callbacks import CallbackList\nbatch = tf.function(GradientTape().gradient)"},

@@ -76,9 +76,9 @@ TAKEN = "port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: addr
 def test_a_version_is_not_accused_because_another_program_has_its_port() -> None:
     found = review(cell("process"), trial(end="setup", message=TAKEN)).trial
     assert (found.end, found.message) == ("infrastructure", TrialReason.PORT_IN_USE(message=TAKEN))
-    of_tensorflow = trial(end="setup", message="UnknownError: Could not start gRPC server")
-    assert review(cell("process"), of_tensorflow).trial.end == "infrastructure"
     printed = Printed(tail="TensorBoard: port 6006: address already in use, trying 6007")
+    of_tensorflow = trial(end="setup", message="UnknownError: Could not start gRPC server", output=printed)
+    assert review(cell("process"), of_tensorflow).trial.end == "infrastructure"
     other = trial(end="setup", message="ImportError: no name x", output=printed)
     assert review(cell("process"), other).trial == other, "that was not what it failed of"
 

@@ -10,11 +10,12 @@ import time
 
 from .memory import PAGE_KIB, contents
 
+CLOCK_BOOTTIME = 7  # time has it since Python 3.7
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
-Process = collections.namedtuple("Process", "pid state parent cpu_s threads status")
+Process = collections.namedtuple("Process", "pid state parent cpu_s threads began_s status")
 Process.__doc__ = """What the kernel reports of a process. cpu_s: its own time and that of the children it waited for;
-status: the wait status of a dead one."""
+began_s: since the machine was started; status: the wait status of a dead one."""
 
 
 def descendants(pid=None, bounds=None):
@@ -56,9 +57,15 @@ def look_at(pid):
     fields = contents("/proc/%d/stat" % pid).rpartition(b")")[2].split()
     try:
         ticks = sum(int(field) for field in fields[11:15])
-        return Process(pid, fields[0].decode("ascii"), int(fields[1]), ticks * TICK_S, int(fields[17]), int(fields[49]))
+        parent, threads, began, status = (int(fields[place]) for place in (1, 17, 19, 49))
+        return Process(pid, fields[0].decode("ascii"), parent, ticks * TICK_S, threads, began * TICK_S, status)
     except (IndexError, ValueError):
         return None
+
+
+def uptime_s():
+    """Return for how long the machine has run: /proc/uptime may be that of a container."""
+    return time.clock_gettime(CLOCK_BOOTTIME)
 
 
 def _children_by_file(pid, bounds):

@@ -67,20 +67,23 @@ def join(kind, shape, tells):
 
 def numbered(environment):
     """Return the number of a rank and the size of its group, each None if the environment does not tell."""
-    number, size = (_first_number(environment, names) for names in (NUMBERS, SIZES))
-    if number is None and "TF_CONFIG" in environment:
-        return _numbered_by_tensorflow(environment["TF_CONFIG"])
-    return [number, size]
+    if "TF_CONFIG" in environment and not any(name in environment for name in NUMBERS[:-1]):
+        # All that a step of a batch job starts inherits its SLURM_PROCID.
+        found = _numbered_by_tensorflow(environment["TF_CONFIG"])
+        if found is not None:
+            return found
+    return [_first_number(environment, names) for names in (NUMBERS, SIZES)]
 
 
 def _numbered_by_tensorflow(config):
-    """Return the place of a task among all that train, and their number: TensorFlow counts the chief before them."""
+    """Return the place of a task among all that train, and their number; None if the text does not tell. TensorFlow
+    counts the chief before the workers."""
     try:
         config = json.loads(config)
         tasks = [(kind, index) for kind in ("chief", "worker") for index in range(len(config["cluster"].get(kind, ())))]
         return [tasks.index((config["task"]["type"], int(config["task"]["index"]))), len(tasks)]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        return [None, None]
+        return None
 
 
 def _first_number(environment, names):

@@ -153,10 +153,10 @@ class Group(object):
                 return each
         return None
 
-    def forgive(self, before):
-        """Forget the failures since that of a rank which was started again: a launcher starts all of them again."""
+    def forgive(self):
+        """Forget the failures of the dead: a launcher that starts a rank again starts all of them again."""
         for each in self.members:
-            if before.failure and each.failure and each.failed_at >= before.failed_at:
+            if each.failure and not each.lives:
                 each.failure, each.is_silent = None, False
 
     def elect(self):
@@ -280,6 +280,13 @@ class Group(object):
         """Return the member that failed first, or None. A launcher ends the others by SIGTERM: these come last."""
         failed = [member for member in self.members if member.failure is not None]
         return min(failed, key=lambda member: (member.was_terminated, member.failed_at)) if failed else None
+
+    def is_new(self, pid, now):
+        """Return whether a process began after the first failure, as ranks do that a launcher starts again."""
+        failed, process = self.first_failure(), processes.look_at(pid)
+        if failed is None or process is None:
+            return False
+        return now - (processes.uptime_s() - process.began_s) > failed.failed_at
 
     def vanished(self):
         """Return the rank whose process was the first to end without a word, or None."""

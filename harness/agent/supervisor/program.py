@@ -169,8 +169,9 @@ class ProgramWatch(ScriptWatch):
             self._first, member.table_fd, member.table = member, self._table_fd, self.table
         elif before is not None:
             member.table_fd, member.table, member.metrics = before.table_fd, before.table, before.metrics
+            if before.failure or self._group.is_new(member.pid, self.clock()):
+                self._group.forgive()
             members.remove(before)
-            self._group.forgive(before)
         else:
             member.table_fd = samples.shared_file("samples", samples.table_bytes(self.rows))
             member.table = samples.Table(member.table_fd, self.rows, self.stride)
@@ -407,7 +408,7 @@ class ProgramWatch(ScriptWatch):
         if "NODE_RANK" in os.environ or not (self._launcher or len(processes.descendants()) > 1):
             return
         stacks = self._ask_stacks()
-        words, is_sure = self._standing()
+        words, is_sure, _ = self._standing()
         if is_sure:
             why = "no progress for %.0f s: %s" % (still_s, words)
             end, place = ("hang", self._place_now()) if self._group.ranks else ("setup", "before the first step")
@@ -476,16 +477,19 @@ class ProgramWatch(ScriptWatch):
         program ended well by itself, and thus tolerates it."""
         is_bad, is_cut = end not in ending.WELL, self.child is not None and self.child.death is None
         if not at_exit and end != "infrastructure" and (is_bad or is_cut):
-            own = end, message, death
-            end, message, death = self._group.end_of_first(is_bad, self._stacks()) or own
-            if own[0] == "hang" and end != "hang" and self._waits_again():
-                led_to_it = message.splitlines()[-1]
-                end, message, death = "hang", "%s; started again after %s" % (own[1], led_to_it), None
+            first = self._group.end_of_first(is_bad, self._stacks())
+            if first is not None and end == "hang" and first[0] != "infrastructure" and self._waits_again():
+                message += "; all ranks had been started again after this failure: " + first[1].splitlines()[-1]
+            elif first is not None:
+                end, message, death = first
         ScriptWatch.end(self, end, message, death=death, stacks=stacks, at_exit=at_exit)
 
     def _waits_again(self):
         """Return whether ranks surely wait that a launcher started again after all ranks had ended."""
-        return bool(self._stacks_by_pid) and not any(each.lives for each in self._group.ranks) and self._standing()[1]
+        if not self._stacks_by_pid or any(each.lives for each in self._group.ranks):
+            return False
+        _, is_sure, is_again = self._standing()
+        return is_sure and is_again
 
     def _on_failed(self, exits=False, at=None, **event):
         """End the trial. `exits`: the program called sys.exit without a reason; before the first step, the last line of
@@ -543,7 +547,7 @@ class ProgramWatch(ScriptWatch):
 
     def _standing(self):
         places = {pid: ScriptWatch._place(self, text) for pid, text in self._stacks_by_pid.items()}
-        return standing.tell(self._group, self._stacks_by_pid, places, self.child.pid)
+        return standing.tell(self._group, self._stacks_by_pid, places, self.child.pid, self.clock())
 
     # -------------------------------------------------------------- no step was seen
 
@@ -598,7 +602,7 @@ CALLS = {
     "torch": "an optimizer's step",
     "keras": "a batch of fit",
     "tf1": "a Session.run that trains",
-    "tf2": "a tf.function that takes a gradient",
+    "tf2": "a call of a tf.function that takes a gradient",
     "jax": "a compiled function whose name says that it trains",
     "lightning": "a training batch",
     "transformers": "a step of Trainer",

@@ -21,9 +21,10 @@ SEVERAL = {"is missing": "are missing", "has ended": "have ended", "waits": "wai
 Rank = collections.namedtuple("Rank", "number pid steps waits")
 
 
-def tell(group, stacks, places, first):
-    """Return who is missing and who waits, and whether any surely waits for other ranks. `stacks`, `places`: pid ->
-    text, and ` (file:line in function)` or ""; `first`: the pid of the first process."""
+def tell(group, stacks, places, first, now):
+    """Return who is missing and who waits, whether any surely waits for other ranks, and whether ranks were started
+    again after a failure. `stacks`, `places`: pid -> text, and ` (file:line in function)` or ""; `first`: the pid of
+    the first process."""
     living = [member for member in group.ranks if member.lives]
     ended = [group.number_of(member) for member in group.ranks if not member.lives]
     ranks = [
@@ -31,14 +32,14 @@ def tell(group, stacks, places, first):
     ]
     unseen = set(places).difference(each.pid for each in group.members)
     coming, size = _coming(stacks, {rank.pid: rank.number for rank in ranks}, first)
+    again = {rank.number for rank in coming if group.is_new(rank.pid, now)}
     is_sure = any(rank.waits for rank in ranks + coming)
     if is_sure:
-        again = {rank.number for rank in coming if not living}  # a launcher started all of them again
         ended = [number for number in ended if number not in again]
         ranks += [rank for rank in coming if rank.number not in ended]
     elif not ranks:
         found = sorted(set(filter(None, places.values())))[:MOST_PLACES]
-        return "its processes stand still%s" % " and".join(found) if unseen and found else "", False
+        return "its processes stand still%s" % " and".join(found) if unseen and found else "", False, False
     missing = [rank for rank in ranks if not rank.waits] if is_sure else _odd(ranks, places)
     never = set(range(size if is_sure else 0)).difference(ended, [rank.number for rank in ranks])
     words = list(_sentences(missing, places, "is missing"))
@@ -51,7 +52,7 @@ def tell(group, stacks, places, first):
             words.append("a process has made no step%s" % places[pid])
     others = [rank for rank in ranks if rank not in missing]
     words += _sentences(others, places, "waits" if is_sure or missing else "stands")
-    return ", ".join(words), is_sure
+    return ", ".join(words), is_sure, bool(again)
 
 
 def _waits(stacks, pid):

@@ -1,28 +1,40 @@
 """TensorFlow 2: a step is a call, outside all others, of a `tf.function` in whose trace a gradient was taken. Functions
-of Keras do not count: the batches of `fit` are steps of Keras."""
+of Keras and of TensorFlow's operations do not count: the batches of `fit` are steps of Keras."""
 
 import functools
 
 from .around import after
 
-OF_KERAS = ("keras.", "tf_keras.", "tensorflow.python.keras.", "tensorflow_core.python.keras.")
-gradients = [0]  # that were taken so far
+OF_LIBRARIES = ("tensorflow.python.ops.", "tensorflow.python.keras.", "tensorflow_core.python.", "keras.", "tf_keras.")
+gradients = [0]  # taken so far, in any thread: a strategy traces its replicas in threads
 
 
 def _count_calls(module, hook):
-    function_class = getattr(module, "Function", None)
-    if function_class is None or "_harness_trains" in vars(function_class):
-        return  # TensorFlow 1.13, or the other module that has the class
-    function_class._harness_trains, original, context = False, function_class.__call__, module.context
+    function_class = module.Function
+    if "_harness_trains" in vars(function_class):
+        return  # both modules have the class
+    function_class._harness_trains, context = False, module.context
+
+    def flagging(original):
+        @functools.wraps(original)
+        def wrapped(self, *args, **kwargs):
+            before = gradients[0]
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                if gradients[0] != before:
+                    module_name = str(getattr(self.python_function, "__module__", ""))
+                    self._harness_trains = not module_name.startswith(OF_LIBRARIES)
+
+        return wrapped
+
+    function_class.get_concrete_function = flagging(function_class.get_concrete_function)
+    original = flagging(function_class.__call__)
 
     @functools.wraps(original)
     def call(self, *args, **kwargs):
-        before = gradients[0]
         result = original(self, *args, **kwargs)
-        if gradients[0] != before:
-            self._harness_trains = True
-        is_of_keras = str(self.python_function.__module__).startswith(OF_KERAS)
-        if self._harness_trains and not is_of_keras and context.executing_eagerly():  # else it was traced in another
+        if self._harness_trains and context.executing_eagerly():  # else it was traced in another
             hook.mark_named(str(self._name))
         return result
 
