@@ -372,7 +372,7 @@ class ProgramWatch(ScriptWatch):
         if self._verdict is not None or self.done is not None or now - self._progress[1] <= AFTER_FAILURE_S:
             return
         if failed is not None and not failed.is_first and (living or not ranks):
-            is_rank = not ranks and (failed.number, failed.birth) != (None, None)
+            is_rank = (failed.number, failed.birth) != (None, None)
             if now - failed.failed_at > AFTER_FAILURE_S and (living or (is_rank and self._still_s(now) >= STILL_S)):
                 self.end("crash", "")
         elif self.table.header[samples.OVER]:
