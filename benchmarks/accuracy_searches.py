@@ -22,12 +22,12 @@ from benchmarks.generators import Generator
 from harness.judge.cell import judge_cell
 from harness.judge.history.flaky import Evidence
 from harness.judge.history.transitions import outcome_changes
-from harness.judge.row import JudgedRow, finding_of
+from harness.judge.next.bisect_records import Rules, VersionEvidence
+from harness.judge.next.bisection import with_boundaries
+from harness.judge.next.decide import conclude, decide
+from harness.judge.row import finding_of
 from harness.judge.run import corrected
-from harness.model import Cell, CellResult, CellVerdict, Change, Limits, Steps, Trial
-from harness.schedule.bisect.bisect_records import Rules, VersionEvidence
-from harness.schedule.bisect.decide import conclude, decide
-from harness.schedule.bisect_scheduler import with_boundaries
+from harness.model import Cell, CellResult, CellVerdict, Change, JudgedRow, Limits, Steps, Trial
 from tests.unit.report import build
 
 ROUND_DRIFT = 0.01

@@ -4,7 +4,7 @@
 
 Each row has four versions, with steps of 2 ms; the two newer ones take longer by the effect. The pace of the host
 changes by 5 % from launch to launch and by 10 % from one twentieth of a second to the next, and each process has a pace
-of its own (0.5 %). The scheduler and the judge are those of a sweep.
+of its own (0.5 %). The rounds and the judge are those of a sweep.
 
 With `--recorded`, launches are real pairs of equal work that `paired_slices --traces FOLDER` kept. Each row has two
 versions, without an A/A replicate, and is made of the pairs of one kind of work in random order; the step times of the
@@ -21,17 +21,23 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.generators import Generator
+from harness.judge.next import propose
+from harness.judge.next.rounds import noise
 from harness.judge.row import judge_row
 from harness.judge.run import corrected
 from harness.model import (
     Cell,
+    CellRun,
     Conditions,
     Floats,
     Host,
     Image,
     Lane,
     Limits,
+    Prepared,
+    Proposal,
     Pull,
+    RowRun,
     Scenario,
     Series,
     Trace,
@@ -41,9 +47,6 @@ from harness.model import (
     VersionRow,
     Where,
 )
-from harness.run.engine import Prepared
-from harness.run.run_interfaces import Batch, CellRun
-from harness.schedule.full_scheduler import FullScheduler
 
 WHERE = Where(file="accuracy_slices", line=1, key="row")
 VERSIONS = 4
@@ -106,8 +109,11 @@ def row(
     cells = _cells(limit, versions=2 if recorded else VERSIONS)
     order = rng.permutation(len(recorded))
     runs = [CellRun(cell=cell, prepared=_prepared(cell)) for cell in cells]
-    scheduler, launches, seconds = FullScheduler(runs=runs, asked=Trials(), measures_noise=not recorded), 0, 0.0
-    while (batch := scheduler.next()).runs:
+    series = Series(name="made", images=tuple(cell.image for cell in cells), where=WHERE)
+    planned = VersionRow(series=series, lane=cells[0].lane, variant=cells[0].variant, cells=cells)
+    row = RowRun(planned=planned, cells=tuple(runs), propose=propose, measures_noise=not recorded)
+    launches, seconds = 0, 0.0
+    while (batch := propose(row)).runs:
         if batch.only_known:
             for run in batch.runs:
                 run.prepared = _prepared(run.cell)
@@ -121,9 +127,7 @@ def row(
             run.trials.append(trial)
             steps_s = 0.0 if trial.trace is None else float(np.nansum(trial.trace.columns["step_s"]))
             launches, seconds = launches + 1, seconds + START_S + steps_s
-    series = Series(name="made", images=tuple(cell.image for cell in cells), where=WHERE)
-    planned = VersionRow(series=series, lane=cells[0].lane, variant=cells[0].variant, cells=cells)
-    judged = judge_row(planned, [run.result for run in runs], least=Trials().least, noise=scheduler.noise())
+    judged = judge_row(planned, [run.result for run in runs], least=Trials().least, noise=noise(row))
     [told] = corrected([judged])
     return [(finding.metric, finding.after) for finding in told.findings], launches, seconds
 
@@ -143,7 +147,7 @@ def _prepared(cell: Cell) -> Prepared:
     return Prepared(image=cell.image, reference="made", digest=cell.image.version)
 
 
-def _launched(batch: Batch, effect: float, rng: Generator, *, cycle: int | None) -> list[tuple[CellRun, Trial]]:
+def _launched(batch: Proposal, effect: float, rng: Generator, *, cycle: int | None) -> list[tuple[CellRun, Trial]]:
     """Return a trial of each run of a batch. `cycle`: the first cycle if they may take turns; None if they may not."""
     together = cycle is not None and len(batch.runs) > 1 and all(run.measured for run in batch.runs)
     steps = WHOLE if len(batch.runs[0].trials) == 1 else IN_SLICES if together else BRIEF
@@ -164,7 +168,7 @@ def _launched(batch: Batch, effect: float, rng: Generator, *, cycle: int | None)
 
 
 def _replayed(
-    batch: Batch, effect: float, rng: Generator, *, pair: Recorded, slices: bool
+    batch: Proposal, effect: float, rng: Generator, *, pair: Recorded, slices: bool
 ) -> list[tuple[CellRun, Trial]]:
     """Return a recorded trial of each run of a batch."""
     kind = "slices" if slices and len(batch.runs) > 1 and all(run.measured for run in batch.runs) else "apart"
@@ -178,7 +182,7 @@ def _replayed(
     return trials
 
 
-def _trial(run: CellRun, batch: Batch, columns: dict[str, Floats], *, is_whole: bool) -> Trial:
+def _trial(run: CellRun, batch: Proposal, columns: dict[str, Floats], *, is_whole: bool) -> Trial:
     steps = len(columns["step_s"])
     return Trial(
         cell_id=run.cell.id, number=len(run.trials) + 1, key="made", run="made", round=batch.round,

@@ -20,8 +20,7 @@ import numpy as np
 from benchmarks import generators, nasty, step_times
 from harness.judge.row import judge_row
 from harness.judge.trace.trace_verdict import judge_trace
-from harness.model import Cell, Limits, Steps, Trace, Trial, Variant, VersionRow
-from harness.run.run_interfaces import CellRun
+from harness.model import Cell, CellRun, Limits, Steps, Trace, Trial, Variant, VersionRow
 from tests.unit.report import build
 
 VARIANT = Variant(scenario=replace(build.POP.scenario, limits=Limits(), steps=Steps()))

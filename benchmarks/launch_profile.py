@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.model import Host, Image, Install, Scenario, Steps, Variant, Where
+from harness.model import Host, Image, Install, Prepared, Scenario, Steps, Variant, Where
 from harness.run import open_engine
-from harness.run.engine import Engine, Exit, LaunchRequest, Prepared, Session
+from harness.run.engine import Engine, Exit, LaunchRequest, Session
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 

@@ -7,8 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from harness.model import Image
-from harness.run.engine import Prepared
+from harness.model import Image, Prepared
 
 DONE = {"type": "done", "message": "", "signal": None, "exit_code": None, "peak_rss_kib": None, "probe_cost": 0.001,
         "output_tail": "", "stacks": ""}  # fmt: skip

@@ -27,9 +27,9 @@ import numpy as np
 from scipy.special import fdtri
 
 from harness.judge.comparison.level_rules import launch_figure_of
-from harness.model import Host, Image, Install, Scenario, Steps, Trial, Variant, Where
+from harness.model import Host, Image, Install, Prepared, Scenario, Steps, Trial, Variant, Where
 from harness.run import open_engine
-from harness.run.engine import Engine, LaunchRequest, Prepared
+from harness.run.engine import Engine, LaunchRequest
 from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, take_turns
 from harness.run.trial.conversation import Sliced, alone, trial_in_slices
 from harness.run.trial.payload import pack

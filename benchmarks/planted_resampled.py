@@ -1,7 +1,7 @@
 """More sweeps of equal images, resampled from the launches of real sweeps.
 
 All launches of a round are of equal images, so resampling assigns them to versions at random, and also draws the rounds
-of a sweep at random. The scheduler that asks for rounds and the judge are those of a real sweep. All resampled sweeps
+of a sweep at random. The rounds and the judge are those of a real sweep. All resampled sweeps
 share the launches of a few real ones: their interval holds for the judge on this machine's noise, not for other
 machines.
 """
@@ -16,13 +16,12 @@ from typing import TypeVar
 
 from benchmarks.planted_sweeps import Swept
 from harness.flows.sweep import SweepOptions, selected
-from harness.judge.row import JudgedRow, judge_row
+from harness.judge.next import propose
+from harness.judge.next.rounds import noise as noise_of
+from harness.judge.row import judge_row
 from harness.judge.run import corrected
-from harness.model import BAD, Cell, Noise, Plan, Trial, Variant, VersionRow
+from harness.model import BAD, Cell, CellRun, JudgedRow, Noise, Plan, Prepared, RowRun, Trial, Variant, VersionRow
 from harness.plan.cells import make_plan
-from harness.run.engine import Prepared
-from harness.run.run_interfaces import CellRun
-from harness.schedule.full_scheduler import FullScheduler
 from harness.store.saved_run import read_run
 
 MADE = "made"
@@ -73,9 +72,9 @@ def made_sweep(plan: Plan, pools: Mapping[str, Pool], rng: random.Random) -> str
     noise: Noise | None = None
     rows: list[JudgedRow] = []
     for row in plan.rows:
-        scheduler = made_row(row, plan, Draws(pool=pools[_program(row.variant)], rng=rng), measures_noise=not rows)
-        noise = scheduler.noise() or noise
-        rows.append(judge_row(row, [run.result for run in scheduler.runs], least=plan.trials.least, noise=noise))
+        made = made_row(row, plan, Draws(pool=pools[_program(row.variant)], rng=rng), measures_noise=not rows)
+        noise = noise_of(made) or noise
+        rows.append(judge_row(row, [run.result for run in made.cells], least=plan.trials.least, noise=noise))
     found = [f"{one.metric} {_program(one.variant)}" for row in corrected(rows) for one in row.findings]
     cells = [cell for row in rows for cell in row.cells if cell.verdict.verdict in BAD]
     return ", ".join([*found, *(f"{cell.verdict.verdict} {cell.cell.variant}" for cell in cells)])
@@ -86,16 +85,18 @@ def _program(variant: Variant) -> str:
     return str(dict(variant.params)["program"])
 
 
-def made_row(row: VersionRow, plan: Plan, draws: Draws, *, measures_noise: bool) -> FullScheduler:
-    """Run a row as a sweep does, but with drawn launches, and return its scheduler."""
+def made_row(row: VersionRow, plan: Plan, draws: Draws, *, measures_noise: bool) -> RowRun:
+    """Run a row as a sweep does, but with drawn launches."""
     runs = [CellRun(cell=cell, prepared=_prepared(cell)) for cell in row.cells]
-    scheduler = FullScheduler(runs=runs, asked=plan.trials, measures_noise=measures_noise)
-    while (batch := scheduler.next()).runs:
+    made = RowRun(
+        planned=row, cells=tuple(runs), propose=propose, asked=plan.trials, measures_noise=measures_noise
+    )  # fmt: skip
+    while (batch := propose(made)).runs:
         for run in batch.runs:
             run.prepared = _prepared(run.cell)
             if not batch.only_known:
                 run.trials.append(draws.launch(run, batch.round))
-    return scheduler
+    return made
 
 
 def _prepared(cell: Cell) -> Prepared:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import itertools
 import json
 import os
 import random
@@ -22,7 +23,7 @@ import tempfile
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,10 +32,24 @@ from typing import Any
 
 from harness.flows.hosts import OpenHost
 from harness.flows.pool import PoolRun
-from harness.model import Cell, Host, Image, Lane, Pull, Scenario, Variant, Where
-from harness.run.run_interfaces import Batch, CellRun, RowRun, Turn
-from harness.schedule.priority import RowStanding, round_limit_s
-from harness.schedule.row_queue import RowQueue
+from harness.model import (
+    Cell,
+    CellRun,
+    Host,
+    Image,
+    Lane,
+    Proposal,
+    Pull,
+    RowRun,
+    RowStanding,
+    Scenario,
+    Series,
+    Variant,
+    VersionRow,
+    Where,
+)
+from harness.schedule.priority import round_limit_s
+from harness.schedule.row_queue import RowQueue, Turn
 from tests import pools
 from tests.lab.daemon import Daemon
 
@@ -186,18 +201,15 @@ def rows_wrong(folder: Path) -> Iterator[str]:
 # ---------------------------------------------------------------- simulated time
 
 
-@dataclass(kw_only=True)
-class Rounds:
-    """A scheduler that asks for a fixed number of rounds of all versions."""
+def rounds(count: int) -> Callable[[RowRun], Proposal]:
+    """Return what proposes a fixed number of rounds of all versions."""
+    numbers = itertools.count(1)
 
-    runs: tuple[CellRun, ...]
-    rounds: int
-    lazy: bool = False
-    done: int = 0
+    def propose(row: RowRun) -> Proposal:
+        number = next(numbers)
+        return Proposal(kind="round", runs=row.cells if number <= count else (), round=number)
 
-    def next(self) -> Batch:
-        self.done += 1
-        return Batch(runs=self.runs if self.done <= self.rounds else (), round=self.done, record={"kind": "round"})
+    return propose
 
 
 @dataclass(kw_only=True)
@@ -236,7 +248,7 @@ class Simulation:
             took_s = time.perf_counter() - clock_s
             began_s = self.deciding_s = max(now_s, self.deciding_s) + took_s
             self.decided_s, self.longest_s = self.decided_s + took_s, max(self.longest_s, took_s)
-            if turn.batch is None:
+            if turn.proposal is None:
                 self.begun += 1
                 self.emptied_s = began_s if self.begun == self.rows else 0.0
             if work_s:
@@ -245,14 +257,14 @@ class Simulation:
             heapq.heappush(self.free, (began_s + work_s, name))
 
     def _work_s(self, turn: Turn) -> float:
-        if turn.batch is None:
+        if turn.proposal is None:
             return 0.0
-        self.launches += len(turn.batch.runs)
+        self.launches += len(turn.proposal.runs)
         timeout_s = turn.row.cells[0].cell.variant.scenario.timeout_s
-        return sum(self.chance.uniform(0.25, 0.75) * timeout_s for _ in turn.batch.runs)
+        return sum(self.chance.uniform(0.25, 0.75) * timeout_s for _ in turn.proposal.runs)
 
     def _give_back(self, turn: Turn) -> None:
-        if turn.batch is None or turn.batch.runs:
+        if turn.proposal is None or turn.proposal.runs:
             self.queue.put_back(turn.row)
             return
         self.queue.close(turn.row)
@@ -312,7 +324,10 @@ def _row(number: int, chance: random.Random) -> RowRun:
         for version in range(chance.randint(2, 12))
     ]
     runs = tuple(CellRun(cell=Cell(image=image, lane=Lane(host=HOST), variant=variant)) for image in images)
-    return RowRun(cells=runs, scheduler=Rounds(runs=runs, rounds=chance.randint(3, 8)))
+    cells = tuple(run.cell for run in runs)
+    series = Series(name="s", images=tuple(images), where=WHERE)
+    planned = VersionRow(series=series, lane=cells[0].lane, variant=variant, cells=cells)
+    return RowRun(planned=planned, cells=runs, propose=rounds(chance.randint(3, 8)))
 
 
 if __name__ == "__main__":

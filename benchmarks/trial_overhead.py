@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.model import Host, Image, Install, Scenario, Steps, Variant, Where
+from harness.model import Host, Image, Install, Prepared, Scenario, Steps, Variant, Where
 from harness.run import open_engine
-from harness.run.engine import Engine, LaunchRequest, Prepared
+from harness.run.engine import Engine, LaunchRequest
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 

@@ -25,16 +25,14 @@ from benchmarks.replayed.engine import Clock, Ended, ReplayingEngine
 from benchmarks.replayed.histories import History, read
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
-from harness.judge.history.flaky import MISS
-from harness.judge.row import baseline_of, judge_row
+from harness.judge.next import propose
+from harness.judge.next.bisection import Bisection
+from harness.judge.next.rounds import noise
+from harness.judge.row import judge_row
 from harness.judge.run import corrected
-from harness.model import Plan, RunResult, SearchMode, Trial, VersionRow
-from harness.run.engine import Prepared
+from harness.model import CellRun, Plan, Prepared, RowRun, RunResult, SearchMode, Trial, VersionRow
 from harness.run.hosts import cell_launcher
-from harness.run.run_interfaces import CellRun
 from harness.run.trial.conversation import trial_in_slices
-from harness.schedule.bisect_scheduler import BisectScheduler
-from harness.schedule.full_scheduler import FullScheduler
 from harness.store import read_trial
 
 LOOKS_BAD = ("bad", "suspect")
@@ -125,19 +123,17 @@ def _known(
     """Return the first version that looks bad and the versions named as first bad, given these launches."""
     runs = [_run(cell.id, row, trials) for cell in row.cells]
     asked = plan.trials
-    scheduler = FullScheduler(runs=runs, asked=asked)
+    made = RowRun(planned=row, cells=tuple(runs), propose=propose, asked=asked, searched=search == "bisect")
     replicates = [(run, [trial for trial in trials if trial.cell_id == f"{run.cell.id}-replicate"]) for run in runs]
     for run, others in replicates:
         if others:
-            scheduler.replicate.run = CellRun(cell=replace(run.cell, replicate=True), trials=others)
-    searched = BisectScheduler(runs=runs, asked=asked, baseline=baseline_of(row)) if search == "bisect" else None
+            made.replicate = CellRun(cell=replace(run.cell, replicate=True), trials=others)
     judged = judge_row(
         row,
         [run.result for run in runs],
-        least=1 if searched else asked.least,
-        noise=scheduler.noise(),
-        miss=searched.rules.alpha if searched else MISS,
-        bounded=searched.bounded if searched else None,
+        least=made.least,
+        noise=noise(made),
+        search=Bisection(runs=runs, asked=asked, baseline=row.baseline) if made.searched else None,
         again=[trial for _, others in replicates for trial in others],
     )
     [told] = corrected([judged])

@@ -13,14 +13,12 @@ from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, leased
 from harness.flows.running import Run
 from harness.judge.attribution.cause import deciding_cells
-from harness.judge.row import JudgedRow
 from harness.judge.run import judge_run
-from harness.model import Lane, Plan, RunResult
+from harness.model import CellRun, JudgedRow, Lane, Plan, RunResult
 from harness.model.watching import unheard
 from harness.plan.cells import Selection, including, make_plan
-from harness.run.run_interfaces import CellRun
+from harness.run.hosts.review import cannot_run
 from harness.run.trial.payload import payload_hash, trial_key
-from harness.schedule.oracle import cannot_run
 from harness.store import RunDirectory, result_file
 from harness.store.plan_file import plan_to_json, read_plan_file
 from harness.store.saved_run import read_result

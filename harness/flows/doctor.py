@@ -19,14 +19,27 @@ from harness.flows.estimate import ScenarioReplicates, newest_runs, noise_betwee
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions, selected
 from harness.judge.comparison.noise import Replicates
-from harness.model import Host, HostState, Image, Install, Plan, PredictedEffect, Pull, Scenario, Steps, Trial, Variant
+from harness.model import (
+    Host,
+    HostState,
+    Image,
+    Install,
+    Plan,
+    PredictedEffect,
+    Prepared,
+    Pull,
+    Scenario,
+    Steps,
+    Trial,
+    Variant,
+)
 from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.matrix import Gpu
 from harness.plan.cells import make_plan
 from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
 from harness.run import owners
-from harness.run.engine import LaunchRequest, Prepared
+from harness.run.engine import LaunchRequest
 from harness.run.hosts.slices import SLICE_S, take_turns, takes_turns
 from harness.run.images.disk_budget import (
     ImageName,

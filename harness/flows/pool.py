@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from harness.errors import EngineUnreachable, HarnessError, Interrupted
 from harness.flows.hosts import OpenHost, in_threads, leave_out, open_machine
 from harness.flows.running import Run
+from harness.model import RowRun
 from harness.plan.equal_machines import MachineSeen, machine_change, odd_ones
 from harness.reasons import MachineReason
-from harness.run.run_interfaces import RowRun
 from harness.schedule.priority import round_limit_s
 from harness.schedule.row_queue import RowQueue
 
@@ -51,9 +51,9 @@ class PoolRun:
                 if any(each.usable for each in able):  # nothing is left, or nothing more is to be launched
                     return
                 break
-            lost = [row for name in sorted(self.gone) for row, _ in queue.begun(name)]
+            lost = [row for name in sorted(self.gone) for row in queue.begun(name)]
             left = [
-                *(row for row in left if not self.run.is_done(row) and row not in lost),
+                *(row for row in left if not row.finished and row not in lost),
                 *(again for row in lost if (again := self._again(row)) is not None),
             ]
         for row in left:
@@ -165,14 +165,13 @@ class PoolRun:
         minutes later. Their failures and leaks still count.
         """
         journal = self.run.journal
-        for row, batch in queue.begun(machine):
-            if batch is None or all(
-                any(trial.round == batch.round for trial in run.trials[run.adopted :]) for run in batch.runs
-            ):
+        for row in queue.begun(machine):
+            begun = row.proposal
+            if begun is None or all(any(trial.round == begun.round for trial in run.own) for run in begun.runs):
                 continue
-            for run in self.run.runs_of(row):
+            for run in row.runs:
                 for place, trial in enumerate(run.trials):
-                    if place >= run.adopted and trial.round == batch.round:
+                    if place >= run.adopted and trial.round == begun.round:
                         whole = journal.read_back(trial)  # in memory, its trace may be thinned
                         conditions = replace(whole.conditions, disturbed=MachineReason.LOST_DURING_ROUND())
                         run.trials[place] = replace(whole, conditions=conditions)

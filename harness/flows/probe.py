@@ -13,7 +13,7 @@ from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, 
 from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, first_usable, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions
-from harness.model import Cell, Probe, Probed, SizeTry, Variant
+from harness.model import Cell, Prepared, Probe, Probed, SizeTry, Variant
 from harness.model.watching import EndedTrial, unheard
 from harness.plan.cells import Selection, make_plan
 from harness.probes import (
@@ -27,7 +27,7 @@ from harness.probes import (
     sizes_of,
     with_size,
 )
-from harness.run.engine import Engine, LaunchRequest, Prepared
+from harness.run.engine import Engine, LaunchRequest
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory

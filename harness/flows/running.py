@@ -14,24 +14,44 @@ from datetime import datetime
 
 from harness.flows.context import RunContext, open_registries
 from harness.flows.hosts import OpenHost, in_threads, leased, states_of, troubles_of
-from harness.flows.running_row import RunningRow, running_rows, standing_of
-from harness.judge.row import JudgedRow
+from harness.flows.running_row import (
+    NoisePlace,
+    evidence,
+    is_bisected,
+    judge,
+    lacking,
+    noise_place,
+    rows_of,
+    standing_of,
+    started_again,
+    verdict_on,
+)
+from harness.judge.row import to_be_continued
 from harness.judge.run import corrected, judge_run
-from harness.model import Host, Noise, Plan, RunResult, Skip, Stop, Trial, Trials, VersionRow
+from harness.model import (
+    Host,
+    JudgedRow,
+    Noise,
+    Plan,
+    RowRun,
+    RowStanding,
+    RunResult,
+    Skip,
+    Stop,
+    Trial,
+    Trials,
+    VersionRow,
+)
 from harness.model.measured import LEAST_SHOWN_ROWS
 from harness.model.watching import unheard
 from harness.reasons import Remedy, SkipReason
 from harness.run.engine import Engine, Lease
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
-from harness.run.hosts.side_by_side import MEMORY_SHARE, Gate, compares_times, slots_of
+from harness.run.hosts.side_by_side import MEMORY_SHARE, Gate, slots_of
 from harness.run.hosts.slices import takes_turns
 from harness.run.images.disk_budget import Disk, disk_of
 from harness.run.images.prefetch import HostImages
-from harness.run.run_interfaces import CellRun, RowRun
-from harness.schedule import oracle
-from harness.schedule.full_scheduler import FullScheduler
-from harness.schedule.priority import RowStanding, RowState
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
 
@@ -54,9 +74,9 @@ class Run:
     only: frozenset[str] | None = None
     ending: Ending = field(init=False)
     open_rows: OpenRows = field(init=False)
-    _rows: dict[RowRun, RunningRow] = field(init=False)
+    _rows: list[RowRun] = field(init=False)
     """The rows in the plan's order."""
-    _noises: dict[tuple[str, ...], Noise | None] = field(default_factory=dict)
+    _noises: dict[NoisePlace, Noise | None] = field(default_factory=dict)
     """A/A noise by lane, scenario and machine."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _to_go_on: str = Remedy.SAME_SWEEP()
@@ -64,67 +84,56 @@ class Run:
 
     def __post_init__(self) -> None:
         self.ending = Ending(asked=self.plan.stop)
-        self.open_rows = OpenRows(read=self.journal.read_back, runs_of=self.runs_of)
-        self._rows = {each.row: each for each in running_rows(self.plan, only=self.only)}
+        self.open_rows = OpenRows(read=self.journal.read_back)
+        self._rows = list(rows_of(self.plan, only=self.only))
 
     # ------------------------------------------------------------ rows
 
     def on(self, host: Host) -> list[RowRun]:
         """Return the rows of a host, in the plan's order."""
-        return [each.row for each in self._rows.values() if each.planned.lane.host == host]
-
-    def is_done(self, row: RowRun) -> bool:
-        return self._rows[row].finished
-
-    def runs_of(self, row: RowRun) -> list[CellRun]:
-        """Return everything that is launched for a row: its cells, and the A/A replicate if it has one."""
-        return [*row.cells, *self._rows[row].replicates]
+        return [row for row in self._rows if row.planned.lane.host == host]
 
     def mark_unfinished(self, why: str) -> None:
         """Record why each version that lacks launches gets no more."""
         self._to_go_on = Remedy.SWEEP_WITHOUT_STOP(why=why)
-        for each in self._rows.values():
-            for run in () if each.finished else each.lacking:
+        for row in self._rows:
+            for run in () if row.finished else lacking(row):
                 if run.runnable:
                     run.skipped = Skip(by="stop", why=why)
 
     def give_up(self, rows: Iterable[RowRun], problem: str) -> None:
         """Record the problem of a lost host in each cell that lacks launches."""
-        for run in (run for row in rows for run in self._rows[row].lacking):
+        for run in (run for row in rows for run in lacking(row)):
             run.problem = run.problem or problem
 
     def choose_noise(self, row: RowRun) -> None:
         """Let the first row of a scenario that a machine begins measure the machine's noise."""
-        running = self._rows[row]
         with self._lock:
-            others = [each for each in self._alike(running) if each is not running]
-            if isinstance(running.scheduler, FullScheduler):
-                running.scheduler.measures_noise = not any(other.measures_noise for other in others)
+            others = [each for each in self._alike(row) if each is not row]
+            row.measures_noise = not (is_bisected(row) or any(other.measures_noise for other in others))
 
     def again(self, row: RowRun, why: str) -> RowRun:
         """Restart a row and set its trials aside, because those of another machine cannot be compared."""
-        old = self._rows[row]
-        new = old.anew(why)
-        for trial in (trial for run in self.runs_of(row) for trial in run.trials):
+        new = started_again(row, self.plan, why)
+        for trial in (trial for run in row.runs for trial in run.trials):
             self.journal.set_aside(trial)
         with self._lock:
-            rows = [new if each is old else each for each in self._rows.values()]
-            self._rows = {each.row: each for each in rows}
+            self._rows[self._rows.index(row)] = new
         self.open_rows.forget(row)
-        return new.row
+        return new
 
-    def _alike(self, running: RunningRow) -> list[RunningRow]:
+    def _alike(self, row: RowRun) -> list[RowRun]:
         """Return the rows that share their A/A noise with a row, itself included."""
-        return [each for each in self._rows.values() if each.noise_place == running.noise_place]
+        return [each for each in self._rows if noise_place(each) == noise_place(row)]
 
     # ------------------------------------------------------------ verdicts
 
     def standing(self, row: RowRun) -> RowStanding:
         """Judge a row after its turn, show what the run has found so far, and return the row's standing."""
-        standing = standing_of(self._rows[row].judge(self._noises), asked=self.plan.trials)
+        standing = standing_of(judge(row, self.plan, self._noises), asked=self.plan.trials)
         self.open_rows.put_down(row)
         with self._lock:
-            rows = [each.judged for each in self._rows.values()]
+            rows = [verdict_on(each, self.plan) for each in self._rows]
             ends = self.plan.stop.first_bad and standing.confirmed
             findings = [one for each in corrected(rows) for one in each.findings] if ends else []
             if any(one.confirmed and one.kind != "first_fixed" for one in findings):
@@ -137,33 +146,33 @@ class Run:
 
         The verdict needs the A/A noise of the lane and scenario, so it waits until the row that measures this is done.
         """
-        running = self._rows[row]
-        running.finished = True
+        row.finished = True
         with self._lock:
-            alike = self._alike(running)
-            if not running.measures_noise and any(each.measures_noise and not each.finished for each in alike):
+            alike = self._alike(row)
+            if not row.measures_noise and any(each.measures_noise and not each.finished for each in alike):
                 self.open_rows.put_down(row)
                 return
             for each in (each for each in alike if each.finished and not each.final):
-                self.open_rows.recall(each.row)
-                judged = each.judge(self._noises)
+                self.open_rows.recall(each)
+                judged = judge(each, self.plan, self._noises)
                 each.final = True
-                for run, cell in zip(each.row.cells, judged.cells, strict=True):
+                for run, cell in zip(each.cells, judged.cells, strict=True):
                     run.trials[:] = cell.trials
-                self.open_rows.forget(each.row)
+                self.open_rows.forget(each)
 
     def judged(self) -> list[JudgedRow]:
         """Return the verdicts on all rows from all launches, including those of interrupted turns, in the plan's order.
         An unfinished row has the verdict so far.
         """
-        rows = []
-        for each in self._rows.values():
-            if not each.final and (each.seen != each.evidence or each.finished):
-                self.open_rows.recall(each.row)
-                each.judge(self._noises)
-                self.open_rows.put_down(each.row)
-            rows.append(each.judged if each.finished else each.judged.to_be_continued(self._to_go_on))
-        return rows
+        verdicts = []
+        for row in self._rows:
+            if not row.final and (row.seen != evidence(row) or row.finished):
+                self.open_rows.recall(row)
+                judge(row, self.plan, self._noises)
+                self.open_rows.put_down(row)
+            verdict = verdict_on(row, self.plan)
+            verdicts.append(verdict if row.finished else to_be_continued(verdict, self._to_go_on))
+        return verdicts
 
     def result(self) -> RunResult:
         """Return the result at the end, also of a run that was interrupted or that lost a host."""
@@ -193,7 +202,7 @@ class Run:
             recall=self.open_rows.recall,
             stop=self.ending.why,
             may=lambda worker, row: host.parallel is not True or worker == str(row.cells[0].cell.lane),
-            splits=None if together else lambda row: not compares_times(row.cells[0].cell.variant.scenario),
+            splits=None if together else lambda row: not row.planned.variant.scenario.compares_times,
         )
         series = list(dict.fromkeys(row.cells[0].cell.image.series for row in rows))
         for row in rows:
@@ -239,7 +248,7 @@ class Run:
         """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
         alongside the others, and one more if some rows compare times, because that one may have to wait for the rest.
         """
-        beside = [row for row in rows if not compares_times(row.variant.scenario)]
+        beside = [row for row in rows if not row.variant.scenario.compares_times]
         slots = slots_of(host, engine.facts, (gpu.uuid for row in beside for gpu in row.lane.gpus))
         total = engine.facts.get("memory_bytes")
         memory_bytes = MEMORY_SHARE * total if isinstance(total, int) else None
@@ -285,7 +294,6 @@ def worker(
         images=images,
         run_id=journal.id,
         trials=trials,
-        oracle=oracle.oracle(),
         journal=journal,
         progress=context.progress,
         stopped=context.stopped.is_set,
@@ -307,11 +315,10 @@ HELD_BYTES = 256 << 20
 class OpenRows:
     """Bounds the memory of rows that take turns. Thread-safe. A row that a thread works on keeps its traces.
 
-    `read`: reads a trial back from its file. `runs_of`: returns the cells of a row and its A/A replicate.
+    `read`: reads a trial back from its file.
     """
 
     read: Callable[[Trial], Trial]
-    runs_of: Callable[[RowRun], list[CellRun]]
     held_bytes: int = HELD_BYTES
     _rows: dict[RowRun, int] = field(default_factory=dict)
     """Rows with their traces in memory, and the size of the traces in bytes; the row put down last comes last."""
@@ -326,12 +333,12 @@ class OpenRows:
             is_away = row in self._away
             self._away.discard(row)
         if is_away:
-            for run in self.runs_of(row):
+            for run in row.runs:
                 run.trials[:] = [trial if trial.trace is None else self.read(trial) for trial in run.trials]
 
     def put_down(self, row: RowRun) -> None:
         """End the work on a row. If the traces exceed the limit, drop those of the longest-waiting rows."""
-        taken_bytes = sum(_bytes(trial) for run in self.runs_of(row) for trial in run.trials)
+        taken_bytes = sum(_bytes(trial) for run in row.runs for trial in run.trials)
         with self._lock:
             self._busy.discard(row)
             self._rows.pop(row, None)
@@ -343,7 +350,7 @@ class OpenRows:
                 if other not in self._busy:
                     del self._rows[other]
                     self._away.add(other)
-                    for run in self.runs_of(other):
+                    for run in other.runs:
                         run.trials[:] = [trial.thinned(LEAST_SHOWN_ROWS) for trial in run.trials]
                     total_bytes -= size
 
@@ -384,13 +391,13 @@ class Ending:
         if self.asked.first_bad:
             self.reason = self.reason or SkipReason.STOPPED_AT_FIRST_BAD()
 
-    def why(self, state: RowState | None) -> str:
-        """Return why a row in this state gets no more launches, or "". `state` is None in the middle of a turn."""
+    def why(self, standing: RowStanding | None) -> str:
+        """Return why a row of this standing gets no more launches, or ""; it is None in the middle of a turn."""
         if self.asked.time_s is not None and self.clock() - self.began_s >= self.asked.time_s:
             self.reason = self.reason or SkipReason.STOPPED_BY_TIME()
         if self.reason:
             return self.reason
-        is_over = self.asked.quick and state is not None and state.urgency in ("near", "good")
+        is_over = self.asked.quick and standing is not None and standing.urgency in ("near", "good")
         return SkipReason.STOPPED_BY_QUICK() if is_over else ""
 
     @property

@@ -1,171 +1,143 @@
-"""Judges one row while it runs, from the launches that its scheduler has chosen so far."""
+"""Judges the rows of a plan while they run, from their launches so far."""
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from harness.judge.comparison.level_rules import RULES
-from harness.judge.history.flaky import MISS
-from harness.judge.row import JudgedRow, baseline_of, judge_row
-from harness.model import BAD, FAILURES, GOOD, UNSURE, CellVerdict, Noise, Plan, Trials, VersionRow, signal_of
+from harness.judge.next import propose
+from harness.judge.next.bisection import Bisection
+from harness.judge.next.rounds import noise, to_confirm
+from harness.judge.row import judge_row
+from harness.model import (
+    BAD,
+    FAILURES,
+    GOOD,
+    UNSURE,
+    CellRun,
+    CellVerdict,
+    JudgedRow,
+    Noise,
+    Plan,
+    RowRun,
+    RowStanding,
+    Trials,
+    VersionRow,
+    signal_of,
+)
 from harness.model.measured import shown_rows
 from harness.reasons import RowWarning
-from harness.run.run_interfaces import CellRun, RowRun
-from harness.schedule.bisect_scheduler import BisectScheduler
-from harness.schedule.full_scheduler import FullScheduler, to_confirm
-from harness.schedule.oracle import cannot_run
-from harness.schedule.priority import RowStanding
+from harness.run.hosts.review import cannot_run
 from harness.store.journal import ASIDE
 
-
-@dataclass(kw_only=True)
-class RunningRow:
-    """A row of the plan while it runs, with its scheduler, its launches and its verdict.
-
-    `planned`: the row in the plan; in a pool, the cells of `row` belong to the machine that runs it. `only`: the ids of
-    the cells that may be launched; None: all. `rows`: the number of rows of its scenario. `again`: the reason for each
-    time that the row started again. `seen`: the evidence on which the verdict `judged` rests. `finished`: nothing more
-    is launched. `final`: the verdict is the last one, and the full traces are gone.
-    """
-
-    plan: Plan
-    planned: VersionRow
-    only: frozenset[str] | None
-    rows: int
-    measures: InitVar[bool]
-    again: tuple[str, ...] = ()
-    row: RowRun = field(init=False)
-    scheduler: FullScheduler | BisectScheduler = field(init=False)
-    _judged: JudgedRow | None = field(init=False, default=None)
-    seen: tuple[object, ...] = field(init=False, default=())
-    finished: bool = field(init=False, default=False)
-    final: bool = field(init=False, default=False)
-
-    def __post_init__(self, measures: bool) -> None:
-        """Make the row without launches. `measures`: it measures the A/A noise, unless it is bisected."""
-        plan, cells = self.plan, self.planned.cells
-        runs = tuple(
-            CellRun(cell=cell, incompatible="" if cell.excluded else cannot_run(cell, None) or "") for cell in cells
-        )
-        self.scheduler = FullScheduler(
-            runs=runs, asked=plan.trials, only=self.only, measures_noise=measures, rows=self.rows
-        )  # fmt: skip
-        if plan.searched(self.planned) and self.only is None:
-            self.scheduler = self._bisection(runs)
-        self.row = RowRun(cells=runs, scheduler=self.scheduler)
-
-    def __str__(self) -> str:
-        return f"{self.planned.series.name} on {self.planned.lane}, {self.planned.variant}"
-
-    @property
-    def judged(self) -> JudgedRow:
-        """Return the newest verdict."""
-        return self._judged or self._blank
-
-    @functools.cached_property
-    def _blank(self) -> JudgedRow:
-        """The verdict before the first launch; made when it is needed, because a plan may have thousands of rows."""
-        fresh = [CellRun(cell=cell).result for cell in self.planned.cells]
-        return judge_row(self.planned, fresh, least=self.plan.trials.least)
-
-    @property
-    def noise_place(self) -> tuple[str, str, str]:
-        """Return the key of the row's A/A noise: the lane, the scenario and, in a pool, the machine."""
-        return _noise_place(self.planned, self.row.cells[0].cell.lane.host.machine)
-
-    @property
-    def measures_noise(self) -> bool:
-        return isinstance(self.scheduler, FullScheduler) and self.scheduler.measures_noise
-
-    @property
-    def replicates(self) -> list[CellRun]:
-        """Return the A/A replicate, if the row has one."""
-        found = self.scheduler.replicate.run if isinstance(self.scheduler, FullScheduler) else None
-        return [] if found is None else [found]
-
-    @property
-    def lacking(self) -> list[CellRun]:
-        """Return the cells that have fewer launches than a verdict needs, for no known reason."""
-        least = self.plan.least(self.planned)
-        return [run for run in self.row.cells if run.skipped is None and len(run.measured) < least]
-
-    @property
-    def evidence(self) -> tuple[object, ...]:
-        """Return the evidence for a verdict on the row. If it changes, the row must be judged again."""
-        return tuple((len(run.trials), run.problem, run.incompatible, run.skipped) for run in self.row.cells)
-
-    def judge(self, noises: dict[tuple[str, ...], Noise | None]) -> JudgedRow:
-        """Judge the row by its launches so far, and thin the traces of its cells for the reports. `noises`: the newest
-        A/A noise by place, which this updates.
-        """
-        plan, planned, runs = self.plan, self.planned, self.row.cells
-        noise = noises[self.noise_place] = self.scheduler.noise() or noises.get(self.noise_place)
-        search = self._bisection(runs) if plan.searched(planned) else None
-        judged = judge_row(
-            planned,
-            [run.result for run in runs],
-            least=plan.least(planned),
-            noise=noise,
-            miss=search.rules.alpha if search else MISS,
-            bounded=search.bounded if search else None,
-            rows=self.rows,
-            again=[trial for run in self.replicates for trial in run.measured],
-        )
-        warnings = [*judged.warnings, *self.again]
-        if not judged.findings and isinstance(self.scheduler, BisectScheduler) and self.scheduler.conclusion:
-            # No reader must take "not launched" for "good".
-            warnings.insert(len(judged.warnings), RowWarning.SEARCHED(row=self, found=self.scheduler.conclusion))
-        trace_rows = shown_rows(len(plan.cells) * plan.trials.least)
-        self._judged = replace(
-            judged,
-            cells=tuple(
-                replace(each, cell=cell, trials=tuple(trial.thinned(trace_rows) for trial in each.trials))
-                for each, cell in zip(judged.cells, planned.cells, strict=True)
-            ),
-            warnings=tuple(warnings),
-            replicates=sum(run.launched for run in self.replicates),
-        )
-        self.seen = self.evidence
-        return self._judged
-
-    def anew(self, why: str) -> RunningRow:
-        """Return the row without launches, and with a warning why it starts again and what had failed until then."""
-        runs = (*self.row.cells, *self.replicates)
-        failed = [run.cell.image.version for run in runs for trial in run.trials if trial.end in FAILURES]
-        warning = RowWarning.STARTED_AGAIN(row=self, why=why, folder=ASIDE)
-        if failed:
-            versions = ", ".join(dict.fromkeys(failed))
-            warning = RowWarning.STARTED_AGAIN_AFTER_FAILURES(row=self, why=why, versions=versions, folder=ASIDE)
-        return replace(self, measures=False, again=(*self.again, warning))
-
-    def _bisection(self, runs: tuple[CellRun, ...]) -> BisectScheduler:
-        """Return a bisection, which chooses launches, or only judges those of an earlier bisection or of `--decide`."""
-        return BisectScheduler(runs=runs, asked=self.plan.trials, baseline=baseline_of(self.planned))
+NoisePlace = tuple[str, str, str]
+"""The rows that share their A/A noise: the lane, the scenario and, in a pool, the machine."""
 
 
-def _noise_place(row: VersionRow, machine: str) -> tuple[str, str, str]:
-    return str(row.lane), row.variant.scenario.name, machine
+def rows_of(plan: Plan, *, only: frozenset[str] | None) -> Iterator[RowRun]:
+    """Yield the rows of a plan, without launches. `only`: the ids of the cells that may be launched; None: all.
 
-
-def running_rows(plan: Plan, *, only: frozenset[str] | None) -> Iterator[RunningRow]:
-    """Yield the rows of a plan with their schedulers. `only`: the ids of the cells that may be launched; None: all.
-
-    One row of each scenario and lane measures the A/A noise. In a pool it is one row per machine, which is chosen when
-    the machine begins it.
+    One row of each scenario and lane measures the A/A noise, unless it is bisected. In a pool it is one row per
+    machine, which is chosen when the machine begins it.
     """
     counts = Counter(planned.variant.scenario.name for planned in plan.rows)
-    measured: set[tuple[str, ...]] = set()
+    measured: set[NoisePlace] = set()
     for planned in plan.rows:
-        place, rows = _noise_place(planned, ""), counts[planned.variant.scenario.name]
-        measures = not planned.lane.host.pool and place not in measured
-        row = RunningRow(plan=plan, planned=planned, only=only, rows=rows, measures=measures)
+        row = _fresh(plan, planned, only=only, rows=counts[planned.variant.scenario.name])
+        place = noise_place(row)
+        row.measures_noise = not (is_bisected(row) or planned.lane.host.pool or place in measured)
         if row.measures_noise:
             measured.add(place)
         yield row
+
+
+def _fresh(plan: Plan, planned: VersionRow, *, only: frozenset[str] | None, rows: int) -> RowRun:
+    cells = tuple(
+        CellRun(cell=cell, incompatible="" if cell.excluded else cannot_run(cell, None) or "") for cell in planned.cells
+    )
+    row = RowRun(
+        planned=planned, cells=cells, propose=propose, asked=plan.trials, only=only, rows=rows,
+        searched=plan.searched(planned),
+    )  # fmt: skip
+    row.lazy = only is not None or row.searched
+    return row
+
+
+def is_bisected(row: RowRun) -> bool:
+    """Return whether a bisection chooses the launches of a row. `--decide` names the cells itself."""
+    return row.searched and row.only is None
+
+
+def noise_place(row: RowRun) -> NoisePlace:
+    """Return the key of a row's A/A noise."""
+    return str(row.planned.lane), row.planned.variant.scenario.name, row.cells[0].cell.lane.host.machine
+
+
+def started_again(row: RowRun, plan: Plan, why: str) -> RowRun:
+    """Return a row without launches, and with a warning why it starts again and what had failed until then."""
+    failed = [run.cell.image.version for run in row.runs for trial in run.trials if trial.end in FAILURES]
+    warning = RowWarning.STARTED_AGAIN(row=row, why=why, folder=ASIDE)
+    if failed:
+        versions = ", ".join(dict.fromkeys(failed))
+        warning = RowWarning.STARTED_AGAIN_AFTER_FAILURES(row=row, why=why, versions=versions, folder=ASIDE)
+    fresh = _fresh(plan, row.planned, only=row.only, rows=row.rows)
+    fresh.again = (*row.again, warning)
+    return fresh
+
+
+def lacking(row: RowRun) -> list[CellRun]:
+    """Return the cells that have fewer launches than a verdict needs, for no known reason."""
+    return [run for run in row.cells if run.skipped is None and len(run.measured) < row.least]
+
+
+def evidence(row: RowRun) -> tuple[object, ...]:
+    """Return the evidence for a verdict on a row. If it changes, the row must be judged again."""
+    return tuple((len(run.trials), run.problem, run.incompatible, run.skipped) for run in row.cells)
+
+
+def verdict_on(row: RowRun, plan: Plan) -> JudgedRow:
+    """Return the newest verdict on a row. The one before the first launch is made when it is needed, because a plan may
+    have thousands of rows."""
+    if row.judged is None:
+        fresh = [CellRun(cell=cell).result for cell in row.planned.cells]
+        row.judged = judge_row(row.planned, fresh, least=plan.trials.least)
+    return row.judged
+
+
+def judge(row: RowRun, plan: Plan, noises: dict[NoisePlace, Noise | None]) -> JudgedRow:
+    """Judge a row by its launches so far, and thin the traces of its cells for the reports. `noises`: the newest A/A
+    noise by place, which this updates.
+    """
+    place = noise_place(row)
+    noises[place] = noise(row) or noises.get(place)
+    judged = judge_row(
+        row.planned,
+        [run.result for run in row.cells],
+        least=row.least,
+        noise=noises[place],
+        search=Bisection(runs=row.cells, asked=row.asked, baseline=row.planned.baseline) if row.searched else None,
+        rows=row.rows,
+        again=row.replicate.measured if row.replicate else (),
+    )
+    warnings = [*judged.warnings, *row.again]
+    if not judged.findings and is_bisected(row) and row.proposal is not None and row.proposal.kind == "done":
+        # No reader must take "not launched" for "good".
+        warnings.insert(len(judged.warnings), RowWarning.SEARCHED(row=row, found=row.proposal.reason))
+    trace_rows = shown_rows(len(plan.cells) * plan.trials.least)
+    row.judged = replace(
+        judged,
+        cells=tuple(
+            replace(each, cell=cell, trials=tuple(trial.thinned(trace_rows) for trial in each.trials))
+            for each, cell in zip(judged.cells, row.planned.cells, strict=True)
+        ),
+        warnings=tuple(warnings),
+        replicates=len(row.replicate.own) if row.replicate else 0,
+    )
+    row.seen = evidence(row)
+    return row.judged
 
 
 # ---------------------------------------------------------------- standing

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
@@ -20,6 +20,7 @@ from harness.judge.history.flaky import MISS, outliving
 from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.history.transitions import outcome_states
+from harness.judge.next.bisection import Bisection
 from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -28,11 +29,11 @@ from harness.model import (
     LEVELS,
     SIGNALS,
     CellResult,
-    CellVerdict,
     Change,
     Effect,
     Finding,
     Install,
+    JudgedRow,
     Noise,
     Observation,
     Trial,
@@ -43,42 +44,15 @@ from harness.reasons import RowWarning, SkipReason, TrialReason
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
-Bounded = Callable[[Sequence[Change], Sequence[CellVerdict]], tuple[Change, ...]]
-"""Returns the changes of a row that was bisected, from those that all launches show and the verdicts on its cells."""
-
-
 ALIKE = 1.25
 """Largest ratio of the rates of two versions whose memory grows alike."""
 ENOUGH = 2
 """Fewest launches on each side of a confirmed finding; with fewer, a side has no verdict."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgedRow:
-    """The judged cells of one row, oldest image first, and its findings, before those of all rows are corrected
-    together (`judge/run.py`).
-
-    `tested` are the signals whose levels were compared, whether they changed or not. `replicates` is the number of
-    launches of A/A replicates, which belong to no cell. `ratios` are the effects of the findings that are told as the
-    difference of small levels, by signal and newer version, above the least amount that is compared.
-    """
-
-    cells: tuple[CellResult, ...]
-    findings: tuple[Finding, ...] = ()
-    warnings: tuple[str, ...] = ()
-    tested: tuple[str, ...] = ()
-    observations: tuple[Observation, ...] = ()
-    replicates: int = 0
-    ratios: Mapping[tuple[str, str], Effect | None] = field(default_factory=dict)
-
-    @property
-    def scenario(self) -> str:
-        return self.cells[0].cell.variant.scenario.name
-
-    def to_be_continued(self, remedy: str) -> JudgedRow:
-        """Return the unfinished row with `remedy` for each signal that its launches so far do not settle."""
-        cells = tuple(replace(cell, verdict=with_remedy(cell.verdict, remedy)) for cell in self.cells)
-        return replace(self, cells=cells)
+def to_be_continued(row: JudgedRow, remedy: str) -> JudgedRow:
+    """Return the unfinished row with `remedy` for each signal that its launches so far do not settle."""
+    return replace(row, cells=tuple(replace(cell, verdict=with_remedy(cell.verdict, remedy)) for cell in row.cells))
 
 
 def judge_row(
@@ -87,8 +61,7 @@ def judge_row(
     *,
     least: int,
     noise: Noise | None = None,
-    miss: float = MISS,
-    bounded: Bounded | None = None,
+    search: Bisection | None = None,
     rows: int = 1,
     again: Sequence[Trial] = (),
 ) -> JudgedRow:
@@ -96,8 +69,8 @@ def judge_row(
 
     `least` is the number of trials that a good cell needs, `noise` the A/A noise of its lane and scenario, and `rows`
     the number of rows of its scenario. `again` are the launches of the A/A replicate of one of the cells, which tell
-    whether the values of its image vary. `bounded` is given if a bisection chose the launches. It stops at its own
-    error probability, `miss`, with too few launches for the stricter one of a full sweep.
+    whether the values of its image vary. `search` is given if a bisection chose the launches. It stops at its own
+    error probability, with too few launches for the stricter one of a full sweep.
     """
     measured = [cell.trials for cell in cells]
     if unlike := unlike_steps(measured, [cell.cell.image.version for cell in cells]):
@@ -116,13 +89,14 @@ def judge_row(
         values = judge_values(compared.alike, again=replicates, limits=limits, steps=steps)
         nan = nan_versions(compared.alike, limits)
         compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
-    baseline, searched = baseline_of(row), bounded is not None
+    baseline, searched = row.baseline, search is not None
+    miss = search.rules.alpha if search else MISS
     is_compared = not (searched or limits.exit_only)
     modes, slow_mode = two_modes(compared, limits=limits, baseline=baseline, noise=noise) if is_compared else (None, ())
     compared = replace(compared, modes=modes if slow_mode else None)
     changes = (*find_changes(compared, limits=limits, baseline=baseline, noise=noise, miss=miss), *slow_mode)
-    if bounded is not None:
-        changes = bounded(changes, compared.cells)
+    if search is not None:
+        changes = search.bounded(changes, compared.cells)
     if not limits.exit_only:
         seen = visible(compared, limits=limits, noise=noise, rows=rows)
         verdicts = with_signals(compared, values, limits=limits, visible=seen or {}, searched=searched)
@@ -228,12 +202,6 @@ def _judged_cell(cell: CellResult, row: Sequence[Sequence[Trial]], *, least: int
     return replace(cell, verdict=verdict)
 
 
-def baseline_of(row: VersionRow) -> int | None:
-    """Return the position of the baseline image; None if the matrix names none."""
-    versions = [image.version for image in row.series.images]
-    return versions.index(row.series.baseline) if row.series.baseline in versions else None
-
-
 def _sized(change: Change, compared: Compared) -> Change:
     """Return a change; if a level is too small for its ratio to mean anything, its effect is the difference."""
     little = compared.little(change.metric) if change.metric in LEVELS else {}
@@ -335,7 +303,7 @@ def _left_out(row: VersionRow, cells: Sequence[CellResult], *, searched: bool) -
     or against a baseline that was not measured.
     """
     series, lane, variant, scenario = row.series, row.lane, row.variant, row.variant.scenario
-    trials, usual = [cell.trials for cell in cells], baseline_of(row)
+    trials, usual = [cell.trials for cell in cells], row.baseline
     compared = not searched and scenario.limits.of("step_time") is not None
     apart = never_side_by_side(trials, steps=scenario.steps) if compared else ()
     versions = ", ".join(row.cells[number].image.version for number in apart)

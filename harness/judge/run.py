@@ -11,9 +11,20 @@ from pathlib import Path
 from harness.judge.attribution.cause import attribute
 from harness.judge.attribution.merge_findings import with_consequences
 from harness.judge.history.changes import FAMILY_ALPHA, holm
-from harness.judge.row import JudgedRow
 from harness.judge.signal_verdicts import with_findings
-from harness.model import BAD, UNSURE, CellResult, Finding, HostState, Metric, Plan, RunResult, RunVerdict, signal_of
+from harness.model import (
+    BAD,
+    UNSURE,
+    CellResult,
+    Finding,
+    HostState,
+    JudgedRow,
+    Metric,
+    Plan,
+    RunResult,
+    RunVerdict,
+    signal_of,
+)
 
 
 def judge_run(

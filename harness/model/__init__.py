@@ -10,6 +10,7 @@ from harness.model.answers import *
 from harness.model.attributed import *
 from harness.model.episodes import *
 from harness.model.judged import *
+from harness.model.launched import *
 from harness.model.matrix import *
 from harness.model.measured import *
 from harness.model.narrowed import *

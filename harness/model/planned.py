@@ -52,6 +52,12 @@ class VersionRow:
     variant: Variant
     cells: tuple[Cell, ...]
 
+    @property
+    def baseline(self) -> int | None:
+        """Return the position of the baseline image; None if the matrix names none."""
+        versions = [image.version for image in self.series.images]
+        return versions.index(self.series.baseline) if self.series.baseline in versions else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Skip:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from harness import exit_codes
 from harness.model.attributed import Attribution
-from harness.model.judged import CellVerdict, Finding, Observation
+from harness.model.judged import CellVerdict, Effect, Finding, Observation
 from harness.model.matrix import Host
 from harness.model.measured import Trial
 from harness.model.narrowed import Narrowed
@@ -41,6 +41,29 @@ class CellResult:
     def machine(self) -> str:
         """Return the machine of the pool that ran it; "" if its host is not a pool, or if it never ran."""
         return ", ".join(dict.fromkeys(trial.machine for trial in self.trials if trial.machine))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedRow:
+    """The judged cells of one row, oldest image first, and its findings, before those of all rows are corrected
+    together (`judge/run.py`).
+
+    `tested` are the signals whose levels were compared, whether they changed or not. `replicates` is the number of
+    launches of A/A replicates, which belong to no cell. `ratios` are the effects of the findings that are told as the
+    difference of small levels, by signal and newer version, above the least amount that is compared.
+    """
+
+    cells: tuple[CellResult, ...]
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+    tested: tuple[str, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    replicates: int = 0
+    ratios: Mapping[tuple[str, str], Effect | None] = field(default_factory=dict)
+
+    @property
+    def scenario(self) -> str:
+        return self.cells[0].cell.variant.scenario.name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
-from harness.model.signals import LIMITED, SIGNALS, log_of
+from harness.model.signals import LIMITED, SIGNALS, TIMES, log_of
 
 Scalar = str | int | float | bool | None
 Key = TypeVar("Key")
@@ -240,6 +240,11 @@ class Scenario:
     def file(self) -> Path | None:
         """Return the Python file that is started; None for a command, and for a program that is a module."""
         return self.program.path if self.program else self.script
+
+    @property
+    def compares_times(self) -> bool:
+        """Return whether any time that its launches measure is compared between versions."""
+        return not self.limits.exit_only and any(self.limits.of(name) is not None for name in TIMES)
 
     @property
     def may_count_lines(self) -> bool:

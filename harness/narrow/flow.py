@@ -16,7 +16,7 @@ from harness.flows.context import RunContext
 from harness.flows.hosts import first_usable, leased, using_hosts
 from harness.flows.probe import Looking
 from harness.flows.running import worker
-from harness.model import Cell, Finding, Lane, Limits, Plan, Trials
+from harness.model import Cell, CellRun, Finding, Lane, Limits, Plan, Prepared, RowRun, RowStanding, Trials
 from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed, Side
 from harness.narrow.coupling import Coupling
 from harness.narrow.evidence import NarrowRules
@@ -26,11 +26,9 @@ from harness.narrow.launches import NarrowScheduler, fault_counts, is_level, lev
 from harness.narrow.question import NarrowQuestion, coupled, refuse_equal
 from harness.narrow.search import ComponentSearch, SearchCost, expected_cost
 from harness.probes import Looked
-from harness.run.engine import Engine, Kept, Lease, Prepared
+from harness.run.engine import Engine, Kept, Lease
 from harness.run.hosts.host_run import HostRun
 from harness.run.process.engine import has_program
-from harness.run.run_interfaces import CellRun, RowRun
-from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
 from harness.store import RunDirectory
 
@@ -88,7 +86,9 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     )
     narrowing.make_shams(scheduler)
     queue = RowQueue(standing=lambda row: RowStanding(suspect=True), recall=lambda row: None)
-    queue.add(RowRun(cells=(scheduler.run_of_a(),), scheduler=scheduler))
+    queue.add(
+        RowRun(planned=question.plan.rows[0], cells=(scheduler.run_of_a(),), propose=scheduler.propose, lazy=True)
+    )
     lane, about = str(both.lane), cost(coupling.groups, question.finding)
     both.context.progress.plan(most={lane: about.most}, exact=False, about={lane: about.launches})
     interrupted = False

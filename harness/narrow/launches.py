@@ -14,12 +14,11 @@ import numpy as np
 
 from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
 from harness.judge.launches import JudgedTrial, judge_launches
-from harness.model import FAILURES, GOOD, Cell, Finding, Image, Scenario, Trial
+from harness.model import FAILURES, GOOD, Cell, CellRun, Finding, Image, Proposal, RowRun, Scenario, Trial, next_round
 from harness.model.measured import TRACEBACK
 from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
 from harness.narrow.search import ComponentSearch
 from harness.reasons import NarrowReason, ValueReason
-from harness.run.run_interfaces import Batch, CellRun, next_round
 
 
 @dataclass(kw_only=True)
@@ -30,7 +29,6 @@ class NarrowScheduler:
     from what was requested, "" for a correct one.
     """
 
-    lazy = True
     search: ComponentSearch
     like: Cell
     finding: Finding
@@ -40,15 +38,17 @@ class NarrowScheduler:
     _checked: set[Hybrid] = field(default_factory=set)
     _judged: dict[Trial, JudgedTrial | None] = field(default_factory=dict)
 
-    def next(self) -> Batch:
+    def propose(self, row: RowRun) -> Proposal:
+        """Return the next hybrids to launch. They become the cells of the row, first A, which is launched first."""
         decision = self.search.decide(self.outcomes())
         for hybrid in decision.launch:
             if hybrid not in self.runs:
                 self.runs[hybrid] = CellRun(cell=replace(self.like, image=self.image_of(hybrid)))
         runs = tuple(self.runs[hybrid] for hybrid in decision.launch)
-        record = {"kind": decision.kind, "reason": decision.reason}
-        made = tuple(self.runs.values())  # first A, which is asked for first
-        return Batch(runs=runs, row_runs=made, round=next_round(made), depth="whole", record=record)
+        made = row.cells = tuple(self.runs.values())
+        return Proposal(
+            kind=decision.kind, reason=decision.reason, runs=runs, round=next_round(made), depth="whole"
+        )  # fmt: skip
 
     def outcomes(self) -> tuple[HybridOutcome, ...]:
         """Return the outcomes of all launches so far."""

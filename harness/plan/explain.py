@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection
 
 from harness import masking
+from harness.judge.next.bisect_records import Expected, Rules, expected_launches
 from harness.model import Build, Explanation, Host, HostCost, Image, Plan, Pull, VersionRow
 from harness.reasons import PlanReason
-from harness.schedule.bisect.bisect_records import Expected, Rules, expected_launches
 
 
 def explain(plan: Plan) -> Explanation:

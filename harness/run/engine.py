@@ -12,26 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from harness.errors import InfrastructureError
-from harness.model import Image, Scenario
+from harness.model import Image, Prepared, Scenario
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """An image that is ready to launch on one engine.
-
-    `reference` is what the engine launches (an image id, or the interpreter's path). `digest` identifies the image: its
-    digest or id, or, for a virtual environment, a hash of the interpreter and of everything installed. `labels` and
-    `environment` are those that the image itself defines.
-    """
-
-    image: Image
-    reference: str
-    digest: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

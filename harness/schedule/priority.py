@@ -11,14 +11,11 @@ begun gives way to cheap ones: the order of its versions is random, so the pause
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
 
 from harness.judge.trace.samples import settled_median
-from harness.model import Trial
+from harness.model import CellRun, Proposal, RowRun, RowStanding, Trial, Urgency
 from harness.reasons import TurnReason
-from harness.run.run_interfaces import Batch, CellRun, RowRun
 
 
 def round_limit_s(row: RowRun) -> float:
@@ -35,19 +32,20 @@ def spent_s(runs: Sequence[CellRun]) -> float:
     return sum(trial.duration_s for run in runs for trial in run.measured)
 
 
-def expected_s(batch: Batch, runs: Sequence[CellRun]) -> float | None:
-    """Return the seconds that a batch of a row will probably take; None before the row's first launch. A version is
-    expected to take as long as its shortest launch, extrapolated to the whole budget if the next launch is to run it,
-    and one without a launch as long as the mean of all launches.
+def expected_s(proposal: Proposal, runs: Sequence[CellRun]) -> float | None:
+    """Return the seconds that the proposed launches of a row will probably take; None before the row's first launch.
+
+    A version is expected to take as long as its shortest launch, extrapolated to the whole budget if the next launch is
+    to run it, and one without a launch as long as the mean of all launches.
     """
     trials = [trial for run in runs for trial in run.measured]
     if not trials:
         return None
-    whole = batch.depth == "whole"
+    whole = proposal.depth == "whole"
     mean_s = fmean(_took_s(trial, whole=whole) for trial in trials)
     total_s = 0.0
-    for run in batch.runs:
-        stopped = batch.depth != "brief" and all(trial.end == "stopped" for trial in run.measured)
+    for run in proposal.runs:
+        stopped = proposal.depth != "brief" and all(trial.end == "stopped" for trial in run.measured)
         own_s = (_took_s(trial, whole=whole or stopped) for trial in run.measured)
         total_s += min(own_s, default=mean_s)
     return total_s
@@ -60,7 +58,6 @@ def _took_s(trial: Trial, *, whole: bool) -> float:
     return trial.duration_s + left * (step_s or 0.0)
 
 
-Urgency = Literal["finish", "first", "confirm", "near", "good"]
 REASONS: Mapping[Urgency, TurnReason] = {
     "finish": TurnReason.FINISH,
     "first": TurnReason.FIRST,
@@ -72,65 +69,16 @@ REASONS: Mapping[Urgency, TurnReason] = {
 ORDER: tuple[Urgency, ...] = tuple(REASONS)
 COSTLY = 4.0
 """A first round gives way if the rest of it takes at least this many times the seconds of the turn that comes next."""
-NEAR = 0.5
-"""Share of a limit from which a row counts as near it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowStanding:
-    """The standing of a row by its launches so far.
-
-    `suspect`: something looks bad and is not confirmed. `confirmed`: the row has a confirmed finding. `nearness`: the
-    largest share of a limit that any of its signals reaches; 1 is at the limit.
-    """
-
-    suspect: bool = False
-    confirmed: bool = False
-    nearness: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowState:
-    """A row that can be launched.
-
-    `group`: rows of a lower group come first, whatever their state. `finishes`: its proposal completes a round of this
-    run, or costs no launch. `first`: a version has had no launch yet. `confirms`: its proposal confirms something.
-    `launches`: the number of proposed launches; `next_s`: their expected seconds, None before the row's first launch;
-    `spent_s`: the seconds of the row's launches so far.
-    """
-
-    group: int = 0
-    finishes: bool = False
-    first: bool = False
-    confirms: bool = False
-    launches: int = 0
-    next_s: float | None = None
-    spent_s: float = 0.0
-    standing: RowStanding = RowStanding()
-
-    def takes_s(self, launch_s: float) -> float:
-        """Return the seconds of the proposed launches. `launch_s`: those of one launch, if the row had none yet."""
-        return self.launches * launch_s if self.next_s is None else self.next_s
-
-    @property
-    def urgency(self) -> Urgency:
-        if self.finishes:
-            return "finish"
-        if self.first:
-            return "first"
-        if self.confirms or self.standing.suspect:
-            return "confirm"
-        return "near" if self.standing.nearness >= NEAR else "good"
-
-
-def choose(rows: Sequence[RowState], *, launch_s: float = 0.0) -> int | None:
+def choose(rows: Sequence[RowStanding], *, launch_s: float = 0.0) -> int | None:
     """Return the position of the row to launch next, the first one if several are equal; None if there is no row.
     `launch_s`: the expected seconds of a launch of a row without any so far.
     """
     return min(range(len(rows)), key=lambda place: _rank(rows[place], launch_s), default=None)
 
 
-def gives_way(row: RowState, others: Sequence[RowState], *, launch_s: float) -> bool:
+def gives_way(row: RowStanding, others: Sequence[RowStanding], *, launch_s: float) -> bool:
     """Return whether the rest of a first round, which `row` proposes, waits for a much cheaper first round or
     confirmation of another row.
     """
@@ -140,21 +88,20 @@ def gives_way(row: RowState, others: Sequence[RowState], *, launch_s: float) -> 
     return COSTLY * others[place].takes_s(launch_s) <= row.takes_s(launch_s)
 
 
-def by_urgency(rows: Sequence[RowState], *, launch_s: float = 0.0) -> list[int]:
+def by_urgency(rows: Sequence[RowStanding], *, launch_s: float = 0.0) -> list[int]:
     """Return the positions of all rows, the most urgent first."""
     return sorted(range(len(rows)), key=lambda place: _rank(rows[place], launch_s))
 
 
-def _rank(row: RowState, launch_s: float) -> tuple[int, int, float, int, float]:
+def _rank(row: RowStanding, launch_s: float) -> tuple[int, int, float, int, float]:
     """Return the sort key of a row: its group, its urgency, the seconds of its next launches, its nearness to a limit.
 
     First rounds and confirmations compete by seconds, so that a cheap confirmation does not wait for a costly first
     round. For rows that look bad, the seconds already spent count as well, unless they propose launches that only
     confirm: these are few, and the bad version is then named.
     """
-    next_s = row.takes_s(launch_s)
-    had_s = row.spent_s if row.urgency == "confirm" and not row.confirms else 0.0
-    place = ORDER.index(row.urgency)
-    shared = ORDER.index({"confirm": "first", "good": "near"}.get(row.urgency, row.urgency))
-    weight = COSTLY if row.urgency == "good" else 1.0
-    return (row.group, shared, weight * (had_s + next_s), place, -row.standing.nearness)
+    next_s, urgency = row.takes_s(launch_s), row.urgency
+    had_s = row.spent_s if urgency == "confirm" and not row.confirms else 0.0
+    shared = ORDER.index({"confirm": "first", "good": "near"}.get(urgency, urgency))
+    weight = COSTLY if urgency == "good" else 1.0
+    return (row.group, shared, weight * (had_s + next_s), ORDER.index(urgency), -row.nearness)

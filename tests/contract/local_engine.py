@@ -26,12 +26,12 @@ import psutil
 from packaging.requirements import Requirement
 
 from harness.errors import ImageUnavailable, InfrastructureError
-from harness.model import EngineKind, Host, Image, Install
+from harness.model import EngineKind, Host, Image, Install, Prepared
 from harness.model.answers import HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run import leases, owners
-from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Prepared, Session
+from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Session
 from harness.run.hosts import host_gpus
 from harness.run.process import cgroups
 

@@ -16,9 +16,8 @@ import docker as docker_sdk
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.model import Build, Install
+from harness.model import Build, Install, Prepared
 from harness.run import open_engine
-from harness.run.engine import Prepared
 from harness.run.process import environments
 from harness.run.process.engine import ProcessEngine
 from tests.contract.world import BASE, WHERE, World, host, image, installed, pulled, quiet

@@ -16,6 +16,7 @@ from harness.model import (
     Image,
     Install,
     NodeRequest,
+    Prepared,
     Pull,
     Scenario,
     Source,
@@ -25,7 +26,7 @@ from harness.model import (
     Where,
 )
 from harness.run import open_engine
-from harness.run.engine import Engine, LaunchRequest, Prepared
+from harness.run.engine import Engine, LaunchRequest
 from harness.run.trial.conversation import run_trial
 from harness.run.trial.payload import pack
 from tests.contract import local_engine

@@ -29,13 +29,25 @@ from typing import Any
 
 import numpy as np
 
-from harness.flows.running_row import RunningRow, running_rows
+from harness.flows.running_row import judge, rows_of
+from harness.judge.row import to_be_continued
 from harness.judge.run import judge_run
 from harness.matrix import load_matrix
-from harness.model import Asked, Cell, Conditions, Failure, LaunchedImage, Look, Printed, RunResult, Trace, Trial
+from harness.model import (
+    Asked,
+    Cell,
+    CellRun,
+    Conditions,
+    Failure,
+    LaunchedImage,
+    Look,
+    Printed,
+    RowRun,
+    RunResult,
+    Trace,
+    Trial,
+)
 from harness.plan.cells import make_plan, select
-from harness.run.run_interfaces import CellRun
-from harness.schedule.full_scheduler import FullScheduler
 
 RUNS = Path(__file__).parent / "runs"
 Launch = dict[str, Any]
@@ -120,7 +132,7 @@ def judged(golden: Mapping[str, Any], folder: Path) -> tuple[RunResult, dict[str
         (folder / name).write_text(text)
     matrix = load_matrix(folder / "matrix.yaml", environ={})
     plan = make_plan(select(matrix, seed=golden["seed"], search=golden["search"]))
-    rows, launched = list(running_rows(plan, only=None)), {}
+    rows, launched = list(rows_of(plan, only=None)), {}
     for row in rows:
         launches = [launch for launch in golden["launches"] if _is_of(launch, row)]
         if plan.searched(row.planned):
@@ -129,45 +141,41 @@ def judged(golden: Mapping[str, Any], folder: Path) -> tuple[RunResult, dict[str
             _fill(row, launches)
     noises: dict[tuple[str, ...], Any] = {}
     for row in rows:  # the row that measures the noise may come after others of its lane
-        row.judge(noises)
-    verdicts = [row.judge(noises) for row in rows]
+        judge(row, plan, noises)
+    verdicts = [judge(row, plan, noises) for row in rows]
     if golden["interrupted"]:
-        verdicts = [each.to_be_continued("") for each in verdicts]
+        verdicts = [to_be_continued(each, "") for each in verdicts]
     result = judge_run(plan, verdicts, directory=folder, interrupted=golden["interrupted"])
     return result, launched
 
 
-def _is_of(launch: Launch, row: RunningRow) -> bool:
+def _is_of(launch: Launch, row: RowRun) -> bool:
     lane, variant = row.planned.lane, row.planned.variant
     return (launch["series"], launch["host"], launch["gpu"], launch["scenario"], launch["params"]) == (
         row.planned.series.name, lane.host.name, lane.gpu, variant.scenario.name, dict(variant.params)
     )  # fmt: skip
 
 
-def _fill(row: RunningRow, launches: Sequence[Launch]) -> None:
+def _fill(row: RowRun, launches: Sequence[Launch]) -> None:
     """Give the row's cells, and its A/A replicate, their launches."""
-    for run in row.row.cells:
+    for run in row.cells:
         own = [launch for launch in launches if launch["version"] == run.cell.image.version and not launch["replicate"]]
         run.trials.extend(trial_of(launch, run.cell) for launch in own)
     replicates = [launch for launch in launches if launch["replicate"]]
-    if replicates and isinstance(row.scheduler, FullScheduler):
-        (cell,) = (run.cell for run in row.row.cells if run.cell.image.version == replicates[0]["version"])
+    if replicates and not row.searched:
+        (cell,) = (run.cell for run in row.cells if run.cell.image.version == replicates[0]["version"])
         replicate = Cell(image=cell.image, lane=cell.lane, variant=cell.variant, replicate=True)
-        row.scheduler.replicate.run = CellRun(
-            cell=replicate, trials=[trial_of(launch, replicate) for launch in replicates]
-        )
+        row.replicate = CellRun(cell=replicate, trials=[trial_of(launch, replicate) for launch in replicates])
 
 
-def _replayed(row: RunningRow, launches: Sequence[Launch]) -> list[str]:
+def _replayed(row: RowRun, launches: Sequence[Launch]) -> list[str]:
     """Let the search choose launches until it ends, or asks for one that was not recorded ("… was not recorded")."""
-    waiting = {run.cell.image.version: [] for run in row.row.cells}
+    waiting = {run.cell.image.version: [] for run in row.cells}
     for launch in launches:
         waiting[launch["version"]].append(launch)
     order: list[str] = []
-    while batch := row.scheduler.next():
-        if not batch.runs:
-            break
-        for run in batch.runs:
+    while (proposal := row.propose(row)).runs:
+        for run in proposal.runs:
             version = run.cell.image.version
             if not waiting[version]:
                 return [*order, f"{version} was not recorded"]

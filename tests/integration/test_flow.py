@@ -23,10 +23,10 @@ from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureEr
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.judge.trace import stopping
-from harness.model import Host, Image, Install, RunResult, SearchMode
+from harness.model import Host, Image, Install, Prepared, RunResult, SearchMode
 from harness.report.terminal.progress.plain import plain_progress
 from harness.report.text import signal_words
-from harness.run.engine import LaunchRequest, Prepared, Session
+from harness.run.engine import LaunchRequest, Session
 from harness.run.process.engine import ProcessEngine
 
 MEMORY_ALONE = (

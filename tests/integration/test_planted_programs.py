@@ -19,9 +19,8 @@ from benchmarks.planted_answers import accused, answer
 from benchmarks.planted_programs.catalogue import HEALTHY, PLANTED, QUIET, Planted
 from benchmarks.planted_resampled import Draws, Pool
 from benchmarks.planted_sweeps import PROGRAMS, Swept, build_wheel, matrix_of, remove_traces_of, with_token
-from harness.model import SIGNALS, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
+from harness.model import SIGNALS, CellRun, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
 from harness.model.planned import Cell
-from harness.run.run_interfaces import CellRun
 from tests.own_place import in_own_shm, own_shm
 
 pytestmark = in_own_shm()  # programs that leave files in /dev/shm: a sweep at the same time would count them

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
-from harness.model import ContainerKind, Host, Image, NodeRequest, Steps
+from harness.model import ContainerKind, Host, Image, NodeRequest, Prepared, Steps
 from harness.run import open_engine, owners
-from harness.run.engine import Engine, Prepared
+from harness.run.engine import Engine
 from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.world import ROOT, World, pulled, quiet
 from tests.slurm.cluster import Cluster

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from harness.judge.next.bisect_records import Boundary, Rules
+from harness.judge.next.bisection import with_boundaries
 from harness.model import CellVerdict, Change, SignalVerdict
-from harness.schedule.bisect.bisect_records import Boundary, Rules
-from harness.schedule.bisect_scheduler import with_boundaries
 
 CELLS = [
     CellVerdict(

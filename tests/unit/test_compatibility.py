@@ -32,7 +32,7 @@ from harness.model import (
 from harness.model.matrix import Gpu
 from harness.model.measured import Printed
 from harness.reasons import TrialReason
-from harness.schedule.oracle import review
+from harness.run.hosts.review import review
 from tests.integration.test_flow import MATRIX, Engine, run
 from tests.unit.trials import made_trial
 

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from harness.cli import COMMANDS as NAMES
 from harness.cli import cli, command
+from harness.judge.next.bisect_records import Decision, DecisionKind
 from harness.report.content.version_table import MARKS
 from harness.report.text.signal_words import GROUP_NAMES, SYMBOLS
-from harness.schedule.bisect.bisect_records import Decision, DecisionKind
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
 

@@ -19,7 +19,7 @@ from harness.errors import EngineUnreachable, Interrupted
 from harness.flows import doctor
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected
-from harness.model import Host, Image, Pull, Trace, Trial, Where
+from harness.model import Host, Image, Prepared, Pull, Trace, Trial, Where
 from harness.model.answers import Checkup, HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
@@ -28,7 +28,7 @@ from harness.registry.bounded_http import RegistryDenied, RegistrySilent, Regist
 from harness.registry.registry_client import PublishedImage
 from harness.report.terminal.doctor_output import exit_code, render, to_json
 from harness.report.terminal.progress.plain import plain_progress
-from harness.run.engine import Kept, Prepared
+from harness.run.engine import Kept
 from harness.run.images.disk_budget import RegistryAnswers, disk_of
 from harness.store import RunDirectory
 from tests.integration.test_flow import QUIET

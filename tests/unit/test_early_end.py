@@ -16,11 +16,10 @@ from benchmarks.thousand_cells import MARKER, Asleep, SleepingEngine, messages
 from harness.flows.context import RunContext
 from harness.flows.running import Ending
 from harness.flows.sweep import SweepOptions, selected, sweep
-from harness.model import RunResult, Stop
+from harness.model import RowStanding, RunResult, Stop
 from harness.reasons import SkipReason
 from harness.report.text import headline, not_decided
 from harness.run.engine import LaunchRequest, Session
-from harness.schedule.priority import RowStanding, RowState
 
 MATRIX = """\
 version: 1
@@ -162,7 +161,7 @@ def test_a_sweep_that_was_ended_early_goes_on_where_it_ended(tmp_path: Path) -> 
     assert len(launched) >= 24
 
 
-GOOD, BAD = RowState(), RowState(standing=RowStanding(suspect=True))
+GOOD, BAD = RowStanding(), RowStanding(suspect=True)
 
 
 @pytest.mark.parametrize(
@@ -171,12 +170,14 @@ GOOD, BAD = RowState(), RowState(standing=RowStanding(suspect=True))
         (Stop(), GOOD, ""),
         (Stop(quick=True), GOOD, SkipReason.STOPPED_BY_QUICK()),
         (Stop(quick=True), BAD, ""),
-        (Stop(quick=True), RowState(first=True), ""),
+        (Stop(quick=True), RowStanding(first=True), ""),
         (Stop(quick=True), None, ""),  # a round that was begun is not cut off
         (Stop(time_s=10.0), GOOD, ""),
     ],
 )
-def test_what_looks_bad_is_confirmed_before_a_quick_sweep_ends(asked: Stop, state: RowState | None, why: str) -> None:
+def test_what_looks_bad_is_confirmed_before_a_quick_sweep_ends(
+    asked: Stop, state: RowStanding | None, why: str
+) -> None:
     assert Ending(asked=asked, clock=lambda: 0.0).why(state) == why
 
 

@@ -21,13 +21,13 @@ from harness.flows import doctor
 from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, lanes_of, states_of, troubles_of
 from harness.judge.comparable import set_apart
-from harness.model import Host, Lane, Matrix, Plan, Trial, machine_name
+from harness.model import Host, Lane, Matrix, Plan, Prepared, Trial, machine_name
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.plan.cells import choose_lanes, make_plan, select
 from harness.plan.equal_machines import MachineSeen, odd_ones, unlike
 from harness.report.terminal.progress.plain import plain_progress
-from harness.run.engine import Lease, Prepared
+from harness.run.engine import Lease
 from harness.run.trial.payload import trial_key
 from harness.store.plan_file import plan_from_file, plan_to_json, read_plan_file
 from tests.unit.test_plan import MATRIX, WHERE

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.judge.row import JudgedRow
 from harness.judge.run import corrected
-from harness.model import Cell, CellResult, Effect, Finding, Series, SignalVerdict
+from harness.model import Cell, CellResult, Effect, Finding, JudgedRow, Series, SignalVerdict
 from tests.unit.report import build
 
 

@@ -22,8 +22,7 @@ from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import steps_of
 from harness.matrix.shape import NAME
-from harness.model import End, Install, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
-from harness.run.run_interfaces import CellRun
+from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
 from tests.unit.matrix.conftest import FakeIndex

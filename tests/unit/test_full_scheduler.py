@@ -11,15 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.judge.next.length import length_of
+from harness.judge.next.rounds import noise as noise_of_row
 from harness.model import (
     TIMES,
     Cell,
+    CellRun,
     Host,
     Image,
     Install,
     Lane,
     Limits,
+    Prepared,
     Program,
+    Proposal,
+    RowRun,
     Scenario,
     Steps,
     Trace,
@@ -28,12 +34,8 @@ from harness.model import (
     Variant,
     Where,
 )
-from harness.run.engine import Prepared
-from harness.run.run_interfaces import Batch, CellRun, Length
-from harness.schedule.full_scheduler import FullScheduler
-from harness.schedule.oracle import with_lines
 from tests.nightly import many
-from tests.unit.trials import changed, made_trial
+from tests.unit.trials import changed, made_trial, row_run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 STEPS = Steps(first=500, budget=1000)
@@ -74,10 +76,10 @@ def timed(step_s: Callable[[], float]) -> Measure:
     return lambda run, number: launched(run, number, step_s=step_s())
 
 
-def play(scheduler: FullScheduler, measure: Measure, *, most: int = 200) -> list[Batch]:
-    """Do what the scheduler asks for until it is done; return the batches that were launched."""
-    batches: list[Batch] = []
-    while (batch := scheduler.next()).runs:
+def play(played: RowRun, measure: Measure, *, most: int = 200) -> list[Proposal]:
+    """Do what a row proposes until it is done; return the proposals that were launched."""
+    batches: list[Proposal] = []
+    while (batch := played.propose(played)).runs:
         assert len(batches) < most, "it never ends"
         if batch.only_known:
             for run in batch.runs:
@@ -89,7 +91,7 @@ def play(scheduler: FullScheduler, measure: Measure, *, most: int = 200) -> list
     return batches
 
 
-def names(batch: Batch) -> set[str]:
+def names(batch: Proposal) -> set[str]:
     return {f"{run.cell.image.version}{'t' if run.cell.replicate else ''}" for run in batch.runs}
 
 
@@ -97,13 +99,13 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
     """A step time is comparable with others of the same minutes, and if it is known how much two
     equal images differ.
     """
-    scheduler = FullScheduler(runs=row(3), asked=Trials(least=3, most=3), measures_noise=True)
-    batches = play(scheduler, launched)
+    played = row_run(row(3), asked=Trials(least=3, most=3), measures_noise=True)
+    batches = play(played, launched)
     first, caught_up, *later = batches
     assert names(first) == {"0", "1", "2"}
     assert (names(caught_up), caught_up.round) == ({"0t"}, first.round)
     assert [names(batch) for batch in later] == [{"0", "1", "2", "0t"}] * 2
-    noise = scheduler.noise()
+    noise = noise_of_row(played)
     assert noise is not None
     assert noise.freedom["step_time"] == 3
 
@@ -112,27 +114,27 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
 def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, exit_only: bool, step_s: float) -> None:
     """A single version, an exit code, many versions with short steps: none of these needs an A/A replicate."""
     runs = row(versions, limits=Limits(exit_only=exit_only))
-    scheduler = FullScheduler(runs=runs, asked=Trials(least=2, most=4), measures_noise=True)
-    play(scheduler, timed(lambda: step_s))
-    assert scheduler.replicate.run is None
+    played = row_run(runs, asked=Trials(least=2, most=4), measures_noise=True)
+    play(played, timed(lambda: step_s))
+    assert played.replicate is None
 
 
 @pytest.mark.parametrize(("noise", "launches", "reason"), [(0.2, 6, "limit"), (0.002, 2, "")])
 def test_versions_go_on_together_until_the_comparison_is_clear(noise: float, launches: int, reason: str) -> None:
     """More launches of only one version would compare other times of the machine, and any later ones settle nothing."""
     rng = random.Random(3)
-    scheduler = FullScheduler(runs=row(4), asked=Trials(least=2, most=6), measures_noise=True)
-    batches = play(scheduler, timed(lambda: 1e-3 * rng.lognormvariate(0, noise)))
+    played = row_run(row(4), asked=Trials(least=2, most=6), measures_noise=True)
+    batches = play(played, timed(lambda: 1e-3 * rng.lognormvariate(0, noise)))
     assert len(batches[-1].runs) == 5
-    assert {len(run.trials) for run in scheduler.runs} == {launches}
-    assert reason in str(batches[-1].record["reason"])
+    assert {len(run.trials) for run in played.cells} == {launches}
+    assert reason in batches[-1].reason
 
 
 def test_a_program_that_fails_once_in_its_setup_is_launched_until_that_is_settled() -> None:
     """One failure before the first step was left as it is, though the judge calls it bad."""
     runs = row(2, is_program=True)
     runs[1].trials.append(launched(runs[1], 0, end="setup", last_step=0, trace=None))
-    play(FullScheduler(runs=runs, asked=Trials(least=2, most=6)), launched)
+    play(row_run(runs, asked=Trials(least=2, most=6)), launched)
     assert len(runs[1].trials) > 3
 
 
@@ -145,7 +147,7 @@ def test_a_rare_crash_buys_launches_of_its_neighbours_alone() -> None:
         ended = {"end": "crash", "signal": 11, "last_step": 40, "trace": None} if crashes else {}
         return launched(run, number, step_s=1e-6, **ended)
 
-    play(FullScheduler(runs=runs, asked=Trials(least=2, most=8)), measure)
+    play(row_run(runs, asked=Trials(least=2, most=8)), measure)
     launches = [len(run.trials) for run in runs]
     assert launches[1] > 2
     assert launches[3] > 2
@@ -163,7 +165,7 @@ def test_a_crash_before_the_first_step_of_a_whole_run_is_named_at_the_first_call
         return launched(run, number, trace=trace, **whole)
 
     runs = row(2, is_program=True)
-    play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), measure)
+    play(row_run(runs, asked=Trials(least=3, most=6)), measure)
     assert [len(run.measured) for run in runs] == [5, 2], "four and a confirming one: no luck after two failures"
 
 
@@ -175,7 +177,7 @@ def test_launches_run_their_whole_budget_once_one_failed_late() -> None:
             crash = {"end": "crash", "signal": 11, "last_step": after, "trace": None}
             return launched(run, number, step_s=1e-6, **(crash if run.cell.image.version == "2" else {}))
 
-        batches = play(FullScheduler(runs=row(3), asked=Trials(least=3, most=3)), measure)
+        batches = play(row_run(row(3), asked=Trials(least=3, most=3)), measure)
         assert [batch.depth == "whole" for batch in batches] == expected
 
 
@@ -193,7 +195,7 @@ def test_rounds_end_whatever_happens() -> None:
                 run.problem = "gone" if run.failures > 2 else ""
             return trial if end == "completed" else replace(trial, end=end)  # type: ignore[arg-type]
 
-        play(FullScheduler(runs=runs, asked=Trials(least=2, most=5), measures_noise=True), measure)
+        play(row_run(runs, asked=Trials(least=2, most=5), measures_noise=True), measure)
         assert all(len(run.measured) <= 5 for run in runs)
 
 
@@ -202,7 +204,7 @@ def test_an_interrupted_round_is_made_up_for() -> None:
     runs = row(3)
     runs[0].trials.append(launched(runs[0], 0, run="before"))
     runs[0].adopted = 1
-    batches = play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), launched)
+    batches = play(row_run(runs, asked=Trials(least=3, most=6)), launched)
     assert sum(len(batch.runs) == 3 for batch in batches) == 3
     assert [len(run.trials) for run in runs] == [4, 4, 4]
 
@@ -214,9 +216,9 @@ def test_a_disturbed_launch_costs_a_round_and_no_version() -> None:
         disturbed = "hot" if (run.cell.image.version, number) == ("1", 1) else ""
         return launched(run, number, disturbed=disturbed)
 
-    batches = play(FullScheduler(runs=row(3), asked=Trials(least=3, most=6)), measure)
+    batches = play(row_run(row(3), asked=Trials(least=3, most=6)), measure)
     assert [len(batch.runs) for batch in batches] == [3, 3, 3, 3]
-    assert "every version" in str(batches[-1].record["reason"])
+    assert "every version" in batches[-1].reason
 
 
 def test_versions_of_another_day_are_not_measured_again() -> None:
@@ -225,7 +227,7 @@ def test_versions_of_another_day_are_not_measured_again() -> None:
     for run in runs[:2]:
         run.trials += [launched(run, number, run="before") for number in range(3)]
         run.adopted = 3
-    play(FullScheduler(runs=runs, asked=Trials(least=3, most=6)), launched)
+    play(row_run(runs, asked=Trials(least=3, most=6)), launched)
     assert [len(run.trials) for run in runs] == [3, 3, 3]
 
 
@@ -240,7 +242,7 @@ def test_noisy_peaks_of_short_steps_get_rounds() -> None:
         trace = Trace(step=trial.trace.step, columns={**trial.trace.columns, "rss_kib": rss})
         return changed(trial, trace=trace)
 
-    batches = play(FullScheduler(runs=row(4), asked=Trials(least=2, most=5)), measure)
+    batches = play(row_run(row(4), asked=Trials(least=2, most=5)), measure)
     assert [len(batch.runs) for batch in batches] == [4] * 5
 
 
@@ -254,10 +256,9 @@ def test_what_was_bad_once_is_confirmed_before_the_second_round() -> None:
         columns = {**quiet.trace.columns, "rss_kib": quiet.trace.columns["rss_kib"] + growth}
         return changed(quiet, trace=Trace(step=quiet.trace.step, columns=columns))
 
-    scheduler = FullScheduler(runs=row(5), asked=Trials(least=3, most=8))
-    first, confirming, *later = play(scheduler, measure)
+    first, confirming, *later = play(row_run(row(5), asked=Trials(least=3, most=8)), measure)
     assert names(first) == {"0", "1", "2", "3", "4"}
-    assert (names(confirming), confirming.record["kind"]) == ({"1", "2"}, "confirm")
+    assert (names(confirming), confirming.kind) == ({"1", "2"}, "confirm")
     rounds = [batch.round for batch in later if len(batch.runs) == 5]
     assert len(rounds) >= 2, "levels are compared in three rounds of all versions"
     assert confirming.round not in (first.round, *rounds), "versions of one round ran side by side"
@@ -270,7 +271,7 @@ def test_where_every_launch_is_needed_for_rounds_a_round_confirms() -> None:
         hangs = {"signal": 11, "end": "hang"} if run.cell.image.version == "2" else {}
         return launched(run, number, **hangs)
 
-    batches = play(FullScheduler(runs=row(4), asked=Trials(least=3, most=3)), measure)
+    batches = play(row_run(row(4), asked=Trials(least=3, most=3)), measure)
     assert [names(batch) for batch in batches] == [{"0", "1", "2", "3"}] * 3
 
 
@@ -278,7 +279,7 @@ def test_where_every_launch_is_needed_for_rounds_a_round_confirms() -> None:
 def test_the_oldest_version_shows_its_steps_before_others_run_beside_it(times: bool) -> None:
     """With `step_time: none` a newer version started before the oldest one had shown a step, and had others."""
     runs = row(3, limits=None if times else Limits(signals=dict.fromkeys(TIMES)), is_program=True)
-    first, *later = play(FullScheduler(runs=runs, asked=Trials(least=2, most=2)), launched)
+    first, *later = play(row_run(runs, asked=Trials(least=2, most=2)), launched)
     assert names(first) == ({"0", "1", "2"} if times else {"0"})
     assert [names(batch) for batch in later] == ([{"0", "1", "2"}] if times else [{"1", "2"}, {"0", "1", "2"}])
 
@@ -288,8 +289,8 @@ def test_only_versions_that_are_as_old_show_which_lines_are_steps() -> None:
     runs = row(3, is_program=True)
 
     def hints() -> list[str | None]:
-        batch = Batch(runs=tuple(runs), row_runs=runs)
-        return [with_lines(Length(whole=False), run, batch).job.get("lines") for run in runs]
+        asked = Proposal(kind="round", runs=tuple(runs))
+        return [length_of(run, runs, asked).job.get("lines") for run in runs]
 
     runs[1].trials.append(launched(runs[1], 1, facts={"step_shape": "debug #"}))
     assert hints() == [None, "debug #", "debug #"]

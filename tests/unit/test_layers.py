@@ -28,11 +28,13 @@ ALLOWED = {
     "matrix": BASE | {"registry", "package_index", "safe_files"},
     "package_index": BASE | {"registry"},
     "registry": BASE,
-    "plan": BASE | {"matrix", "reasons", "schedule", "masking"},
+    "plan": BASE | {"judge", "matrix", "reasons", "masking"},
     "atomic_files": BASE | {"safe_files"},
     "safe_files": BASE,
     "file_locks": set(),
-    "run": BASE | {"agent", "amounts", "atomic_files", "file_locks", "masking", "registry", "safe_files"},
+    "run": BASE
+    | {"agent", "amounts", "atomic_files", "compat", "file_locks", "judge", "masking", "reasons", "registry"}
+    | {"safe_files", "schedule"},
     "store": BASE | {"atomic_files", "file_locks", "masking", "run", "safe_files"},
     "index": BASE | {"file_locks", "judge", "safe_files", "store"},
     "masking": set(),
@@ -41,7 +43,7 @@ ALLOWED = {
     "judge": BASE | {"agent", "facts", "reasons"},
     "probes": BASE,
     "narrow": BASE | {"flows", "judge", "masking", "matrix", "probes", "reasons", "run", "schedule", "store"},
-    "schedule": BASE | {"amounts", "judge", "run", "compat", "reasons"},
+    "schedule": BASE | {"judge", "reasons"},
     "report": BASE | {"amounts", "facts", "masking", "reasons", "safe_files"},
     "compat": BASE,
     "flows": BASE
@@ -62,6 +64,7 @@ ROOMS = {
         ("history",),
         ("attribution",),
         ("signal_verdicts", "unpaired", "api"),
+        ("next",),
         ("row",),
         ("run",),
     ),
@@ -74,11 +77,7 @@ ROOMS = {
         ("issue", "page", "terminal"),
         ("site",),
     ),
-    "schedule": (
-        ("bisect", "priority"),
-        ("oracle", "row_queue"),
-        ("full_scheduler", "bisect_scheduler"),
-    ),
+    "schedule": (("priority",), ("row_queue",)),
     "narrow": (
         ("inventory", "evidence", "isolate"),
         ("coupling", "search"),

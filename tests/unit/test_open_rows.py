@@ -10,8 +10,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.flows.running import OpenRows
-from harness.model import Trace, Trial
-from harness.run.run_interfaces import RowRun
+from harness.model import RowRun, Trace, Trial
 from harness.store import RunDirectory
 from tests.unit.search.test_row_queue import a_row
 
@@ -37,7 +36,7 @@ def test_memory_does_not_grow_with_the_number_of_open_rows(tmp_path: Path) -> No
     """A matrix of a thousand rows held every trace until its last round."""
     directory = RunDirectory.create(out=tmp_path, matrix="m", now=datetime.now(timezone.utc))
     rows = [measured(f"row{number}", directory) for number in range(10)]
-    keeper = OpenRows(read=directory.read_back, runs_of=lambda row: list(row.cells), held_bytes=3 * ROWS * 3 * 8)
+    keeper = OpenRows(read=directory.read_back, held_bytes=3 * ROWS * 3 * 8)
     for row in rows:
         keeper.recall(row)
         keeper.put_down(row)
@@ -54,7 +53,7 @@ def test_memory_does_not_grow_with_the_number_of_open_rows(tmp_path: Path) -> No
 def test_a_row_that_is_being_launched_keeps_its_traces(tmp_path: Path) -> None:
     directory = RunDirectory.create(out=tmp_path, matrix="m", now=datetime.now(timezone.utc))
     rows = [measured(f"row{number}", directory) for number in range(4)]
-    keeper = OpenRows(read=directory.read_back, runs_of=lambda row: list(row.cells), held_bytes=ROWS * 3 * 8)
+    keeper = OpenRows(read=directory.read_back, held_bytes=ROWS * 3 * 8)
     keeper.put_down(rows[0])
     keeper.recall(rows[0])
     for row in rows[1:]:
@@ -65,7 +64,7 @@ def test_a_row_that_is_being_launched_keeps_its_traces(tmp_path: Path) -> None:
 def test_a_trial_file_that_is_gone_is_an_error_in_one_line(tmp_path: Path) -> None:
     directory = RunDirectory.create(out=tmp_path, matrix="m", now=datetime.now(timezone.utc))
     row = measured("row", directory)
-    keeper = OpenRows(read=directory.read_back, runs_of=lambda row: list(row.cells), held_bytes=0)
+    keeper = OpenRows(read=directory.read_back, held_bytes=0)
     keeper.put_down(row)
     for path in (directory.path / "trials").iterdir():
         path.unlink()

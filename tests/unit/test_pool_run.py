@@ -19,17 +19,16 @@ from harness.errors import EngineUnreachable
 from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost
 from harness.flows.pool import PoolRun
-from harness.model import Host, Image, Trace, Trial, Trials
+from harness.model import CellRun, Host, Image, Prepared, Proposal, RowRun, Trace, Trial, Trials
 from harness.model.watching import Say
 from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
-from harness.run.engine import Prepared
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.images.prefetch import HostImages
-from harness.run.run_interfaces import Batch, CellRun, RowRun
 from harness.schedule.row_queue import RowQueue
-from tests.unit.search.test_row_queue import WHERE, Rounds, a_row, queue
+from tests.unit.search.test_row_queue import WHERE, a_row, queue
 from tests.unit.test_equal_machines import Opened
+from tests.unit.trials import row_run
 
 LOST = "the engine does not answer any more"
 
@@ -65,8 +64,7 @@ class World:
         """Return the run of a plan, as far as a pool uses it."""
         return SimpleNamespace(
             context=context, queue=lambda host, rows: queue(list(rows)), use=self._use,
-            is_done=lambda row: id(row) in self.done, choose_noise=self._begun, again=self._again,
-            runs_of=lambda row: row.cells,
+            choose_noise=self._begun, again=self._again,
             journal=SimpleNamespace(
                 write_trial=lambda trial, cell: self.broken.append(trial),
                 read_back=lambda trial: replace(trial, trace=self.whole),
@@ -96,8 +94,7 @@ class World:
     def _again(self, old: RowRun, why: str) -> RowRun:
         self.restarted.append(why)
         runs = tuple(CellRun(cell=replace(run.cell, lane=replace(run.cell.lane))) for run in old.cells)
-        assert isinstance(old.scheduler, Rounds)
-        return RowRun(cells=runs, scheduler=Rounds(runs[0], old.scheduler.rounds))
+        return row_run(runs, old.propose)
 
     def _use(self, each: OpenHost, shared: RowQueue, over: Callable[[], bool]) -> None:
         name = each.host.machine
@@ -105,13 +102,14 @@ class World:
             self.turns[name] -= 1
             if self.turns[name] < 0:
                 raise EngineUnreachable(LOST, place=WHERE)
-            for run in turn.batch.runs if turn.batch else ():
+            for run in turn.proposal.runs if turn.proposal else ():
                 run.trials.append(
                     Trial(cell_id="c", number=1, key="k", end="completed", fingerprint={"machine": name},
-                          round=turn.batch.round if turn.batch else 0)
+                          round=turn.proposal.round if turn.proposal else 0)
                 )  # fmt: skip
-            if turn.batch is not None and not turn.batch.runs:
+            if turn.proposal is not None and not turn.proposal.runs:
                 self.done.add(id(turn.row))
+                turn.row.finished = True
                 shared.close(turn.row)
             else:
                 shared.put_back(turn.row)
@@ -203,13 +201,13 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
     made = a_row("row", 2)
     run = made.cells[0]
     other = CellRun(cell=run.cell)
-    both = RowRun(cells=(run, other), scheduler=Pairs((run, other)))
+    both = row_run((run, other), lambda row: Proposal(kind="round", runs=row.cells))
     world = World(turns={"gpu0": 10})
     waiting = queue([both])
     for _ in range(2):
         turn = waiting.take("gpu0")
         assert turn is not None
-        if turn.batch is None:
+        if turn.proposal is None:
             waiting.put_back(both)
     thin = Trace(step=np.array([1.0]), columns={})
     run.trials.append(Trial(cell_id="c", number=1, key="k", end="crash", round=0, trace=thin))
@@ -219,17 +217,6 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
     ]
     assert world.broken == run.trials
     assert run.trials[0].trace is world.whole, "the file keeps all rows, although the trace in memory was thinned"
-
-
-@dataclass
-class Pairs:
-    """A scheduler that asks for a round of two versions."""
-
-    runs: tuple[CellRun, ...]
-    lazy: bool = False
-
-    def next(self) -> Batch:
-        return Batch(runs=self.runs, round=0, record={"kind": "round"})
 
 
 def test_a_machine_s_trials_count_for_the_pool_and_have_a_line_of_their_own() -> None:
@@ -250,7 +237,7 @@ def test_a_machine_s_trials_count_for_the_pool_and_have_a_line_of_their_own() ->
         images = HostImages(engine=engine, open_another=unasked, progress=listener, stopped=bool, machine="g1")
         images.get(run.cell)
         CellLauncher(
-            engine=engine, lease=unasked, images=images, run_id="run", trials=Trials(), oracle=unasked,
+            engine=engine, lease=unasked, images=images, run_id="run", trials=Trials(),
             journal=unasked, progress=listener, stopped=bool,
         )._report_end(run, ("flat", False), reused=False)  # fmt: skip
     cell = run.cell

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.which_launches import limits_of_run
-from harness.judge.row import JudgedRow, judge_row
+from harness.judge.next.bisection import Bisection
+from harness.judge.row import judge_row
 from harness.judge.run import corrected
-from harness.model import LEVELS, Cell, End, Limits, Look, Program, Skip, Trial, Trials, VersionRow
+from harness.model import LEVELS, Cell, CellRun, End, JudgedRow, Limits, Look, Program, Skip, Trial, Trials, VersionRow
 from harness.reasons import SignalReason
 from harness.report.exports.summary_json import cell_json
 from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
-from harness.run.run_interfaces import CellRun
-from harness.schedule.bisect_scheduler import BisectScheduler
 from tests.unit.judge.making import LIMITS, trial_of
 from tests.unit.report import build
 from tests.unit.trials import changed
@@ -132,15 +131,15 @@ def searched(versions: int, *, first_bad: int, end: End = "crash") -> JudgedRow:
     variant = replace(build.POP, scenario=replace(build.POP.scenario, limits=Limits(setup_bad=True)))
     cells = tuple(Cell(image=image, lane=build.HERE, variant=variant) for image in series.images)
     runs = tuple(CellRun(cell=cell) for cell in cells)
-    search = BisectScheduler(runs=runs, asked=Trials(least=3, most=8))
-    while (batch := search.next()).runs:
+    search = Bisection(runs=runs, asked=Trials(least=3, most=8))
+    while (batch := search.propose()).runs:
         for run in batch.runs:
             is_bad = runs.index(run) >= first_bad
             trial = build.trial(run.cell.id, len(run.trials) + 1, build.crash() if is_bad else build.flat())
             run.trials.append(replace(trial, round=batch.round, end=end if is_bad else trial.end))
     row = VersionRow(series=series, lane=build.HERE, variant=variant, cells=cells)
     cells = [run.result for run in runs]
-    return judge_row(row, cells, least=1, miss=search.rules.alpha, bounded=search.bounded)
+    return judge_row(row, cells, least=1, search=search)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ FOREIGN = {
     "run/images/find_images.py": "the engine",
     "run/images/held_container.py": "pip",
     "run/slurm/queue.py": "Slurm",
-    "schedule/oracle.py": "the library that lacked a port",
+    "run/hosts/review.py": "the library that lacked a port",
     "run/trial/nodes.py": "the library whose rank lost another one",
 }
 """The files that read words, and whose words they are."""

@@ -1,11 +1,13 @@
-"""Makes trials for tests: a part of a trial is given by the name of its field, as `signal=11`."""
+"""Makes trials and rows for tests: a part of a trial is given by the name of its field, as `signal=11`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.model import Trial
+from harness.judge.next import propose
+from harness.model import CellRun, Proposal, RowRun, Series, Trial, VersionRow
 
 FLAT = {
     "output_head": ("output", "head"),
@@ -36,3 +38,13 @@ def changed(trial: Trial, **given: Any) -> Trial:
 def made_trial(**given: Any) -> Trial:
     """Return a completed trial of one cell with these fields."""
     return changed(PLAIN, **given)
+
+
+def row_run(cells: Sequence[CellRun], propose: Callable[[RowRun], Proposal] = propose, **given: Any) -> RowRun:
+    """Return a row of these cells, oldest first, that a sweep runs."""
+    first, images = cells[0].cell, tuple(run.cell.image for run in cells)
+    series = Series(name=first.image.series, images=images, where=first.image.where)
+    planned = VersionRow(
+        series=series, lane=first.lane, variant=first.variant, cells=tuple(run.cell for run in cells)
+    )  # fmt: skip
+    return RowRun(planned=planned, cells=tuple(cells), propose=propose, **given)

@@ -11,14 +11,14 @@ from typing import Any
 import docker
 
 from harness.errors import EngineUnreachable, ImageUnavailable
-from harness.model import Build, Graft, Host, Image, Install, Pull
+from harness.model import Build, Graft, Host, Image, Install, Prepared, Pull
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.docker import containers, host_probe, lease
 from harness.run.docker.docker_client import check_podman, connect, engine_errors, is_podman
 from harness.run.docker.gpu_access import GpuAccess
-from harness.run.engine import Kept, LaunchRequest, Lease, Prepared, Session, remove_all
+from harness.run.engine import Kept, LaunchRequest, Lease, Session, remove_all
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import first_available
 from harness.run.images import find_images, our_images

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
-from harness.model import Image, ProgressListener, Trial, Trials
+from harness.judge.api import decide_at_look, describe_trial, wants_alone
+from harness.judge.next.length import Length, length_of
+from harness.model import Cell, CellRun, Image, Prepared, ProgressListener, Proposal, Trial, Trials
 from harness.model.watching import EndedTrial
-from harness.run.engine import Engine, LaunchRequest, Lease, Prepared
+from harness.run.engine import Engine, LaunchRequest, Lease
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
+from harness.run.hosts.review import Review, cannot_run, review
 from harness.run.images.prefetch import HostImages
-from harness.run.run_interfaces import Batch, CellRun, Journal, Oracle, Review
 from harness.run.trial.conversation import Sliced, trial_in_slices
 from harness.run.trial.payload import pack, trial_key
 
 INFRASTRUCTURE_TRIES = 3
 """Number of consecutive infrastructure failures after which a cell counts as unable to run."""
+
+
+class Journal(Protocol):
+    """The run's directory, where trials are kept."""
+
+    def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
+        """Return the trials of a cell with this key from all runs of the matrix, oldest first."""
+
+    def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
+        """Take a trial of an earlier run over into this run, under this `number`."""
+
+    def write_trial(self, trial: Trial, cell: Cell) -> None:
+        """Write a trial's file. Raises InfrastructureError."""
+
+    def write_decision(self, record: Mapping[str, Any]) -> None:
+        """Append a record to the log of decisions. Raises InfrastructureError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +53,6 @@ class CellLauncher:
     images: HostImages
     run_id: str
     trials: Trials
-    oracle: Oracle
     journal: Journal
     progress: ProgressListener
     stopped: Callable[[], bool]
@@ -62,7 +81,7 @@ class CellLauncher:
             return
         if not was_here:
             self.cold.add(image.digest)
-        run.incompatible = self.oracle.cannot_run(cell, image) or ""
+        run.incompatible = cannot_run(cell, image) or ""
         if run.incompatible:
             return
         run.prepared = image
@@ -73,7 +92,7 @@ class CellLauncher:
             for number, trial in enumerate(newest, start=1):
                 adopted = self.journal.adopt(trial, run.cell, number=number)
                 run.trials.append(adopted)
-                self._report_end(run, self.oracle.describe(run.cell, adopted), reused=True)
+                self._report_end(run, describe_trial(run.cell, adopted), reused=True)
             run.adopted = len(run.trials)
 
     def _size_bytes(self, image: Prepared) -> int | None:
@@ -90,13 +109,22 @@ class CellLauncher:
 
     # ------------------------------------------------------------ trials
 
-    def launch(self, run: CellRun, batch: Batch, *, others: Callable[[], int], slices: int = 0) -> Sliced[None]:
-        """Run one trial of a cell. `others` returns the largest number of other launches on the host during the trial;
-        `slices`: how many launches are alive together, of which only one makes steps at a time, if this is one of them.
+    def launch(
+        self,
+        run: CellRun,
+        *,
+        row: Sequence[CellRun],
+        proposal: Proposal,
+        others: Callable[[], int],
+        slices: int = 0,
+    ) -> Sliced[None]:
+        """Run one trial of a cell. `row`: all versions, oldest first. `others` returns the largest number of other
+        launches on the host during the trial; `slices`: how many launches are alive together, of which only one makes
+        steps at a time, if this is one of them.
 
-        A trial that ends as infrastructure is repeated by a later batch, up to INFRASTRUCTURE_TRIES times. If the image
-        cannot be prepared, or if trials of earlier runs are taken over, nothing is launched: the scheduler first
-        decides again.
+        A trial that ends as infrastructure is proposed again, up to INFRASTRUCTURE_TRIES times. If the image
+        cannot be prepared, or if trials of earlier runs are taken over, nothing is launched: the row first
+        proposes again.
         """
         if run.prepared is None:
             self.prepare(run)
@@ -108,7 +136,9 @@ class CellLauncher:
         self.lease.check()
         begun_s = time.monotonic()
         self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
-        reviewed, description = yield from self._reviewed_launch(run, run.prepared, batch, number=number, slices=slices)
+        length = length_of(run, row, proposal)
+        start = functools.partial(self._launch, run, run.prepared, proposal, length, slices=slices)
+        reviewed, description = yield from self._reviewed(run, start, number=number)
         trial = replace(
             reviewed.trial,
             conditions=replace(
@@ -122,12 +152,12 @@ class CellLauncher:
         )
         if trial.measured:
             self.cold.discard(run.prepared.digest)
-        doubtful = bool(trial.conditions.others) and trial.measured and self.oracle.wants_alone(cell, trial)
+        doubtful = bool(trial.conditions.others) and trial.measured and wants_alone(cell, trial)
         for changed in side_by_side.add_trial(run, trial, doubtful=doubtful):
             self.journal.write_trial(changed, cell)
         trial = run.trials[-1]
         if trial.conditions.others:  # other launches may have changed how the trial counts
-            description = self.oracle.describe(cell, trial)
+            description = describe_trial(cell, trial)
         self.peers[cell.variant.scenario.name].append(replace(trial, trace=None))
         self._report_end(run, description, reused=False)
         run.failures = run.failures + 1 if trial.end == "infrastructure" else 0
@@ -135,10 +165,10 @@ class CellLauncher:
             run.problem = trial.message
         self._rest(reviewed.pause_s, why=trial.conditions.disturbed, lane=lane)
 
-    def _reviewed_launch(
-        self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int, slices: int
+    def _reviewed(
+        self, run: CellRun, start: Callable[..., Sliced[Trial]], *, number: int
     ) -> Sliced[tuple[Review, tuple[str, bool | None]]]:
-        """Launch once; return the reviewed trial and the oracle's description of it. A trial on the wrong GPU counts as
+        """Launch once; return the reviewed trial and the judge's description of it. A trial on the wrong GPU counts as
         infrastructure.
 
         No trial ends the sweep: if the output of an image triggers a bug in the harness, only this trial counts as
@@ -147,7 +177,7 @@ class CellLauncher:
         failed = Trial(cell_id=run.cell.id, number=number, key=run.key, end="infrastructure")
         try:
             try:
-                trial = yield from self._launch(run, prepared, batch, number=number, slices=slices)
+                trial = yield from start(number=number)
             except EngineUnreachable:
                 raise
             except InfrastructureError as error:
@@ -157,9 +187,9 @@ class CellLauncher:
             if trial.measured and trial.facts and (wrong_gpus := mismatch(run.cell.lane.gpus, trial.facts)):
                 reviewed = Review(trial=replace(trial, end="infrastructure", message=wrong_gpus))
             else:
-                reviewed = self.oracle.review(run.cell, trial)
+                reviewed = review(run.cell, trial)
                 run.incompatible = reviewed.incompatible
-            return reviewed, self.oracle.describe(run.cell, reviewed.trial)
+            return reviewed, describe_trial(run.cell, reviewed.trial)
         except HarnessError:
             raise
         except Exception as error:  # noqa: BLE001 - any error concerns only this trial
@@ -174,9 +204,11 @@ class CellLauncher:
             self.progress.preparing(lane=lane, image="GPU", text=f"pausing for {seconds:.0f} s: {why}")
             time.sleep(min(0.5, seconds))
 
-    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int, slices: int) -> Sliced[Trial]:
+    def _launch(
+        self, run: CellRun, prepared: Prepared, proposal: Proposal, length: Length, *, number: int, slices: int
+    ) -> Sliced[Trial]:
         cell, lane = run.cell, self.images.place(run.cell)
-        length = self.oracle.length(run, batch)
+        decide = functools.partial(decide_at_look, cell, whole=length.whole, usual_s=length.usual_s, own_s=length.own_s)
         with self.images.in_use(cell, prepared) as present:
             launch = LaunchRequest(
                 prepared=present,
@@ -192,8 +224,8 @@ class CellLauncher:
                     cell_id=cell.id,
                     number=number,
                     key=run.key,
-                    round=batch.round,
-                    decide=lambda trace: self.oracle.decide(cell, trace, length),
+                    round=proposal.round,
+                    decide=decide,
                     on_step=lambda step, rss_kib: self.progress.step(lane=lane, step=step, rss_kib=rss_kib),
                     cancelled=self.stopped,
                 )

@@ -15,11 +15,11 @@ from contextlib import suppress
 from typing import Any
 
 from harness.errors import ImageUnavailable, InfrastructureError
-from harness.model import Image
+from harness.model import Image, Prepared
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run import owners
-from harness.run.engine import ImageStore, Prepared
+from harness.run.engine import ImageStore
 from harness.run.trial.payload import agent_files
 
 PROBE_S = 60

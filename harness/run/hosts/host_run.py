@@ -1,7 +1,7 @@
-"""Runs all the trials of one worker: again and again, it launches the most urgent batch among the rows of its host.
+"""Runs all the trials of one worker: again and again, it makes the most urgent launches among the rows of its host.
 
-A row has the cells of one series, lane and variant. All rows are open at the same time. The `Queue` returns the row
-whose turn it is and its next `Batch`, which has one launch of each of its cells. This module contains no statistics.
+A row has the cells of one series, lane and variant. All rows are open at the same time. The queue returns the row whose
+turn it is and what it proposes to launch. This module contains no statistics.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
+from harness.model import CellRun, Proposal, RowRun
 from harness.model.watching import unheard
 from harness.run.engine import Engine
 from harness.run.hosts.cell_launcher import CellLauncher
-from harness.run.hosts.side_by_side import NO_LOAD, Gate, Visit, compares_times, load_of
+from harness.run.hosts.side_by_side import NO_LOAD, Gate, Visit, load_of
 from harness.run.hosts.slices import able, slice_s, take_turns, why_apart
-from harness.run.run_interfaces import Batch, CellRun, Queue, RowRun, Turn
 from harness.run.trial.conversation import alone
+from harness.schedule.row_queue import RowQueue, Turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class HostRun:
         """Return a copy that uses another connection and shares everything else. The caller closes the images."""
         return replace(self, launcher=replace(self.launcher, engine=engine), shares_images=True)
 
-    def run(self, queue: Queue) -> None:
+    def run(self, queue: RowQueue) -> None:
         """Run the rows and fill in their CellRuns, with the reason for each cell that could not run.
 
         Raises Interrupted when the run is stopped, EngineUnreachable when the engine is lost, InfrastructureError when
@@ -60,39 +61,39 @@ class HostRun:
             if not self.shares_images:
                 self.launcher.images.close()
 
-    def look_ahead(self, queue: Queue) -> None:
+    def look_ahead(self, queue: RowQueue) -> None:
         """Start the pulls of the images that the rows need."""
         rows = queue.ahead(self.worker)
-        wanted = [run for row in rows if not row.scheduler.lazy for run in row.cells]
+        wanted = [run for row in rows if not row.lazy for run in row.cells]
         cells = [run.cell for run in wanted if not run.incompatible]
         images = {cell.image for cell in cells}
         self.launcher.had.update(image for image in images if self.launcher.engine.look(image, unheard))
         self.rng.shuffle(cells)
         self.launcher.images.pull_ahead(sorted(cells, key=lambda cell: cell.image.series))
 
-    def _run_turn(self, turn: Turn, queue: Queue) -> None:
-        if turn.batch is None:
+    def _run_turn(self, turn: Turn, queue: RowQueue) -> None:
+        if turn.proposal is None:
             with self.gate.entered(NO_LOAD):
                 self._prepare_row(turn.row)
-        elif turn.batch.runs:
-            with self._entered(turn, turn.batch) as visit:
-                self._run_batch(turn, turn.batch, queue, visit)
+        elif turn.proposal.runs:
+            with self._entered(turn, turn.proposal) as visit:
+                self._launch(turn, turn.proposal, queue, visit)
         else:
-            self._log(turn.row, turn.batch, [])
+            self._log(turn.row, turn.proposal, [])
             for run in turn.row.cells:
-                run.skipped = turn.batch.skipped.get(run.cell.id)
+                run.skipped = turn.proposal.skipped.get(run.cell.id)
             self.finished(turn.row)
             queue.close(turn.row)
             return
         queue.put_back(turn.row)
 
-    def _entered(self, turn: Turn, batch: Batch) -> AbstractContextManager[Visit]:
+    def _entered(self, turn: Turn, proposal: Proposal) -> AbstractContextManager[Visit]:
         """Take the turn of a row through the gate: a single launch side by side with others, any other turn alone."""
-        if batch.only_known:
+        if proposal.only_known:
             return self.gate.entered(NO_LOAD)
-        if not turn.single or any(run.alone for run in batch.runs):
+        if not turn.single or any(run.alone for run in proposal.runs):
             return self.gate.entered(None)
-        cell = batch.runs[0].cell
+        cell = proposal.runs[0].cell
         measured = [trial for run in turn.row.cells for trial in run.measured]
         others = list(self.launcher.peers[cell.variant.scenario.name])
         return self.gate.entered(load_of(cell, measured, others, share_bytes=self.gate.share_bytes))
@@ -101,57 +102,58 @@ class HostRun:
         """Build or install the row's images before anything is measured, because this occupies the processors.
 
         Images that are still being pulled are prepared when they are launched, and so are all images of a lazy
-        scheduler, which launches few of them, unless the host has them.
+        row, which launches few of them, unless the host has them.
         """
         for run in row.cells:
-            if row.scheduler.lazy:
+            if row.lazy:
                 run.at_hand = self.launcher.engine.look(run.cell.image, unheard) is not None
-            if run.at_hand if row.scheduler.lazy else not self.launcher.images.is_coming(run.cell):
+            if run.at_hand if row.lazy else not self.launcher.images.is_coming(run.cell):
                 self.launcher.prepare(run)
 
-    def _run_batch(self, turn: Turn, batch: Batch, queue: Queue, visit: Visit) -> None:
-        """Launch the cells of a batch until the sweep is stopped. Launches whose times are compared follow the last
+    def _launch(self, turn: Turn, proposal: Proposal, queue: RowQueue, visit: Visit) -> None:
+        """Launch the proposed cells until the sweep is stopped. Launches whose times are compared follow the last
         pull, except for a version's first launch if others may replace it in the comparison.
         """
-        if batch.only_known:
-            for run in batch.runs:
+        if proposal.only_known:
+            for run in proposal.runs:
                 self.launcher.prepare(run)
             return
-        trials, is_first = self.launcher.trials, not any(run.measured for run in batch.runs)
+        row = turn.row.cells
+        trials, is_first = self.launcher.trials, not any(run.measured for run in proposal.runs)
         is_spare = is_first and (trials.most == 1 or trials.most > trials.least)  # one launch is compared with nothing
-        if compares_times(batch.runs[0].cell.variant.scenario) and not is_spare:
+        if proposal.runs[0].cell.variant.scenario.compares_times and not is_spare:
             self.launcher.images.wait_for_pulls()
-        begun = [run.launched for run in batch.runs]
-        together = able(batch.runs) if self.slices else []
+        begun = [len(run.own) for run in proposal.runs]
+        together = able(proposal.runs) if self.slices else []
         why = why_apart(together, memory_bytes=self.gate.memory_bytes)
         together = [] if why else together
-        for run in self._in_turn([run for run in batch.runs if run not in together], turn, queue):
-            alone(self.launcher.launch(run, batch, others=lambda: visit.others))
+        for run in self._in_turn([run for run in proposal.runs if run not in together], turn, queue):
+            alone(self.launcher.launch(run, row=row, proposal=proposal, others=lambda: visit.others))
         if together and not queue.stopped():
             self.rng.shuffle(together)
-            launches = [
-                functools.partial(self.launcher.launch, run, batch, others=lambda: visit.others, slices=len(together))
-                for run in together
-            ]
+            launch = functools.partial(
+                self.launcher.launch, row=row, proposal=proposal, others=lambda: visit.others, slices=len(together)
+            )
+            launches = [functools.partial(launch, run) for run in together]
             take_turns(launches, seconds=slice_s(together), cycles=self.cycles, rng=self.rng)
-        launched = [run for run, before in zip(batch.runs, begun, strict=True) if run.launched > before]
+        launched = [run for run, before in zip(proposal.runs, begun, strict=True) if len(run.own) > before]
         if launched:
             slices: dict[str, str | int] = {"slices": len(together), "slices_why": why} if self.slices else {}
-            self._log(turn.row, batch, launched, turn={"urgency": turn.urgency, "turn": turn.why, **slices})
+            self._log(turn.row, proposal, launched, turn={"urgency": turn.urgency, "turn": turn.why, **slices})
 
-    def _in_turn(self, runs: Sequence[CellRun], turn: Turn, queue: Queue) -> Iterator[CellRun]:
+    def _in_turn(self, runs: Sequence[CellRun], turn: Turn, queue: RowQueue) -> Iterator[CellRun]:
         """Yield the runs in random order, so that no version always comes first. As long as it is not known which lines
         of output are steps, the oldest comes first, which shows it.
 
         Images that the host has go before images that are still being pulled, which follow in the order of their pulls.
-        Before the lane waits for a pull, it ends the turn if there are new results, so that the scheduler can decide
+        Before the lane waits for a pull, it ends the turn if there are new results, so that the row can propose
         again and other rows may go first. The rest of a costly first round waits for other rows, too.
         """
         waiting = list(runs)
         self.rng.shuffle(waiting)
 
         def known() -> int:
-            """Return the number of results that the scheduler has. A launch that counts as infrastructure adds none
+            """Return the number of results that count. A launch that counts as infrastructure adds none
             until its cell counts as unable to run."""
             return sum(len(run.measured) + (not run.runnable) for run in runs)
 
@@ -173,7 +175,12 @@ class HostRun:
         return run.prepared is not None or not self.launcher.images.is_coming(run.cell)
 
     def _log(
-        self, row: RowRun, batch: Batch, launched: Sequence[CellRun], *, turn: Mapping[str, str | int] | None = None
+        self,
+        row: RowRun,
+        proposal: Proposal,
+        launched: Sequence[CellRun],
+        *,
+        turn: Mapping[str, str | int] | None = None,
     ) -> None:
         """Append what was decided and why to the log of decisions."""
         cell = row.cells[0].cell
@@ -181,6 +188,8 @@ class HostRun:
         if cell.lane.host.machine:
             place["machine"] = cell.lane.host.machine
         launch = [f"{run.cell.image.version}{' (A/A replicate)' if run.cell.replicate else ''}" for run in launched]
+        told = {"kind": proposal.kind, "reason": proposal.reason}
+        figures = {} if proposal.searched is None else asdict(proposal.searched)
         self.launcher.journal.write_decision(
-            {**place, "launch": launch, "round": batch.round, **batch.record, **(turn or {})}
+            {**place, "launch": launch, "round": proposal.round, **told, **figures, **(turn or {})}
         )

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.errors import Interrupted
-from harness.model import TIMES, Cell, End, Host, Scenario, Trial
-from harness.run.run_interfaces import CellRun
+from harness.model import Cell, CellRun, End, Host, Trial
 
 ASK_S = 0.2
 """Seconds between two checks of a waiting launch whether the run was stopped."""
@@ -105,11 +104,6 @@ MARGIN = 4.0
 """Factor by which a row without launches may need more memory than the other rows of its scenario."""
 DOUBTED: frozenset[End] = frozenset({"crash", "oom", "hang", "setup"})
 """Ends of a launch that others at the same time may have caused: they take memory, processors, ports and files."""
-
-
-def compares_times(scenario: Scenario) -> bool:
-    """Return whether any time that the scenario's launches measure is compared between versions."""
-    return not scenario.limits.exit_only and any(scenario.limits.of(name) is not None for name in TIMES)
 
 
 def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from harness.amounts import size
-from harness.model import Host, Trial
-from harness.run.hosts.side_by_side import MEMORY_SHARE, MOST, compares_times, peak_bytes
-from harness.run.run_interfaces import CellRun
+from harness.model import CellRun, Host, Trial
+from harness.run.hosts.side_by_side import MEMORY_SHARE, MOST, peak_bytes
 from harness.run.trial.conversation import WITHOUT_END_S, Slice, Sliced
 
 SLICE_S = 0.05
@@ -41,7 +40,7 @@ def takes_turns(host: Host, environ: Mapping[str, str]) -> bool:
 def able(runs: Sequence[CellRun]) -> list[CellRun]:
     """Return those of the runs of a round that may take turns; [] if fewer than two may. The first launch of each
     version must have shown that it ends well, has steps, and how much memory it takes."""
-    if not compares_times(runs[0].cell.variant.scenario):
+    if not runs[0].cell.variant.scenario.compares_times:
         return []
     good = [run for run in runs if all(trial.ended_well for trial in run.measured)]
     timed = [run for run in good if run.measured and _busy_s(run.measured[-1])]

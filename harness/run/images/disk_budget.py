@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from harness import amounts
-from harness.model import Build, Host, Image, Pull
+from harness.model import Build, Host, Image, Prepared, Pull
 from harness.model.answers import Wanted
 from harness.model.watching import Say, unheard
 from harness.registry.bounded_http import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.image_references import parse
 from harness.registry.registry_client import PublishedImage, Registry
-from harness.run.engine import Engine, ImageStore, Kept, Prepared
+from harness.run.engine import Engine, ImageStore, Kept
 
 ImageName = tuple[str, str]
 NEVER = 1 << 30

@@ -14,11 +14,10 @@ import docker
 from docker.errors import APIError, ImageNotFound
 from docker.utils import parse_repository_tag
 
-from harness.model import Image, Where
+from harness.model import Image, Prepared, Where
 from harness.model.watching import Say
 from harness.run.docker import containers
 from harness.run.docker.docker_client import FULL_DISK, MAKE_ROOM, explanation
-from harness.run.engine import Prepared
 from harness.run.images import our_images
 from harness.run.images.our_images import DIGEST_LABEL, IMAGE_LABEL, EngineImage
 from harness.run.interruptible import BUSY, streamed, unavailable, waited

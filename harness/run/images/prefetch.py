@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
-from harness.model import Cell, ProgressListener, Pull
+from harness.model import Cell, Prepared, ProgressListener, Pull
 from harness.model.watching import unheard
-from harness.run.engine import Engine, ImageStore, Prepared
+from harness.run.engine import Engine, ImageStore
 from harness.run.images.disk_budget import Disk, ImageName, name_of
 
 POLL_S = 0.1

@@ -25,11 +25,11 @@ from pathlib import Path, PurePosixPath
 import uv
 
 from harness.errors import ImageUnavailable, InfrastructureError
-from harness.model import Image, Install
+from harness.model import Image, Install, Prepared
 from harness.model.answers import Room
 from harness.model.watching import Say
 from harness.run import owners
-from harness.run.engine import Kept, Prepared
+from harness.run.engine import Kept
 from harness.run.images import build_errors
 from harness.run.interruptible import WAITS_S, NetworkRetries, run_command, unavailable
 from harness.run.leases import REMEDY, locked, protected, reason_of, removable

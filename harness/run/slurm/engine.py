@@ -14,12 +14,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, named_place
-from harness.model import Host, Image
+from harness.model import Host, Image, Prepared
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say, unheard
 from harness.run import owners
-from harness.run.engine import Held, LaunchRequest, Lease, Payload, Prepared, Session
+from harness.run.engine import Held, LaunchRequest, Lease, Payload, Session
 from harness.run.hosts.host_gpus import PROBE_S, first_available, parse_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.interruptible import BEAT_S, unavailable

@@ -18,14 +18,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
-from harness.model import Image, Install, NodeRequest, Pull
+from harness.model import Image, Install, NodeRequest, Prepared, Pull
 from harness.model.answers import Room
 from harness.model.watching import Say, unheard
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.image_references import DIGEST, RegistryName, parse
 from harness.registry.registry_client import Registry
 from harness.run import owners
-from harness.run.engine import Kept, Prepared, remove_all
+from harness.run.engine import Kept, remove_all
 from harness.run.images import our_images
 from harness.run.images.disk_budget import architecture_of
 from harness.run.images.find_images import prepared as prepared_of

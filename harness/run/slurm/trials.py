@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import InfrastructureError
+from harness.model import Prepared
 from harness.model.watching import Say, unheard
 from harness.run import owners
-from harness.run.engine import LaunchRequest, Prepared, Session
+from harness.run.engine import LaunchRequest, Session
 from harness.run.hosts import side_by_side
 from harness.run.process import environments
 from harness.run.process.engine import environment_of

@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from harness.errors import MatrixError
-from harness.model import Cell, Scenario, Variant
-from harness.run.engine import Payload, Prepared
+from harness.model import Cell, Prepared, Scenario, Variant
+from harness.run.engine import Payload
 
 ANSWER_TIMEOUT_S = 300.0
 """Seconds for which the agent waits for the answer to a look."""

@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from harness.cli import cli
 from harness.judge.row import judge_row
 from harness.judge.run import judge_run
-from harness.model import Finding, Look, Trace, Trial
-from harness.run.run_interfaces import CellRun
+from harness.model import CellRun, Finding, Look, Trace, Trial
 from tests.unit.report import build
 from tests.unit.stored_run import write_judged
 from tests.unit.trials import made_trial

@@ -12,9 +12,8 @@ import pytest
 
 from harness.judge.comparable import conditions, differences, set_apart, unlike_steps
 from harness.judge.history.changes import find_changes
-from harness.judge.row import JudgedRow, judge_row
-from harness.model import Cell, CellResult, Trial, VersionRow
-from harness.run.run_interfaces import CellRun
+from harness.judge.row import judge_row
+from harness.model import Cell, CellResult, CellRun, JudgedRow, Trial, VersionRow
 from tests.unit.judge.making import LIMITS, of_row, times, trial_of
 from tests.unit.report import build
 

@@ -12,12 +12,11 @@ from harness.judge.comparison.modes import modes_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.precision import wants_round
 from harness.judge.history.transitions import mode_changes
-from harness.judge.row import JudgedRow, judge_row
+from harness.judge.row import judge_row
 from harness.judge.run import corrected
-from harness.model import Cell, Floats, Series, Trials, VersionRow
+from harness.model import Cell, CellRun, Floats, JudgedRow, Series, Trials, VersionRow
 from harness.reasons import RoundReason
 from harness.report.content.finding_boxes import boxes
-from harness.run.run_interfaces import CellRun
 from tests.unit.judge.making import LIMITS, STEPS, trial_of
 from tests.unit.report import build
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import MethodType
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.flows.context import RunContext
-from harness.model import Cell, Host, Lane
+from harness.model import Cell, CellRun, Host, Lane, Prepared
 from harness.narrow import flow as narrow
 from harness.narrow import flow as narrow_sides
 from harness.narrow.evidence import NarrowRules
@@ -20,8 +21,7 @@ from harness.narrow.flow import Narrowing
 from harness.narrow.inventory import Inventory, components
 from harness.narrow.launches import NarrowScheduler
 from harness.narrow.question import NarrowQuestion
-from harness.run.engine import Kept, Prepared
-from harness.run.run_interfaces import CellRun
+from harness.run.engine import Kept
 from harness.schedule.row_queue import RowQueue
 from tests.unit.judge.making import failed
 from tests.unit.narrow.test_coupling import coupled, inventory
@@ -42,8 +42,8 @@ class OnlyBFails:
 
     def run(self, rows: RowQueue) -> None:
         (row,) = rows.ahead("local")
-        made = cast(NarrowScheduler, row.scheduler)
-        while (batch := made.next()).runs:
+        made = cast(NarrowScheduler, cast(MethodType, row.propose).__self__)
+        while (batch := row.propose(row)).runs:
             for run in batch.runs:
                 run.prepared = Prepared(image=run.cell.image, reference="python", digest="d")
                 run.trials.append(self._launched(run, is_b=run is made.runs[made.search.b]))
@@ -87,7 +87,7 @@ class Search:
         found = replace(found, metric="outcome", verdict="crash")
         context = RunContext(environ={}, progress=Mock(), stopped=threading.Event())
         return Narrowing(
-            question=NarrowQuestion(finding=found, plan=Mock(), number=7, journal="one-narrow"),
+            question=NarrowQuestion(finding=found, plan=MagicMock(), number=7, journal="one-narrow"),
             both=narrow_sides.BothSides(
                 cells={"A": a, "B": b}, made={}, engine=Mock(remove=self._remove), lane=LANE, lease=Mock(),
                 context=context,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.model import Cell
+from harness.model import Cell, CellRun
 from harness.model.narrowed import Hybrid
 from harness.narrow.launches import NarrowScheduler
 from harness.narrow.search import ComponentSearch
-from harness.run.run_interfaces import CellRun
 from tests.unit.judge.making import failed
 from tests.unit.narrow.playing import RULES, groups
 from tests.unit.report import build

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from harness.errors import Interrupted
 from harness.model import (
     Cell,
+    CellRun,
     Conditions,
     End,
     Host,
@@ -28,8 +29,7 @@ from harness.model import (
     Where,
 )
 from harness.model.matrix import Gpu
-from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Load, add_trial, compares_times, fits, load_of, slots_of
-from harness.run.run_interfaces import CellRun
+from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Load, add_trial, fits, load_of, slots_of
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NO_TIMES = (
@@ -68,12 +68,12 @@ def trial(number: int = 1, *, end: End = "completed", beside: int = 0, peak_gib:
 def test_a_scenario_with_one_limited_time_is_measured_alone(name: str) -> None:
     """Other launches would make a version look slower than the one before."""
     own = Limits(signals={**MEMORY_ONLY.signals, name: 0.5})
-    assert compares_times(Scenario(name="s", where=WHERE, limits=own))
-    assert not compares_times(Scenario(name="s", where=WHERE, limits=MEMORY_ONLY))
+    assert Scenario(name="s", where=WHERE, limits=own).compares_times
+    assert not Scenario(name="s", where=WHERE, limits=MEMORY_ONLY).compares_times
 
 
 def test_a_scenario_that_is_judged_by_its_exit_code_compares_no_times() -> None:
-    assert not compares_times(Scenario(name="s", where=WHERE, command=("x",), limits=Limits(exit_only=True)))
+    assert not Scenario(name="s", where=WHERE, command=("x",), limits=Limits(exit_only=True)).compares_times
 
 
 @pytest.mark.parametrize(

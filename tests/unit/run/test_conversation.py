@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.model import Image, Pull, Scenario, Trace, Trial, Where, measured
-from harness.run.engine import Exit, LaunchRequest, Payload, Prepared, Session
+from harness.model import Image, Prepared, Pull, Scenario, Trace, Trial, Where, measured
+from harness.run.engine import Exit, LaunchRequest, Payload, Session
 from harness.run.trial.conversation import CANNOT_PARK, Slice, Sliced, alone, trial_in_slices
 from harness.run.trial.messages import Samples
 

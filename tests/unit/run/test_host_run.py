@@ -11,15 +11,21 @@ from unittest.mock import create_autospec
 import numpy as np
 import pytest
 
+from harness.judge.next.length import Length
 from harness.model import (
     TIMES,
     Cell,
+    CellRun,
     Host,
     Image,
     Lane,
     Limits,
+    Prepared,
     ProgressListener,
+    Proposal,
     Pull,
+    RowRun,
+    RowStanding,
     Scenario,
     Steps,
     Trace,
@@ -29,29 +35,23 @@ from harness.model import (
     Where,
 )
 from harness.model.matrix import Gpu
-from harness.run.engine import Engine, Lease, Prepared
-from harness.run.hosts.cell_launcher import CellLauncher
+from harness.run.engine import Engine, Lease
+from harness.run.hosts import cell_launcher
+from harness.run.hosts.cell_launcher import CellLauncher, Journal
 from harness.run.hosts.host_run import HostRun
+from harness.run.hosts.review import Review, cannot_run
 from harness.run.images.prefetch import HostImages
-from harness.run.run_interfaces import Batch, CellRun, Journal, Oracle, Review, RowRun
 from harness.run.trial.conversation import Sliced
-from harness.schedule.full_scheduler import FullScheduler
-from harness.schedule.oracle import cannot_run
-from harness.schedule.oracle import oracle as judging_oracle
-from harness.schedule.priority import RowStanding
 from harness.schedule.row_queue import RowQueue
+from tests.unit.trials import row_run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NEW = Gpu(index=0, uuid="GPU-1", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", driver="535.54")
 
 
-class Nothing:
-    """A scheduler that is done immediately."""
-
-    lazy = False
-
-    def next(self) -> Batch:
-        return Batch(runs=(), record={"kind": "done"})
+def nothing(row: RowRun) -> Proposal:
+    """Propose no launches."""
+    return Proposal(kind="done")
 
 
 def queue_of(rows: Sequence[RowRun]) -> RowQueue:
@@ -76,12 +76,12 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
     images: Any = create_autospec(HostImages, instance=True)
     launcher = CellLauncher(
         engine=create_autospec(Engine, instance=True), lease=create_autospec(Lease, instance=True),
-        images=images, run_id="run", trials=Trials(), oracle=judging_oracle(),
+        images=images, run_id="run", trials=Trials(),
         journal=create_autospec(Journal, instance=True), progress=create_autospec(ProgressListener, instance=True),
         stopped=lambda: False,
     )  # fmt: skip
     HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda row: None).look_ahead(
-        queue_of([RowRun(cells=runs, scheduler=Nothing())])
+        queue_of([row_run(runs, nothing)])
     )
     ((ahead,), _) = images.pull_ahead.call_args
     assert [cell.image.version for cell in ahead] == ["22.12-tf1-py3"]
@@ -95,7 +95,9 @@ class Timed(CellLauncher):
 
     step_s: Mapping[str, float] = field(default_factory=dict)
 
-    def _launch(self, run: CellRun, prepared: Prepared, batch: Batch, *, number: int, slices: int) -> Sliced[Trial]:
+    def _launch(
+        self, run: CellRun, prepared: Prepared, proposal: Proposal, length: Length, *, number: int, slices: int
+    ) -> Sliced[Trial]:
         yield from ()
         step = np.arange(1.0, 1001.0)
         columns = {
@@ -103,7 +105,7 @@ class Timed(CellLauncher):
             "step_s": np.full(len(step), self.step_s.get(run.cell.image.version, 1e-3)),
         }
         return Trial(
-            cell_id=run.cell.id, number=number, key="k", end="completed", run="run", round=batch.round,
+            cell_id=run.cell.id, number=number, key="k", end="completed", run="run", round=proposal.round,
             last_step=1000, trace=Trace(step=step, columns=columns),
         )  # fmt: skip
 
@@ -119,7 +121,6 @@ def launches(
     trials: Trials,
     variants: tuple[str, ...] = ("x",),
     failing: frozenset[int] = frozenset(),
-    oracle: Oracle | None = None,
     step_s: Mapping[str, float] | None = None,
     limits: Limits | None = None,
     kept: list[Trial] | None = None,
@@ -139,9 +140,7 @@ def launches(
             )
             for number in range(len(order))
         )
-        rows.append(
-            RowRun(cells=runs, scheduler=FullScheduler(runs=runs, asked=trials, measures_noise=name == variants[0]))
-        )
+        rows.append(row_run(runs, asked=trials, measures_noise=name == variants[0]))
     come: set[str] = set()
 
     def get(cell: Cell) -> Prepared | str:
@@ -161,7 +160,7 @@ def launches(
     engine.facts = {}
     launcher = Timed(
         engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run", trials=trials,
-        oracle=oracle or judging_oracle(), journal=create_autospec(Journal, instance=True), progress=progress,
+        journal=create_autospec(Journal, instance=True), progress=progress,
         stopped=lambda: False, reuse=False, step_s=step_s or {},
     )  # fmt: skip
     HostRun(worker="new", launcher=launcher, rng=random.Random(1), finished=lambda row: None).run(queue_of(rows))
@@ -204,7 +203,7 @@ def test_only_first_launches_run_during_pulls_and_their_times_are_made_up_for() 
     assert len(pulled) == 6  # the last image is the only one that is launched after the last pull
 
 
-def test_a_launch_that_failed_by_the_hosts_fault_is_made_up_for_alone() -> None:
+def test_a_launch_that_failed_by_the_hosts_fault_is_made_up_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Later launches counted for the next round: one round lacked the version, and all versions were launched
     repeatedly to complete three rounds.
     """
@@ -213,8 +212,8 @@ def test_a_launch_that_failed_by_the_hosts_fault_is_made_up_for_alone() -> None:
         failed = cell.image.version == "1" and trial.number == 2
         return Review(trial=replace(trial, end="infrastructure") if failed else trial)
 
-    oracle = replace(judging_oracle(), review=review)
-    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED, oracle=oracle)
+    monkeypatch.setattr(cell_launcher, "review", review)
+    order = launches([0, 1, 2, 3, 4, 5], trials=ASKED)
     assert [order.count(("x", version)) for version in "012345"] == [4, 5, 4, 4, 4, 4]
 
 
@@ -223,18 +222,21 @@ def test_the_only_version_that_can_be_had_is_launched_no_oftener() -> None:
     assert order.count(("x", "2")) == 3
 
 
-@pytest.mark.parametrize("fails", ["review", "describe"])
-def test_an_image_that_finds_a_fault_of_the_harness_does_not_end_the_sweep(fails: str) -> None:
+@pytest.mark.parametrize("fails", ["review", "describe_trial"])
+def test_an_image_that_finds_a_fault_of_the_harness_does_not_end_the_sweep(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One launch of one image ended the whole sweep with a traceback that did not name the image."""
-    judging = judging_oracle()
+    usual = getattr(cell_launcher, fails)
 
     def broken(cell: Cell, trial: Trial) -> Any:
         if cell.image.version == "1":
             raise AttributeError("'str' object\n has no attribute 'get'")
-        return getattr(judging, fails)(cell, trial)
+        return usual(cell, trial)
 
+    monkeypatch.setattr(cell_launcher, fails, broken)
     trials: list[Trial] = []
-    order = launches([0, 1, 2], trials=Trials(least=1, most=1), oracle=replace(judging, **{fails: broken}), kept=trials)
+    order = launches([0, 1, 2], trials=Trials(least=1, most=1), kept=trials)
     assert [order.count(("x", version)) for version in "012"] == [1, 3, 1]
     messages = {trial.message for trial in trials if trial.end == "infrastructure"}
     assert len(messages) == 1
@@ -256,13 +258,14 @@ def test_nothing_waits_for_the_last_pull_where_no_times_are_compared() -> None:
     assert len(order) == 9
 
 
-def test_an_image_that_a_launch_showed_to_be_incompatible_is_not_launched_again() -> None:
-
+def test_an_image_that_a_launch_showed_to_be_incompatible_is_not_launched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def review(cell: Cell, trial: Trial) -> Review:
         if str(cell.variant) != "y" or cell.image.version != "0":
             return Review(trial=trial)
         return Review(trial=replace(trial, end="infrastructure"), incompatible="has no code for this card")
 
-    oracle = replace(judging_oracle(), review=review)
-    found = launches([0, 1], trials=Trials(least=1, most=3), variants=("x", "y"), oracle=oracle)
+    monkeypatch.setattr(cell_launcher, "review", review)
+    found = launches([0, 1], trials=Trials(least=1, most=3), variants=("x", "y"))
     assert found.count(("y", "0")) == 1

@@ -11,11 +11,24 @@ from itertools import count
 import numpy as np
 import pytest
 
-from harness.model import Cell, Conditions, Host, Image, Lane, Limits, Pull, Scenario, Trace, Trial, Variant, Where
+from harness.model import (
+    Cell,
+    CellRun,
+    Conditions,
+    Host,
+    Image,
+    Lane,
+    Limits,
+    Pull,
+    Scenario,
+    Trace,
+    Trial,
+    Variant,
+    Where,
+)
 from harness.model.matrix import Gpu
 from harness.run.hosts.side_by_side import add_trial
 from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, able, slice_s, take_turns, why_apart
-from harness.run.run_interfaces import CellRun
 from harness.run.trial.conversation import CANNOT_PARK, WITHOUT_END_S, Slice, Sliced
 from tests.unit.trials import made_trial
 

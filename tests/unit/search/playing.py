@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.judge.history.flaky import Evidence
-from harness.schedule.bisect.bisect_records import Decision, Rules, VersionEvidence
-from harness.schedule.bisect.decide import decide
+from harness.judge.next.bisect_records import Decision, Rules, VersionEvidence
+from harness.judge.next.decide import decide
 
 Answer = Callable[[int], str | None]
 """Position of a launched version -> "good", "bad" or "unsure"; None if it turns out to be untestable."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.judge.next.rounds import to_confirm
 from harness.model import CellVerdict, Trials, VerdictName
-from harness.schedule.full_scheduler import to_confirm
 
 ASKED = Trials(least=3, most=8)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.model import Asked, Trace, Trial
-from harness.run.run_interfaces import Batch, RowRun
+from harness.model import Asked, Proposal, RowRun, Trace, Trial
 from harness.schedule.priority import expected_s, spent_s
 from tests.unit.search.test_row_queue import a_row
 
@@ -27,7 +26,7 @@ def launched(*trials: Trial) -> RowRun:
 
 def test_nothing_is_known_of_a_row_before_its_first_launch() -> None:
     made = launched()
-    assert expected_s(Batch(runs=made.cells), made.cells) is None
+    assert expected_s(Proposal(kind="round", runs=made.cells), made.cells) is None
     assert spent_s(made.cells) == 0
 
 
@@ -42,10 +41,10 @@ def test_nothing_is_known_of_a_row_before_its_first_launch() -> None:
 )
 def test_a_launch_takes_what_it_took_before_and_the_whole_budget_if_it_has_to(trials, depth, expected) -> None:
     made = launched(*trials)
-    assert expected_s(Batch(runs=made.cells, depth=depth), made.cells) == pytest.approx(expected)
+    assert expected_s(Proposal(kind="round", runs=made.cells, depth=depth), made.cells) == pytest.approx(expected)
     assert spent_s(made.cells) == pytest.approx(sum(each.duration_s for each in trials))
 
 
 def test_a_version_that_had_no_launch_takes_as_long_as_the_others() -> None:
     made, other = launched(trial(500, step_s=0.01)), launched()
-    assert expected_s(Batch(runs=other.cells), [*made.cells, *other.cells]) == pytest.approx(7)
+    assert expected_s(Proposal(kind="round", runs=other.cells), [*made.cells, *other.cells]) == pytest.approx(7)

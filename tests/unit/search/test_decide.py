@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from harness.judge.history.flaky import Evidence
-from harness.schedule.bisect.bisect_records import Boundary, Expected, VersionEvidence, expected_launches
-from harness.schedule.bisect.decide import conclude, decide, not_needed
+from harness.judge.next.bisect_records import Boundary, Expected, VersionEvidence, expected_launches
+from harness.judge.next.decide import conclude, decide, not_needed
 from tests.unit.search.playing import RULES, fresh, launched, launches, play, step_at
 
 

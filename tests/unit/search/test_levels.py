@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from harness.judge.history.flaky import Evidence
-from harness.schedule.bisect.bisect_records import Decision, Rules, VersionEvidence
-from harness.schedule.bisect.decide import conclude, decide
+from harness.judge.next.bisect_records import Decision, Rules, VersionEvidence
+from harness.judge.next.decide import conclude, decide
 from tests.nightly import many
 
 RULES = Rules(step_limit=math.log1p(0.03))

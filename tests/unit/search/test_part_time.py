@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from harness.judge.history.flaky import Evidence
-from harness.schedule.bisect.bisect_records import Rules, VersionEvidence
-from harness.schedule.bisect.decide import conclude, decide
+from harness.judge.next.bisect_records import Rules, VersionEvidence
+from harness.judge.next.decide import conclude, decide
 from tests.nightly import many
 from tests.unit.search.playing import coin, fresh, launched, launches, play, step_at
 

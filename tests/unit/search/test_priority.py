@@ -7,37 +7,26 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.schedule.priority import (
-    COSTLY,
-    NEAR,
-    ORDER,
-    REASONS,
-    RowStanding,
-    RowState,
-    Urgency,
-    by_urgency,
-    choose,
-    gives_way,
-)
+from harness.model import RowStanding, Urgency
+from harness.model.launched import NEAR
+from harness.schedule.priority import COSTLY, ORDER, REASONS, by_urgency, choose, gives_way
 
-STANDINGS = st.builds(
-    RowStanding, suspect=st.booleans(), confirmed=st.booleans(), nearness=st.floats(0, 3, allow_nan=False)
-)
 STATES = st.builds(
-    RowState, group=st.integers(0, 2), finishes=st.booleans(), first=st.booleans(), confirms=st.booleans(),
-    launches=st.integers(0, 9), next_s=st.none() | st.floats(0, 1e3), spent_s=st.floats(0, 1e3), standing=STANDINGS,
+    RowStanding, suspect=st.booleans(), confirmed=st.booleans(), nearness=st.floats(0, 3, allow_nan=False),
+    group=st.integers(0, 2), finishes=st.booleans(), first=st.booleans(), confirms=st.booleans(),
+    launches=st.integers(0, 9), next_s=st.none() | st.floats(0, 1e3), spent_s=st.floats(0, 1e3),
 )  # fmt: skip
 ROWS = st.lists(STATES, min_size=1, max_size=12)
 
 
-def seconds(row: RowState) -> float:
+def seconds(row: RowStanding) -> float:
     had_s = row.spent_s if row.urgency == "confirm" and not row.confirms else 0.0
     return had_s + (row.next_s or 0.0)
 
 
 @given(ROWS)
-@example([RowState(), RowState(next_s=1.0, standing=RowStanding(nearness=1.0))])
-def test_a_row_of_the_first_group_is_chosen_and_none_of_it_is_more_urgent(rows: list[RowState]) -> None:
+@example([RowStanding(), RowStanding(next_s=1.0, nearness=1.0)])
+def test_a_row_of_the_first_group_is_chosen_and_none_of_it_is_more_urgent(rows: list[RowStanding]) -> None:
     choice = choose(rows)
     assert choice is not None
     chosen = rows[choice]
@@ -52,7 +41,7 @@ def test_a_row_of_the_first_group_is_chosen_and_none_of_it_is_more_urgent(rows: 
 
 
 @given(ROWS)
-def test_what_is_chosen_does_not_depend_on_the_rows_behind_it(rows: list[RowState]) -> None:
+def test_what_is_chosen_does_not_depend_on_the_rows_behind_it(rows: list[RowStanding]) -> None:
     """A user who leaves out a row that would come later gets the same launches first."""
     order = by_urgency(rows)
     assert sorted(order) == list(range(len(rows)))
@@ -66,7 +55,7 @@ def test_what_is_chosen_does_not_depend_on_the_rows_behind_it(rows: list[RowStat
 
 
 @given(ROWS)
-def test_only_a_cheap_confirmation_comes_before_the_first_round_of_another_row(rows: list[RowState]) -> None:
+def test_only_a_cheap_confirmation_comes_before_the_first_round_of_another_row(rows: list[RowStanding]) -> None:
     """A user who stops after an hour has seen every row once, not one row eight times."""
     plain = [replace(row, group=0, finishes=False) for row in rows]
     choice = choose(plain)
@@ -78,17 +67,17 @@ def test_only_a_cheap_confirmation_comes_before_the_first_round_of_another_row(r
 
 
 @given(ROWS)
-def test_nothing_good_is_launched_again_while_something_bad_waits_to_be_confirmed(rows: list[RowState]) -> None:
+def test_nothing_good_is_launched_again_while_something_bad_waits_to_be_confirmed(rows: list[RowStanding]) -> None:
     later = [replace(row, group=0, finishes=False, first=False) for row in rows]
     choice = choose(later)
     assert choice is not None
-    waits = any(row.confirms or row.standing.suspect for row in later)
+    waits = any(row.confirms or row.suspect for row in later)
     assert (later[choice].urgency == "confirm") == waits
 
 
 @given(st.lists(st.floats(NEAR, 3), min_size=1, max_size=9))
 def test_of_rows_that_are_near_a_limit_the_nearest_comes_first(shares: list[float]) -> None:
-    choice = choose([RowState(standing=RowStanding(nearness=share)) for share in shares])
+    choice = choose([RowStanding(nearness=share) for share in shares])
     assert choice is not None
     assert shares[choice] == max(shares)
 
@@ -96,18 +85,18 @@ def test_of_rows_that_are_near_a_limit_the_nearest_comes_first(shares: list[floa
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=9), st.booleans())
 def test_of_rows_that_are_good_the_cheapest_is_ended_first(costs: list[float], near: bool) -> None:
     """In turns, all rows would end late: a row that takes 10 s would wait for a row that takes an hour."""
-    standing = RowStanding(nearness=1.0 if near else 0.0)
-    choice = choose([RowState(next_s=cost, spent_s=100 - cost, standing=standing) for cost in costs])
+    nearness = 1.0 if near else 0.0
+    choice = choose([RowStanding(next_s=cost, spent_s=100 - cost, nearness=nearness) for cost in costs])
     assert choice is not None
     assert costs[choice] == min(costs)
 
 
 def test_a_cheap_row_is_confirmed_before_a_costly_one_has_its_first_or_next_round() -> None:
     """A leak that is plain after 9 s would be named after 9 minutes."""
-    cheap = RowState(spent_s=6, next_s=3, launches=2, standing=RowStanding(suspect=True))
+    cheap = RowStanding(spent_s=6, next_s=3, launches=2, suspect=True)
     first, again = (
-        RowState(first=True, launches=6),
-        RowState(spent_s=90, next_s=200, standing=RowStanding(suspect=True)),
+        RowStanding(first=True, launches=6),
+        RowStanding(spent_s=90, next_s=200, suspect=True),
     )
     assert cheap.urgency == "confirm"
     assert choose([first, again, cheap], launch_s=10) == 2
@@ -119,7 +108,7 @@ def test_a_cheap_row_is_confirmed_before_a_costly_one_has_its_first_or_next_roun
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=6))
 def test_no_row_that_looks_bad_waits_for_ever_while_others_go_on(costs: list[float]) -> None:
     """A costly row that never has its turn would end as "not confirmed", after days."""
-    states = [RowState(next_s=cost, standing=RowStanding(suspect=True)) for cost in costs]
+    states = [RowStanding(next_s=cost, suspect=True) for cost in costs]
     had = [0] * len(states)
     while not all(had):
         choice = choose(states)
@@ -131,7 +120,9 @@ def test_no_row_that_looks_bad_waits_for_ever_while_others_go_on(costs: list[flo
 
 
 @given(ROWS, STATES)
-def test_a_costly_first_round_waits_for_what_is_far_cheaper_and_as_urgent(rows: list[RowState], row: RowState) -> None:
+def test_a_costly_first_round_waits_for_what_is_far_cheaper_and_as_urgent(
+    rows: list[RowStanding], row: RowStanding
+) -> None:
     """The first launch of one row took 20 s, and eleven rows of a second each waited for its other six."""
     first = replace(row, first=True, finishes=False, next_s=60.0)
     if gives_way(first, rows, launch_s=1.0):
@@ -140,11 +131,11 @@ def test_a_costly_first_round_waits_for_what_is_far_cheaper_and_as_urgent(rows: 
         assert rows[choice].urgency in ("first", "confirm")
         assert rows[choice].takes_s(1.0) <= 60.0 / COSTLY
     assert not gives_way(first, [], launch_s=1.0)
-    cheap = RowState(group=row.group, first=True, launches=5)
+    cheap = RowStanding(group=row.group, first=True, launches=5)
     assert gives_way(first, [cheap], launch_s=1.0)
     assert not gives_way(first, [replace(cheap, group=row.group + 1)], launch_s=1.0)
     assert not gives_way(first, [replace(cheap, launches=16)], launch_s=1.0)
-    assert not gives_way(first, [RowState(next_s=1.0)], launch_s=1.0)  # what is good so far can wait
+    assert not gives_way(first, [RowStanding(next_s=1.0)], launch_s=1.0)  # what is good so far can wait
 
 
 def test_there_is_nothing_to_choose_of_no_rows() -> None:

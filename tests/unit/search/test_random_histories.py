@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from harness.judge.history.flaky import Evidence
-from harness.schedule.bisect.bisect_records import Decision, Rules, VersionEvidence
-from harness.schedule.bisect.decide import conclude, decide, not_needed
+from harness.judge.next.bisect_records import Decision, Rules, VersionEvidence
+from harness.judge.next.decide import conclude, decide, not_needed
 from tests.nightly import many
 from tests.unit.search.playing import RULES, Answer, fresh, launched, launches, play
 

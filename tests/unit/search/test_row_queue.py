@@ -4,32 +4,43 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import Cell, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
-from harness.run.run_interfaces import Batch, CellRun, RowRun
-from harness.schedule.priority import RowStanding
+from harness.model import (
+    Cell,
+    CellRun,
+    Host,
+    Image,
+    Install,
+    Lane,
+    Proposal,
+    RowRun,
+    RowStanding,
+    Scenario,
+    Trial,
+    Variant,
+    Where,
+)
 from harness.schedule.row_queue import RowQueue
+from tests.unit.trials import row_run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 
 
-@dataclass
-class Rounds:
-    """A scheduler that asks for this many rounds of one version."""
+def rounds(count: int) -> Callable[[RowRun], Proposal]:
+    """Return what proposes this many rounds of all versions of a row."""
 
-    run: CellRun
-    rounds: int
-    lazy: bool = False
+    def propose(row: RowRun) -> Proposal:
+        done = min(len(run.trials) for run in row.cells)
+        assert {len(run.trials) for run in row.cells} == {done}, "a round is complete before the next is asked for"
+        return Proposal(kind="done" if done == count else "round", runs=() if done == count else row.cells, round=done)
 
-    def next(self) -> Batch:
-        done = len(self.run.trials)
-        runs = () if done == self.rounds else (self.run,)
-        return Batch(runs=runs, round=done, record={"kind": "round" if runs else "done"})
+    return propose
 
 
 @dataclass
@@ -45,27 +56,27 @@ class Worker:
         if turn is None:
             return False
         name = str(turn.row.cells[0].cell.variant)
-        if turn.batch is None:
+        if turn.proposal is None:
             self.began.append(name)
-        for run in turn.batch.runs if turn.batch else ():
+        for run in turn.proposal.runs if turn.proposal else ():
             run.trials.append(
                 Trial(cell_id="c", number=len(run.trials) + 1, key="k", end="completed", duration_s=self.launch_s)
             )
             self.launched.append(name)
-        if turn.batch is not None and not turn.batch.runs:
+        if turn.proposal is not None and not turn.proposal.runs:
             self.queue.close(turn.row)
         else:
             self.queue.put_back(turn.row)
         return True
 
 
-def a_row(name: str, rounds: int) -> RowRun:
+def a_row(name: str, count: int) -> RowRun:
     lane = Lane(host=Host(name="here", engine="process", gpus="none", where=WHERE))
     source = Install(base="", python=None, packages=())
     image = Image(series="p", version="1", source=source, where=WHERE)
     variant = Variant(scenario=Scenario(name=name, where=WHERE, script=Path("s.py")))
     run = CellRun(cell=Cell(image=image, lane=lane, variant=variant))
-    return RowRun(cells=(run,), scheduler=Rounds(run, rounds))
+    return row_run((run,), rounds(count))
 
 
 def queue(rows: list[RowRun]) -> RowQueue:
@@ -77,18 +88,18 @@ def queue(rows: list[RowRun]) -> RowQueue:
 
 @given(st.lists(st.integers(0, 4), max_size=8), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_every_launch_is_made_once_and_a_row_stays_with_who_began_it(
-    rounds: list[int], number: int, rng: random.Random
+    counts: list[int], number: int, rng: random.Random
 ) -> None:
     """Launches of one row on two machines would be compared although the machines differ."""
-    rows = [a_row(f"row{place}", count) for place, count in enumerate(rounds)]
+    rows = [a_row(f"row{place}", count) for place, count in enumerate(counts)]
     shared = queue(rows)
     workers = [Worker(str(name), shared) for name in range(number)]
     while any(worker.turn() for worker in rng.sample(workers, len(workers))):
         pass
-    assert [len(each.cells[0].trials) for each in rows] == rounds
+    assert [len(each.cells[0].trials) for each in rows] == counts
     for worker in workers:
         assert set(worker.launched) <= set(worker.began)
-    assert sorted(name for worker in workers for name in worker.began) == sorted(f"row{k}" for k in range(len(rounds)))
+    assert sorted(name for worker in workers for name in worker.began) == sorted(f"row{k}" for k in range(len(counts)))
 
 
 def test_the_first_round_of_every_row_comes_before_the_second_of_any() -> None:
@@ -130,9 +141,9 @@ def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_tho
     rows.put_back(dear)
     begun = rows.take("one")
     assert begun is not None
-    assert begun.batch is not None
+    assert begun.proposal is not None
     assert not rows.gives_way(dear), "nothing of it was launched yet"
-    begun.batch.runs[0].trials.append(Trial(cell_id="c", number=1, key="k", end="completed", duration_s=20.0))
+    begun.proposal.runs[0].trials.append(Trial(cell_id="c", number=1, key="k", end="completed", duration_s=20.0))
     assert not rows.gives_way(dear), "there is nothing else to do"
     cheap = a_row("cheap", 1)
     rows.add(cheap)
@@ -145,19 +156,12 @@ def test_a_first_round_gives_way_once_its_first_launch_was_far_costlier_than_tho
 
 def one_round(name: str, versions: int) -> RowRun:
     cells = tuple(a_row(name, 1).cells[0] for _ in range(versions))
-    return RowRun(cells=cells, scheduler=OneRound(cells))
+    return row_run(cells, one_launch_each)
 
 
-@dataclass
-class OneRound:
-    """A scheduler that asks for one launch of every version."""
-
-    runs: tuple[CellRun, ...]
-    lazy: bool = False
-
-    def next(self) -> Batch:
-        left = tuple(run for run in self.runs if not run.trials)
-        return Batch(runs=left, record={"kind": "round" if left else "done"})
+def one_launch_each(row: RowRun) -> Proposal:
+    left = tuple(run for run in row.cells if not run.trials)
+    return Proposal(kind="round" if left else "done", runs=left)
 
 
 def test_a_machine_of_a_pool_begins_the_rows_in_their_order() -> None:
@@ -175,26 +179,11 @@ def test_a_machine_of_a_pool_begins_the_rows_in_their_order() -> None:
 # ---------------------------------------------------------------- launches side by side
 
 
-@dataclass
-class WideRounds:
-    """A scheduler that asks for this many rounds of all versions of a row."""
-
-    runs: tuple[CellRun, ...]
-    rounds: int
-    lazy: bool = False
-
-    def next(self) -> Batch:
-        done = min(len(run.trials) for run in self.runs)
-        assert {len(run.trials) for run in self.runs} == {done}, "a round is complete before the next is asked for"
-        asked = () if done == self.rounds else self.runs
-        return Batch(runs=asked, round=done, record={"kind": "round" if asked else "done"})
-
-
-def wide(name: str, rounds: int, versions: int) -> RowRun:
+def wide(name: str, count: int, versions: int) -> RowRun:
     (run,) = a_row(name, 0).cells
     images = [replace(run.cell.image, version=str(version)) for version in range(versions)]
     runs = tuple(CellRun(cell=replace(run.cell, image=image)) for image in images)
-    return RowRun(cells=runs, scheduler=WideRounds(runs, rounds))
+    return row_run(runs, rounds(count))
 
 
 @given(
@@ -208,7 +197,7 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
     """Two launches of one version at a time would be one trial with two results; a lost launch would leave a row
     unfinished.
     """
-    rows = [wide(f"row{place}", rounds, versions) for place, (rounds, versions, _) in enumerate(asked)]
+    rows = [wide(f"row{place}", count, versions) for place, (count, versions, _) in enumerate(asked)]
     beside = {id(each): splits for each, (_, _, splits) in zip(rows, asked, strict=True)}
     shared = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None, splits=lambda row: beside[id(row)])
     for each in rows:
@@ -219,9 +208,9 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
     def work() -> None:
         try:
             while (turn := shared.take("one")) is not None:
-                assert not turn.single or (turn.batch is not None and len(turn.batch.runs) == 1)
-                assert turn.single == (beside[id(turn.row)] and turn.batch is not None and bool(turn.batch.runs))
-                for run in turn.batch.runs if turn.batch else ():
+                assert not turn.single or (turn.proposal is not None and len(turn.proposal.runs) == 1)
+                assert turn.single == (beside[id(turn.row)] and turn.proposal is not None and bool(turn.proposal.runs))
+                for run in turn.proposal.runs if turn.proposal else ():
                     with lock:
                         assert id(run) not in at_work
                         at_work.add(id(run))
@@ -229,7 +218,7 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
                     run.trials.append(Trial(cell_id="c", number=len(run.trials) + 1, key="k", end="completed"))
                     with lock:
                         at_work.remove(id(run))
-                if turn.batch is not None and not turn.batch.runs:
+                if turn.proposal is not None and not turn.proposal.runs:
                     shared.close(turn.row)
                 else:
                     shared.put_back(turn.row)
@@ -245,7 +234,7 @@ def test_hands_of_one_worker_make_every_launch_once_and_share_no_version(
     for thread in threads:
         thread.join(20)
     assert not failures
-    assert [{len(run.trials) for run in each.cells} for each in rows] == [{rounds} for rounds, _, _ in asked]
+    assert [{len(run.trials) for run in each.cells} for each in rows] == [{count} for count, _, _ in asked]
 
 
 def test_nobody_waits_for_a_hand_that_is_gone() -> None:

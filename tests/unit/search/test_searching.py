@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness.judge.next.bisection import Bisection
 from harness.model import End, Trial, Trials
-from harness.schedule.bisect_scheduler import BisectScheduler
 from tests.unit.test_full_scheduler import row
 
 
@@ -25,7 +25,7 @@ def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_i
     ]
     for run, (end, steps) in zip(runs, told, strict=True):
         run.trials.extend(trial(number, end=end, steps=steps) for number in range(2))
-    (found,) = BisectScheduler(runs=runs, asked=Trials(least=2, most=2)).boundaries()
+    (found,) = Bisection(runs=runs, asked=Trials(least=2, most=2)).boundaries()
     assert (found.before, found.between, found.after) == (1, (2,), 3)
 
 
@@ -34,4 +34,4 @@ def test_a_failure_that_the_baseline_has_too_is_not_bad_in_other_versions() -> N
     runs = row(3, is_program=True)
     for run, steps in zip(runs, (0, 0, 1000), strict=True):
         run.trials.extend(trial(number, end="completed" if steps else "setup", steps=steps) for number in range(2))
-    assert not BisectScheduler(runs=runs, asked=Trials(least=2, most=2), baseline=0).boundaries()
+    assert not Bisection(runs=runs, asked=Trials(least=2, most=2), baseline=0).boundaries()

@@ -12,8 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from harness.judge.history.flaky import Evidence, Reach, chance_of_luck, chances
-from harness.reasons import BisectReason, SkipReason
-from harness.schedule.bisect.bisect_records import (
+from harness.judge.next.bisect_records import (
     LEVEL,
     Boundary,
     Decision,
@@ -25,8 +24,8 @@ from harness.schedule.bisect.bisect_records import (
     version_name,
     version_names,
 )
-from harness.schedule.bisect.level_bisection import compare_levels, level_boundaries
-from harness.schedule.bisect.states import (
+from harness.judge.next.level_bisection import compare_levels, level_boundaries
+from harness.judge.next.states import (
     PATIENCE,
     StateChange,
     StateHistory,
@@ -35,6 +34,7 @@ from harness.schedule.bisect.states import (
     is_unknown,
     version_state,
 )
+from harness.reasons import BisectReason, SkipReason
 
 
 def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Boundary, ...]:

@@ -1,4 +1,8 @@
-"""Schedules a row that is bisected: converts its trials to the evidence that `harness.schedule.bisect` uses."""
+"""Proposes the launches of a row that is bisected: the version at which it changes is found with the fewest launches.
+
+`docs/method.md` describes the method and when it is right. `decide.py` decides by the evidence for each version, which
+this module makes from its trials.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +22,28 @@ from harness.judge.history.flaky import Evidence
 from harness.judge.history.returned_values import without_nan
 from harness.judge.history.transitions import Usual, usual_of
 from harness.judge.launches import JudgedTrial, judge_launches, limits_of_version
-from harness.model import BAD, GOOD, CellVerdict, Change, Depth, Skip, Trials
+from harness.judge.next.bisect_records import LEVEL, Boundary, Decision, Rules, VersionEvidence
+from harness.judge.next.decide import conclude, decide, not_needed
+from harness.judge.next.length import row_fails_late
+from harness.model import BAD, GOOD, CellRun, CellVerdict, Change, Proposal, RowRun, Searched, Skip, Trials, next_round
 from harness.reasons import BisectReason
-from harness.run.run_interfaces import Batch, CellRun, next_round
-from harness.schedule.bisect.bisect_records import LEVEL, Boundary, Decision, Rules, VersionEvidence
-from harness.schedule.bisect.decide import conclude, decide, not_needed
-from harness.schedule.oracle import row_fails_late
 
 
-@dataclass(kw_only=True)
-class BisectScheduler:
-    """One row, oldest image first. Images are pulled or built only when they are launched.
+def propose_search(row: RowRun) -> Proposal:
+    """Return what a row that is bisected launches next. Its images are pulled or built only when they are launched."""
+    return Bisection(runs=row.cells, asked=row.asked, baseline=row.planned.baseline).propose()
 
-    `baseline` is the position of the image against which the others are judged.
-    """
 
-    lazy = True
+@dataclass(frozen=True, kw_only=True)
+class Bisection:
+    """One row, oldest image first. `baseline` is the position of the image against which the others are judged."""
+
     runs: Sequence[CellRun]
     asked: Trials
     baseline: int | None = None
-    conclusion: str = ""
-    """The result in one sentence; empty until the search is over."""
 
-    def next(self) -> Batch:
+    def propose(self) -> Proposal:
+        """Return what to launch next. The reason of a proposal without launches is the result in one sentence."""
         doubted = self._doubted_baseline()
         if doubted is not None:
             return doubted
@@ -52,30 +55,31 @@ class BisectScheduler:
             reason = BisectReason.TOO_DEAR(next=decision.reason)
             decision = replace(decision, launch=(), kind="done", reason=reason)
         if decision.launch:
-            self.conclusion = ""
-            return self._batch(decision)
-        self.conclusion = decision.reason
+            return self._proposal(decision)
         if self.baseline is not None and any(boundary.metric == LEVEL for boundary in self.boundaries()):
             version = self.runs[self.baseline].cell.image.version
-            self.conclusion = BisectReason.BASELINE_DECIDES(found=decision.reason, version=version)
+            decision = replace(decision, reason=BisectReason.BASELINE_DECIDES(found=decision.reason, version=version))
         needless = not_needed(versions, rules=self.rules)
         skipped = {self.runs[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()}
-        return replace(self._batch(decision), skipped=skipped)
+        return replace(self._proposal(decision), skipped=skipped)
 
-    def _batch(self, decision: Decision) -> Batch:
-        """Return the launches of a decision, and its record, with versions in place of positions."""
+    def _proposal(self, decision: Decision) -> Proposal:
+        """Return the launches of a decision, and the figures behind it, with versions in place of positions."""
         names, whole = [run.cell.image.version for run in self.runs], decision.whole or self.rules.whole
-        record = {
-            "kind": decision.kind,
-            "reason": decision.reason,
-            "metric": decision.metric,
-            "whole": whole,
-            "bracket": None if decision.bracket is None else [names[place] for place in decision.bracket],
-            "posterior": {names[place]: chance for place, chance in decision.posterior},
-        }
-        runs = tuple(self.runs[place] for place in decision.launch)
-        depth: Depth = "whole" if whole else "thorough"
-        return Batch(runs=runs, row_runs=self.runs, round=next_round(self.runs), depth=depth, record=record)
+        searched = Searched(
+            metric=decision.metric,
+            whole=whole,
+            bracket=None if decision.bracket is None else (names[decision.bracket[0]], names[decision.bracket[1]]),
+            posterior={names[place]: chance for place, chance in decision.posterior},
+        )
+        return Proposal(
+            kind=decision.kind,
+            reason=decision.reason,
+            runs=tuple(self.runs[place] for place in decision.launch),
+            round=next_round(self.runs),
+            depth="whole" if whole else "thorough",
+            searched=searched,
+        )
 
     @property
     def rules(self) -> Rules:
@@ -96,10 +100,7 @@ class BisectScheduler:
         """Return the changes of the row, from those that all launches show and the verdicts on its versions."""
         return with_boundaries(changes, self.boundaries(), cells=cells, rules=self.rules)
 
-    def noise(self) -> None:
-        """Return None: a bisection measures no A/A noise."""
-
-    def _doubted_baseline(self) -> Batch | None:
+    def _doubted_baseline(self) -> Proposal | None:
         """Return another launch of a baseline that showed something bad: only what its launches agree on is usual."""
         if self.baseline is None:
             return None
@@ -111,7 +112,7 @@ class BisectScheduler:
             return None
         verdicts = " and ".join(sorted(bad))
         reason = BisectReason.BASELINE_BAD(version=run.cell.image.version, verdicts=verdicts)
-        return self._batch(Decision(launch=(self.baseline,), kind="confirm", reason=reason))
+        return self._proposal(Decision(launch=(self.baseline,), kind="confirm", reason=reason))
 
     def _versions(self) -> list[VersionEvidence]:
         step_times, usual = self._step_times(), Usual()

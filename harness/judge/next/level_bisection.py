@@ -15,17 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from harness.judge.next.bisect_records import LEVEL, Boundary, Decision, RowVersions, Rules, likeliest, version_name
 from harness.model import Floats, Interval
 from harness.reasons import BisectReason
-from harness.schedule.bisect.bisect_records import (
-    LEVEL,
-    Boundary,
-    Decision,
-    RowVersions,
-    Rules,
-    likeliest,
-    version_name,
-)
 
 SURE = 0.002
 SURE_OF_MORE = 0.0002

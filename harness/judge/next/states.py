@@ -9,8 +9,8 @@ from itertools import pairwise, takewhile
 
 from harness.judge.history import flaky
 from harness.judge.history.flaky import NOTHING, Evidence, Reach
+from harness.judge.next.bisect_records import STATE_METRICS, RowVersions, Rules, VersionEvidence
 from harness.model.judged import State
-from harness.schedule.bisect.bisect_records import STATE_METRICS, RowVersions, Rules, VersionEvidence
 
 PATIENCE = 3
 """Launches without a result after which a version is skipped."""

@@ -1,0 +1,295 @@
+"""Proposes the launches of a row that runs every version: rounds of all versions, and single launches that results
+require.
+
+A round is one trial of every version. After the first round, a version that looks bad and the last good one before it
+are launched until this is confirmed or refuted. After `asked.least` rounds
+
+- all versions whose step times are compared go on together, as long as the comparison is too imprecise;
+- a version goes on alone while its own trials disagree, or could settle where a flaky failure began.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from harness.judge.api import judge_cell_of, judge_so_far
+from harness.judge.cell import wants_more
+from harness.judge.comparable import as_whole_runs, unlike_steps
+from harness.judge.comparison.noise import noise_of
+from harness.judge.comparison.which_launches import has_step_times
+from harness.judge.history.flaky import always_fails
+from harness.judge.history.precision import differs_late, wants_round
+from harness.judge.history.transitions import wants_launches
+from harness.judge.launches import AGREE, limits_of_version
+from harness.judge.next.length import row_fails_late
+from harness.judge.trace.stopping import is_brief
+from harness.model import (
+    BAD,
+    GOOD,
+    CellRun,
+    CellVerdict,
+    Depth,
+    Noise,
+    Proposal,
+    RowRun,
+    Scenario,
+    Skip,
+    Trial,
+    Trials,
+    next_round,
+)
+from harness.reasons import LaunchReason, SkipReason
+
+MANY_VERSIONS = 4
+"""Fewest versions that show the noise themselves if their steps are brief."""
+
+
+def propose_rounds(row: RowRun) -> Proposal:
+    """Return what a row that runs every version launches next."""
+    launched = {trial.round for run in row.cells for trial in run.trials}  # a proposal may not have been launched
+    row.kinds = {number: kind for number, kind in row.kinds.items() if number in launched}
+    if row.measures_noise and row.replicate is None and _compares_steps(_scenario(row)):
+        row.replicate = _chosen_replicate(row)
+    again = row.replicate
+    if again is not None and again.prepared is None and again.runnable:
+        return Proposal(kind="replicate", runs=(again,), only_known=True)
+    able = [run for run in row.cells if _may_go_on(row, run)]
+    proposal = _catch_up(row) or _confirm(row, able) or _least(row, able) or _more(row, able)
+    if proposal is None:
+        return _done(row)
+    if proposal.kind != "replicate":  # which repeats a round that the others made
+        row.kinds[proposal.round] = proposal.kind
+    scenario, measured = _scenario(row), [run.measured for run in row.cells]
+    late = not scenario.limits.exit_only and differs_late(measured, limits=scenario.limits, steps=scenario.steps)
+    depth = "whole" if late or row_fails_late(row.cells) else proposal.depth
+    return replace(proposal, depth=depth, shortens=True)
+
+
+def noise(row: RowRun) -> Noise | None:
+    """Return the A/A noise from all rounds that have both an image and its replicate, earlier runs included; None
+    without a replicate."""
+    if row.replicate is None:
+        return None
+    by_round = {(trial.run, trial.round): trial for run in _originals(row) for trial in run.measured}
+    pairs = [(by_round.get((trial.run, trial.round)), trial) for trial in row.replicate.measured]
+    both = [(original, replicate) for original, replicate in pairs if original is not None]
+    return noise_of(both, steps=_scenario(row).steps)
+
+
+def is_compared(run: CellRun) -> bool:
+    """Return whether the step times of a version can be compared."""
+    return any(has_step_times(trial) for trial in run.measured)
+
+
+def to_confirm(cells: Sequence[CellVerdict], *, asked: Trials) -> tuple[int, ...]:
+    """Return the positions of the versions to launch again for the first change that is not confirmed: the last good
+    and the first bad version until two launches of the bad one agree, then the good one alone as often as it takes.
+
+    For a leak, two launches of the good version are enough; for a failure, which it may have missed by luck, it needs
+    `asked.least`. If that many launches of the bad version do not agree, the rounds of all versions decide. A row that
+    is bad from the start has no good side. Return () if there is nothing to confirm.
+    """
+    good: int | None = None
+    was_bad = False
+    for place, cell in enumerate(cells):
+        if not cell.trials:
+            continue
+        is_agreed = bool(BAD & set(cell.verdicts))
+        is_bad = is_agreed or cell.failed > 0 or cell.verdict == "suspect"  # any launch was bad, by itself
+        if is_bad and not was_bad:
+            sides = (place,) if good is None else (good, place)
+            if not is_agreed and cell.trials < asked.least:
+                return sides
+            wanted = asked.least if cell.failed else min(AGREE, asked.least)
+            if is_agreed and good is not None and cells[good].trials < wanted:
+                return (good,)
+        was_bad = is_bad
+        good = place if cell.verdict in GOOD else good
+    return ()
+
+
+# ---------------------------------------------------------------- the A/A replicate
+
+
+def _originals(row: RowRun) -> list[CellRun]:
+    """Return the runs of the image that the replicate copies."""
+    return [run for run in row.cells if row.replicate is not None and run.cell.image == row.replicate.cell.image]
+
+
+def _chosen_replicate(row: RowRun) -> CellRun | None:
+    """Return a copy of the oldest version whose step times can be compared, if there are others to compare.
+
+    The choice does not depend on the order in which images arrive, because it waits for older versions that are
+    still to be measured.
+    """
+    able = [run for run in row.cells if run.runnable]
+    if len(able) < 2:
+        return None
+    oldest = next((run for run in able if is_compared(run) or (not run.measured and _may_go_on(row, run))), None)
+    if oldest is None or not oldest.measured:
+        return None
+    # Many versions show the noise themselves, if their steps are too brief for small changes to matter.
+    is_short = all(is_brief(trial.trace) for trial in oldest.measured if trial.trace)
+    if is_short and len(able) >= MANY_VERSIONS:
+        return None
+    return CellRun(cell=replace(oldest.cell, replicate=True))
+
+
+def _catch_up(row: RowRun) -> Proposal | None:
+    """Return the replicate's part of the first round that its original ran before the replicate was chosen."""
+    again = row.replicate
+    if again is None or not _may_go_on(row, again):
+        return None
+    ran = {trial.round for original in _originals(row) for trial in original.own}
+    had = {trial.round for trial in again.measured[again.adopted :]}
+    missing = [number for number in ran - had if row.kinds.get(number) == "round"]
+    if not missing:
+        return None
+    return Proposal(
+        kind="replicate", reason=LaunchReason.AA_NOISE_UNKNOWN(), runs=(again,), round=min(missing),
+        depth=_depth(row, min(missing)),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- proposals
+
+
+def _confirm(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
+    """Return the versions on both sides of the first change that a launch, bad by itself, makes likely.
+
+    They form a separate round, which does not count for levels, because these are compared in rounds of all
+    versions. `asked.least` launches are reserved for such rounds; if `asked.most` allows no others, the next round
+    of all versions confirms the change.
+    """
+    if row.only is not None or row.asked.least < 2 or any(not run.measured for run in able):
+        return None
+    so_far = [judge_so_far(run.cell, run.trials, _launches(row)) for run in row.cells]
+    sides = to_confirm(so_far, asked=row.asked)
+    if not sides or row.cells[sides[-1]] not in able:
+        return None
+    spare = row.asked.most - row.asked.least
+    runs = [run for run in (row.cells[place] for place in sides) if run in able and _apart(row, run) < spare]
+    if not runs or runs[-1] is not row.cells[sides[-1]]:
+        return None
+    versions = " and ".join(run.cell.image.version for run in runs)
+    reason = LaunchReason.CHANGE_UNCONFIRMED(versions=versions)
+    return Proposal(kind="confirm", reason=reason, runs=tuple(runs), round=next_round(row.cells))
+
+
+def _least(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
+    done = {run.cell.id: len(run.measured) - _apart(row, run) for run in able}  # launches that count as rounds
+    always = _always_fail(row)
+    behind = [run for run in able if done[run.cell.id] < row.asked.least and run.cell.id not in always]
+    if not behind:
+        return None
+    number = min(done[run.cell.id] for run in behind)
+    runs = [run for run in behind if done[run.cell.id] == number]
+    scenario = _scenario(row)
+    beside = scenario.may_count_lines and not scenario.compares_times
+    if beside and not any(run.measured for run in row.cells):
+        runs = runs[:1]  # the oldest version shows which lines are steps before others run beside it
+    reason = LaunchReason.ROUND(number=number + 1, least=row.asked.least)
+    labels = (label for label in itertools.count() if row.kinds.get(label) != "confirm")
+    proposal = _round(row, runs, next(itertools.islice(labels, number, None)), reason=reason)
+    return replace(proposal, depth=_depth(row, number))
+
+
+def _depth(row: RowRun, number: int) -> Depth:
+    """Return how far the launches of a round go: the first is a brief look at all versions before whole budgets."""
+    return "brief" if not number and not row.lazy and row.asked.least > 1 else "usual"
+
+
+def _apart(row: RowRun, run: CellRun) -> int:
+    """Count the launches of this run that confirmed something, if levels are compared, which needs rounds of every
+    version. A version that failed has nothing to compare, so its launches all count as rounds.
+    """
+    if not _compares_levels(_scenario(row)) or not all(trial.made_its_steps for trial in run.measured):
+        return 0
+    return sum(trial.measured and row.kinds.get(trial.round) == "confirm" for trial in run.own)
+
+
+def _more(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
+    always = _always_fail(row)
+    reasons = {run.cell.id: why for run in able if run.cell.id not in always and (why := _reason(row, run))}
+    together = _wants_round(row)
+    if together is not None:
+        # Peaks can be compared even if step times cannot.
+        runs = [run for run in able if run.cell.id in reasons or any(trial.trace for trial in run.measured)]
+        if runs:
+            return _round(row, runs, next_round(row.cells), reason=together)
+    cells = [judge_cell_of(run.cell, run.trials, _launches(row)) for run in row.cells]
+    flaky = wants_launches(cells, [run.measured for run in row.cells], trials_asked=row.asked)
+    reasons = {row.cells[place].cell.id: reason for place, reason in flaky.items()} | reasons
+    runs = [run for run in able if run.cell.id in reasons]
+    if not runs:
+        return None
+    whys = "; ".join(f"{run.cell.image.version}: {reasons[run.cell.id]}" for run in runs)
+    return Proposal(kind="repeat", reason=whys, runs=tuple(runs), round=next_round(row.cells))
+
+
+def _round(row: RowRun, runs: Sequence[CellRun], number: int, *, reason: str) -> Proposal:
+    """Return a round of versions side by side, with the A/A replicate if its original is among them."""
+    again, originals = row.replicate, _originals(row)
+    beside = again is not None and any(run in originals for run in runs) and _may_go_on(row, again)
+    both = (*runs, *([again] if beside and again is not None else []))
+    return Proposal(kind="round", reason=reason, runs=both, round=number)
+
+
+def _wants_round(row: RowRun) -> str | None:
+    scenario = _scenario(row)
+    if scenario.limits.exit_only or row.only is not None:
+        return None
+    trials: Sequence[Sequence[Trial]] = [run.measured if run.runnable else [] for run in row.cells]
+    if unlike_steps(trials, [run.cell.image.version for run in row.cells]):
+        trials = [as_whole_runs(own) for own in trials]
+    return wants_round(
+        trials, limits=scenario.limits, steps=scenario.steps, trials_asked=row.asked, noise=noise(row), rows=row.rows
+    )
+
+
+def _reason(row: RowRun, run: CellRun) -> str | None:
+    if run.doubted:
+        return LaunchReason.FAILED_ALONGSIDE()
+    scenario = _scenario(row)
+    limits = limits_of_version(run.trials, _launches(row), scenario)
+    return wants_more(run.measured, trials_asked=row.asked, limits=limits, steps=scenario.steps)
+
+
+def _done(row: RowRun) -> Proposal:
+    counts = sorted({len(run.measured) for run in row.cells})
+    trials = " to ".join(map(str, sorted({counts[0], counts[-1]})))
+    skip = Skip(by="decide", why=SkipReason.NOT_TO_DECIDE())
+    not_asked = [] if row.only is None else [run for run in row.cells if run.cell.id not in row.only]
+    skipped = {run.cell.id: skip for run in not_asked if not run.trials}
+    return Proposal(kind="done", reason=LaunchReason.ENOUGH(trials=trials), skipped=skipped)
+
+
+def _always_fail(row: RowRun) -> set[str]:
+    """Return the ids of the cells that need no more launches to show that they always fail."""
+    certain = always_fails(_launches(row))
+    return {run.cell.id for run, is_certain in zip(row.cells, certain, strict=True) if is_certain}
+
+
+def _launches(row: RowRun) -> list[list[Trial]]:
+    return [run.trials for run in row.cells]
+
+
+def _scenario(row: RowRun) -> Scenario:
+    return row.planned.variant.scenario
+
+
+def _compares_levels(scenario: Scenario) -> bool:
+    return _compares_steps(scenario) or (
+        not scenario.limits.exit_only and scenario.limits.of("peak_memory") is not None
+    )
+
+
+def _compares_steps(scenario: Scenario) -> bool:
+    return not scenario.limits.exit_only and scenario.limits.of("step_time") is not None
+
+
+def _may_go_on(row: RowRun, run: CellRun) -> bool:
+    is_asked_for = row.only is None or run.cell.id in row.only
+    return is_asked_for and run.runnable and len(run.measured) < row.asked.most
