@@ -1,7 +1,7 @@
-"""Records golden runs and their answers.
+"""Records golden runs, their answers and their reports.
 
 python -m tests.golden.record RUN MATRIX NAME [bisect]   makes runs/NAME.json.gz from a run's directory and its matrix
-python -m tests.golden.record                            writes all answers again: only after a change on purpose
+python -m tests.golden.record [NAME …]                   writes answers and reports again, after a change on purpose
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import json
 import math
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from harness.matrix import load_matrix
 from harness.model import Cell, Trial
 from harness.store.saved_run import read_result, read_run
-from tests.golden.load import RUNS, judged, read
-from tests.golden.test_golden import answers
+from tests.golden.load import RUNS
+from tests.golden.test_golden import NAMES, replayed
 
 KEPT_FACTS = ("python", "implementation", "libc", "packages", "wheels", "cgroup")
 
@@ -106,15 +105,15 @@ def record(run: Path, matrix: Path, name: str, search: str) -> None:
 
 
 def expect(name: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        found = answers(*judged(read(name), Path(folder)))
-    (RUNS / f"{name}.answers.json").write_text(json.dumps(found, indent=1) + "\n")
+    found = replayed(name)
+    (RUNS / f"{name}.answers.json").write_text(json.dumps(found.answers, indent=1) + "\n")
+    (RUNS / f"{name}.approved.txt").write_text(found.reports)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 3:
+    if len(sys.argv) > 3 and Path(sys.argv[1]).is_dir():
         record(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], "".join(sys.argv[4:]) or "full")
         expect(sys.argv[3])
     else:
-        for found in sorted(RUNS.glob("*.json.gz")):
-            expect(found.name.removesuffix(".json.gz"))
+        for found in sys.argv[1:] or NAMES:
+            expect(found)

@@ -1,12 +1,15 @@
-"""Real runs keep their answers: who is accused, since which version, and what every cell says.
+"""Real runs keep their answers (who is accused, since which version, and what every cell says) and their reports.
 
 If this fails, a user would be told something else about the same measurements. The launches were recorded once; only a
-change of the rules, made on purpose and said in the changelog, writes new answers (`python -m tests.golden.record`).
+change that is made on purpose writes new answers and reports (`python -m tests.golden.record`): their diff is what a
+reviewer reads. `runs/NAME.approved.txt` is what every report says of a run.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 
 from harness.model import RunResult
 from tests.golden.load import RUNS, judged, read
+from tests.golden.render import inside, rendered
 
 NAMES = sorted(path.name.removesuffix(".json.gz") for path in RUNS.glob("*.json.gz"))
 
@@ -44,7 +48,9 @@ def answers(result: RunResult, launched: dict[str, list[str]]) -> dict[str, Any]
         "cells": {
             str(cell.cell): {
                 "verdict": cell.verdict.verdict, "state": cell.verdict.state, "launches": len(cell.trials),
-                "signals": {name: signal.seen for name, signal in sorted(cell.verdict.signals.items())},
+                "signals": {
+                    name: signal.seen for name, signal in sorted(cell.verdict.signals.items()) if signal.seen != "none"
+                },
             }
             for cell in result.cells
         },
@@ -52,10 +58,35 @@ def answers(result: RunResult, launched: dict[str, list[str]]) -> dict[str, Any]
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_run_keeps_its_answers(name: str, tmp_path: Path) -> None:
-    found = json.loads(json.dumps(answers(*judged(read(name), tmp_path))))
-    assert found == json.loads((RUNS / f"{name}.answers.json").read_text())
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """A golden run as the harness judges and reports it now."""
+
+    name: str
+    answers: dict[str, Any]
+    reports: str
+
+
+def replayed(name: str) -> Replayed:
+    """Judge and report a golden run, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder, inside(Path(folder)):
+        result, launched = judged(read(name), Path())
+        found = json.loads(json.dumps(answers(result, launched)))
+        return Replayed(name=name, answers=found, reports=rendered(result))
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def golden(request: pytest.FixtureRequest) -> Replayed:
+    return replayed(request.param)
+
+
+def test_a_recorded_run_keeps_its_answers(golden: Replayed) -> None:
+    assert golden.answers == json.loads((RUNS / f"{golden.name}.answers.json").read_text())
+
+
+def test_a_recorded_run_keeps_its_reports(golden: Replayed) -> None:
+    approved = (RUNS / f"{golden.name}.approved.txt").read_text()
+    assert golden.reports.splitlines() == approved.splitlines()
 
 
 def test_the_golden_runs_are_there() -> None:
