@@ -23,7 +23,6 @@ from benchmarks.accuracy_traces import LEAKS, LIMITS, QUIET, RATES, STEP, STEPS
 from harness.judge.trace.growth import Growth, SampledSeries
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Floats, Trace
-from harness.reasons import GrowthReason
 
 PATTERNS: Mapping[str, str] = {
     "steady from the second quarter on": "",
@@ -55,7 +54,7 @@ def without(method: str) -> Iterator[None]:
 
     def leak(series: SampledSeries) -> Growth | None:
         if series.unmet is None:
-            series.__dict__["unmet"] = GrowthReason.NO_STEADY_GROWTH
+            series.__dict__["unmet"] = "no steady growth in the second half"
         return whole(series)
 
     with mock.patch.object(SampledSeries, "leak", leak):

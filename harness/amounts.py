@@ -28,6 +28,12 @@ def number(value: float, *, zeros: bool = False, digits: int = DIGITS) -> str:
     return "0" if text == "-0" else text
 
 
+def general(value: float, digits: int) -> str:
+    """Return a number as `%g` writes it with so many significant digits, but a large one without an exponent."""
+    text = f"{value:.{digits}g}"
+    return f"{float(text):,.0f}" if "e+" in text else text
+
+
 def digits_apart(one: float | None, other: float | None) -> int:
     """Return the fewest significant digits, at least DIGITS, with which two different numbers look different."""
     if one is None or other is None or one == other or not (math.isfinite(one) and math.isfinite(other)):
@@ -134,7 +140,12 @@ def probability(p: float) -> str:
 
 def count(amount: int, noun: str) -> str:
     """Return a count with its noun in singular or plural: `1 trial`, `2 launches` or `1,200 trials`."""
-    return f"{amount:,} {noun}{'' if amount == 1 else 'es' if noun.endswith('ch') else 's'}"
+    return f"{amount:,} {plural(noun, amount)}"
+
+
+def plural(noun: str, amount: int) -> str:
+    """Return a noun as it follows this amount: `launch` after 1, else `launches`."""
+    return noun if amount == 1 else f"{noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def without_unit(text: str, other: str) -> str:

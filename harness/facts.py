@@ -10,7 +10,6 @@ from typing import Any
 
 from harness.model import Trial
 from harness.model.answers import Changed, Section
-from harness.reasons import EnvironmentReason, InstalledName
 
 VERSIONED = re.compile(r"^(lib.+?)(?:-(\d[\w.]*))?\.so(?:\.(.+))?$")
 CUDA_PACKAGE = re.compile(r"^(nvidia|cuda|cudnn|cupy|nccl|tensorrt)")
@@ -47,12 +46,12 @@ def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
         section(
             "wheels",
             [side and {name: side[name] for name in both} for side in wheels],
-            EnvironmentReason.WHEELS_UNKNOWN,
+            "an older launch did not record which wheels its packages came from",
         ),
         section(
             "loaded libraries",
             [_by_name(side) if isinstance(side, list) else None for side in libraries],
-            EnvironmentReason.LIBRARIES_UNKNOWN,
+            "loaded libraries are recorded after setup and the first step, which one of the launches did not complete",
         ),
         section("environment", [_texts(one.get("environment")) for one in facts]),
         section(
@@ -78,12 +77,12 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[
 def section(
     title: str,
     sides: Sequence[Mapping[str, str] | None],
-    unknown: EnvironmentReason = EnvironmentReason.NEVER_RAN,
+    unknown: str = "no launch of one side recorded its environment",
 ) -> Section:
     """Compare two mappings of names to texts; `unknown` is the reason why one of them is None."""
     before, after = sides
     if before is None or after is None:
-        return Section(title=title, unknown=unknown())
+        return Section(title=title, unknown=unknown)
     found, same = changes(before, after)
     return Section(title=title, changes=found, same=same)
 
@@ -100,19 +99,19 @@ def installed_otherwise(one: Trial | None, other: Trial | None) -> tuple[Changed
     left, right = (_texts(trial.facts.get("wheels")) or {} if trial is not None else {} for trial in (one, other))
     both = [(name, left[name], right[name]) for name in sorted(left.keys() & right.keys())]
     return tuple(
-        Changed(name=name, before=f"{_installed_as(old)()} ({old})", after=f"{_installed_as(new)()} ({new})")
+        Changed(name=name, before=f"{_installed_as(old)} ({old})", after=f"{_installed_as(new)} ({new})")
         for name, old, new in both
-        if _installed_as(old) is not _installed_as(new)
+        if _installed_as(old) != _installed_as(new)
     )
 
 
-def _installed_as(tag: str) -> InstalledName:
+def _installed_as(tag: str) -> str:
     """Return how a package was installed, by the tag of its wheel. A wheel for `linux` alone rarely comes from an
     index, whose wheels have `manylinux` or `musllinux`.
     """
     if tag.endswith(("-any", "nothing compiled")):
-        return InstalledName.PURE
-    return InstalledName.FROM_SOURCE if "-linux_" in tag else InstalledName.COMPILED
+        return "pure Python"
+    return "compiled from source, it seems" if "-linux_" in tag else "compiled"
 
 
 def _by_name(libraries: Sequence[Any]) -> dict[str, str]:

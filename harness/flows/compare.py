@@ -42,7 +42,6 @@ from harness.model import (
 )
 from harness.model.indexed import merged
 from harness.probes import frontier_settings
-from harness.reasons import CompareReason
 from harness.store.saved_run import StoredRun, read_run
 
 NOT_TWICE = "no variant of an image was measured on two of these hosts or cards"
@@ -247,7 +246,9 @@ def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -
     refused = (
         tuple(refused_fields(one, other, first=first[0], second=trials[1][0]))
         if trials[1]
-        else (CompareReason.TAKEN_OVER(),)
+        else (
+            "measured once: the later run took over these trials from the first; sweep with --fresh to measure again",
+        )
     )
     steps = one[1].variant.scenario.steps
     sides = [
@@ -382,7 +383,7 @@ def refused_fields(one: CellOfRun, other: CellOfRun, *, first: Trial, second: Tr
         axis.append("image.digest")
     yield from map(str, differences(conditions(first), conditions(second), axis=axis))
     for each in installed_otherwise(first, second):
-        yield CompareReason.WHEELS(name=each.name, before=each.before, after=each.after)
+        yield f"wheel of {each.name} {each.before} and {each.after}"
     yield from _asked_otherwise(one[0], one[1], other[0], other[1])
 
 
@@ -396,7 +397,7 @@ def _asked_otherwise(one: StoredRun, row: VersionRow, other: StoredRun, counterp
         run.payloads.get((at.series.name, at.lane, at.variant)) for run, at in ((one, row), (other, counterpart))
     ]
     if None not in payloads and payloads[0] != payloads[1]:
-        yield CompareReason.SCRIPTS(one=str(payloads[0])[:12], other=str(payloads[1])[:12])
+        yield f"script or command, its files or the agent: {str(payloads[0])[:12]} and {str(payloads[1])[:12]}"
 
 
 def same_questions(runs: Sequence[StoredRun]) -> bool:

@@ -17,7 +17,6 @@ from harness.flows.context import RunContext
 from harness.model import Cell, Host, HostState, Image, Lane
 from harness.plan.cells import choose_lanes
 from harness.plan.equal_machines import MachineSeen, odd_ones
-from harness.reasons import MachineReason
 from harness.run import leases
 from harness.run.engine import Engine, Lease
 
@@ -94,9 +93,10 @@ def leave_out(each: OpenHost, difference: str) -> None:
     is_node = each.host.request is not None
     if is_node:
         each.close()
-    each.problem = (MachineReason.NODE_LEFT_OUT if is_node else MachineReason.LEFT_OUT)(
-        machine=each.host.machine, difference=difference
-    )
+        remedy = "make `select` match equal nodes only, or name this one in `nodes` of another host"
+    else:
+        remedy = "make it match the others, or define a separate host for it"
+    each.problem = f"{each.host.machine} is left out of the pool: it differs in {difference}; {remedy}"
 
 
 def first_usable(machines: Sequence[OpenHost]) -> OpenHost:
@@ -113,7 +113,7 @@ def states_of(machines: Sequence[OpenHost]) -> tuple[HostState, ...]:
         problem, facts = first.problem, first.facts
         if host.pool and not first.usable:
             told = "; ".join(f"{each.host.machine}: {each.problem}" for each in own if each.problem is not None)
-            problem, facts = MachineReason.NONE_USABLE(problems=told), {}
+            problem, facts = f"no machine of the pool can be used: {told}", {}
         states.append(HostState(host=host, problem=problem, facts=facts))
     return tuple(states)
 

@@ -17,7 +17,6 @@ from harness.flows.hosts import OpenHost, in_threads, leave_out, open_machine
 from harness.flows.running import Run
 from harness.model import RowRun
 from harness.plan.equal_machines import MachineSeen, machine_change, odd_ones
-from harness.reasons import MachineReason
 from harness.schedule.priority import round_limit_s
 from harness.schedule.row_queue import RowQueue
 
@@ -84,8 +83,10 @@ class PoolRun:
         lost = self.tried.setdefault(row.place, [])
         lost.append(row.cells[0].cell.lane.host.machine)
         if len(lost) <= RETRIES:
-            return self.run.again(row, MachineReason.LOST_DURING_ROW(machine=lost[-1]))
-        _give_up_row(row, MachineReason.SEVERAL_LOST_DURING_ROW(count=len(lost), machines=", ".join(lost)))
+            return self.run.again(row, f"{lost[-1]} was lost while it measured this row")
+        _give_up_row(
+            row, f"{len(lost)} machines were lost one after the other while they measured this row: {', '.join(lost)}"
+        )
         return None
 
     # ------------------------------------------------------------ one machine, or the place of one
@@ -112,7 +113,7 @@ class PoolRun:
                     raise
                 if queue.begun(name):
                     self.gone[name] = each.seen
-                    each.problem = MachineReason.LOST_AND_TAKEN(machine=name)
+                    each.problem = f"{name} was lost, and another sweep uses it now"
                 return
             except HarnessError as error:  # the other machines go on
                 lost_s.append(time.monotonic())
@@ -140,7 +141,7 @@ class PoolRun:
         """
         name, where = each.host.machine, each.host.where
         lost, note = error.text_at(where), self.run.context.progress.note
-        problem = MachineReason.LOST(machine=name, error=lost)
+        problem = f"{name} was lost: {lost}"
         self.break_rounds(name, queue)
         is_node = each.host.request is not None
         difference = self._waited(each, problem) if again and not is_node else None
@@ -149,7 +150,7 @@ class PoolRun:
             queue.resume(name)
             return True
         if difference is not None:
-            problem = MachineReason.LOST_AND_CHANGED(machine=name, error=lost, difference=difference)
+            problem = f"{name} was lost: {lost}; it came back with {difference}"
         self.gone[name] = each.seen
         if is_node:
             each.close()
@@ -173,7 +174,9 @@ class PoolRun:
                 for place, trial in enumerate(run.trials):
                     if place >= run.adopted and trial.round == begun.round:
                         whole = journal.read_back(trial)  # in memory, its trace may be thinned
-                        conditions = replace(whole.conditions, disturbed=MachineReason.LOST_DURING_ROUND())
+                        conditions = replace(
+                            whole.conditions, disturbed="the machine was lost in the middle of its round"
+                        )
                         run.trials[place] = replace(whole, conditions=conditions)
                         journal.write_trial(run.trials[place], run.cell)
 

@@ -43,8 +43,8 @@ from harness.model import (
     VersionRow,
 )
 from harness.model.measured import LEAST_SHOWN_ROWS
+from harness.model.result import SAME_SWEEP, without_stop
 from harness.model.watching import unheard
-from harness.reasons import Remedy, SkipReason
 from harness.run.engine import Engine, Lease
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
@@ -79,7 +79,7 @@ class Run:
     _noises: dict[NoisePlace, Noise | None] = field(default_factory=dict)
     """A/A noise by lane, scenario and machine."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _to_go_on: str = Remedy.SAME_SWEEP()
+    _to_go_on: str = SAME_SWEEP
     """The remedy that reports give for unfinished rows."""
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class Run:
 
     def mark_unfinished(self, why: str) -> None:
         """Record why each version that lacks launches gets no more."""
-        self._to_go_on = Remedy.SWEEP_WITHOUT_STOP(why=why)
+        self._to_go_on = without_stop(why)
         for row in self._rows:
             for run in () if row.finished else lacking(row):
                 if run.runnable:
@@ -389,18 +389,18 @@ class Ending:
     def found(self) -> None:
         """Record that a finding is confirmed."""
         if self.asked.first_bad:
-            self.reason = self.reason or SkipReason.STOPPED_AT_FIRST_BAD()
+            self.reason = self.reason or "stopped by --until first-bad"
 
     def why(self, standing: RowStanding | None) -> str:
         """Return why a row of this standing gets no more launches, or ""; it is None in the middle of a turn."""
         if self.asked.time_s is not None and self.clock() - self.began_s >= self.asked.time_s:
-            self.reason = self.reason or SkipReason.STOPPED_BY_TIME()
+            self.reason = self.reason or "stopped by --time"
         if self.reason:
             return self.reason
         is_over = self.asked.quick and standing is not None and standing.urgency in ("near", "good")
-        return SkipReason.STOPPED_BY_QUICK() if is_over else ""
+        return "stopped by --quick" if is_over else ""
 
     @property
     def reached(self) -> str:
         """Return why rows are unfinished, apart from lost hosts and Ctrl-C; "" if no early end was asked for."""
-        return self.reason or (SkipReason.STOPPED_BY_QUICK() if self.asked.quick else "")
+        return self.reason or ("stopped by --quick" if self.asked.quick else "")

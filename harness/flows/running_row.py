@@ -29,7 +29,6 @@ from harness.model import (
     signal_of,
 )
 from harness.model.measured import shown_rows
-from harness.reasons import RowWarning
 from harness.run.hosts.review import cannot_run
 from harness.store.journal import ASIDE
 
@@ -79,10 +78,10 @@ def noise_place(row: RowRun) -> NoisePlace:
 def started_again(row: RowRun, plan: Plan, why: str) -> RowRun:
     """Return a row without launches, and with a warning why it starts again and what had failed until then."""
     failed = [run.cell.image.version for run in row.runs for trial in run.trials if trial.end in FAILURES]
-    warning = RowWarning.STARTED_AGAIN(row=row, why=why, folder=ASIDE)
+    warning = f"{row}: started again on another machine: {why} (see {ASIDE}/)"
     if failed:
         versions = ", ".join(dict.fromkeys(failed))
-        warning = RowWarning.STARTED_AGAIN_AFTER_FAILURES(row=row, why=why, versions=versions, folder=ASIDE)
+        warning = f"{row}: started again on another machine: {why}; there, {versions} had failed (see {ASIDE}/)"
     fresh = _fresh(plan, row.planned, only=row.only, rows=row.rows)
     fresh.again = (*row.again, warning)
     return fresh
@@ -125,7 +124,7 @@ def judge(row: RowRun, plan: Plan, noises: dict[NoisePlace, Noise | None]) -> Ju
     warnings = [*judged.warnings, *row.again]
     if not judged.findings and is_bisected(row) and row.proposal is not None and row.proposal.kind == "done":
         # No reader must take "not launched" for "good".
-        warnings.insert(len(judged.warnings), RowWarning.SEARCHED(row=row, found=row.proposal.reason))
+        warnings.insert(len(judged.warnings), f"{row}: searched: {row.proposal.reason}")
     trace_rows = shown_rows(len(plan.cells) * plan.trials.least)
     row.judged = replace(
         judged,

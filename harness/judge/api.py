@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from harness.amounts import general
 from harness.judge.cell import judge_cell, quiet
 from harness.judge.comparison import slow_versions
 from harness.judge.comparison.which_launches import per_of
@@ -16,7 +17,6 @@ from harness.judge.trace.counts import count_pace
 from harness.judge.trace.trace_verdict import is_shared, judge_trace, only_beside
 from harness.model import BAD, GOOD, SIGNALS, Cell, CellVerdict, Trace, Trial, counted, unit_per
 from harness.model.judged import is_small_growth
-from harness.reasons import TrialReason, ValueReason
 
 
 def decide_at_look(cell: Cell, trace: Trace, *, whole: bool, usual_s: float | None, own_s: float | None) -> str:
@@ -56,21 +56,22 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
     if scenario.limits.exit_only:
         return "exit 0", False
     if trial.is_one_figure:
-        return TrialReason.WHOLE_RUN(seconds=trial.run_s), False
+        return f"ended well after {general(trial.run_s or 0.0, 3)} s", False
     if trial.grows_by_design:
-        return TrialReason.NOT_OF_GROWTH(steps=trial.last_step), False
+        return f"ended well after step {trial.last_step}", False
     steps = judged_steps_of(trial, scenario.steps)
     shared, per = is_shared(trial.facts), per_of([trial])
     whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps, shared=shared, per=per)
     unit = unit_per(SIGNALS["memory"], per)
     rate = f" {whole.rate_kib_per_step:.3g} {unit}" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
     is_certain = whole.verdict in GOOD and whole.rate_ci is not None and whole.rate_ci[0] > 0
-    if is_certain and is_small_growth(whole.rate_kib_per_step or 0.0, limit=scenario.limits.leak_kib_per_step):
-        shown = TrialReason.SMALL_GROWTH(rate=whole.rate_kib_per_step, unit=unit)
+    grown_kib = whole.rate_kib_per_step or 0.0
+    if is_certain and is_small_growth(grown_kib, limit=scenario.limits.leak_kib_per_step):
+        shown = f"small growth of {general(grown_kib, 3)} {unit}"
     else:
         shown = f"{whole.verdict}{rate}"
     if whole.verdict == "leak" and only_beside(whole):
-        shown = TrialReason.ON_GPU(shown=shown)
+        shown = f"{shown} of GPU memory"
     growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps)
     grown = [
         f"{SIGNALS[name].title} {count_pace(name, growth, per)}"
@@ -82,7 +83,7 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
         told.append(shown)
     ignored = {limit.metric for limit in scenario.limits.metrics if limit.rule == "none"}
     names = ", ".join(sorted(trial.not_finite.keys() - ignored))
-    nan = f"; {ValueReason.NOT_FINITE(name=names)}" if names else ""
+    nan = f"; NaN or infinity in {names}" if names else ""
     is_bad = bool(grown) or whole.verdict in BAD
     is_short = trial.end == "stopped" and not trial.ended_early
     return f"{'; '.join(told)} to {counted(per)} {whole.steps}{nan}", None if is_short and not is_bad else is_bad

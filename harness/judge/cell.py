@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from harness.amounts import count, general, plural
+from harness.judge.comparable import UNLIKE_STEPS
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.intervals import log_t_interval, median, t_interval, widest
 from harness.judge.launches import (
@@ -24,7 +26,7 @@ from harness.judge.launches import (
     too_short,
     trace_verdicts,
 )
-from harness.judge.remedies import wider
+from harness.judge.remedies import SETTLED, wider
 from harness.judge.trace.trace_verdict import undecided
 from harness.model import (
     BAD,
@@ -46,7 +48,6 @@ from harness.model import (
     gist,
 )
 from harness.model.measured import LEAST_STEPS
-from harness.reasons import CellReason, Remedy, RepeatReason, SignalReason
 
 Launches = Sequence[JudgedTrial]
 
@@ -57,7 +58,7 @@ def judge_cell(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> Cell
     if not launches:
         setups = [trial for trial in trials if trial.end == "setup"]
         with_message = setups or [trial for trial in trials if trial.message]
-        why = gist(with_message[-1].told) if with_message else CellReason.NO_TRIAL_FINISHED()
+        why = gist(with_message[-1].told) if with_message else "no launch finished"
         return CellVerdict(verdicts=("untested",), why=why, trials=len(setups))
     names, support = _judged(telling(launches))
     return _summarized(names, launches=launches, support=support, limits=limits)
@@ -120,9 +121,9 @@ def wants_more(trials: Sequence[Trial], *, trials_asked: Trials, limits: Limits,
         return None
     launches = judge_launches(trials, limits=limits, steps=steps)
     if measured and not launches:
-        return None if len(measured) >= min(AGREE, trials_asked.least) else RepeatReason.SETUP_FAILED()
+        return None if len(measured) >= min(AGREE, trials_asked.least) else "setup failed once"
     if len(measured) < trials_asked.least:
-        return RepeatReason.TOO_FEW_TRIALS(trials=len(measured), least=trials_asked.least)
+        return f"{len(measured)} of at least {trials_asked.least} launches"
     return _unsettled(telling(launches))
 
 
@@ -131,19 +132,19 @@ def _unsettled(launches: Launches) -> str | None:
     bad = [name for name in BAD_NAMES if any(name in launch.verdicts for launch in launches)]
     if bad:
         agree = any(agreeing_launches(launches, name) for name in BAD_NAMES)
-        return None if agree else RepeatReason.NO_TWO_AGREE(verdicts=" and ".join(bad))
+        return None if agree else f"{' and '.join(bad)}, but no two launches agree"
     if _is_blind(launches):
         return None
     if _outnumbered(launches):
-        return RepeatReason.PLACE_SHARED() if _all_mixed(launches) else None
+        return "its files could not be distinguished from those of other launches" if _all_mixed(launches) else None
     if sum(bool(launch.trial.not_finite) for launch in launches) == 1:
-        return RepeatReason.NOT_FINITE_ONCE()
+        return "a number was NaN or infinity in one launch, but two must agree"
     good = sum(launch.is_good for launch in launches)
     if 0 < good < len(launches):
-        return RepeatReason.DISAGREE()
+        return "the launches disagree"
     # Another trial would also end before its budget, by itself or by its timeout.
     out_of_time = any(launch.trial.ended_early or launch.trial.out_of_time for launch in launches)
-    return RepeatReason.NO_WHOLE_TRIAL() if good and not out_of_time else None
+    return "no launch ran the whole budget" if good and not out_of_time else None
 
 
 def needs_whole_budget(trials: Sequence[Trial], *, limits: Limits, steps: Steps, depth: Depth = "usual") -> bool:
@@ -266,18 +267,19 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
     if name in UNSURE:
         return _unsure_words(quoted, launches=launches, support=support)
     if quoted.failure is not None and name == quoted.failure:
-        return CellReason.FAILED(failure=name, agreeing=len(support), trials=at_risk, why=_failure_words(quoted))
+        return f"{name} in {len(support)} of {count(at_risk, 'launch')}: {_failure_words(quoted)}"
     if name not in GOOD or quoted.blind_kib is not None:
         why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
-        return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=why)
+        return f"{len(support)} of {count(len(launches), 'launch')}: {why}"
     good = [launch for launch in launches if launch.is_good]
     if why := _growth_not_judged(good):
-        return CellReason.WITHOUT_GROWTH(good=len(good), launches=len(launches), why=why)
+        return f"{len(good)} of {count(len(launches), 'launch')} ended well; {why}"
     if quoted.trace_verdict is None:
         exited = all(launch.trial.failure.exit_code == 0 for launch in good)
-        return (CellReason.EXITED_0 if exited else CellReason.NOTHING_MEASURED)(good=len(good), launches=len(launches))
+        share = f"{len(good)} of {count(len(launches), 'launch')}"
+        return f"exit 0 in {share}" if exited else f"{share} ended well; nothing was measured"
     verdicts = " or ".join(sorted({launch.verdicts[0] for launch in good}))
-    return CellReason.GOOD(good=len(good), trials=len(launches), verdicts=verdicts, why=quoted.why)
+    return f"{verdicts} in {len(good)} of {count(len(launches), 'launch')}; the longest: {quoted.why}"
 
 
 def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches) -> str:
@@ -289,20 +291,24 @@ def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches)
         return f"{own_end}: {words}"
     if bad:
         shown = " and ".join(sorted({name for launch in bad for name in launch.verdicts if name in BAD}))
-        return CellReason.TOO_FEW_AGREE(verdicts=shown, bad=len(bad), trials=len(launches), why=words)
+        share = f"{len(bad)} of {count(len(launches), 'launch')}"
+        return f"{shown} in {share}; two must agree, so more launches are needed: {words}"
     if all(GOOD & set(launch.verdicts) for launch in support) and not any(launch.is_whole for launch in launches):
-        cut = any(launch.trial.out_of_time for launch in launches)
-        return (CellReason.OUT_OF_TIME if cut else CellReason.NO_WHOLE_TRIAL)(steps=quoted.asked, why=words)
-    return CellReason.AGREED(agreeing=len(support), trials=len(launches), why=words)
+        is_cut = any(launch.trial.out_of_time for launch in launches)
+        remedy = " (raise `timeout` or lower `budget`)" if is_cut else ""
+        return f"no launch ran the whole budget of {quoted.asked}{remedy}: {words}"
+    return f"{len(support)} of {count(len(launches), 'launch')}: {words}"
 
 
 def _made(launch: JudgedTrial) -> str:
     """Return how many steps a launch made of which only the whole run is judged."""
-    trial, count = launch.trial, launch.steps
-    if not count:
-        return CellReason.NO_STEP_SEEN()
+    trial, steps = launch.trial, launch.steps
+    if not steps:
+        return "no step was seen"
     durations = None if trial.trace is None else trial.trace.column("step_s")
-    return (CellReason.SAMPLES_TAKEN if durations is None else CellReason.STEPS_MADE)(count=count)
+    if durations is None:
+        return f"it ended after {steps} {plural('sample', steps)}"
+    return f"it made {steps} {plural('step', steps)}"
 
 
 def _growth_not_judged(launches: Launches) -> str:
@@ -311,13 +317,18 @@ def _growth_not_judged(launches: Launches) -> str:
     grows = next((launch.trial for launch in launches if launch.trial.grows_by_design), None)
     if grows is not None:
         rate = grows.facts.get("grows_alike")
-        return CellReason.GROWS_BY_DESIGN() if rate is None else CellReason.GROWS_ALIKE(rate=rate)
+        if rate is None:
+            return "growth of memory is not judged: each round of boosting adds a tree to the model"
+        return (
+            f"growth of memory is not judged: it is about {general(rate, 3)} KiB a line in every version, as in a "
+            "program that keeps its results"
+        )
     short = next((launch for launch in launches if launch.trial.is_one_figure), None)
     if short is None:
         return ""
     if short.trial.has_unlike_steps:
-        return CellReason.UNLIKE_STEPS()
-    return CellReason.GROWTH_NOT_JUDGED(steps=_made(short), least=LEAST_STEPS)
+        return UNLIKE_STEPS
+    return f"growth is not judged: {_made(short)}, and at least {LEAST_STEPS} are needed"
 
 
 def _bad_growths(launch: JudgedTrial) -> list[str]:
@@ -340,8 +351,8 @@ def _outcome(names: Sequence[VerdictName], why: str, launches: Launches, *, at_r
     if FAILURES & set(names):
         return replace(plain, seen="bad")
     if failed:
-        why = CellReason.SOME_FAILED(failed=failed, launches=at_risk)
-        return replace(plain, seen="suspect", why=why, remedy=Remedy.SETTLED())
+        why = f"{failed} of {count(at_risk, 'launch')} failed"
+        return replace(plain, seen="suspect", why=why, remedy=SETTLED)
     return plain if any(launch.is_whole for launch in launches) else replace(plain, seen="blind", why=why)
 
 
@@ -379,14 +390,17 @@ def _memory(
         and launch.trial.trace.column("rss_kib") is not None
     ]
     if not sampled:
-        why = _growth_not_judged(launches) or CellReason.MEMORY_NOT_MEASURED()
+        why = _growth_not_judged(launches) or "memory was not measured"
         return replace(plain, seen="none", why=why)
     if names[0] == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
         return replace(plain, seen="suspect")
     if names[0] in GOOD and not _outnumbered(launches) and _is_blind(launches):
-        more = Remedy.LONGER_RUN if any(launch.trial.run_s is not None for launch in launches) else Remedy.MORE_STEPS
-        remedy = wider("limits: {leak: …}", more=more(), timed=False)
-        return replace(plain, why=CellReason.MEMORY_IS_NOISY(), remedy=remedy)
+        ends_itself = any(launch.trial.run_s is not None for launch in launches)
+        more = (
+            "a longer run of the program, which ends by itself," if ends_itself else "more steps (`steps: {budget: …}`)"
+        )
+        remedy = wider("limits: {leak: …}", more=more, timed=False)
+        return replace(plain, why="it rises and falls too much", remedy=remedy)
     quiet = [verdict for launch, verdict in sampled if launch.is_whole and GOOD & set(verdict.verdicts)]
     if not quiet:
         return plain
@@ -405,8 +419,8 @@ def _growth(name: str, launches: Launches, *, limit: float | None) -> SignalVerd
     """Return the verdict on the growth of a count."""
     growths = [launch.growths[name] for launch in launches if name in launch.growths]
     if not growths:
-        not_counted = _growth_not_judged(launches) or CellReason.NOT_COUNTED()
-        why = SignalReason.LIMIT_IS_NONE() if limit is None else not_counted
+        not_counted = _growth_not_judged(launches) or "it was not counted in a whole launch"
+        why = "the limit is none" if limit is None else not_counted
         return SignalVerdict(seen="none", limit=limit, why=why)
     agreed = [launch.growths[name] for launch in growing(launches, name)]
     if agreed:
@@ -414,7 +428,7 @@ def _growth(name: str, launches: Launches, *, limit: float | None) -> SignalVerd
         return SignalVerdict(seen="bad", value=median(rates), ci=t_interval(rates), limit=limit, why=agreed[0].how)
     bad = [growth for growth in growths if growth.verdict == "leak"]
     if bad:
-        why = CellReason.SOME_GROW(growth=bad[0].how, bad=len(bad), launches=len(launches))
+        why = f"{bad[0].how}, in {len(bad)} of {count(len(launches), 'launch')}"
         return SignalVerdict(seen="suspect", value=bad[0].rate, limit=limit, why=why)
     best = min(
         (growth for growth in growths if growth.verdict == "flat"),

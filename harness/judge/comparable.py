@@ -17,8 +17,6 @@ import numpy as np
 
 from harness.model import Floats, Trial, grouped
 from harness.model.measured import AGENT_COLUMNS, LEAST_STEPS
-from harness.reasons import CellReason, StepsReason
-from harness.reasons.running import CONDITION_NAMES
 
 PAGE_BYTES = 64 << 10  # the largest page size that Linux uses by default
 HOST_FIELDS = ("name", "machine", "engine", "cpu", "cpus", "memory_bytes", "kernel", "architecture")
@@ -42,6 +40,28 @@ LANE_VARIABLES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "T
 """Environment variables that the lane sets for its GPUs. They are not conditions of the image."""
 GPU_FIELDS = ("uuid", "name", "driver", "cuda", "memory_mib", "power_limit_w", "ecc", "mig")
 """Fields of a GPU that are conditions."""
+CONDITION_NAMES = {
+    "host.name": "host name",
+    "host.machine": "machine",
+    "host.cpu": "CPU",
+    "host.cpus": "number of CPUs",
+    "host.seen_cpu": "CPU",
+    "host.memory_bytes": "memory",
+    "host.huge_pages": "transparent huge pages",
+    "host.page_kib": "page size",
+    "host.cgroup": "cgroup version",
+    "gpu.uuid": "GPU",
+    "gpu.name": "GPU model",
+    "gpu.driver": "GPU driver",
+    "gpu.cuda": "driver's CUDA version",
+    "gpu.power_limit_w": "GPU power limit",
+    "settings.budget": "steps",
+    "settings.memory_limit": "memory limit",
+    "settings.agent": "agent version",
+    "image.probes": "probes",
+}
+"""Field -> its name in messages, if it differs from the field."""
+UNLIKE_STEPS = "the versions count other steps, so only whole runs are compared"
 UNSTEADY = 2.0
 """Ratio of the numbers of lines that launches of one version print from which these lines are no steps."""
 LONGEST = 80
@@ -157,8 +177,8 @@ def _kind_of_steps(trial: Trial) -> str:
     if not (trial.measured and trial.told_steps):
         return ""
     if kind is None:
-        return StepsReason.NONE() if trial.failure.shortfall == "no_step" else StepsReason.CALLS()
-    return StepsReason.LINES(shape=shape) if kind == "line" else StepsReason.FRAMEWORK(kind=kind)
+        return "none" if trial.failure.shortfall == "no_step" else "calls of step"
+    return f'lines like "{shape}"' if kind == "line" else f"steps of {kind}"
 
 
 def unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) -> str:
@@ -167,10 +187,14 @@ def unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) -> 
     kinds = grouped((" or ".join(own), version) for own, version in zip(known, versions, strict=True) if own)
     if len(kinds) < 2 and " or " not in "".join(kinds):
         return next(filter(None, map(_unsteady_lines, trials, versions)), "")
-    unlike = CellReason.STEPS_BY_VERSION(kinds="; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items()))
+    shown = "; ".join(f"{', '.join(own)}: {kind}" for kind, own in kinds.items())
+    unlike = (
+        f"the versions count other steps ({shown}), so only whole runs are compared; `steps_are` or "
+        "`step_pattern` says what a step is"
+    )
     made = {trial.facts.get("step_kind") for launches in trials for trial in launches if _kind_of_steps(trial)}
     if "line" in made and len(frameworks := made - {"line", None}) == 1:
-        return CellReason.LINES_CAME_FIRST(unlike=unlike, kind=frameworks.pop())
+        return f"{unlike}: `steps_are: {frameworks.pop()}` leaves out lines that are printed before the first step"
     return unlike
 
 
@@ -179,10 +203,18 @@ def _unsteady_lines(trials: Sequence[Trial], version: str) -> str:
     ended = [trial for trial in trials if trial.ran_to_its_end and trial.facts.get("step_kind") == "line"]
     counts = [trial.last_step for trial in ended]
     if counts and max(counts) >= UNSTEADY * min(counts):
-        return CellReason.LINES_DIFFER(version=version, least=min(counts), most=max(counts))
+        return (
+            f"launches of {version} that ended by themselves printed {min(counts)} to {max(counts)} of the lines "
+            "that count as steps, so only whole runs are compared; `steps_are` or `step_pattern` says what a "
+            "step is"
+        )
     bars = (trial for trial in ended if "bar" in str(trial.facts.get("step_shape")).split())
     drawn = min((_times_drawn(trial) for trial in bars), default=LEAST_STEPS)
-    return CellReason.BAR_RARELY_DRAWN(times=drawn) if drawn < LEAST_STEPS else ""
+    return (
+        f"a progress bar was drawn only {drawn} times in a launch, so only whole runs are compared"
+        if drawn < LEAST_STEPS
+        else ""
+    )
 
 
 def _times_drawn(trial: Trial) -> int:
@@ -207,7 +239,7 @@ def _as_whole_run(trial: Trial, *, some_ended: bool) -> Trial:
     if trial.run_s is None and some_ended:
         return replace(whole, trace=None)
     if trial.run_s is None:
-        why, failure = CellReason.UNLIKE_STEPS(), replace(trial.failure, shortfall="own_end")
+        why, failure = UNLIKE_STEPS, replace(trial.failure, shortfall="own_end")
         return replace(whole, trace=None, end="stopped", message=why, failure=failure)
     columns = {name: _last(values) for name, values in trial.trace.columns.items() if name not in AGENT_COLUMNS}
     return replace(

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from harness.amounts import general
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.trace.counts import judge_counts, unjudged
 from harness.judge.trace.growth import Growth
 from harness.judge.trace.stopping import clear_leak
 from harness.judge.trace.trace_verdict import EARLY_STEPS, is_shared, judge_trace
 from harness.model import BAD, FAILURES, GOOD, GROWTHS, Limits, Scenario, Steps, TraceVerdict, Trial, VerdictName
-from harness.reasons import CellReason, CountReason
 
 _FAILURES: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": "hang"}
 """The verdict on a launch by its end."""
@@ -183,7 +183,8 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Gr
         return {}
     growths = judge_counts(trial.trace, limits=limits, per=per_of([trial]))
     for name in shared_growths(trial, growths):
-        growths = {**growths, name: unjudged(name, CountReason.PLACE_SHARED(place=SHARED[name]))}
+        others = f"other launches used the same {SHARED[name]} at the same time"
+        growths = {**growths, name: unjudged(name, f"{others}; a launch that runs alone would settle it")}
     return growths
 
 
@@ -208,13 +209,16 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     shared, per = is_shared(trial.facts), per_of([trial])
     verdict = judge_trace(trial.trace, limits=limits, steps=steps, shared=shared, per=per)
     if steps.budget < asked.budget and not trial.ran_to_its_end:
-        time_s = trial.asked.time_s or asked.time_s
-        verdict = replace(verdict, why=CellReason.TIME_OVER(why=verdict.why, time_s=time_s))
+        time_s = trial.asked.time_s or asked.time_s or 0.0
+        verdict = replace(verdict, why=f"{verdict.why}; its time of {general(time_s, 6)} s ran out")
     if trial.output.buffered:  # its rows are not steps, so only its peak memory counts
         return TraceVerdict(
             verdicts=("inconclusive",),
             steps=verdict.steps,
-            why=CellReason.ROWS_ARE_NOT_STEPS(burst=trial.output.buffered),
+            why=(
+                f"the lines of its output are not steps: {trial.output.buffered}; have it flush each line "
+                "(`python -u`, `stdbuf -oL`)"
+            ),
             peak_rss_mib=verdict.peak_rss_mib,
             early=verdict.early,
             metrics=verdict.metrics,
@@ -227,7 +231,7 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
     by_pull, slows = not trial.conditions.disturbed, "slowdown" in verdict.verdicts
     if not kept or (by_pull and slows and not BAD & set(kept)):
         kept = ("inconclusive",)
-    disturbed = CellReason.TIMES_DISTURBED(disturbance=trial.unsteady, why=verdict.why)
+    disturbed = f"step times are not judged ({trial.unsteady}); {verdict.why}"
     why = verdict.why if by_pull and not slows else disturbed
     return replace(verdict, verdicts=kept, why=why, step_ms=None, step_drift=None)
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from scipy.special import stdtrit
 
 from harness.model import CellVerdict
-from harness.reasons import Remedy
 
+SETTLED = "more launches would settle it"
+"""Remedy for what looks suspicious in too few launches."""
 MOST_LAUNCHES = 40
 """Most launches of each version that are suggested as a remedy."""
 SHARE = 0.001
@@ -27,7 +28,12 @@ def more_launches(launches: int, *, visible: float, limit: float, versions: int 
     needed = next((count for count in range(launches, MOST_LAUNCHES + 1) if _width(count, versions) <= allowed), None)
     if needed is None and launches < 3:  # two hardly show how large the noise is
         needed = ENOUGH_LAUNCHES
-    return "" if needed is None else Remedy.MORE_LAUNCHES(launches=needed)
+    return "" if needed is None else with_trials(needed)
+
+
+def with_trials(launches: int) -> str:
+    """Return the remedy of so many launches of each version."""
+    return f"more launches (`--trials {launches}`)"
 
 
 def _width(launches: int, versions: int) -> float:
@@ -40,7 +46,7 @@ def wider(limit: str, *, more: str, timed: bool = True) -> str:
     """Return the remedies as one phrase: `more` launches (if any), a wider limit, and a quieter host if the figure is
     `timed`. `limit` is the limit as the matrix file has it: `limits: {tail: …}`.
     """
-    remedies = [more, Remedy.WIDER_LIMIT(limit=limit), Remedy.QUIETER_HOST() if timed else ""]
+    remedies = [more, f"a wider limit (`{limit}`, or none)", "a quieter host" if timed else ""]
     *others, last = filter(None, remedies)
     either = f"{', '.join(others)} or " if others else ""
     return f"{either}{last} would help"

@@ -40,7 +40,6 @@ from harness.model import (
     VersionRow,
     unit_per,
 )
-from harness.reasons import RowWarning, SkipReason, TrialReason
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -192,12 +191,12 @@ def _judged_cell(cell: CellResult, row: Sequence[Sequence[Trial]], *, least: int
     judged = judge_so_far if measured and too_few and not cell.problem else judge_cell_of
     verdict = judged(cell.cell, cell.trials, row)
     if verdict.verdict in GOOD and too_few and cell.problem:
-        why = TrialReason.TOO_FEW_RAN(count=measured, least=least, why=verdict.why)
+        why = f"only {measured} of {least} launches could run; so far: {verdict.why}"
         verdict = replace(verdict, verdicts=("inconclusive",), why=why)
     elif verdict.verdict in GOOD and too_few and (cell.stopped or not cell.skipped):
-        why = TrialReason.SO_FAR(count=measured, least=least, why=verdict.why)
+        why = f"so far, by {measured} of {least} launches: {verdict.why}"
         if cell.stopped:
-            why = TrialReason.SO_FAR_STOPPED(count=measured, least=least, stopped=cell.stopped, why=verdict.why)
+            why = f"so far, by {measured} of {least} launches ({cell.stopped}): {verdict.why}"
         verdict = replace(verdict, provisional=True, why=why)
     return replace(cell, verdict=verdict)
 
@@ -230,7 +229,8 @@ def _with_confirmation(cells: Sequence[CellResult], changes: Sequence[Change]) -
             if cell.verdict.verdict == "suspect" and len(measured) == 1:
                 seen, is_bad = describe_trial(cell.cell, measured[0])
                 if is_bad or measured[0].end == "setup":
-                    why = SkipReason.BAD_SINCE(seen=seen, version=cells[change.after].cell.image.version)
+                    since = f"bad since {cells[change.after].cell.image.version}, where launches agree"
+                    why = f"{seen}; {since}: the search needed no more launches of this version"
                     told[place] = replace(cell, verdict=replace(cell.verdict, why=why))
     return told
 
@@ -247,19 +247,32 @@ def _warnings(
     loudest = max(cells, key=_printed_bytes)
     if (printed := _printed_bytes(loudest)) >= MUCH_OUTPUT:
         version = loudest.cell.image.version
-        yield RowWarning.MUCH_OUTPUT(series=series, version=version, lane=lane, variant=variant, mb=printed / 1e6)
+        yield (
+            f"{series} {version} on {lane}, {variant}: a launch printed {printed / 1e6:,.0f} MB; printing that, "
+            "and reading it, took part of its time and of its step times"
+        )
     if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
         # A bisection ends at the change that it finds: versions that it skipped may differ from their neighbours.
-        yield RowWarning.NOT_LAUNCHED(series=series, lane=lane)
+        yield (
+            f"{series} on {lane}: after a bisection, versions that were not launched may differ from their "
+            "neighbours; --search full runs them all"
+        )
     if lane.host.parallel is True and any(change.metric == "step_time" for change in changes):
-        yield RowWarning.BUSY_HOST(series=series, lane=lane, variant=variant, host=lane.host.name)
+        yield (
+            f"{series} on {lane}, {variant}: its step times were measured while other lanes of {lane.host.name} "
+            "were busy (`parallel: true`); run it alone before relying on them"
+        )
     # Versions that look good may have too few launches for a finding to rely on.
     flaky = [change for change in changes if change.metric == "outcome" or change.verdict == "two modes"]
     between = {place for change in flaky for place in change.untestable}
     doubted = [place for place in sorted(between) if cells[place].verdict.verdict in GOOD]
     if doubted:
         versions = ", ".join(row.cells[place].image.version for place in doubted)
-        yield RowWarning.MAY_BE_LUCKY(series=series, versions=versions, lane=lane, variant=variant)
+        yield (
+            f"{series} {versions} on {lane}, {variant}: they passed in too few launches to rule out the fault of "
+            "the neighbouring version, so the finding names a range of versions; run more launches (`--trials`) "
+            "to narrow it"
+        )
     for before, after in dict.fromkeys((change.before, change.after) for change in changes):
         if before is not None:
             yield from _of_another_kind(series, cells[before], cells[after])
@@ -287,14 +300,10 @@ def _of_another_kind(series: str, before: CellResult, after: CellResult) -> Iter
     found = {change.name: change for change in facts.installed_otherwise(*with_wheels)}
     for package in filter(None, packages):
         if change := found.get(canonicalize_name(package[0])):
-            yield RowWarning.INSTALLED_OTHERWISE(
-                series=series,
-                lane=after.cell.lane,
-                package=package[0],
-                before=before.cell.image.version,
-                old=change.before,
-                after=after.cell.image.version,
-                new=change.after,
+            yield (
+                f"{series} on {after.cell.lane}: {package[0]} was installed as {change.before} in "
+                f"{before.cell.image.version} and as {change.after} in {after.cell.image.version}; whether that "
+                "makes the difference was not tested"
             )
 
 
@@ -308,11 +317,24 @@ def _left_out(row: VersionRow, cells: Sequence[CellResult], *, searched: bool) -
     apart = never_side_by_side(trials, steps=scenario.steps) if compared else ()
     versions = ", ".join(row.cells[number].image.version for number in apart)
     if usual is not None and any(trials) and not any(trial.measured for trial in trials[usual]):
-        yield RowWarning.NO_BASELINE(series=series.name, lane=lane, variant=variant, baseline=series.baseline)
+        yield (
+            f"{series.name} on {lane}, {variant}: the baseline, {series.baseline}, was not measured, so a "
+            "version is bad if it is worse than the one before, and a series that begins worse than the baseline "
+            "is not reported"
+        )
     if apart and any(version and place not in apart for place, version in enumerate(trials)):
-        yield RowWarning.IN_OTHER_ROUNDS(series=series.name, versions=versions, lane=lane, variant=variant)
+        yield (
+            f"{series.name} {versions} on {lane}, {variant}: they were not measured in the same rounds as the "
+            "others, so step times are not compared; --fresh measures all versions side by side"
+        )
     elif apart:
-        yield RowWarning.NO_COMMON_ROUNDS(series=series.name, versions=versions, lane=lane, variant=variant)
+        yield (
+            f"{series.name} {versions} on {lane}, {variant}: no two of them were measured in the same rounds, so "
+            "step times are not compared; --fresh measures all versions side by side"
+        )
     left_out = "; ".join(map(str, set_apart(trials)[1]))
     if left_out:
-        yield RowWarning.OTHER_CONDITIONS(series=series.name, lane=lane, variant=variant, differences=left_out)
+        yield (
+            f"{series.name} on {lane}, {variant}: some trials are not compared with the others, because they "
+            f"differ in: {left_out}; --fresh measures all under the same conditions"
+        )

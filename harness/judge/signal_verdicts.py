@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from harness.amounts import count, general
 from harness.judge import intervals
 from harness.judge.comparison.compared_levels import Compared, LevelEstimate
 from harness.judge.comparison.level_rules import EXACT, RULES
@@ -19,7 +20,7 @@ from harness.judge.comparison.modes import FEWEST, Modes
 from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING
 from harness.judge.history.returned_values import Values
 from harness.judge.history.transitions import exact_p
-from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
+from harness.judge.remedies import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.model import (
     GROWTHS,
     LEVELS,
@@ -33,7 +34,6 @@ from harness.model import (
     log_of,
     signal_of,
 )
-from harness.reasons import Remedy, SignalReason
 
 HIDDEN = 2.0
 """Multiple of the limit of a VARYING signal up to which noise may hide changes without a `?`: a healthy version would
@@ -119,9 +119,10 @@ class _Level:
         if verdict.seen != "blind" or self.name in self.limits.changed:
             return verdict
         if self.name in ("run_time", "end_time") and not self.levels and len(self.figures) > 1:
-            return replace(verdict, seen="none", why=SignalReason.FEW_ENDS(), remedy="")
+            return replace(verdict, seen="none", why="too few launches ran to their own end", remedy="")
         if self.name in VARYING and (verdict.visible or math.inf) <= HIDDEN * (self._limit or 0.0):
-            return replace(verdict, seen="none", why=SignalReason.VARIES(visible=verdict.visible), remedy="")
+            why = f"it varies so much that only a rise by {verdict.visible:.0%} would have shown"
+            return replace(verdict, seen="none", why=why, remedy="")
         return verdict
 
     def _of_place(self, place: int) -> SignalVerdict:
@@ -130,10 +131,12 @@ class _Level:
         plain = SignalVerdict(seen="none", value=value, limit=limit, ci=ci)
         if limit is None:
             is_nothing = name in VARYING and self.compared.of_run < NOTHING_OF_RUN
-            return replace(plain, why=(SignalReason.NOTHING_OF_RUN if is_nothing else SignalReason.LIMIT_IS_NONE)())
+            short = "all steps together take less than 2 % of the run, so the run time decides"
+            return replace(plain, why=short if is_nothing else "the limit is none")
         is_untested = cell.verdict == "untested"  # its image has a size, which must not count as good
         if is_untested or (self.searched and name not in EXACT | {"step_time"}):
-            return replace(plain, why=(SignalReason.UNTESTED if is_untested else SignalReason.NOT_BISECTED)())
+            not_compared = "a bisection does not compare this signal; `--search full` does"
+            return replace(plain, why="the version is untested" if is_untested else not_compared)
         if value is None:
             return self._without_figure(place, plain)
         if name == "step_time" and "slowdown" in cell.verdicts:
@@ -141,7 +144,8 @@ class _Level:
         if len(self.figures) < 2:
             measured = sum(each.verdict != "untested" for each in self.compared.cells)
             return replace(
-                plain, why=(SignalReason.NO_OTHER_VERSION if measured < 2 else SignalReason.OTHERS_ARE_BAD)()
+                plain,
+                why="there is no other version to compare it with" if measured < 2 else "all versions but one are bad",
             )
         return self._compared(place, plain, value=value, limit=limit)
 
@@ -150,41 +154,51 @@ class _Level:
         else `none`.
         """
         if not self.compared.cells[place].trials:
-            return replace(plain, why=SignalReason.NOT_MEASURED())
+            return replace(plain, why="not measured")
         badness, rule, launches = self.compared.badness(place), RULES[self.name], self.compared.trials[place]
         figure = rule.prepare([launches])
         absent = rule.absent if all(figure(trial) is None for trial in launches) else rule.unusable
         is_absent = absent is rule.absent
         if badness and (self.figures or not is_absent):
-            return replace(plain, why=SignalReason.BAD_VERSION(verdict=badness))
+            return replace(plain, why=f"this version is bad: {badness}")
         if not self.figures:
-            return replace(plain, why=absent())
+            return replace(plain, why=absent)
         is_slow = self.compared.ended_as_slow[place]
-        why = SignalReason.ENDED_AS_SLOW() if is_slow else SignalReason.ABSENT_HERE(absent=absent())
+        why = (
+            "its steps are so slow that its launches ended early, and only their times are compared"
+            if is_slow
+            else f"{absent} here, unlike in other versions"
+        )
         return replace(plain, seen="blind", why=why)
 
     def _compared(self, place: int, plain: SignalVerdict, *, value: float, limit: float) -> SignalVerdict:
         """Judge a level that is not bad: good if a change by the limit, or by the least amount, would have shown."""
         if self.searched:  # a bisection compares each version with only some of the others
-            return replace(plain, seen="good", why=SignalReason.BISECTED())
+            return replace(plain, seen="good", why="according to the comparisons of the bisection")
         visible = self.visible
         if self._is_little:
             return replace(plain, seen="good", visible=visible)
         if place in self.apart:
-            return replace(plain, seen="blind", why=SignalReason.OTHER_ROUNDS(), remedy=Remedy.FRESH(), apart=True)
+            why = "it was not measured in the same rounds as the others"
+            remedy = "`--fresh` measures all versions again, side by side"
+            return replace(plain, seen="blind", why=why, remedy=remedy, apart=True)
         is_compared = place in self.levels or not self.levels
         if is_compared and visible is not None:
             if visible <= limit or visible * value <= SIGNALS[self.name].least:
                 return replace(plain, seen="good", visible=visible)
             return replace(plain, seen="blind", visible=visible, remedy=self._remedy(limit))
-        why = SignalReason.TOO_FEW_ROUNDS if is_compared else SignalReason.TOO_FEW_LAUNCHES
-        return replace(plain, seen="blind", why=why(), remedy=self._remedy(limit))
+        why = (
+            "too few rounds in which every version was measured"
+            if is_compared
+            else "too few of its launches can be compared with those of the others"
+        )
+        return replace(plain, seen="blind", why=why, remedy=self._remedy(limit))
 
     def _remedy(self, limit: float) -> str:
         """Return the remedies, with the number of launches that would show a change by the limit, if there is one."""
         launches = max((cell.trials for cell in self.compared.cells), default=0)
         if self.visible is None or self.visible <= limit:
-            more = Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES) if launches < ENOUGH_LAUNCHES else ""
+            more = with_trials(ENOUGH_LAUNCHES) if launches < ENOUGH_LAUNCHES else ""
         else:
             logs = {"visible": log_of(self.name, self.visible), "limit": log_of(self.name, limit)}
             more = more_launches(launches, **logs, versions=len(self.figures))
@@ -219,12 +233,10 @@ class _Level:
                 continue
             if ratio >= (far if unsure else at_limit) and abs(new - old) > signal.least:
                 is_next = place - before == 1
-                why = (SignalReason.FAR_FROM_VERSION_BEFORE if is_next else SignalReason.FAR_FROM_LAST_MEASURED)(
-                    signal=signal.title,
-                    ratio=f"{'at least ' if before in little else ''}{_factor(new / old)}",
-                    launches=self._launched(place),
-                )
-                marked[place] = replace(verdict, seen="suspect", why=why, remedy=Remedy.SETTLED())
+                times = f"{'at least ' if before in little else ''}{_factor(new / old)}"
+                other = "the version before" if is_next else "the last version before it that was measured"
+                why = f"{signal.title} is {times} times that of {other}, in {self._launched(place)}"
+                marked[place] = replace(verdict, seen="suspect", why=why, remedy=SETTLED)
         return marked
 
     def _is_outlier(self, before: int, place: int, least: float) -> bool:
@@ -239,12 +251,11 @@ class _Level:
     def _launched(self, place: int) -> str:
         """Return `2 launches`, or how much they differ if a single one of them may be what stands out."""
         figures = self.compared.columns[self.name].get(place, {})
-        count = len(figures) or self.compared.cells[place].trials
-        launches = f"{count} launch{'' if count == 1 else 'es'}"
+        launches = count(len(figures) or self.compared.cells[place].trials, "launch")
         ratio = max(figures.values(), default=1.0) / min(figures.values(), default=1.0)
         if ratio < SUSPECT_RATIO:
             return launches
-        return SignalReason.LAUNCHES_DIFFER(launches=launches, ratio=_factor(ratio))
+        return f"{launches} that differ by a factor of {_factor(ratio)}"
 
 
 DOUBTFUL = 0.05
@@ -262,11 +273,13 @@ def with_modes(cells: Sequence[CellVerdict], modes: Modes) -> tuple[CellVerdict,
         if own is not None and own[0] > 0:
             slow, launches, others = *own, all_slow - own[0]
             longer = 100 * intervals.share_of(modes.gap)
-            signal = replace(signal, why=SignalReason.TWO_MODES(slow=slow, launches=launches, longer=longer))
+            signal = replace(
+                signal, why=f"{slow} of {count(launches, 'launch')} take {general(longer, 2)} % longer than the others"
+            )
             p = exact_p((others, all_launches - launches - others), (slow, launches - slow))
             is_more = slow >= FEWEST and 2 * others * launches <= (all_launches - launches) * slow
             if is_more and (signal.seen == "blind" or (signal.seen == "good" and p <= DOUBTFUL)):
-                signal = replace(signal, seen="suspect", remedy=Remedy.SETTLED())
+                signal = replace(signal, seen="suspect", remedy=SETTLED)
         told.append(replace(cell, signals={**cell.signals, "step_time": signal}))
     return tuple(told)
 
@@ -313,8 +326,9 @@ def with_findings(
 def _unconfirmed(name: str, cell: CellVerdict) -> str:
     """Return why a change of a level or a value is not a finding."""
     if cell.trials < signal_of(name).rounds:
-        return SignalReason.UNCONFIRMED(launches=signal_of(name).rounds)
-    return SignalReason.MAY_BE_CHANCE()
+        rounds = signal_of(name).rounds
+        return f"it seems to have changed, which needs {rounds} launches of each version to be confirmed"
+    return "it seems to have changed, which may be due to chance among so many comparisons"
 
 
 def _bad_signals(findings: Sequence[Finding], order: Sequence[str], *, whole: bool) -> list[tuple[str, str]]:

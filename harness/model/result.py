@@ -16,6 +16,14 @@ from harness.model.narrowed import Narrowed
 from harness.model.planned import Cell, Plan, Skip
 from harness.model.probed import Probed
 
+SAME_SWEEP = "run the same command again to continue"
+"""The remedy of a sweep that was interrupted."""
+
+
+def without_stop(why: str) -> str:
+    """Return the remedy of a sweep that a stop condition ended, after why it ended."""
+    return f"{why}; run the same command without it to continue"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult:

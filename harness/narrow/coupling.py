@@ -19,7 +19,6 @@ from packaging.version import InvalidVersion, Version
 from harness.model import Install, Source
 from harness.model.narrowed import BOTH_SIDES, Component, ComponentGroup, Side
 from harness.narrow.inventory import BASE, Inventory, parsed_requirement
-from harness.reasons import NarrowName, NarrowReason
 
 Key = tuple[str, str]
 """The kind and the name of a component."""
@@ -138,10 +137,8 @@ def _why(own: Inventory, name: str, requirement: Requirement, other: Inventory) 
     target, version = canonicalize_name(requirement.name), own.distributions[name].version
     required, unfit = f"{target}{requirement.specifier}", other.distributions.get(target)
     if unfit is None:
-        return NarrowReason.MISSING_REQUIRED(name=name, version=version, requirement=required, other=target)
-    return NarrowReason.OTHER_REQUIRED(
-        name=name, version=version, requirement=required, other=target, installed=unfit.version
-    )
+        return f"{name} {version} requires {required}, and {target} is not installed"
+    return f"{name} {version} requires {required}, and {target} is {unfit.version}"
 
 
 # ---------------------------------------------------------------- components that belong together
@@ -161,20 +158,22 @@ def _tied(differing: Sequence[Component], *, a: Inventory, b: Inventory) -> Iter
                 by_owner = digests.setdefault(path, {})
                 for other in [owner for owner, theirs in by_owner.items() if owner != name and theirs != digest]:
                     # Each would overwrite the other's file.
-                    why = NarrowReason.FILE_SHARED(name=name, other=other, path=path)
+                    why = f"{name} and {other} both have {path}"
                     yield _distribution(name), _distribution(other), why
                 by_owner[name] = digest
     # The libraries of cuDNN check each other's versions when they are loaded.
     parts = [_key(each) for each in differing if each.kind == "library" and each.name.startswith(CUDNN)]
-    yield from ((part, following, NarrowReason.ONE_CUDNN()) for part, following in pairwise(parts))
+    why = "the libraries of cuDNN check each other's versions"
+    yield from ((part, following, why) for part, following in pairwise(parts))
     if a.installs_for != b.installs_for:  # each distribution is installed for one Python and one kind of C library
-        yield from ((("files", BASE), _distribution(name), NarrowReason.ONE_PYTHON()) for name in names)
+        why = "a distribution is installed for one minor version of Python and one kind of C library"
+        yield from ((("files", BASE), _distribution(name), why) for name in names)
 
 
 def _id(members: Sequence[Component], differing: Sequence[Component]) -> str:
     if any(each.kind == "files" for each in members):
         others = len(members) - 1
-        return NarrowName.BASE_WITH(base=BASE, count=others, s="s" if others > 1 else "") if others else BASE
+        return f"{BASE}, with {others} distribution{'s' if others > 1 else ''}" if others else BASE
     names = [component.name for component in differing]
     unique = [f"{each.kind} {each.name}" if names.count(each.name) > 1 else each.name for each in members]
     if len(unique) <= MOST_NAMED + 1:

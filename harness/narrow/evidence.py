@@ -19,7 +19,6 @@ from scipy.special import stdtr, stdtrit
 from harness.judge.history.flaky import Evidence, chance_of_luck
 from harness.model import Effect, Floats, Interval
 from harness.model.narrowed import Hybrid, HybridOutcome, HybridResult, HybridState
-from harness.reasons import NarrowReason
 
 SHAM_ODDS = 99.0
 """Prior odds that B stays bad when its own groups are put in again; for other hybrids the odds of bad are even."""
@@ -74,7 +73,7 @@ class HybridEvidence:
     def so_far(self, hybrid: Hybrid) -> HybridResult:
         """Return the result of a hybrid, as far as it is known."""
         result = self.settled(hybrid, sure=True) or self.settled(hybrid, sure=False)
-        return result or self._result(hybrid, state="unresolved", reason=NarrowReason.TOO_FEW_LAUNCHES())
+        return result or self._result(hybrid, state="unresolved", reason="too few launches to tell")
 
     def _settle(self, hybrid: Hybrid, *, sure: bool) -> HybridResult | None:
         outcomes = self._by_hybrid.get(hybrid, [])
@@ -86,7 +85,7 @@ class HybridEvidence:
             return self._result(hybrid, state="unresolved", reason=outcomes[-1].reason) if is_over else None
         result = self._level(hybrid, sure=sure) if self.is_level else self._failure(hybrid, sure=sure)
         if result is None and len(outcomes) >= self._rules.most:
-            reason = NarrowReason.UNSETTLED(count=len(outcomes))
+            reason = f"{len(outcomes)} launches do not show whether it is bad"
             return self._result(hybrid, state="unresolved", reason=reason)
         return result
 
@@ -134,7 +133,7 @@ class HybridEvidence:
         if hybrid in (self.a, self.b):
             if self.levels.apart:
                 return self._result(hybrid, state="good" if hybrid == self.a else "bad")
-            less = NarrowReason.EFFECT_GONE(count=self._count(hybrid, None))
+            less = f"less than half of the effect is left, if any, in {self._count(hybrid, None)} launches"
             return self._result(hybrid, state="good", reason=less) if self.levels.together else None
         state = self.levels.state(hybrid, least=self._least(hybrid, sure=sure), sure=sure)
         return None if state is None else self._result(hybrid, state=state)

@@ -11,7 +11,6 @@ from typing import TypeVar
 from harness.model import LIBRARIES, Graft, Image, Install
 from harness.model.narrowed import ComponentGroup, ComponentKind, Hybrid, Side
 from harness.narrow.inventory import Distribution, Inventory, libraries
-from harness.reasons import NarrowName, NarrowReason
 
 MOST_NAMED = 3
 Part = TypeVar("Part")
@@ -33,14 +32,14 @@ class Sides:
         if self.is_end(hybrid):
             return version
         if len(hybrid.sham) == len(self.groups) > 1:
-            return NarrowName.REASSEMBLED(version=version)
+            return f"{version} reassembled from its own parts"
         swapped = sorted(hybrid.sham) or [group.id for group in self.groups if self._is_foreign(group, hybrid)]
         names = ", ".join(swapped)
         if len(swapped) > MOST_NAMED:
             mark = hashlib.sha256("\n".join(swapped).encode()).hexdigest()[:6]
             names = f"{len(swapped)} of {len(self.groups)} groups ({mark})"
         if hybrid.sham:
-            return NarrowName.PUT_IN_AGAIN(version=version, groups=names)
+            return f"{version} with its own {names} put in again"
         return f"{version} {'with' if hybrid.base == 'A' else 'without'} {names}"
 
     def is_end(self, hybrid: Hybrid) -> bool:
@@ -145,5 +144,5 @@ def not_loaded(sides: Sides, hybrid: Hybrid, seen: Inventory) -> str:
             wanted = library.new_hash if side == "B" else library.old_hash
             if seen.mapped.get(mapped.get(library.name, "")) != wanted:
                 version, loaded = sides.images[side].version, mapped.get(library.name, "none")
-                wrong.append(NarrowReason.OTHER_LIBRARY(library=library.name, version=version, loaded=loaded))
+                wrong.append(f"{library.name} of {version} was requested, but {loaded} was mapped")
     return "; ".join(wrong)

@@ -19,7 +19,6 @@ from pydantic import BaseModel, ValidationError
 
 from harness.errors import InfrastructureError
 from harness.model.narrowed import Component
-from harness.reasons import NarrowName, NarrowReason
 
 FILE = "components.json"
 LIBRARY = re.compile(r"\.so(\.[^/]*)?$")
@@ -156,7 +155,7 @@ def read_inventory(text: str, *, variables: Mapping[str, str]) -> Inventory:
 # ---------------------------------------------------------------- what differs
 
 
-BASE = NarrowName.BASE()
+BASE = "operating system, Python and C library"
 MOST_NAMED = 6
 OF_THE_BASE = re.compile(
     r"^(ld-linux|ld-musl|lib(c|m|dl|rt|util|pthread|resolv|nss_\w+|python[\d.]*|stdc\+\+|gcc_s)[-.])|lib-dynload/"
@@ -211,10 +210,13 @@ def changed_copy(own: Inventory, copy: Inventory) -> str:
     """Return in what a version and its copy, which was made from the version's own parts, differ."""
     names = [each.name for each in components(own, copy)]
     if not names:
-        return NarrowReason.COPY_EQUAL()
+        return (
+            "no distribution, mapped library or variable differs between the version and its copy; other files "
+            "are not compared"
+        )
     left = len(names) - MOST_NAMED
     more = f" and {left} more" if left > 0 else ""
-    return NarrowReason.COPY_DIFFERS(names=f"{', '.join(names[:MOST_NAMED])}{more}")
+    return f"the version and its copy differ in {', '.join(names[:MOST_NAMED])}{more}"
 
 
 def libraries(side: Inventory) -> Mapping[str, str]:

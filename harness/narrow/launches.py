@@ -12,13 +12,13 @@ from statistics import median
 
 import numpy as np
 
+from harness.amounts import general
 from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
 from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import FAILURES, GOOD, Cell, CellRun, Finding, Image, Proposal, RowRun, Scenario, Trial, next_round
 from harness.model.measured import TRACEBACK
 from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
 from harness.narrow.search import ComponentSearch
-from harness.reasons import NarrowReason, ValueReason
 
 
 @dataclass(kw_only=True)
@@ -108,7 +108,7 @@ def hybrid_outcomes(
             figure = None if figures is None else figures.get(trial)
             state, reason = reader.read(trial, is_b=hybrid == ends[1]) if figure is None else (None, "")
             if figures is not None and figure is None and state in (None, "good"):
-                state, reason = "unresolved", NarrowReason.NO_FIGURE()
+                state, reason = "unresolved", "this launch has no figure that could be compared"
             outcomes.append(
                 HybridOutcome(
                     hybrid=hybrid,
@@ -182,12 +182,12 @@ class _Reader:
             self.judged[trial] = next(iter(launches), None)
         judged, metric, line = self.judged[trial], self.finding.metric, (trial.told.strip().splitlines() or [""])[-1]
         if judged is None:
-            return "unresolved", line or NarrowReason.NO_STEP()
+            return "unresolved", line or "it failed before its first step"
         if judged.failure is not None:  # it is bad only if it fails as B does: hybrids may fail in other ways, too
             of_b = {failure_signature(each) for each in self.b if each.end in (*FAILURES, "setup")}
             if not is_b and failure_signature(trial) not in of_b:
-                return "unresolved", NarrowReason.FAILED_OTHERWISE(line=line)
-            return ("bad", line) if metric == "outcome" else ("unresolved", NarrowReason.FAILED(line=line))
+                return "unresolved", f"it fails in a way that B does not: {line}"
+            return ("bad", line) if metric == "outcome" else ("unresolved", f"it failed: {line}")
         return ("good", "") if metric == "outcome" else self._measured(trial, judged, metric)
 
     def _measured(self, trial: Trial, judged: JudgedTrial, metric: str) -> Reading:
@@ -198,7 +198,7 @@ class _Reader:
             return self._verdict(judged, verdict)
         growth = judged.growths.get(metric)
         if growth is None or growth.verdict not in ("leak", "flat"):
-            return "unresolved", NarrowReason.NOT_WHOLE() if growth is None else growth.unmet
+            return "unresolved", "it was not measured over a whole launch" if growth is None else growth.unmet
         return ("bad", growth.how) if growth.verdict == "leak" else ("good", "")
 
     def _verdict(self, judged: JudgedTrial, name: str) -> Reading:
@@ -207,22 +207,22 @@ class _Reader:
             return "bad", trace.why if trace else ""
         if trace is not None and judged.is_whole and GOOD & set(trace.verdicts):
             return "good", ""
-        return "unresolved", trace.why if trace else NarrowReason.NO_SAMPLES()
+        return "unresolved", trace.why if trace else "it has no samples"
 
     def _value(self, trial: Trial, name: str) -> Reading:
         """Compare what the scenario returned with what it returned in A and in B."""
         if self.finding.verdict == "nan" or any(name in each.not_finite for each in self.b):
-            return ("bad", NarrowReason.NOT_FINITE(name=name)) if name in trial.not_finite else ("good", "")
+            return ("bad", f"{name} is not finite") if name in trial.not_finite else ("good", "")
         own = self._level(trial, name)
         if self.finding.verdict == "vanished":
-            return ("good", "") if own is not None else ("bad", ValueReason.NOT_RETURNED(name=name))
+            return ("good", "") if own is not None else ("bad", f"this version gave no `{name}`")
         a, b = ([value for each in side if (value := self._level(each, name)) is not None] for side in (self.a, self.b))
         if own is None or not a or not b or (min(a) <= max(b) and min(b) <= max(a)):
-            return "unresolved", NarrowReason.VALUES_OVERLAP(name=name)
+            return "unresolved", f"{name} does not distinguish A from B"
         way = (own - median(a)) / (median(b) - median(a))
         if NEAR < way < 1 - NEAR:
-            return "unresolved", NarrowReason.VALUE_OF_NEITHER(name=name, value=own)
-        return ("bad", NarrowReason.VALUE_OF_B(name=name, value=own)) if way >= 1 - NEAR else ("good", "")
+            return "unresolved", f"{name} is {general(own, 6)}, which is neither A's nor B's"
+        return ("bad", f"{name} is {general(own, 6)}") if way >= 1 - NEAR else ("good", "")
 
     def _level(self, trial: Trial, name: str) -> float | None:
         """Return the median of the numbers, of those in the last quarter if that is where the finding is."""

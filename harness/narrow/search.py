@@ -26,6 +26,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from harness.amounts import count
 from harness.model.narrowed import (
     ComponentGroup,
     Culprit,
@@ -41,7 +42,6 @@ from harness.model.narrowed import (
 )
 from harness.narrow.evidence import HybridEvidence, NarrowRules
 from harness.narrow.isolate import GroupNeeds, Groups, Swaps, best_split
-from harness.reasons import NarrowReason
 
 MOST_CAUSES = 4
 """Most differences that are pursued: causes, and groups that turn out to be innocent."""
@@ -120,7 +120,8 @@ class ComponentSearch:
         answer, missing = self._replayed(evidence, to_the_end=True)
         assert answer is not None
         if missing is not None:
-            answer = replace(answer, verdict="interrupted", reason=NarrowReason.INTERRUPTED(next=missing.reason))
+            reason = f"the search was interrupted before its next step: {missing.reason}"
+            answer = replace(answer, verdict="interrupted", reason=reason)
         others = [hybrid for hybrid in evidence.hybrids if hybrid not in (self.a, self.b)]
         return replace(
             answer,
@@ -145,7 +146,7 @@ class ComponentSearch:
                 missing = ask if result is None and missing is None else missing
                 if missing is not None and not to_the_end:
                     return None, missing
-                ask = replay.send(result or _unresolved(ask.hybrid or self.a, NarrowReason.NOT_MEASURED()))
+                ask = replay.send(result or _unresolved(ask.hybrid or self.a, "it was not measured"))
         except StopIteration as end:
             answer: Narrowed = end.value
             return answer, missing
@@ -153,13 +154,13 @@ class ComponentSearch:
     def _answer(self, ask: Ask, evidence: HybridEvidence) -> HybridResult | None:
         """Return the requested result; None if it needs a launch."""
         if ask.hybrid is None:
-            return _unresolved(self.a, NarrowReason.NOT_SWAPPABLE())
+            return _unresolved(self.a, "neither version can take the groups that it would need from the other")
         if ask.hybrid not in evidence and len(evidence.hybrids) - 2 >= self.rules.most_hybrids:
-            return _unresolved(ask.hybrid, NarrowReason.TOO_MANY_HYBRIDS())
+            return _unresolved(ask.hybrid, "the largest allowed number of hybrids was tried")
         result = evidence.settled(ask.hybrid, sure=ask.sure)
         launches_left = self.rules.most_launches - evidence.launches
         if result is None and launches_left < len(self._round(ask.hybrid, evidence)):
-            return _unresolved(ask.hybrid, NarrowReason.TOO_MANY_LAUNCHES())
+            return _unresolved(ask.hybrid, "the largest allowed number of launches was made")
         return result
 
     def _round(self, hybrid: Hybrid, evidence: HybridEvidence) -> tuple[Hybrid, ...]:
@@ -217,21 +218,22 @@ class _Replay:
             culprits=tuple(culprits),
             shams=tuple(self.shams),
             open=() if whole else self.swaps.listed(self.swaps.all - named),
-            reason="" if culprits else NarrowReason.UNPROVEN(),
+            reason="" if culprits else "the proof confirms no group",
         )
 
     def _ends(self) -> Asking[str]:
         """Measure A and B; return why they do not reproduce the fault, "" if they do."""
         a, b = Hybrid(base="A"), Hybrid(base="B", from_b=self.swaps.all)
         if not self.swaps.all:
-            return NarrowReason.NOTHING_DIFFERS()
-        good = yield Ask(hybrid=a, kind="ends", reason=NarrowReason.ENDS_UNKNOWN(), sure=True)
-        bad = yield Ask(hybrid=b, kind="ends", reason=NarrowReason.ENDS_UNKNOWN(), sure=True)
+            return "nothing differs between the two versions"
+        why = "the good and the bad version themselves, again"
+        good = yield Ask(hybrid=a, kind="ends", reason=why, sure=True)
+        bad = yield Ask(hybrid=b, kind="ends", reason=why, sure=True)
         if good.state == "unresolved" or bad.state == "unresolved":
             return good.reason if good.state == "unresolved" else bad.reason
         if good.state == "bad":
-            return NarrowReason.GOOD_IS_BAD(bad=good.bad, launches=good.launches)
-        return bad.reason or NarrowReason.BAD_IS_GOOD(good=bad.good) if bad.state == "good" else ""
+            return f"the good version is bad in {good.bad} of {count(good.launches, 'launch')}"
+        return bad.reason or f"the bad version is good in {bad.good} launches" if bad.state == "good" else ""
 
     def _causes(self) -> Asking[tuple[list[Culprit], bool]]:
         """Return the causes, and whether other causes are ruled out."""
@@ -289,8 +291,8 @@ class _Replay:
         """Isolate a difference, and repeat the hybrids on both sides of it until their states are certain."""
         low, high = yield from self._isolated(low, high, kind)
         suspects = self.swaps.in_words(high - low)
-        good, bad = NarrowReason.GOOD_WITHOUT(suspects=suspects), NarrowReason.BAD_WITH(suspects=suspects)
-        for side, reason in ((low, good), (high, bad)):
+        for side, seen in ((low, "good without"), (high, "bad with")):
+            reason = f"{suspects}: another launch of the hybrid that is {seen} it, before it is named"
             yield Ask(hybrid=self.swaps.hybrid(side), kind="prove", reason=reason, sure=True)
         yield from self._check_method(high - low)
         return low, high
@@ -307,7 +309,7 @@ class _Replay:
                 break
             both = low | added
             suspects, tried = self.swaps.in_words(high - low), self.swaps.in_words(added)
-            reason = NarrowReason.CAUSE_AMONG(suspects=suspects, groups=tried)
+            reason = f"the cause is among {suspects}; next: a hybrid with {tried} from the bad version"
             result = yield Ask(hybrid=self.swaps.hybrid(both), kind=kind, reason=reason)
             if result.state == "unresolved":
                 in_a_row += 1
@@ -332,7 +334,8 @@ class _Replay:
         """
         swaps, is_with = self.swaps, role == "A + c"
         expected = "bad" if is_with else "good"
-        reason = (NarrowReason.PROOF_WITH if is_with else NarrowReason.PROOF_WITHOUT)(suspects=swaps.in_words(suspects))
+        proof = "the good version with it" if is_with else "the bad version without it"
+        reason = f"{swaps.in_words(suspects)}: {proof}"
 
         def cell(beside: Groups) -> Asking[ProofCell]:
             from_b = swaps.raised(suspects | beside) if is_with else swaps.lowered(upper - suspects - beside)
@@ -392,7 +395,9 @@ class _Replay:
         return result
 
     def _sham(self, base: Side, groups: Groups, *, sure: bool) -> Ask:
-        reason = NarrowReason.SHAM(groups=self.swaps.in_words(groups), state="good" if base == "A" else "bad")
+        version = f"the {'good' if base == 'A' else 'bad'} version"
+        parts = self.swaps.in_words(groups)
+        reason = f"{parts}: taken out of {version} and put in again, to see the effect of swapping itself"
         return Ask(hybrid=self.swaps.sham(base, groups), kind="sham", reason=reason, sure=sure)
 
 

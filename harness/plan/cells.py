@@ -29,7 +29,6 @@ from harness.model import (
     written,
 )
 from harness.model.matrix import Gpu
-from harness.reasons import PlanReason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +176,7 @@ def _excluded(matrix: Matrix, image: Image, host: Host, variant: Variant) -> str
     for rule in matrix.exclude:
         if all(name in axes and among(axes[name], [value]) for name, value in rule.items() if name != "why"):
             return str(rule["why"])
-    return PlanReason.NEEDS_ENGINE() if _needs_engine(image, host) else None
+    return "needs a container engine" if _needs_engine(image, host) else None
 
 
 def _needs_engine(image: Image, host: Host) -> bool:

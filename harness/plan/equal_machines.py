@@ -13,8 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.model.matrix import Gpu
-from harness.reasons.running import GPU_FIELDS, HOST_FIELDS, MachineReason
 
+HOST_FIELDS = {"cpu": "CPU", "cpus": "CPUs", "kernel": "kernel", "architecture": "architecture", "engine": "engine"}
+"""Fact of an engine -> its name in messages. Clock frequencies are left out, because they change by themselves."""
+GPU_FIELDS = {
+    "name": "GPU",
+    "driver": "GPU driver",
+    "memory_mib": "GPU memory (MiB)",
+    "power_limit_w": "GPU power limit (W)",
+    "ecc": "GPU ECC",
+    "mig": "GPU MIG",
+}
+"""Property of a GPU -> its name in messages."""
 GIB = 1 << 30
 MOST_NAMES = 3
 APART = 0.10
@@ -88,7 +98,7 @@ def unlike(control_ms: Mapping[str, float]) -> dict[str, str]:
     usual_ms = statistics.median_low(control_ms.values())
     ratios = {name: own_ms / usual_ms for name, own_ms in control_ms.items()}
     return {
-        name: (MachineReason.SLOWER if ratio > 1 else MachineReason.FASTER)(percent=100 * abs(ratio - 1))
+        name: f"{100 * abs(ratio - 1):.0f} % {'slower' if ratio > 1 else 'faster'} than usual in this pool"
         for name, ratio in ratios.items()
         if not 1 / (1 + APART) <= ratio <= 1 + APART
     }

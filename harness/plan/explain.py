@@ -8,7 +8,6 @@ from collections.abc import Collection
 from harness import masking
 from harness.judge.next.bisect_records import Expected, Rules, expected_launches
 from harness.model import Build, Explanation, Host, HostCost, Image, Plan, Pull, VersionRow
-from harness.reasons import PlanReason
 
 
 def explain(plan: Plan) -> Explanation:
@@ -87,12 +86,12 @@ def _source_text(image: Image, host: Host) -> str:
     mark = " (yanked)" if image.yanked else ""
     name, source = f"{image.series} {image.version}", image.source
     if isinstance(source, Pull):
-        return PlanReason.PULL(name=name, reference=source.reference, mark=mark)
+        return f"{name}: pull {source.reference}{mark}"
     if isinstance(source, Build):
         args = " ".join(f"{arg}={value}" for arg, value in masking.told(source.args).items())
-        return PlanReason.BUILD(name=name, context=source.context, args=args, mark=mark)
+        return f"{name}: build {source.context} with {args}{mark}"
     packages = masking.without_credentials(" ".join(source.packages))
     if not host.in_environments:
-        return PlanReason.INSTALL(name=name, packages=packages, base=source.base, mark=mark)
-    python = f"Python {source.python}" if source.python else PlanReason.RUNNING_PYTHON()
-    return PlanReason.INSTALL_IN_ENVIRONMENT(name=name, packages=packages, python=python, mark=mark)
+        return f"{name}: install {packages} over {source.base}{mark}"
+    python = f"Python {source.python}" if source.python else "the running Python"
+    return f"{name}: install {packages} in a virtual environment of {python}{mark}"

@@ -15,7 +15,6 @@ from statistics import fmean
 
 from harness.judge.trace.samples import settled_median
 from harness.model import CellRun, Proposal, RowRun, RowStanding, Trial, Urgency
-from harness.reasons import TurnReason
 
 
 def round_limit_s(row: RowRun) -> float:
@@ -58,12 +57,12 @@ def _took_s(trial: Trial, *, whole: bool) -> float:
     return trial.duration_s + left * (step_s or 0.0)
 
 
-REASONS: Mapping[Urgency, TurnReason] = {
-    "finish": TurnReason.FINISH,
-    "first": TurnReason.FIRST,
-    "confirm": TurnReason.CONFIRM,
-    "near": TurnReason.NEAR,
-    "good": TurnReason.GOOD,
+REASONS: Mapping[Urgency, str] = {
+    "finish": "a round that was begun is finished first",
+    "first": "the first round of every row comes before the second round of any row",
+    "confirm": "what looks bad is confirmed before what looks good is launched again",
+    "near": "this row takes the fewest seconds of those near a limit",
+    "good": "no row has anything to confirm; this one takes the fewest seconds",
 }
 """Why a row comes before the others, the most urgent first."""
 ORDER: tuple[Urgency, ...] = tuple(REASONS)

@@ -95,7 +95,7 @@ class RowQueue:
         proposal, is_single = row.proposal, self._is_split(row)
         if is_single:
             proposal = self._single(row, ready)
-        return Turn(row=row, proposal=proposal, single=is_single, urgency=urgency, why=REASONS[urgency]())
+        return Turn(row=row, proposal=proposal, single=is_single, urgency=urgency, why=REASONS[urgency])
 
     def put_back(self, row: RowRun) -> None:
         """Judge a row after its turn (the last one, if launches run side by side), and ask for its next launches."""

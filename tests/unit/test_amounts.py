@@ -87,3 +87,18 @@ def test_counts_agree_with_their_noun() -> None:
 def test_a_tiny_p_is_not_called_nothing() -> None:
     assert amounts.probability(1e-7) == "p < 0.0001"
     assert amounts.probability(0.001) == "p = 0.001"
+
+
+def test_one_trial_is_in_the_singular() -> None:
+    """A cell that was launched once read "1 of 1 launches"."""
+    assert [amounts.count(n, "launch") for n in (0, 1, 2)] == ["0 launches", "1 launch", "2 launches"]
+    assert [amounts.plural("step", n) for n in (1, 2000)] == ["step", "steps"]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(151.2, 2, "150"), (12345.6, 4, "12,350"), (7.8, 3, "7.8"), (1234.0, 4, "1234"), (0.5, 6, "0.5")],
+)
+def test_large_numbers_have_no_exponent(value: float, digits: int, text: str) -> None:
+    """A headline said that launches `take 1.5e+02 % longer`."""
+    assert amounts.general(value, digits) == text

@@ -31,7 +31,6 @@ from harness.model import (
 )
 from harness.model.matrix import Gpu
 from harness.model.measured import Printed
-from harness.reasons import TrialReason
 from harness.run.hosts.review import review
 from tests.integration.test_flow import MATRIX, Engine, run
 from tests.unit.trials import made_trial
@@ -75,7 +74,9 @@ TAKEN = "port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: addr
 
 def test_a_version_is_not_accused_because_another_program_has_its_port() -> None:
     found = review(cell("process"), trial(end="setup", message=TAKEN)).trial
-    assert (found.end, found.message) == ("infrastructure", TrialReason.PORT_IN_USE(message=TAKEN))
+    assert found.end == "infrastructure"
+    assert found.message.startswith("a port that the program needs is in use on this host")
+    assert found.message.endswith(TAKEN)
     printed = Printed(tail="TensorBoard: port 6006: address already in use, trying 6007")
     of_tensorflow = trial(end="setup", message="UnknownError: Could not start gRPC server", output=printed)
     assert review(cell("process"), of_tensorflow).trial.end == "infrastructure"

@@ -17,7 +17,6 @@ from harness.flows.context import RunContext
 from harness.flows.running import Ending
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RowStanding, RunResult, Stop
-from harness.reasons import SkipReason
 from harness.report.text import headline, not_decided
 from harness.run.engine import LaunchRequest, Session
 
@@ -103,7 +102,7 @@ def test_until_first_bad_ends_with_the_first_confirmed_finding(tmp_path: Path) -
     (finding,) = result.findings
     assert (finding.after, finding.confirmed) in {("v3", True), ("v2", True)}  # the row that took the fewest seconds
     assert len(launched) <= 12 + 1 + 3
-    assert {cell.skipped.why for cell in result.cells if cell.skipped} == {SkipReason.STOPPED_AT_FIRST_BAD()}
+    assert {cell.skipped.why for cell in result.cells if cell.skipped} == {"stopped by --until first-bad"}
 
 
 def test_a_version_that_was_bad_in_one_launch_is_told_although_it_is_not_confirmed(tmp_path: Path) -> None:
@@ -148,7 +147,7 @@ def test_what_an_interrupted_sweep_does_not_show_is_measured_by_the_same_sweep(t
 def test_time_ends_a_sweep_before_its_first_launch_if_there_is_none_and_says_so(tmp_path: Path) -> None:
     result, launched = swept(tmp_path, Stop(time_s=1e-9))
     assert not launched
-    assert {cell.verdict.why for cell in result.cells} == {SkipReason.STOPPED_BY_TIME()}
+    assert {cell.verdict.why for cell in result.cells} == {"stopped by --time"}
     assert (result.verdict, result.exit_code) == ("inconclusive", 4)
     assert "12 of 12 cells had no launch" in headline.sentence(result)
 
@@ -168,7 +167,7 @@ GOOD, BAD = RowStanding(), RowStanding(suspect=True)
     ("asked", "state", "why"),
     [
         (Stop(), GOOD, ""),
-        (Stop(quick=True), GOOD, SkipReason.STOPPED_BY_QUICK()),
+        (Stop(quick=True), GOOD, "stopped by --quick"),
         (Stop(quick=True), BAD, ""),
         (Stop(quick=True), RowStanding(first=True), ""),
         (Stop(quick=True), None, ""),  # a round that was begun is not cut off
@@ -188,6 +187,6 @@ def test_a_time_that_is_over_stays_over() -> None:
     ending.begin()
     ending.begin()  # the second host
     assert ending.why(None) == ""
-    assert ending.why(None) == SkipReason.STOPPED_BY_TIME()
+    assert ending.why(None) == "stopped by --time"
     assert replace(ending.asked, time_s=None) == Stop()
-    assert ending.reason == SkipReason.STOPPED_BY_TIME()
+    assert ending.reason == "stopped by --time"

@@ -21,7 +21,6 @@ from harness.flows.hosts import OpenHost
 from harness.flows.pool import PoolRun
 from harness.model import CellRun, Host, Image, Prepared, Proposal, RowRun, Trace, Trial, Trials
 from harness.model.watching import Say
-from harness.reasons import MachineReason
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.images.prefetch import HostImages
@@ -213,7 +212,7 @@ def test_launches_of_a_round_that_was_broken_off_are_not_compared() -> None:
     run.trials.append(Trial(cell_id="c", number=1, key="k", end="crash", round=0, trace=thin))
     PoolRun(machines=(), run=world.plan_run(), homes={}).break_rounds("gpu0", waiting)
     assert [(trial.end, trial.conditions.disturbed) for trial in run.trials] == [
-        ("crash", MachineReason.LOST_DURING_ROUND())
+        ("crash", "the machine was lost in the middle of its round")
     ]
     assert world.broken == run.trials
     assert run.trials[0].trace is world.whole, "the file keeps all rows, although the trace in memory was thinned"

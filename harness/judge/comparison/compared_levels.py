@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from harness.amounts import plural
 from harness.judge import intervals
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
@@ -27,7 +28,6 @@ from harness.judge.comparison.round_tables import (
 from harness.judge.comparison.which_launches import ended_as_slow, has_step_times, share_of_run
 from harness.judge.intervals import log_t_interval
 from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Interval, Observed, Steps, Trial
-from harness.reasons import ObservedDifference, ValueReason
 
 LevelEstimate = tuple[float, Interval | None]
 BEFORE_STEPS = EXACT | {"start_time", "setup_time"}
@@ -118,7 +118,7 @@ class Compared:
         if BAD & set(self.cells[place].verdicts):
             return self.cells[place].verdict
         metric = self.not_finite.get(place)
-        return "" if metric is None else ValueReason.NOT_FINITE(name=metric)
+        return "" if metric is None else f"NaN or infinity in {metric}"
 
     def levels(self, name: str) -> Mapping[int, LevelEstimate]:
         """Return the level of a signal by position, for the versions that are compared: the geometric mean over their
@@ -183,7 +183,7 @@ def fewer_steps(launches: Sequence[Sequence[Trial]]) -> Iterator[Observed]:
         own = [trial.last_step for trial in made if trial.run_s is not None]
         whole = [*own, *(trial.last_step for trial in made if trial.run_s is None and trial.end == "completed")]
         if before is not None and len(own) > 1 and own == whole and max(own) < (1 - FEWER) * before[1]:
-            text = ObservedDifference.FEWER_STEPS(new=max(own), old=before[1])
+            text = f"it ends after {max(own)} {plural('step', max(own))}; the version before makes {before[1]}"
             yield Observed(signal="fewer_steps", before=before[0], after=place, text=text)
         if len(whole) > 1:
             before = place, min(whole)
@@ -240,7 +240,7 @@ def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observe
     for line in lines[:MOST_TOLD]:
         yield Observed(signal=kinds[line], before=before, after=after, text=line)
     if len(lines) > MOST_TOLD:
-        text = ObservedDifference.MORE_LINES(count=len(lines) - MOST_TOLD)
+        text = f"and {len(lines) - MOST_TOLD} more new lines"
         yield Observed(signal="log", before=before, after=after, text=text)
 
 

@@ -32,7 +32,6 @@ from harness.judge.comparison.which_launches import (
 from harness.judge.trace.samples import look_values
 from harness.judge.trace.trends import BLOCKS
 from harness.model import SIGNALS, Floats, Steps, Trace, Trial
-from harness.reasons import SignalReason
 
 
 def rows_between(trace: Trace, name: str, after: float, last: float) -> Floats:
@@ -110,8 +109,8 @@ class FigureRule:
     any_round: bool = False
     of_steps: bool = True
     least: Callable[[Launches], float] = lambda launches: 0.0
-    absent: SignalReason = SignalReason.NOT_MEASURED
-    unusable: SignalReason = SignalReason.NO_USABLE_LAUNCH
+    absent: str = "not measured"
+    unusable: str = "none of its launches can be compared"
 
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
@@ -390,48 +389,54 @@ def _is_whole_run(trial: Trial) -> bool:
     return trial.run_s is not None and not has_step_times(trial)
 
 
-def _of_a_warm_start(
-    figure: LaunchFigure, absent: SignalReason = SignalReason.NOT_MEASURED, *, least_s: float = 0.0
-) -> FigureRule:
+def _of_a_warm_start(figure: LaunchFigure, absent: str = "not measured", *, least_s: float = 0.0) -> FigureRule:
     """Make the rule of a time that a launch has once, whatever its steps: files that are not yet in the page cache
     would change it."""
     return FigureRule(
         usable=is_warm, of_steps=False, prepare=_of_itself(figure), least=lambda launches: least_s, absent=absent,
-        unusable=SignalReason.NO_WARM_LAUNCH,
+        unusable="no launch started with its files in the page cache while no other launch ran",
     )  # fmt: skip
 
 
 RULES: Mapping[str, FigureRule] = {
     "step_time": FigureRule(
-        usable=is_timed, prepare=_paired(median_step_s, slices.median_step_s), absent=SignalReason.NO_STEPS
+        usable=is_timed, prepare=_paired(median_step_s, slices.median_step_s), absent="there are no steps to time"
     ),
-    "late_step_time": FigureRule(usable=is_whole, prepare=_of_steps(_late_ratio), absent=SignalReason.NO_LONG_LAUNCH),
-    "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent=SignalReason.TOO_FEW_STEPS),
-    "stalls": FigureRule(usable=is_timed, prepare=_stalls, absent=SignalReason.TOO_FEW_STEPS),
-    "rank_spread": FigureRule(usable=is_timed, prepare=_of_itself(_rank_spread), absent=SignalReason.ONE_RANK),
-    "cpu_time": FigureRule(usable=is_undisturbed, prepare=_cpu, least=_least_cpu, absent=SignalReason.TOO_LITTLE_CPU),
-    "run_time": _of_a_warm_start(lambda trial: trial.run_s if trial.ended_well else None, SignalReason.NO_RUN_TIME),
+    "late_step_time": FigureRule(
+        usable=is_whole, prepare=_of_steps(_late_ratio), absent="no launch of the whole budget was long enough"
+    ),
+    "tail": FigureRule(usable=is_timed, prepare=_of_steps(_tail_s), absent="too few steps"),
+    "stalls": FigureRule(usable=is_timed, prepare=_stalls, absent="too few steps"),
+    "rank_spread": FigureRule(usable=is_timed, prepare=_of_itself(_rank_spread), absent="no launch has several ranks"),
+    "cpu_time": FigureRule(
+        usable=is_undisturbed, prepare=_cpu, least=_least_cpu, absent="too little processor time to count"
+    ),
+    "run_time": _of_a_warm_start(
+        lambda trial: trial.run_s if trial.ended_well else None, "it did not run to its own end"
+    ),
     "throughput": FigureRule(
         usable=is_timed,
         prepare=_paired(_throughput, slices.seconds_per_item, falls=True),
-        absent=SignalReason.NO_ITEMS,
+        absent="the scenario returns no `items`",
     ),
     "start_time": _of_a_warm_start(_fact("start_s"), least_s=SHORTEST_S),
-    "setup_time": _of_a_warm_start(_fact("setup_s"), SignalReason.NO_SETUP),
-    "first_step": _of_a_warm_start(_fact("first_step_s"), SignalReason.NO_STEP_TIMED),
+    "setup_time": _of_a_warm_start(_fact("setup_s"), "a command or a program has no separate setup"),
+    "first_step": _of_a_warm_start(_fact("first_step_s"), "no step was timed"),
     "warm_up": FigureRule(
         usable=is_timed,
         prepare=_warm_up,
         least=lambda launches: SHORTEST_S,
-        absent=SignalReason.TOO_FEW_STEPS,
+        absent="too few steps",
     ),
     "end_time": _of_a_warm_start(
-        lambda trial: _fact("end_s")(trial) if trial.ended_well else None, SignalReason.NO_END_TIME, least_s=SHORTEST_S
+        lambda trial: _fact("end_s")(trial) if trial.ended_well else None,
+        "no launch ended by itself after its last step",
+        least_s=SHORTEST_S,
     ),
     "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", inside="rss_peak_kib")),
-    "gpu_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_process_kib", "gpu_kib"), absent=SignalReason.NO_GPU),
+    "gpu_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_process_kib", "gpu_kib"), absent="no GPU"),
     "pool_peak": FigureRule(
-        usable=is_clean, prepare=_peak_of("gpu_pool_kib", inside="gpu_pool_peak_kib"), absent=SignalReason.NO_GPU_POOL
+        usable=is_clean, prepare=_peak_of("gpu_pool_kib", inside="gpu_pool_peak_kib"), absent="no GPU pool"
     ),
     "output": FigureRule(usable=is_clean, prepare=_output, any_round=True, least=_least_output),
     "image_size": FigureRule(

@@ -13,10 +13,10 @@ from itertools import accumulate, groupby, pairwise, takewhile
 import numpy as np
 from scipy.special import gammaln
 
+from harness.amounts import plural
 from harness.judge.launches import AGREE, rarest_failure, too_short
 from harness.model import FAILURES, CellVerdict, Floats, Trial, Trials
 from harness.model.judged import BAD, GOOD, UNSURE, State
-from harness.reasons import RoundReason
 
 MISS = 1.25e-3
 """Highest probability allowed that a version that counts as good also has the failure, but its launches missed it.
@@ -233,17 +233,17 @@ def wanted_launches(
     seen, bad = _seen(states, cells), [place for place, state in enumerate(states) if state]
     failed = sum(cells[place].failed for place in bad)
     seldom = failed < ENOUGH and failed == sum(cells[place].at_risk for place in bad) and False in states
-    reasons: dict[int, str] = {place: RoundReason.TOO_FEW_FAILED() for place in bad if seldom and left[place]}
+    why = "all its launches failed, but there are too few to show that it always fails"
+    reasons = {place: why for place in bad if seldom and left[place]}
     for place, near in doubtful(states, seen).items():
         for side in ([each for each in near if each < place], [each for each in near if each > place]):
             able = next((each for each in side if left[each]), None)
             if able is not None:
-                count, own = cells[able].at_risk, cells[place]
-                reasons[able] = RoundReason.MAY_BE_LUCKY(
-                    good=f"{count} good launch{'' if count == 1 else 'es'}",
-                    chance=chance_of_luck([seen[each] or NOTHING for each in bad], [seen[able] or NOTHING]),
-                    failed=own.failed,
-                    launches=own.at_risk,
+                good, own = cells[able].at_risk, cells[place]
+                luck = chance_of_luck([seen[each] or NOTHING for each in bad], [seen[able] or NOTHING])
+                reasons[able] = (
+                    f"there is a chance of {luck:.0%} that {good} good {plural('launch', good)} would miss a failure "
+                    f"that occurred in {own.failed} of {own.at_risk} launches of a nearby version"
                 )
     return reasons
 

@@ -33,7 +33,6 @@ from harness.judge.history.changepoints import FEW_VERSIONS, least_found, noise_
 from harness.judge.history.changes import signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
 from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials, log_of
-from harness.reasons import RoundReason
 
 OF_TWO_LAUNCHES = 1.96 * math.sqrt(2)
 """Multiple of the spread of one launch that the difference of two launches exceeds by chance in 5 % of cases (normal
@@ -132,7 +131,8 @@ def wants_round(
             levels = table.values.mean(axis=0)  # of more rounds than the step times, if some launches took turns
             apart = [np.ptp(each) for each in (levels, levels - step_times.values.mean(axis=0))]
             if min(apart) > log_of(metric, limited[metric]):
-                return RoundReason.SEEMS_TO_DIFFER(signal=SIGNALS[metric].title, rounds=SIGNALS[metric].rounds)
+                signal = SIGNALS[metric]
+                return f"{signal.title} seems to differ, and {signal.rounds} rounds are needed to show it"
     for metric, known in tables.items():
         if metric in always and (metric != "run_time" or known is not None):  # few programs end by themselves
             lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
@@ -144,7 +144,7 @@ def wants_round(
                 return reason
             spread = spread_of(noise, metric)
             if metric == "step_time" and modes_of(open_[metric], least=log_of(metric, limited[metric]), noise=spread):
-                return RoundReason.TWO_MODES()
+                return "some launches take longer as a whole, and more launches show of which versions"
     return None
 
 
@@ -162,7 +162,7 @@ def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, as
     is_pulled = any(trial.conditions.pulled for version in trials for trial in version)
     if not common and not (is_pulled and metric == "step_time" and wanted >= FEWEST_ROUNDS):
         return None
-    return RoundReason.INCOMPLETE_ROUNDS(signal=SIGNALS[metric].title, common=common, wanted=wanted)
+    return f"only {common} of {wanted} rounds have the {SIGNALS[metric].title} of every version"
 
 
 def differs_late(trials: Sequence[Sequence[Trial]], *, limits: Limits, steps: Steps) -> bool:
@@ -193,4 +193,4 @@ def too_wide(
     if slowest * intervals.share_of(width) <= SIGNALS[metric].least:
         return None
     shown = signal_share_of(metric, width)
-    return RoundReason.TOO_IMPRECISE(signal=SIGNALS[metric].title, visible=shown, limit=limit)
+    return f"{SIGNALS[metric].title} is known to ±{shown:.1%}, and the limit is {limit:.1%}"

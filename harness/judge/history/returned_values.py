@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from harness.agent.result_names import IS_EARLIER
+from harness.amounts import general
 from harness.judge.comparison.round_tables import Columns, often, table_of
 from harness.judge.comparison.slow_versions import last_step
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
@@ -32,7 +33,7 @@ from harness.judge.history.exact_values import (
 )
 from harness.judge.history.transitions import ALPHA, state_changes
 from harness.judge.launches import AGREE
-from harness.judge.remedies import ENOUGH_LAUNCHES, more_launches, wider
+from harness.judge.remedies import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.model import (
     METRIC_PREFIX,
     Change,
@@ -48,7 +49,6 @@ from harness.model import (
     worse_if,
 )
 from harness.model.measured import AGENT_COLUMNS, MOST_METRICS
-from harness.reasons import ObservedDifference, Remedy, ValueReason
 
 
 def returned_names(trial: Trial) -> set[str]:
@@ -330,7 +330,7 @@ class _Metric:
     def _no_longer_exact(self) -> Iterator[Observed]:
         for change in state_changes(self.signal, self.varies):
             if change.kind == "first_bad" and change.before is not None:
-                text = ObservedDifference.NO_LONGER_REPRODUCIBLE(name=self.name)
+                text = f"{self.name} was the same in all launches and now differs from launch to launch"
                 yield Observed(signal=self.signal, before=change.before, after=change.after, text=text)
 
     def _came_and_went(self, vanished: Sequence[bool | None]) -> Iterator[Observed]:
@@ -339,17 +339,15 @@ class _Metric:
         known = [] if self.limit else [(place, state) for place, state in enumerate(self.returned) if state is not None]
         for (before, old), (after, new) in pairwise(known):
             if old != new and not vanished[after]:
-                text = (ObservedDifference.RETURNED if new else ObservedDifference.NO_LONGER_RETURNED)(name=self.name)
+                text = f"{self.name} is new" if new else f"{self.name} is gone"
                 yield Observed(signal=self.signal, before=before, after=after, text=text)
 
     def _observed(self, before: int, after: int, old: float, new: float) -> Observed:
         if old == new:
-            text = ObservedDifference.SOME_STEPS_DIFFER(name=self.name)
+            text = f"{self.name} differs in some steps"
         else:
             alike = f"{old:.6g}" == f"{new:.6g}"
-            text = (ObservedDifference.LAST_DIGITS_CHANGED if alike else ObservedDifference.VALUE_CHANGED)(
-                name=self.name, old=old, new=new
-            )
+            text = f"{self.name} {old!r} → {new!r}" if alike else f"{self.name} {general(old, 6)} → {general(new, 6)}"
         return Observed(signal=self.signal, before=before, after=after, text=text)
 
     def _is_beyond(self, relative: float) -> bool:
@@ -449,13 +447,13 @@ class _Metric:
             limit = NOISY_LIMIT if self.is_noisy else EXACT_LIMIT
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
         if not self.launches[place] or (self.limit is None and not self.returned[place]):
-            why = ValueReason.NOT_RETURNED(name=name) if rows else ValueReason.NO_WHOLE_LAUNCH()
+            why = f"this version gave no `{name}`" if rows else "not measured: no launch completed its steps"
             return replace(plain, seen="none", why=why)
         if is_nan:
-            why = (ValueReason.NAN_EVERYWHERE if all(self.nan.states) else ValueReason.NAN)(name=name)
+            why = f"`{name}` was NaN or infinity{' in every version' if all(self.nan.states) else ''}"
             return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
         if is_nan is None and any(name in trial.not_finite for trial in self.launches[place]):
-            return replace(plain, seen="suspect", why=ValueReason.NAN_ONCE(), remedy=Remedy.SETTLED())
+            return replace(plain, seen="suspect", why="a number was NaN or infinity in one launch", remedy=SETTLED)
         if self.limit is None:
             return self._by_usual_limit(plain)
         return self._by_limit(plain, rows, place=place, limit=self.limit)
@@ -465,14 +463,16 @@ class _Metric:
         nobody asked for this limit."""
         name = self.name
         if self.rule is None and self.is_noisy and worse_if(name) == "change":
-            why, remedy = ValueReason.NO_DIRECTION(), Remedy.METRIC_LIMIT(name=name)
+            why = "checked for NaN and infinity only: its name does not tell what is worse"
+            remedy = f"`metrics: {{{name}: {{rise: 10%}}}}` or `drop` judges it"
             return replace(plain, seen="none", visible=None, why=why, remedy=remedy)
         if self.rule is None:
-            return replace(plain, limit=None, visible=None, why=ValueReason.NO_LIMIT())
+            return replace(plain, limit=None, visible=None, why="checked for NaN and infinity only: it has no limit")
         if plain.visible is None:
-            return replace(plain, seen="none", why=ValueReason.TOO_FEW_AGREE())
+            return replace(plain, seen="none", why="two launches that agree are needed")
         if plain.visible > NOISY_LIMIT:
-            return replace(plain, seen="none", why=ValueReason.VARIES_TOO_MUCH())
+            why = "its launches differ so much that a change beyond the limit might not have shown"
+            return replace(plain, seen="none", why=why)
         return plain
 
     def _by_limit(
@@ -480,15 +480,19 @@ class _Metric:
     ) -> SignalVerdict:
         """Return `plain`, which is good, or a blind verdict if the limit cannot be checked."""
         if not rows:
-            return replace(plain, seen="none", why=ValueReason.NO_WHOLE_LAUNCH())
+            return replace(plain, seen="none", why="not measured: no launch completed its steps")
         if plain.value is None:
-            remedy = Remedy.LATER_LOOK() if self.returned[place] else ""
+            remedy = "a larger `steps: {first: …}` lets every launch make such a step" if self.returned[place] else ""
             return replace(plain, seen="blind", why=self._why_absent(place, rows), remedy=remedy, visible=None)
         if self.is_noisy and limit.rule == "equal":
-            return replace(plain, seen="blind", why=ValueReason.VARIES(name=self.name))
+            why = (
+                f"`{self.name}: equal` cannot be checked: the value differs between launches of one version; seed the "
+                f"scenario, or write `{self.name}: {{change: 1%}}`"
+            )
+            return replace(plain, seen="blind", why=why)
         if plain.visible is None:
-            remedy = Remedy.MORE_LAUNCHES(launches=ENOUGH_LAUNCHES)
-            return replace(plain, seen="blind", why=ValueReason.TOO_FEW_AGREE(), remedy=remedy)
+            remedy = with_trials(ENOUGH_LAUNCHES)
+            return replace(plain, seen="blind", why="two launches that agree are needed", remedy=remedy)
         if limit.rule != "equal" and plain.visible > limit.limit:
             falls = limit.rule == "drop"
             visible, least = (log_of_change(share, falls=falls) for share in (plain.visible, limit.limit))
@@ -501,10 +505,9 @@ class _Metric:
         """Return why a version has no value of a metric with a limit."""
         is_text, elsewhere = any(map(len, rows)), any(self.returned)
         if self.returned[place]:
-            return ValueReason.NOT_IN_COMMON_STEPS(name=self.name)
-        if is_text:
-            return (ValueReason.RETURNED_TEXT_HERE if elsewhere else ValueReason.RETURNED_TEXT)(name=self.name)
-        return (ValueReason.ABSENT_HERE if elsewhere else ValueReason.ABSENT)(name=self.name)
+            return f"none of the steps that all launches made gave `{self.name}`"
+        unlike = ", unlike in other versions" if elsewhere else ""
+        return f"no step gave {'a number as ' if is_text else ''}`{self.name}`{unlike}"
 
 
 # ---------------------------------------------------------------- figures

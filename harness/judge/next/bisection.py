@@ -26,7 +26,6 @@ from harness.judge.next.bisect_records import LEVEL, Boundary, Decision, Rules, 
 from harness.judge.next.decide import conclude, decide, not_needed
 from harness.judge.next.length import row_fails_late
 from harness.model import BAD, GOOD, CellRun, CellVerdict, Change, Proposal, RowRun, Searched, Skip, Trials, next_round
-from harness.reasons import BisectReason
 
 
 def propose_search(row: RowRun) -> Proposal:
@@ -52,13 +51,14 @@ class Bisection:
         launches, testable = (sum(each) for each in ([v.launches for v in versions], [v.testable for v in versions]))
         if decision.kind == "compare" and launches >= self.asked.least * testable:
             # A comparison of levels has cost as much as running every version would have.
-            reason = BisectReason.TOO_DEAR(next=decision.reason)
+            reason = f"searching further would cost more than running every version (--search full); {decision.reason}"
             decision = replace(decision, launch=(), kind="done", reason=reason)
         if decision.launch:
             return self._proposal(decision)
         if self.baseline is not None and any(boundary.metric == LEVEL for boundary in self.boundaries()):
             version = self.runs[self.baseline].cell.image.version
-            decision = replace(decision, reason=BisectReason.BASELINE_DECIDES(found=decision.reason, version=version))
+            reason = f"{decision.reason}; only a version that is slower than the baseline, {version}, is bad"
+            decision = replace(decision, reason=reason)
         needless = not_needed(versions, rules=self.rules)
         skipped = {self.runs[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()}
         return replace(self._proposal(decision), skipped=skipped)
@@ -111,7 +111,8 @@ class Bisection:
         if not bad or len(launches) >= enough or not run.runnable or len(run.measured) >= self.asked.most:
             return None
         verdicts = " and ".join(sorted(bad))
-        reason = BisectReason.BASELINE_BAD(version=run.cell.image.version, verdicts=verdicts)
+        version = run.cell.image.version
+        reason = f"{version}, the baseline, showed {verdicts}: launching it again to see whether that is usual"
         return self._proposal(Decision(launch=(self.baseline,), kind="confirm", reason=reason))
 
     def _versions(self) -> list[VersionEvidence]:

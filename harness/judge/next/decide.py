@@ -34,7 +34,6 @@ from harness.judge.next.states import (
     is_unknown,
     version_state,
 )
-from harness.reasons import BisectReason, SkipReason
 
 
 def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Boundary, ...]:
@@ -84,14 +83,12 @@ def _why_not(versions: RowVersions, place: int, boundaries: Sequence[Boundary]) 
     older = max((p for p in launched if p < place), default=None)
     newer = min((p for p in launched if p > place), default=None)
     if older is None or newer is None:
-        return SkipReason.OUTSIDE_LAUNCHED()
+        return "not needed: outside the versions that were launched"
     crossed = any((b.before if b.before is not None else -1) <= older and newer <= b.after for b in boundaries)
     bad = {any(version_state(versions[p], metric) for metric in versions[p].states) for p in (older, newer)}
-    return (
-        SkipReason.BETWEEN_DIFFERENT
-        if crossed or len(bad) > 1
-        else (SkipReason.BETWEEN_BAD if True in bad else SkipReason.BETWEEN_GOOD)
-    )(older=version_name(versions, older), newer=version_name(versions, newer))
+    alike = "both bad" if True in bad else "both good"
+    seen = "which differ" if crossed or len(bad) > 1 else alike
+    return f"not needed: between {version_name(versions, older)} and {version_name(versions, newer)}, {seen}"
 
 
 def decide(versions: RowVersions, *, rules: Rules) -> Decision:
@@ -133,7 +130,7 @@ def _ends(versions: RowVersions, rules: Rules) -> Decision | None:
     ]
     if not silent:
         return None
-    reason = BisectReason.ENDS_UNKNOWN(versions=version_names(versions, silent))
+    reason = f"nothing is known about {version_names(versions, silent)}: both ends come first"
     return Decision(launch=tuple(silent), kind="end", reason=reason)
 
 
@@ -146,7 +143,7 @@ def _alike(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
     again = tuple(place for place in _outer(versions, rules) if not _believed(versions[place], rules))
     if not again:
         return None
-    reason = BisectReason.ENDS_ALIKE(versions=version_names(versions, again))
+    reason = f"both ends are alike so far: launching {version_names(versions, again)} once more to be sure"
     return Decision(launch=again, kind="confirm", reason=reason, whole=True)
 
 
@@ -165,7 +162,7 @@ def _bad_once(histories: Sequence[StateHistory]) -> Decision | None:
         if able and not any(history.agrees(place, bad=True) for place in bad):
             place = max(able, key=lambda p: (history.evidence(p).bad, -p))
             version = version_name(history.versions, place)
-            reason = BisectReason.BAD_TOO_FEW_TIMES(metric=history.metric, version=version)
+            reason = f"{history.metric}: {version} was bad in too few launches to be sure: launching it once more"
             return Decision(launch=(place,), kind="confirm", reason=reason, metric=history.metric)
     return None
 
@@ -181,7 +178,8 @@ def _lucky(histories: Sequence[StateHistory]) -> Decision | None:
             able = [place for place in run if versions[place].launchable(history.rules)]
             if able:
                 place = min(able, key=lambda p: (versions[p].launches, not versions[p].at_hand, p))
-                reason = BisectReason.GOOD_BETWEEN_BAD(version=version_name(versions, place))
+                version = version_name(versions, place)
+                reason = f"{version} was good between two bad versions, perhaps by luck: launching it again"
                 return Decision(launch=(place,), kind="repeat", reason=reason, metric=history.metric)
     return None
 
@@ -204,7 +202,7 @@ def _halve(history: StateHistory, change: StateChange) -> Decision | None:
         return None
     count = len(open_places(history, change))
     sides, version = _sides(history, change), version_name(history.versions, place)
-    reason = BisectReason.SPLITS(sides=sides, version=version, count=count, s="s" if count > 1 else "")
+    reason = f"{sides}: {version} splits the {count} version{'s' if count > 1 else ''} between them"
     return _about(history, change, "halve", [place], reason)
 
 
@@ -223,7 +221,7 @@ def _confirm(history: StateHistory, change: StateChange) -> Decision | None:
     if not lacking:
         return None
     versions = version_names(history.versions, lacking)
-    reason = BisectReason.SIDES_UNCONFIRMED(sides=_sides(history, change), versions=versions)
+    reason = f"{_sides(history, change)}: launching {versions} once more before a version is named"
     return _about(history, change, "confirm", lacking, reason)
 
 
@@ -242,10 +240,12 @@ def _part_time(history: StateHistory, change: StateChange) -> Decision | None:
         return _confirm(history, change)
     seen, bad = history.evidence(change.bad), version_name(history.versions, change.bad)
     if seen.good:
-        found = BisectReason.FLAKY(bad=bad, share=fails(reach, max(seen.survived, default=None)))
+        share = fails(reach, max(seen.survived, default=None))
+        found = f"{bad} fails in about {share:.0%} of its launches"
     else:
-        found = BisectReason.MAYBE_FLAKY(bad=bad)
-    reason = BisectReason.MAY_BE_LUCK(found=found, version=version_name(history.versions, place))
+        found = f"{bad} may fail in only some of its launches"
+    version = version_name(history.versions, place)
+    reason = f"{found}, so good launches may be luck: {version} tells most about how far the failure reaches"
     posterior = likeliest(zip(reach.places, map(float, reach.outermost), strict=True))
     return replace(_about(history, change, "repeat", [place], reason), posterior=posterior)
 
@@ -257,15 +257,17 @@ def _in_time(history: StateHistory, change: StateChange) -> Decision | None:
     if place is None:
         return None
     good, version = version_name(history.versions, change.good), version_name(history.versions, place)
-    reason = BisectReason.ENDED_TOO_EARLY(good=good, chance=chance, version=version)
+    reason = (
+        f"judging by the steps at which launches failed, {good} may be bad and may have ended before its failure "
+        f"was due ({chance:.1%}): launching {version} once more"
+    )
     return _about(history, change, "repeat", [place], reason)
 
 
 def _sides(history: StateHistory, change: StateChange) -> str:
     before, after = (version_name(history.versions, place) for place in (change.before, change.after))
-    return (BisectReason.GETS_BAD if change.worse else BisectReason.GETS_GOOD)(
-        metric=history.metric, before=before, after=after
-    )
+    was, is_ = ("good", "bad") if change.worse else ("bad", "good")
+    return f"{history.metric}: {before} is {was} and {after} is {is_}"
 
 
 def _levels(versions: RowVersions, rules: Rules) -> Decision | None:
@@ -281,28 +283,29 @@ def _levels(versions: RowVersions, rules: Rules) -> Decision | None:
 def _found(versions: RowVersions, histories: Sequence[StateHistory], rules: Rules) -> str:
     ends = _outer(versions, rules)
     if not ends:
-        return BisectReason.NONE_LAUNCHED()
+        return "no version could be launched"
     found = [_boundary_found(versions, boundary, rules) for boundary in conclude(versions, rules=rules)]
     for history in histories:
         oldest = history.bad_from_start
         if oldest is not None:
             metric, version = history.metric, version_name(versions, oldest)
-            maybe = BisectReason.MAYBE_BAD_SINCE_BEFORE(metric=metric, version=version, agree=rules.agree)
+            maybe = f"{metric}: may be bad since before {version}, but fewer than {rules.agree} launches agree"
             is_sure = history.agrees(oldest, bad=True)
-            found.append(BisectReason.BAD_SINCE_BEFORE(metric=metric, version=version) if is_sure else maybe)
+            found.append(f"{metric}: bad since before {version}" if is_sure else maybe)
     if found:
         return "; ".join(found)
     unclear = [place for place, version in enumerate(versions) if _is_unclear(version)]
     if unclear:
-        return BisectReason.ENDS_UNCLEAR(versions=version_names(versions, unclear))
+        names = version_names(versions, unclear)
+        return f"nothing bad was found, but it is unclear whether {names} is good; launch more with --trials"
     oldest, newest = ends[0], ends[-1]
     if oldest == newest:
-        return BisectReason.ONLY_GOOD(version=version_name(versions, oldest))
-    good = BisectReason.ENDS_GOOD()
+        return f"{version_name(versions, oldest)}, the only version that could run, is good"
+    good = "both ends are good"
     if (oldest, newest) != (0, len(versions) - 1):
-        good = BisectReason.OUTERMOST_GOOD(versions=version_names(versions, ends))
+        good = f"{version_names(versions, ends)}, the oldest and the newest version that could run, are good"
     unsearched = any(version.testable and not version.launches for version in versions[oldest:newest])
-    return BisectReason.UNSEARCHED(found=good) if unsearched else good
+    return f"{good}; only --search full would find a bad version between them" if unsearched else good
 
 
 def _is_unclear(version: VersionEvidence) -> bool:
@@ -316,18 +319,18 @@ def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> 
     metric, after = boundary.metric, version_name(versions, boundary.after)
     # A change of level is named slower or faster: whether slower is bad depends on the baseline.
     if metric == LEVEL:
-        what = (BisectReason.FIRST_SLOWER if boundary.worse else BisectReason.FIRST_FASTER)()
+        what = "first slower version" if boundary.worse else "first faster version"
     else:
-        what = (BisectReason.FIRST_BAD if boundary.worse else BisectReason.FIRST_GOOD)()
+        what = "first bad version" if boundary.worse else "first version that is good again"
     if not boundary.between:
         doubt = _doubt(versions, boundary, rules)
         if boundary.confirmed:
-            return BisectReason.NAMED(metric=metric, version=after, what=what, doubt=doubt)
-        return BisectReason.MAYBE_NAMED(metric=metric, version=after, what=what, doubt=doubt, agree=rules.agree)
+            return f"{metric}: {after} is the {what}{doubt}"
+        return f"{metric}: {after} may be the {what}, but not both sides have {rules.agree} launches that agree{doubt}"
     start = "the start" if boundary.before is None else version_name(versions, boundary.before)
     unclear = len(boundary.between)
-    found = BisectReason.BETWEEN(metric=metric, what=what, start=start, after=after, unclear=unclear)
-    return found if boundary.confirmed else BisectReason.MAYBE_BETWEEN(found=found, agree=rules.agree)
+    found = f"{metric}: the {what} lies between {start} and {after}; unclear versions between them: {unclear}"
+    return found if boundary.confirmed else f"{found}; not both sides have {rules.agree} launches that agree"
 
 
 def _doubt(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
@@ -338,8 +341,11 @@ def _doubt(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
     if history.is_mixed:
         return ""
     failed = history.failures_from(StateChange(before=boundary.before, after=boundary.after, worse=True))
-    launches = BisectReason.ALL_LAUNCHES(count=failed) if failed > 1 else BisectReason.ONLY_LAUNCH()
-    return BisectReason.ALL_FAILED(launches=launches)
+    launches = f"all {failed} launches" if failed > 1 else "the only launch"
+    return (
+        f" ({launches} from there on failed; if only some launches fail, the failure may have begun earlier: see "
+        "--search full)"
+    )
 
 
 # ---------------------------------------------------------------- which version next

@@ -17,7 +17,6 @@ from scipy.special import stdtr, stdtrit
 
 from harness.judge.next.bisect_records import LEVEL, Boundary, Decision, RowVersions, Rules, likeliest, version_name
 from harness.model import Floats, Interval
-from harness.reasons import BisectReason
 
 SURE = 0.002
 SURE_OF_MORE = 0.0002
@@ -268,7 +267,7 @@ def _look(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Decis
     # At regular intervals from the first to the last.
     count, last = SPREAD[figures.rounds >= ROUNDS], len(able) - 1
     spread = sorted({able[round(last * part / (count - 1))] for part in range(count)})
-    why = BisectReason.STEP_UNKNOWN(metric=LEVEL, limit=math.expm1(evidence.limit))
+    why = f"{LEVEL}: looking for a step of {math.expm1(evidence.limit):.1%} or more"
     return _round(versions, evidence, spread, why)
 
 
@@ -284,7 +283,7 @@ def _narrow(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> Dec
             near = [(abs(chance - part), not versions[p].at_hand, p) for p, chance in open_.items()]
             chosen |= {min(near)[2]} if near else set()
         chosen |= _beside(versions, evidence, step, rules) if open_ else set()
-    why = BisectReason.STEP_SOMEWHERE(metric=LEVEL)
+    why = f"{LEVEL}: looking for the version at which it changes"
     return _round(versions, evidence, sorted(chosen), why) if len(chosen) > 1 else None
 
 
@@ -319,7 +318,7 @@ def _confirm(versions: RowVersions, evidence: RoundEvidence, rules: Rules) -> De
     if _rounds_together(versions, sides) >= wanted or not all(versions[p].launchable(rules) for p in sides):
         return None
     beside = {p for step in evidence.steps for p in _beside(versions, evidence, step, rules)}
-    why = BisectReason.STEP_UNCONFIRMED(metric=LEVEL)
+    why = f"{LEVEL}: confirming both sides of the step"
     return replace(_round(versions, evidence, sorted({*sides, *beside}), why), kind="confirm")
 
 
@@ -330,7 +329,7 @@ def _rounds_together(versions: RowVersions, places: Sequence[int]) -> int:
 def _round(versions: RowVersions, evidence: RoundEvidence, places: Sequence[int], why: str) -> Decision:
     names = ", ".join(version_name(versions, place) for place in places)
     posterior = likeliest(each for step in evidence.steps for each in step.chances.items())
-    reason = BisectReason.SIDE_BY_SIDE(why=why, versions=names)
+    reason = f"{why}, with {names} side by side"
     return Decision(launch=tuple(places), kind="compare", reason=reason, metric=LEVEL, posterior=posterior)
 
 

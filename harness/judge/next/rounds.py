@@ -40,7 +40,6 @@ from harness.model import (
     Trials,
     next_round,
 )
-from harness.reasons import LaunchReason, SkipReason
 
 MANY_VERSIONS = 4
 """Fewest versions that show the noise themselves if their steps are brief."""
@@ -147,8 +146,9 @@ def _catch_up(row: RowRun) -> Proposal | None:
     missing = [number for number in ran - had if row.kinds.get(number) == "round"]
     if not missing:
         return None
+    reason = "the same image again, to measure the A/A noise, which is how far two equal images differ"
     return Proposal(
-        kind="replicate", reason=LaunchReason.AA_NOISE_UNKNOWN(), runs=(again,), round=min(missing),
+        kind="replicate", reason=reason, runs=(again,), round=min(missing),
         depth=_depth(row, min(missing)),
     )  # fmt: skip
 
@@ -174,7 +174,7 @@ def _confirm(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
     if not runs or runs[-1] is not row.cells[sides[-1]]:
         return None
     versions = " and ".join(run.cell.image.version for run in runs)
-    reason = LaunchReason.CHANGE_UNCONFIRMED(versions=versions)
+    reason = f"{versions} again, to confirm the change"
     return Proposal(kind="confirm", reason=reason, runs=tuple(runs), round=next_round(row.cells))
 
 
@@ -190,7 +190,7 @@ def _least(row: RowRun, able: Sequence[CellRun]) -> Proposal | None:
     beside = scenario.may_count_lines and not scenario.compares_times
     if beside and not any(run.measured for run in row.cells):
         runs = runs[:1]  # the oldest version shows which lines are steps before others run beside it
-    reason = LaunchReason.ROUND(number=number + 1, least=row.asked.least)
+    reason = f"round {number + 1} of {row.asked.least}"
     labels = (label for label in itertools.count() if row.kinds.get(label) != "confirm")
     proposal = _round(row, runs, next(itertools.islice(labels, number, None)), reason=reason)
     return replace(proposal, depth=_depth(row, number))
@@ -251,7 +251,7 @@ def _wants_round(row: RowRun) -> str | None:
 
 def _reason(row: RowRun, run: CellRun) -> str | None:
     if run.doubted:
-        return LaunchReason.FAILED_ALONGSIDE()
+        return "it failed alongside other launches, so it is launched alone"
     scenario = _scenario(row)
     limits = limits_of_version(run.trials, _launches(row), scenario)
     return wants_more(run.measured, trials_asked=row.asked, limits=limits, steps=scenario.steps)
@@ -260,10 +260,11 @@ def _reason(row: RowRun, run: CellRun) -> str | None:
 def _done(row: RowRun) -> Proposal:
     counts = sorted({len(run.measured) for run in row.cells})
     trials = " to ".join(map(str, sorted({counts[0], counts[-1]})))
-    skip = Skip(by="decide", why=SkipReason.NOT_TO_DECIDE())
+    skip = Skip(by="decide", why="not measured, and not needed for --decide")
     not_asked = [] if row.only is None else [run for run in row.cells if run.cell.id not in row.only]
     skipped = {run.cell.id: skip for run in not_asked if not run.trials}
-    return Proposal(kind="done", reason=LaunchReason.ENOUGH(trials=trials), skipped=skipped)
+    reason = f"{trials} launches per version; more would not change the result"
+    return Proposal(kind="done", reason=reason, skipped=skipped)
 
 
 def _always_fail(row: RowRun) -> set[str]:

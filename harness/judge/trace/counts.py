@@ -14,11 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from harness.amounts import general
 from harness.judge.trace.growth import LEAST_ROWS, Growth
 from harness.judge.trace.samples import even_rows, sampled
 from harness.judge.trace.trace_verdict import judge_column, memory_words
 from harness.model import GROWTHS, SIGNALS, Floats, Limits, Per, Trace, counted, unit_after, unit_per
-from harness.reasons import CountReason, MemoryName
 
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Ends of the stretches, as shares of the steps; the first stretch begins at the first count."""
@@ -55,7 +55,8 @@ def judge_counts(trace: Trace, *, limits: Limits, per: Per = "step") -> Mapping[
         else:
             growths[name] = _judge(name, trace, step, values, limit=limit, per=per)
         if name in growths and growths[name].verdict == "flat" and _are_at_once(trace, float(step[-1])):
-            growths[name] = unjudged(name, CountReason.COUNTED_AT_ONCE(per=counted(per)))
+            at_once = f"the {counted(per)}s are so quick that all counts were taken at nearly the same time"
+            growths[name] = unjudged(name, f"{at_once}, and other processes may have done their work before")
     return growths
 
 
@@ -79,7 +80,7 @@ def _judge_workers(step: Floats, values: Floats, *, limit: float, per: Per) -> G
     if len(even_rows(step, values)[0]) < LEAST_ROWS:
         return _judge("worker_memory", trace, step, values, limit=limit, per=per)
     growth = judge_column(trace, "worker_memory", limit=limit)
-    words = memory_words(growth, what=MemoryName.WORKERS, per=per)
+    words = memory_words(growth, what="it", per=per)
     if growth.verdict in ("leak", "flat"):
         return replace(growth, how=words if growth.verdict == "leak" else "", unmet=words)
     return replace(growth, verdict="inconclusive", rate=growth.rate or 0.0, unmet=words)
@@ -130,7 +131,7 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
             edges.append((float(step[place]), float(values[place])))
     paces = [(b - a) / (end - begin) for (begin, a), (end, b) in pairwise(edges)]
     if not paces:
-        return unjudged(name, CountReason.COUNTED_TOO_RARELY())
+        return unjudged(name, "it was counted too rarely to judge")
     begin, span = edges[-2], edges[-1][0] - edges[-2][0]
     rate, rise = paces[-1], edges[-1][1] - begin[1]
     lately = (step >= edges[-3][0] if len(edges) > 2 else step >= step[0]) & (step <= begin[0])
@@ -141,10 +142,10 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
     peaks, floor = float(late.max()) - highest_before, float(late.min() - before.min())
     climbs = peaks + piece >= limit * span and floor >= HALF * limit * span
     if (excluded < limit or edges[-1][1] <= highest_before) and not climbs:
-        unmet = CountReason.RULED_OUT(excluded=excluded, per=counted(per))
+        unmet = f"growth of more than {general(excluded, 2)} a {counted(per)} is ruled out"
         return Growth(verdict="flat", rate=rate, excluded=excluded, unmet=unmet)
     if len(paces) < 2:
-        return unjudged(name, CountReason.COUNTED_TOO_RARELY())
+        return unjudged(name, "it was counted too rarely to judge")
     # At least two stretches must keep the rate, and a third if there is one.
     keeps = all(b >= KEEPS * a for a, b in pairwise(paces[-3:])) and min(paces[-3:]) > 0
     is_late = step >= step[-1] / 2
@@ -154,10 +155,10 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
     if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not at_once:
         found = Growth(verdict="leak", rate=rate, excluded=excluded)
         kind = f"{_kind(trace)}: " if name == "open_files" else ""
-        return replace(found, how=CountReason.GROWS(kind=kind, pace=count_pace(name, found, per).replace("/", " a ")))
+        return replace(found, how=f"{kind}{count_pace(name, found, per).replace('/', ' a ')} more, at a constant rate")
     unmet = (
-        CountReason.NOT_AT_ONE_RATE(rise=rise, steps=span, per=counted(per))
+        f"it rose by {general(rise, 4)} in the last {span:,.0f} {counted(per)}s, but not at a constant rate"
         if rise > 0
-        else CountReason.RISES_AND_FALLS()
+        else "it rises and falls, and both its highest and its lowest counts rise"
     )
     return Growth(verdict="inconclusive", rate=rate, excluded=excluded, unmet=unmet)

@@ -36,7 +36,6 @@ from harness.judge.trace.trends import (
     without_bursts,
 )
 from harness.model import Floats, Interval, VerdictName
-from harness.reasons import GrowthReason
 
 LEAST_ROWS = 4 * BLOCKS
 """Shortest series that is judged: four rows in each block of the whole series."""
@@ -79,7 +78,7 @@ def judge_growth(
     unit of `values`.
     """
     if len(values) < LEAST_ROWS:
-        return Growth(verdict="inconclusive", unmet=GrowthReason.TOO_FEW_ROWS(rows=len(values), least=LEAST_ROWS))
+        return Growth(verdict="inconclusive", unmet=f"too few samples to judge: {len(values)} of at least {LEAST_ROWS}")
     quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
     series = SampledSeries(
         values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, grain=quanta[0]
@@ -107,7 +106,7 @@ def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
             flat,
             verdict="suspect" if later.low > 0 else "inconclusive",
             excluded=max(excluded, fastest),
-            unmet="" if series.unmet is None else series.unmet(),
+            unmet=series.unmet or "",
             due=series.quantum if excluded - due < series.limit else None,
         )
     if later.rate > excluded:
@@ -170,16 +169,16 @@ class SampledSeries:
     def leak(self) -> Growth | None:
         """Return the leak by the first pattern that matches; None if none does."""
         if self.unmet is None:
-            return self._leak(self.later, GrowthReason.STEADY())
+            return self._leak(self.later, "at the same rate throughout")
         if self._late():
-            return self._leak(self.last, GrowthReason.BEGAN_LATE())
+            return self._leak(self.last, "at the same rate since it began")
         if self._settled():
-            return self._leak(self.last, GrowthReason.COVERED_BY_WARM_UP())
+            return self._leak(self.last, "at the same rate since the warm-up")
         if self.teeth is not None and self._rising_teeth(self.teeth):
-            return self._leak(self.teeth, GrowthReason.RISING_FLOOR(), error=self.teeth.error)
+            return self._leak(self.teeth, "in the floor under its saw-teeth", error=self.teeth.error)
         if self._steady_losses():
             rate, margin = self.losses.rate / self.steps_per_row, self.losses.margin(self.alpha) / self.steps_per_row
-            how = GrowthReason.STEADY_JUMPS(jumps=len(self.losses.sizes))
+            how = f"by {len(self.losses.sizes)} jumps at a steady rate"
             return Growth(verdict="leak", rate=rate, interval=(max(0.0, rate - margin), rate + margin), how=how)
         return None
 
@@ -190,22 +189,22 @@ class SampledSeries:
         return Growth(verdict="leak", rate=trend.rate, interval=(low, high), how=how)
 
     @cached_property
-    def unmet(self) -> GrowthReason | None:
+    def unmet(self) -> str | None:
         """Return the first unmet condition of a steady leak; None if all are met."""
         return next((reason for is_met, reason in self._conditions() if not is_met), None)
 
-    def _conditions(self) -> Iterator[tuple[bool, GrowthReason]]:
+    def _conditions(self) -> Iterator[tuple[bool, str]]:
         earlier, later = self.earlier, self.later
-        yield later.low > 0, GrowthReason.NO_STEADY_GROWTH
-        yield later.rate >= self.limit, GrowthReason.BELOW_LIMIT
-        yield not self.fell, GrowthReason.FELL_BEFORE
+        yield later.low > 0, "no steady growth in the second half"
+        yield later.rate >= self.limit, "the growth is slower than the limit"
+        yield not self.fell, "memory fell before it grew"
         # All rows together may show a growth for whose noise the early window is too short.
         clear_over_all = earlier.rate > 0 and self.whole.low > 0 and self.whole.drift >= CLEAR_OVER_ALL
-        yield earlier.low > 0 or clear_over_all, GrowthReason.NOT_THROUGHOUT
-        yield self.keeps_pace and not self.losses.become_rarer(since=0.25), GrowthReason.SLOWING_DOWN
-        yield later.rise > 2 * self.quantum, GrowthReason.FEW_ALLOCATIONS
-        yield later.largest_step <= LARGEST_SHARE * later.rise, GrowthReason.ONE_JUMP
-        yield _no_walk(later), GrowthReason.RANDOM_WALK
+        yield earlier.low > 0 or clear_over_all, "the growth is not steady over the whole trace"
+        yield self.keeps_pace and not self.losses.become_rarer(since=0.25), "the growth is slowing down"
+        yield later.rise > 2 * self.quantum, "it grew by no more than two of its smallest allocations"
+        yield later.largest_step <= LARGEST_SHARE * later.rise, "one jump accounts for most of the growth"
+        yield _no_walk(later), "memory that rises and falls at random may grow as much"
 
     def _late(self) -> bool:
         """Return whether a leak began after the early window: the late one grows faster, and steadily in both of its

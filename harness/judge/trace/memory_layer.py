@@ -11,7 +11,6 @@ import numpy as np
 from harness.judge.trace.samples import even_rows, last_pace, look_values, sampled
 from harness.judge.trace.trends import BLOCKS, FLOOR, block_levels
 from harness.model import Look, Trace
-from harness.reasons import LayerName
 
 NATIVE_SHARE = 0.7
 """Minimum share of the growth (of RSS or GPU memory) that a layer must explain to be named."""
@@ -35,12 +34,12 @@ def layer_of(trace: Trace) -> str | None:
     if resident is None or resident <= 0:
         return None
     if _is_mapped(trace.looks, resident=resident):
-        return LayerName.FILES()
+        return "file or shared memory"
     blocks, heap = _probed(trace, "blocks"), _probed(trace, "heap_kib")
     if _loses_objects(blocks):
-        return LayerName.OBJECTS()
+        return "python objects"
     if heap is not None and heap >= NATIVE_SHARE * resident:
-        return LayerName.NATIVE()
+        return "native heap"
     if heap is None or heap > FLAT_SHARE * resident:
         return None
     return _without_heap(trace, resident=resident, blocks_known=blocks is not None)
@@ -48,7 +47,7 @@ def layer_of(trace: Trace) -> str | None:
 
 def heap_layer_of(trace: Trace) -> str:
     """Return the layer of a trace whose C heap in use leaks, whether or not resident memory grows."""
-    return (LayerName.OBJECTS if _loses_objects(_probed(trace, "blocks")) else LayerName.NATIVE)()
+    return "python objects" if _loses_objects(_probed(trace, "blocks")) else "native heap"
 
 
 def gpu_layer_of(trace: Trace) -> str | None:
@@ -65,12 +64,12 @@ def gpu_layer_of(trace: Trace) -> str | None:
         return None
     half = float(np.ptp(sampled(trace.step))) / 2
     if used > 0 and used >= NATIVE_SHARE * (device - SEGMENT_KIB / max(half, 1.0)):
-        return LayerName.GPU_POOL()
+        return "gpu pool"
     if device <= 0 or used > FLAT_SHARE * device or reserved is None:
         return None
     if reserved >= NATIVE_SHARE * device:
-        return LayerName.GPU_FRAGMENTATION()
-    return LayerName.GPU_DRIVER() if reserved <= FLAT_SHARE * device else None
+        return "gpu fragmentation"
+    return "gpu driver" if reserved <= FLAT_SHARE * device else None
 
 
 def _loses_objects(blocks: float | None) -> bool:
@@ -96,8 +95,8 @@ def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str |
     if kept is not None and trimmed is not None:
         grown = resident * float(np.ptp(sampled(trace.step)))
         if kept - trimmed >= TRIMMED_SHARE * grown:
-            return LayerName.ALLOCATOR()
-        return LayerName.DIRECT_MMAP() if blocks_known else None
+            return "allocator retention"
+        return "direct mmap" if blocks_known else None
     return None
 
 

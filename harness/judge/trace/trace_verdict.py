@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from harness.amounts import general
 from harness.judge import intervals
 from harness.judge.trace.growth import LEAST_ROWS, Growth, judge_growth
 from harness.judge.trace.memory_layer import WRAP_KIB, gpu_layer_of, heap_layer_of, layer_of
@@ -32,7 +33,6 @@ from harness.judge.trace.samples import (
 )
 from harness.judge.trace.trends import BLOCKS, block_levels, fit_trend
 from harness.model import GOOD, Floats, Limits, Per, Steps, Trace, TraceVerdict, VerdictName, counted
-from harness.reasons import GrowthReason, LayerName, MemoryName, TraceReason
 
 ALPHA = 0.01
 """Significance level of a leak in one trace, divided equally among its looks (Bonferroni)."""
@@ -55,7 +55,7 @@ class GrowingColumn:
     gc.collect. `layer` names what holds the leaked memory.
     """
 
-    words: MemoryName
+    words: str
     quanta: tuple[float, float] = (4.0, 2048.0)  # a page, and a huge page
     plateau: float = 1024.0
     before: str = ""
@@ -63,18 +63,18 @@ class GrowingColumn:
 
 
 COLUMNS: Mapping[str, GrowingColumn] = {
-    "rss_kib": GrowingColumn(words=MemoryName.RSS, before="rss_before_kib", layer=layer_of),
+    "rss_kib": GrowingColumn(words="RSS", before="rss_before_kib", layer=layer_of),
     # A heap changes by at least the alignment of malloc.
     "heap_kib": GrowingColumn(
-        words=MemoryName.HEAP, quanta=(16 / 1024, 2048.0), before="heap_before_kib", layer=heap_layer_of
+        words="the C heap in use", quanta=(16 / 1024, 2048.0), before="heap_before_kib", layer=heap_layer_of
     ),
-    "gpu_pool_kib": GrowingColumn(words=MemoryName.GPU_POOL),
-    "gpu_process_kib": GrowingColumn(words=MemoryName.GPU_PROCESS),
-    "gpu_kib": GrowingColumn(words=MemoryName.GPU),
-    "gpu_reserved_kib": GrowingColumn(words=MemoryName.GPU_RESERVED),
-    "worker_memory": GrowingColumn(words=MemoryName.WORKERS, plateau=math.inf),
+    "gpu_pool_kib": GrowingColumn(words="the framework's GPU memory"),
+    "gpu_process_kib": GrowingColumn(words="the process's GPU memory"),
+    "gpu_kib": GrowingColumn(words="the GPU's memory"),
+    "gpu_reserved_kib": GrowingColumn(words="the GPU memory reserved by the framework"),
+    "worker_memory": GrowingColumn(words="it", plateau=math.inf),
 }
-OWN_NUMBER = GrowingColumn(words=MemoryName.RSS, quanta=(0.0, math.inf), plateau=math.inf)
+OWN_NUMBER = GrowingColumn(words="RSS", quanta=(0.0, math.inf), plateau=math.inf)
 BESIDE = (("gpu_pool_kib",), ("gpu_process_kib", "gpu_kib", "gpu_reserved_kib"))
 """Columns judged in addition to resident memory: of each group, the first that a trace has. The framework's pool is
 exact to the byte and shows objects that are kept. The memory of the process, or of the device if the driver does not
@@ -181,15 +181,15 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool, 
         found.append(memory_words(memory, what=COLUMNS[column].words, early=early, per=per))
     elif not slower:
         names.add("inconclusive" if drift is None else "flat")
-        found.append(unmet or TraceReason.STEP_TIME_FLAT())
+        found.append(unmet or "step time is flat; memory was not measured")
     if column != "rss_kib":
-        found.append(TraceReason.HEAP_ALONE())
+        found.append("RSS alone does not show it: the growth fills memory that was free, or garbage hides it")
     if slower:
-        found.append(TraceReason.SLOWDOWN(rise=drift))
+        found.append(f"a step takes {drift:.0%} longer at the end than after the first quarter")
     verdict = TraceVerdict(
         verdicts=tuple(name for name in ORDER if name in names),
         steps=last,
-        why=TraceReason.UP_TO_STEP(found="; ".join(found), last=last, per=counted(per)),
+        why=f"{'; '.join(found)} (up to {counted(per)} {last})",
         step_ms=None if settled_s is None else settled_s * 1000,
         step_drift=drift,
         peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
@@ -198,7 +198,7 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool, 
     if memory is not None:
         layer = COLUMNS[column].layer(trace) if memory.verdict == "leak" else None
         verdict = replace(
-            verdict, **_figures(memory), layer=LayerName.CYCLES() if memory.cycles else layer,
+            verdict, **_figures(memory), layer="reference cycles" if memory.cycles else layer,
         )  # fmt: skip
     return _with_beside(verdict, trace, limit=limit, steps=steps, shared=shared, per=per)
 
@@ -237,12 +237,12 @@ def _drift(durations: Floats, *, limit: float) -> tuple[float | None, bool, str]
     it was not judged. In a slowdown, block medians rise steadily, by more than the limit, and not in one jump.
     """
     if not len(durations):
-        return None, False, GrowthReason.NO_ROWS()
+        return None, False, "no samples of memory or step times to judge"
     if len(durations) < LEAST_ROWS:
-        return None, False, GrowthReason.TOO_FEW_ROWS(rows=len(durations), least=LEAST_ROWS)
+        return None, False, f"too few samples to judge: {len(durations)} of at least {LEAST_ROWS}"
     medians = block_levels(durations[len(durations) // 4 :], share=0.5)
     if medians.min() <= 0:
-        return None, False, TraceReason.STEPS_TOO_SHORT()
+        return None, False, "the steps are too short for the clock"
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
     relative = intervals.share_of(trend.rate * (BLOCKS - 1))
     steady = trend.low > 0 and trend.rate >= CLEAR_SLOWDOWN * trend.error
@@ -290,7 +290,7 @@ def _memory(trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth,
     keeps_on = bool(paces) and min(paces) >= limit and all(b >= KEEPS_AT_LOOKS * a for a, b in pairwise(paces))
     if not keeps_on or max(look_values(trace.looks, "heap_kib").items())[1] > resident_kib:
         return memory, "rss_kib"
-    how = GrowthReason.STEADY_AT_LOOKS()
+    how = "at the same rate from look to look, with garbage collected; a table that doubles in size may look the same"
     return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how), "heap_kib"
 
 
@@ -309,7 +309,7 @@ def _with_beside(
         metrics={
             column: {
                 **_report(growth, trace.column(column)),
-                "why": words[column] if growth.rate is not None else f"{COLUMNS[column].words()}: {words[column]}",
+                "why": words[column] if growth.rate is not None else f"{COLUMNS[column].words}: {words[column]}",
             }
             for column, growth in grown.items()
         },
@@ -324,7 +324,7 @@ def _with_beside(
         return replace(verdict, verdicts=own, why=why, **_figures(grown[column]))
     is_sure = leaking != "gpu_kib" or not shared  # no other process on the GPU can be the cause
     layer = COLUMNS[leaking].layer(trace) if is_sure else None
-    found = words[leaking] if is_sure else TraceReason.GPU_SHARED(found=words[leaking])
+    found = words[leaking] if is_sure else f"{words[leaking]}, but other processes use the GPU"
     why = _beside(f"{found}: {layer}" if layer else found, verdict, trace, per=per)
     if "leak" in verdict.verdicts:
         return replace(verdict, why=why)
@@ -339,7 +339,7 @@ def _beside(words: str, verdict: TraceVerdict, trace: Trace, *, per: Per) -> str
     """Return `words`, followed by the reason for RSS and step times if these were measured."""
     if is_told(trace, "rss_kib") or is_told(trace, "step_s"):
         return f"{words}; {verdict.why}"
-    return TraceReason.UP_TO_STEP(found=words, last=verdict.steps, per=counted(per))
+    return f"{words} (up to {counted(per)} {verdict.steps})"
 
 
 def undecided(verdict: TraceVerdict) -> str:
@@ -364,36 +364,37 @@ def is_shared(facts: Mapping[str, Any]) -> bool:
 # ---------------------------------------------------------------- words
 
 
-def memory_words(memory: Growth, *, what: MemoryName = MemoryName.RSS, early: bool = False, per: Per = "step") -> str:
+def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False, per: Per = "step") -> str:
     """Return the reason for a verdict on memory as text; `what` is the name of the memory, `per` what its rates are
     counted by."""
     if memory.rate is None or memory.interval is None:
         return memory.unmet
-    name, (low, high), one = what(), memory.interval, counted(per)
-    grows = TraceReason.GROWS(memory=name, rate=memory.rate, low=low, high=high, per=one)
+    name, (low, high), one = what, memory.interval, counted(per)
+    grows = f"{name} grows {general(memory.rate, 4)} KiB/{one} ({general(low, 4)} to {general(high, 4)})"
     if memory.cycles:
-        return TraceReason.GROWS_BY_CYCLES(memory=name, rate=memory.rate, per=one)
+        return f"{name} grows {general(memory.rate, 4)} KiB/{one}, and gc.collect frees it: reference cycles"
     if memory.how and not early:
         return f"{grows}, {memory.how}"
     if memory.below is not None:
-        return TraceReason.GROWS_SLOWLY(
-            memory=name, rate=memory.rate, limit=memory.below, excluded=memory.excluded, per=one
+        return (
+            f"{name} still grows {general(memory.rate, 2)} KiB/{one}, below the limit of {general(memory.below, 6)}: "
+            f"a leak of more than {general(memory.excluded or 0.0, 2)} KiB/{one} is ruled out"
         )
     if early:
-        return TraceReason.GROWS_EARLY(grows=grows)
-    noisy = TraceReason.NOISY(memory=name)
+        return f"{grows}: too early to distinguish it from a buffer that fills"
+    noisy = f"{name} is too noisy to tell"
     if memory.due is not None:
-        noisy = TraceReason.RISE_DUE(memory=name, rise=memory.due)
+        noisy = f"{name} rises by {general(memory.due, 4)} KiB at a time, and the next rise may be due"
     found = {
-        "plateau": TraceReason.PLATEAU(memory=name, rise_mib=memory.rise / 1024),
-        "flat": TraceReason.FLAT(memory=name),
-        "suspect": TraceReason.MAY_LEAK(grows=grows, unmet=memory.unmet),
+        "plateau": f"{name} rose {memory.rise / 1024:.1f} MiB and then stopped rising",
+        "flat": f"{name} is flat",
+        "suspect": f"{grows}, but {memory.unmet}",
         "inconclusive": noisy,
     }[memory.verdict]
     excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
-    found = TraceReason.RULED_OUT(found=found, excluded=_figure(excluded), per=one)
+    found = f"{found}: a leak of more than {_figure(excluded)} KiB/{one} is ruled out"
     if memory.verdict not in GOOD and detectable >= excluded:
-        found = TraceReason.STEADY_RULED_OUT(found=found, detectable=_figure(detectable))
+        found = f"{found}, and a steady one of {_figure(detectable)} would have been seen"
     return found
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from harness import amounts
 from harness.model import BAD, GOOD, NOTABLE, UNSURE, CellResult, RunResult, signal_of
-from harness.reasons import Remedy
+from harness.model.result import SAME_SWEEP
 from harness.report.text import fault_sentences, signal_words
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.names import at_most, lane_text, notable_cells, side_of, some_of, together, variant_text
@@ -151,7 +151,7 @@ _SENTENCES: Mapping[str, Callable[[RunResult], str]] = {
     "regression": lambda result: f"{_bad_cells(result)}, but the history does not show which version began it.",
     "infrastructure": _infrastructure,
     "inconclusive": _inconclusive,
-    "interrupted": partial(_unfinished, begins="Interrupted with", ends=f"; {Remedy.SAME_SWEEP()}"),
+    "interrupted": partial(_unfinished, begins="Interrupted with", ends=f"; {SAME_SWEEP}"),
     "ok": _ok,
     "running": partial(_unfinished, begins="Still running, with", ends=""),
 }

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from harness import amounts
 from harness.masking import is_private
 from harness.model import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell
-from harness.reasons import NarrowName
 from harness.report.text.harmless_text import plain, shortened
 
 _SPECIFIERS = re.compile(r"(?:[A-Za-z0-9][\w.-]*==[0-9][\w.!+]* ?)+", re.ASCII)
@@ -184,9 +183,9 @@ def cell_title(cell: ProofCell, narrowed: Narrowed) -> str:
         others = f", along with {amounts.count(len(cell.beside), 'other group')}" if cell.beside else ""
         return f"{version} {'with' if cell.role == 'A + c' else 'without'} {names}{others}"
     if len(cell.groups) == 1 < len(narrowed.groups):
-        return NarrowName.PUT_IN_AGAIN(version=version, groups=plain(cell.groups[0]))
+        return f"{version} with its own {plain(cell.groups[0])} put in again"
     if len(cell.groups) == len(narrowed.groups):
-        return NarrowName.REASSEMBLED(version=version)
+        return f"{version} reassembled from its own parts"
     return f"{version} with {len(cell.groups)} of its own groups put in again"
 
 

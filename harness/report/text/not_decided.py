@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness import amounts
 from harness.model import GROUPS, METRIC_PREFIX, SIGNALS, Cell, CellResult, Per, RunResult, counted, grouped, unit_per
-from harness.reasons import Remedy, SignalReason
+from harness.model.result import SAME_SWEEP, without_stop
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.names import lane_text, some_of, together, variant_text
@@ -126,8 +126,8 @@ def _fails_alone(result: RunResult) -> Iterator[Cell]:
 def _provisional(result: RunResult) -> Iterator[tuple[str, str, CellResult]]:
     for entry in result.cells:
         if entry.verdict.provisional and tone(entry.verdict.verdict) in ("good", "bad"):
-            few = f"fewer launches than a verdict needs; {Remedy.SAME_SWEEP()}"
-            reason = Remedy.SWEEP_WITHOUT_STOP(why=entry.stopped) if entry.stopped else few
+            few = f"fewer launches than a verdict needs; {SAME_SWEEP}"
+            reason = without_stop(entry.stopped) if entry.stopped else few
             yield f"{entry.verdict.verdict} so far", reason, entry
 
 
@@ -301,9 +301,9 @@ def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
     for signal in judged:
         seen = [entry.verdict.signals[signal.name] for entry in cells if signal.name in entry.verdict.signals]
         if signal.limit is not None and scenario.limits.of(signal.name) is None:
-            reasons[signal.name] = SignalReason.LIMIT_IS_NONE()
+            reasons[signal.name] = "the limit is none"
         elif is_recorded and all(one.seen == "none" for one in seen):
-            reasons[signal.name] = next((plain(one.why) for one in seen if one.why), SignalReason.NOT_MEASURED())
+            reasons[signal.name] = next((plain(one.why) for one in seen if one.why), "not measured")
     found: list[tuple[str, str]] = []
     for group in GROUPS:
         names = [signal.name for signal in judged if signal.group == group]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from harness import compat
 from harness.model import Cell, Prepared, Pull, Trial
-from harness.reasons import TrialReason
 
 PAUSE_S = 30.0
 """Pause, in seconds, that lets a GPU cool down after its clocks were held down."""
@@ -49,7 +48,10 @@ def review(cell: Cell, trial: Trial) -> Review:
     said = trial.output.tail if WITHOUT_SERVER.search(trial.message) else trial.message
     fails_early = trial.end in ("setup", "crash") and not trial.last_step
     if cell.lane.host.in_environments and fails_early and PORT_IN_USE.search(said):
-        message = TrialReason.PORT_IN_USE(message=trial.message)
+        message = (
+            "a port that the program needs is in use on this host, or two of its processes ask for the same one; "
+            f"let it take a free one, as `torchrun --standalone` does: {trial.message}"
+        )
         return Review(trial=replace(trial, end="infrastructure", message=message))
     if cell.lane.gpu is None:
         return Review(trial=trial)

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from harness.cli import results
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict
 from harness.model.measured import Printed
-from harness.reasons import Remedy, ValueReason
 from harness.report.content import version_table
 from harness.report.document import document
 from harness.report.exports import junit, markdown, summary_json
@@ -213,8 +212,9 @@ def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
 
 def test_one_screen_says_which_numbers_need_a_limit_to_be_judged() -> None:
     """`損失=0.5` was called good, and only the long report said that it had no limit."""
-    remedy = Remedy.METRIC_LIMIT(name="損失")
-    number = SignalVerdict(seen="none", value=0.5, why=ValueReason.NO_DIRECTION(), remedy=remedy)
+    remedy = "`metrics: {損失: {rise: 10%}}` or `drop` judges it"
+    why = "checked for NaN and infinity only: its name does not tell what is worse"
+    number = SignalVerdict(seen="none", value=0.5, why=why, remedy=remedy)
     shown = run_report.text(one_row(replace(build.flat(), signals={"metrics.損失": number})), width=300)
     assert "ot judged: 損失 (`metrics: {損失: {rise: 10%}}` or `drop` judges it)" in shown
 
