@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from harness.model import Trial
 from harness.model.answers import Changed, Section
+from harness.model.measured import Facts
 
 VERSIONED = re.compile(r"^(lib.+?)(?:-(\d[\w.]*))?\.so(?:\.(.+))?$")
 CUDA_PACKAGE = re.compile(r"^(nvidia|cuda|cudnn|cupy|nccl|tensorrt)")
@@ -22,9 +24,9 @@ def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
     of a lane share one machine, but its driver may change between two runs.
     """
     trials = (before, after)
-    facts = [trial.facts if trial is not None else {} for trial in trials]
-    python = ("python", "implementation", "libc", "foreign_allocator")
-    packages = [_texts(one.get("packages")) for one in facts]
+    facts = [trial.facts if trial is not None else Facts() for trial in trials]
+    python = ("python", "implementation", "libc")
+    packages = [_texts(one.packages) for one in facts]
     cuda, others = (
         [
             side and {name: text for name, text in side.items() if bool(CUDA_PACKAGE.match(name)) is wanted}
@@ -32,14 +34,15 @@ def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
         ]
         for wanted in (True, False)
     )
-    wheels = [_texts(one.get("wheels")) for one in facts]
+    wheels = [_texts(one.wheels) for one in facts]
     both = (wheels[0] or {}).keys() & (wheels[1] or {}).keys()
-    libraries = [one.get("libraries") for one in facts]
-    names = [one.get("environment_names") for one in facts]
-    limits = [{**(_texts(one.get("rlimits")) or {}), **(_texts(one.get("cgroup")) or {})} for one in facts]
+    limits = [
+        {**(_texts(one.rlimits) or {}), **(_texts(asdict(one.cgroup)) or {} if one.cgroup else {})} for one in facts
+    ]
     return (
         section(
-            "Python", [{name: str(one[name]) for name in python if one.get(name)} if one else None for one in facts]
+            "Python",
+            [{name: text for name in python if (text := getattr(one, name))} if one else None for one in facts],
         ),
         section("CUDA packages", cuda),
         section("other packages", others),
@@ -50,13 +53,13 @@ def sections(before: Trial | None, after: Trial | None) -> tuple[Section, ...]:
         ),
         section(
             "loaded libraries",
-            [_by_name(side) if isinstance(side, list) else None for side in libraries],
+            [None if one.libraries is None else _by_name(one.libraries) for one in facts],
             "loaded libraries are recorded after setup and the first step, which one of the launches did not complete",
         ),
-        section("environment", [_texts(one.get("environment")) for one in facts]),
+        section("environment", [_texts(one.environment) for one in facts]),
         section(
             "other variables (values are not recorded)",
-            [dict.fromkeys(map(str, side), "set") if isinstance(side, list) else None for side in names],
+            [None if one.environment_names is None else dict.fromkeys(one.environment_names, "set") for one in facts],
         ),
         section("limits", [side or None for side in limits]),
         section("ranks", [None if trial is None else of_ranks(trial) for trial in trials]),
@@ -87,16 +90,14 @@ def section(
     return Section(title=title, changes=found, same=same)
 
 
-def _texts(value: Any) -> dict[str, str] | None:
-    """Convert the keys and values of a mapping to strings; None for anything else, since an image may send anything."""
-    if not isinstance(value, Mapping):
-        return None
-    return {str(name): str(text) for name, text in value.items()}
+def _texts(value: Mapping[str, Any] | None) -> dict[str, str] | None:
+    """Convert the values of a mapping to strings; None if it was not reported."""
+    return None if value is None else {name: str(text) for name, text in value.items()}
 
 
 def installed_otherwise(one: Trial | None, other: Trial | None) -> tuple[Changed, ...]:
     """Return the packages of both launches that were installed differently: pure Python, compiled, or from source."""
-    left, right = (_texts(trial.facts.get("wheels")) or {} if trial is not None else {} for trial in (one, other))
+    left, right = (_texts(trial.facts.wheels) or {} if trial is not None else {} for trial in (one, other))
     both = [(name, left[name], right[name]) for name in sorted(left.keys() & right.keys())]
     return tuple(
         Changed(name=name, before=f"{_installed_as(old)} ({old})", after=f"{_installed_as(new)} ({new})")
@@ -114,12 +115,12 @@ def _installed_as(tag: str) -> str:
     return "compiled from source, it seems" if "-linux_" in tag else "compiled"
 
 
-def _by_name(libraries: Sequence[Any]) -> dict[str, str]:
+def _by_name(libraries: Sequence[str]) -> dict[str, str]:
     """Return loaded libraries by name: `libcufft.so.10.3` is `libcufft.so` in version 10.3; several versions may be
     loaded.
     """
     versions_by_name: dict[str, list[str]] = {}
-    for name in sorted(map(str, libraries)):
+    for name in sorted(libraries):
         match = VERSIONED.match(name)
         known, version = (f"{match[1]}.so", match[3] or match[2] or "loaded") if match else (name, "loaded")
         versions_by_name.setdefault(known, []).append(version)
@@ -130,10 +131,10 @@ def of_ranks(trial: Trial) -> dict[str, str]:
     """Return what was told of the ranks of a launch, by name. If they differ, each value has the numbers of its ranks:
     `1 (rank 0), 8 (ranks 1, 2 and 3)`."""
     by_name: dict[str, dict[str, list[str]]] = {}
-    for rank in trial.ranks:
-        for name, text in (_texts(rank.get("about")) or {}).items():
-            by_name.setdefault(name, {}).setdefault(text, []).append(str(rank.get("rank")))
-    told = {"ranks": str(len(trial.ranks))} if trial.ranks else {}
+    for rank in trial.facts.ranks:
+        for name, text in rank.about.items():
+            by_name.setdefault(name, {}).setdefault(text, []).append(str(rank.rank))
+    told = {"ranks": str(len(trial.facts.ranks))} if trial.facts.ranks else {}
     for name, values in by_name.items():
         several = [
             f"{text} (rank{'s' if len(own) > 1 else ''} {' and '.join(filter(None, (', '.join(own[:-1]), own[-1])))})"
@@ -145,7 +146,7 @@ def of_ranks(trial: Trial) -> dict[str, str]:
 
 def of_links(trial: Trial) -> dict[str, str]:
     """Return how the GPUs of a launch are connected: `GPUs 0 and 1`: `PHB, no peer access`."""
-    return {f"GPUs {pair}": link for pair, link in (_texts(trial.facts.get("gpu_links")) or {}).items()}
+    return {f"GPUs {pair}": link for pair, link in (trial.facts.gpu_links or {}).items()}
 
 
 def _of_machine(trial: Trial) -> dict[str, str]:

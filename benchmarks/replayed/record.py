@@ -58,13 +58,13 @@ def _overhead_s(trial: Trial) -> float | None:
     if trial.trace is None:
         return None
     busy_s = float(np.nansum(trial.trace.columns["step_s"]))
-    return max(0.0, trial.duration_s - (trial.facts.get("setup_s") or 0.0) - busy_s)
+    return max(0.0, trial.duration_s - (trial.facts.setup_s or 0.0) - busy_s)
 
 
 def _version(name: str, trials: Sequence[Trial], overhead_s: float) -> Version:
     longest = max(trials, key=lambda trial: trial.last_step)
-    setup_s = _median([trial.facts.get("setup_s") for trial in trials])
-    first_step_s = _median([trial.facts.get("first_step_s") for trial in trials])
+    setup_s = _median([trial.facts.setup_s for trial in trials])
+    first_step_s = _median([trial.facts.first_step_s for trial in trials])
     fails = longest.end == "crash"
     if longest.trace is None:
         return Version(

@@ -78,20 +78,19 @@ def _system(trial: Trial) -> Mapping[str, Any]:
     sent more variables than it was asked for.
     """
     told, seen = trial.facts, trial.fingerprint
-    environment = told.get("environment")
-    variables = environment.items() if isinstance(environment, Mapping) else ()
+    python = {name: getattr(told, name) for name in ("python", "implementation", "libc", "huge_pages")}
     return {
         **{name: seen[name] for name in HOST_FIELDS if seen.get(name) is not None},
-        **{name: told[name] for name in ("python", "implementation", "libc", "huge_pages") if told.get(name)},
+        **{name: text for name, text in python.items() if text},
         "gpus": [{name: card[name] for name in GPU_FIELDS if card.get(name) is not None} for card in trial.cards],
         "ranks and links": facts.of_ranks(trial) | facts.of_links(trial),
         "environment": {
-            str(name): str(value)
-            for name, value in variables
-            if any(fnmatch.fnmatchcase(str(name), pattern) for pattern in TOLD_ENVIRONMENT)
+            name: value
+            for name, value in (told.environment or {}).items()
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in TOLD_ENVIRONMENT)
         },
-        "packages": told.get("packages") if isinstance(told.get("packages"), Mapping) else {},
-        "libraries": told.get("libraries") if isinstance(told.get("libraries"), list) else [],
+        "packages": told.packages or {},
+        "libraries": list(told.libraries or ()),
     }
 
 
@@ -157,8 +156,7 @@ def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
     trial had them; the quotes are part of the flag's own syntax.
     """
     scenario = cell.variant.scenario
-    had = trial.facts.get("rlimits")
-    limits = had if isinstance(had, dict) else {}
+    limits = trial.facts.rlimits or {}
     ulimits = [f"{name}={soft}:{hard}" for name, soft, hard in scenario.ulimits
                if limits.get(name) in (None, f"{soft}:{hard}")]  # fmt: skip
     options: list[tuple[str, ...]] = [
@@ -186,13 +184,13 @@ def _environment(cell: Cell) -> tuple[tuple[str, str], ...]:
 def _machine(cell: Cell, trial: Trial) -> Machine:
     """Return the environment of a trial: all installed packages with their versions; if they are unknown, the packages
     that the matrix names."""
-    source, version, known = cell.image.source, trial.facts.get("python"), trial.facts.get("packages")
+    source, known = cell.image.source, trial.facts.packages
     packages = source.packages if isinstance(source, Install) else ()
-    if isinstance(known, dict) and known and all(isinstance(each, str) for each in known.values()):
+    if known and None not in known.values():
         packages = tuple(f"{name}=={each}" if each else name for name, each in sorted(known.items()))
     return Machine(
         python=trial.image.reference,
-        version=version if isinstance(version, str) else "",
+        version=trial.facts.python or "",
         packages=packages,
         memory_bytes=cell.variant.scenario.memory_bytes,
         environment=_environment(cell),

@@ -319,8 +319,7 @@ def _took_s(trial: Trial) -> float | None:
         return trial.duration_s
     column = trial.figures("step_s") if trial.end == "hang" else None
     step_s = [] if column is None else [took for took in column.tolist() if math.isfinite(took)]
-    starts = [trial.facts.get(name) for name in ("setup_s", "first_step_s")]
-    start_s = sum(float(took) for took in starts if isinstance(took, int | float))
+    start_s = (trial.facts.setup_s or 0.0) + (trial.facts.first_step_s or 0.0)
     return start_s + sum(step_s) / len(step_s) * trial.last_step if step_s else None
 
 

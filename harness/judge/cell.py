@@ -316,7 +316,7 @@ def _growth_not_judged(launches: Launches) -> str:
     else ""."""
     grows = next((launch.trial for launch in launches if launch.trial.grows_by_design), None)
     if grows is not None:
-        rate = grows.facts.get("grows_alike")
+        rate = grows.reading.grows_alike
         if rate is None:
             return "growth of memory is not judged: each round of boosting adds a tree to the model"
         return (
@@ -326,7 +326,7 @@ def _growth_not_judged(launches: Launches) -> str:
     short = next((launch for launch in launches if launch.trial.is_one_figure), None)
     if short is None:
         return ""
-    if short.trial.has_unlike_steps:
+    if short.trial.reading.whole_run:
         return UNLIKE_STEPS
     return f"growth is not judged: {_made(short)}, and at least {LEAST_STEPS} are needed"
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from harness.model import Floats, Trial, grouped
-from harness.model.measured import AGENT_COLUMNS, LEAST_STEPS
+from harness.model.measured import AGENT_COLUMNS, LEAST_STEPS, SeenCgroup, SeenGpu
 
 PAGE_BYTES = 64 << 10  # the largest page size that Linux uses by default
 HOST_FIELDS = ("name", "machine", "engine", "cpu", "cpus", "memory_bytes", "kernel", "architecture")
@@ -100,20 +100,20 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], *, axis: Colle
 
 def conditions(trial: Trial) -> Mapping[str, Any]:
     """Return the conditions under which a trial ran; the value of an unknown condition is None."""
-    facts, fingerprint = trial.facts, trial.fingerprint
-    cgroup, gpus = facts.get("cgroup"), facts.get("gpus")
-    fields = {f"host.{name}": fingerprint.get(name) for name in HOST_FIELDS}
-    fields |= {field: facts.get(name) for field, name in SEEN_FIELDS.items()}
+    facts, fingerprint, cgroup = trial.facts, trial.fingerprint, trial.facts.cgroup or SeenCgroup()
+    fields: dict[str, Any] = {f"host.{name}": fingerprint.get(name) for name in HOST_FIELDS}
+    seen = {field: getattr(facts, name) for field, name in SEEN_FIELDS.items()}
+    fields |= {field: list(value) if isinstance(value, tuple) else value for field, value in seen.items()}
     fields |= {
         "image.digest": trial.image.digest or None,
-        "host.cgroup": _field(cgroup, "version"),
-        "settings.memory_limit": _limit_asked_for(_field(cgroup, "limit_bytes"), fingerprint),
+        "host.cgroup": cgroup.version,
+        "settings.memory_limit": _limit_asked_for(cgroup.limit_bytes, fingerprint),
         "settings.budget": trial.asked.steps or None,
     }
-    if isinstance(environment := facts.get("environment"), Mapping):
-        fields["image.environment"] = {name: environment[name] for name in environment if name not in LANE_VARIABLES}
-    cards = gpus if isinstance(gpus, list | tuple) else ()
-    return fields | {f"gpu.{name}": _of_gpus(cards, name) for name in GPU_FIELDS}
+    if facts.environment is not None:
+        kept = {name: value for name, value in facts.environment.items() if name not in LANE_VARIABLES}
+        fields["image.environment"] = kept
+    return fields | {f"gpu.{name}": _of_gpus(facts.gpus or (), name) for name in GPU_FIELDS}
 
 
 def _limit_asked_for(limit_bytes: Any, fingerprint: Mapping[str, Any]) -> Any:
@@ -152,14 +152,9 @@ def _is_on(field: str, axis: Collection[str]) -> bool:
     return field in axis or field.split(".", 1)[0] in axis
 
 
-def _field(value: Any, name: str) -> Any:
-    """Return a field of a mapping; None if `value` is not a mapping, because an image may send anything."""
-    return value.get(name) if isinstance(value, Mapping) else None
-
-
-def _of_gpus(gpus: Sequence[Any], name: str) -> str | None:
+def _of_gpus(gpus: Sequence[SeenGpu], name: str) -> str | None:
     """Return a field of all GPUs of a trial, in order; None if there are no GPUs or no driver reports the field."""
-    values = [_field(gpu, name) for gpu in gpus]
+    values = [getattr(gpu, name) for gpu in gpus]
     return ", ".join(map(str, values)) if any(value is not None for value in values) else None
 
 
@@ -173,8 +168,8 @@ def _shown(value: Any) -> str:
 
 def _kind_of_steps(trial: Trial) -> str:
     """Return what the launch counted as a step; "" if that is not known, as after a failure before the first one."""
-    kind, shape = trial.facts.get("step_kind"), trial.facts.get("step_shape")
-    if not (trial.measured and trial.told_steps):
+    kind, shape = trial.facts.step_kind, trial.facts.step_shape
+    if not (trial.measured and trial.facts.told_steps):
         return ""
     if kind is None:
         return "none" if trial.failure.shortfall == "no_step" else "calls of step"
@@ -192,7 +187,7 @@ def unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) -> 
         f"the versions count other steps ({shown}), so only whole runs are compared; `steps_are` or "
         "`step_pattern` says what a step is"
     )
-    made = {trial.facts.get("step_kind") for launches in trials for trial in launches if _kind_of_steps(trial)}
+    made = {trial.facts.step_kind for launches in trials for trial in launches if _kind_of_steps(trial)}
     if "line" in made and len(frameworks := made - {"line", None}) == 1:
         return f"{unlike}: `steps_are: {frameworks.pop()}` leaves out lines that are printed before the first step"
     return unlike
@@ -200,7 +195,7 @@ def unlike_steps(trials: Sequence[Sequence[Trial]], versions: Sequence[str]) -> 
 
 def _unsteady_lines(trials: Sequence[Trial], version: str) -> str:
     """Return why the lines of a version, whose launches ended by themselves, are no steps; "" if they may be."""
-    ended = [trial for trial in trials if trial.ran_to_its_end and trial.facts.get("step_kind") == "line"]
+    ended = [trial for trial in trials if trial.ran_to_its_end and trial.facts.step_kind == "line"]
     counts = [trial.last_step for trial in ended]
     if counts and max(counts) >= UNSTEADY * min(counts):
         return (
@@ -208,7 +203,7 @@ def _unsteady_lines(trials: Sequence[Trial], version: str) -> str:
             "that count as steps, so only whole runs are compared; `steps_are` or `step_pattern` says what a "
             "step is"
         )
-    bars = (trial for trial in ended if "bar" in str(trial.facts.get("step_shape")).split())
+    bars = (trial for trial in ended if "bar" in (trial.facts.step_shape or "").split())
     drawn = min((_times_drawn(trial) for trial in bars), default=LEAST_STEPS)
     return (
         f"a progress bar was drawn only {drawn} times in a launch, so only whole runs are compared"
@@ -232,8 +227,9 @@ def as_whole_runs(trials: Sequence[Trial]) -> tuple[Trial, ...]:
 
 
 def _as_whole_run(trial: Trial, *, some_ended: bool) -> Trial:
-    kept = {name: value for name, value in trial.facts.items() if name not in ("first_step_s", "end_s")}
-    whole = replace(trial, last_step=min(trial.last_step, 1), facts={**kept, "unlike_steps": True})
+    facts = replace(trial.facts, first_step_s=None, end_s=None)
+    reading = replace(trial.reading, whole_run=True)
+    whole = replace(trial, last_step=min(trial.last_step, 1), facts=facts, reading=reading)
     if not trial.ended_well or trial.trace is None:
         return whole
     if trial.run_s is None and some_ended:

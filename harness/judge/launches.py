@@ -119,7 +119,7 @@ def too_short(trials: Sequence[Trial], *, of: Sequence[Trial]) -> int:
     """
     due = max((trial.last_step + (not trial.failure.at_exit) for trial in of if trial.end in FAILURES), default=0)
     return sum(
-        trial.end == "stopped" and trial.last_step < due and not (trial.has_unlike_steps and trial.ran_to_its_end)
+        trial.end == "stopped" and trial.last_step < due and not (trial.reading.whole_run and trial.ran_to_its_end)
         for trial in trials
     )
 

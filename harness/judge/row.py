@@ -162,7 +162,7 @@ def _grows_alike(cells: Sequence[CellResult]) -> float | None:
     """Return the rate, in KiB a line, at which memory grows alike in all versions of a program whose lines are steps:
     it may keep its results. None if it does not, or if there is nothing to compare."""
     told = [cell.verdict for cell in cells if cell.verdict.trials]
-    by_line = all(trial.facts.get("step_kind") == "line" for cell in cells for trial in cell.trials if trial.ended_well)
+    by_line = all(trial.facts.step_kind == "line" for cell in cells for trial in cell.trials if trial.ended_well)
     rates = [verdict.of("memory").value or 0.0 for verdict in told if "leak" in verdict.verdicts]
     if not by_line or len(rates) < max(len(told), 2) or max(rates) > ALIKE * min(rates):
         return None
@@ -174,12 +174,15 @@ def _judged_cells(cells: Sequence[CellResult], *, least: int) -> list[CellResult
     launches = [cell.trials for cell in cells]
     judged = [_judged_cell(cell, launches, least=least) for cell in cells]
     if (rate := _grows_alike(judged)) is not None:
-        alike = [[replace(one, facts={**one.facts, "grows_alike": rate}) for one in cell.trials] for cell in cells]
-        cells = [replace(cell, trials=tuple(own)) for cell, own in zip(cells, alike, strict=True)]
+        cells = [replace(cell, trials=tuple(_growing_alike(one, rate) for one in cell.trials)) for cell in cells]
         judged = [_judged_cell(cell, launches, least=least) for cell in cells]
     alone = [cell.verdict for cell in judged]
     beside = outliving(outcome_states(alone), alone, [cell.trials for cell in judged])
     return [replace(cell, verdict=verdict) for cell, verdict in zip(judged, beside, strict=True)]
+
+
+def _growing_alike(trial: Trial, rate: float) -> Trial:
+    return replace(trial, reading=replace(trial.reading, grows_alike=rate))
 
 
 def _judged_cell(cell: CellResult, row: Sequence[Sequence[Trial]], *, least: int) -> CellResult:
@@ -294,9 +297,7 @@ def _of_another_kind(series: str, before: CellResult, after: CellResult) -> Iter
     """
     source = after.cell.image.source
     packages = [_NAME.match(package) for package in source.packages] if isinstance(source, Install) else []
-    with_wheels = (
-        next((trial for trial in cell.trials if trial.facts.get("wheels")), None) for cell in (before, after)
-    )
+    with_wheels = (next((trial for trial in cell.trials if trial.facts.wheels), None) for cell in (before, after))
     found = {change.name: change for change in facts.installed_otherwise(*with_wheels)}
     for package in filter(None, packages):
         if change := found.get(canonicalize_name(package[0])):

@@ -227,11 +227,110 @@ class Failure:
     oom_in_setup: bool = False
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankFacts:
+    """What a rank of a program reported: its number and its steps; the medians of a step and of its own part of it,
+    without waits for other ranks, in seconds; the memory that it kept; what it told of itself; and the metrics of which
+    it returned NaN or an infinity."""
+
+    rank: int
+    steps: int
+    step_s: float | None = None
+    own_s: float | None = None
+    grown_kib: float | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
+    not_finite: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeenCgroup:
+    """The control group of a trial: its version and its memory limit."""
+
+    version: int | None = None
+    limit_bytes: int | float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeenGpu:
+    """A GPU that a trial sees; the fields are those of `Gpu`. What the driver does not report is None."""
+
+    uuid: str | None = None
+    name: str | None = None
+    index: int | float | None = None
+    compute_capability: str | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    memory_mib: int | float | None = None
+    power_limit_w: int | float | None = None
+    ecc: bool | None = None
+    mig: bool | None = None
+    parent: str | None = None
+    processes: int | float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What the agent reported of a launch (`harness/agent/__init__.py`), besides its samples; None: not reported.
+
+    `told_steps`: it is known what counts as a step, or that nothing does; `step_kind` is whose steps they are and
+    `step_shape` which lines. `start_s` lasts from the launch until Python runs, `setup_s` until the first step,
+    `first_step_s` is that step; a program or a command that ended by itself took `run_s`, of which `end_s` came after
+    the last step. `environment` has values, `environment_names` the names of the other variables.
+    """
+
+    agent: str | None = None
+    protocol: int | float | None = None
+    python: str | None = None
+    implementation: str | None = None
+    libc: str | None = None
+    packages: Mapping[str, str | None] | None = None
+    wheels: Mapping[str, str | None] | None = None
+    libraries: tuple[str, ...] | None = None
+    probes: tuple[str, ...] | None = None
+    environment: Mapping[str, str] | None = None
+    environment_names: tuple[str, ...] | None = None
+    cpu: str | None = None
+    page_kib: int | float | None = None
+    huge_pages: str | None = None
+    rlimits: Mapping[str, str | None] | None = None
+    cgroup: SeenCgroup | None = None
+    gpus: tuple[SeenGpu, ...] | None = None
+    gpu_links: Mapping[str, str] | None = None
+    gpu_problem: str | None = None
+    told_steps: bool = False
+    step_kind: str | None = None
+    step_shape: str | None = None
+    stride: float | None = None
+    own_s: float | None = None
+    start_s: float | None = None
+    setup_s: float | None = None
+    first_step_s: float | None = None
+    run_s: float | None = None
+    end_s: float | None = None
+    ranks: tuple[RankFacts, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Return whether the agent reported anything."""
+        return self != Facts()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """How the judge reads a trial in its row. As it was measured, a trial has none of this.
+
+    `whole_run`: its steps cannot be compared with those of other versions, so only its whole run counts.
+    `grows_alike`: the rate, in KiB a line, at which memory grows alike in every version of a program whose lines are
+    steps, which may keep its results.
+    """
+
+    whole_run: bool = False
+    grows_alike: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Trial:
     """One launch of a cell in a fresh container: the unit of all statistics.
 
-    `facts` is what the agent reported at `hello` (python, packages, libraries, cgroup limits, allowed environment).
     `run` and `round` identify the trials that ran side by side, whose times may be compared. `key` is the hash under
     which a later run may reuse this trial; `fingerprint`, which describes the lane, is part of it. `not_finite`: by
     metric, the number of steps that returned NaN or an infinity, and the first of them.
@@ -256,7 +355,8 @@ class Trial:
     not_finite: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     conditions: Conditions = Conditions()
     image: LaunchedImage = LaunchedImage()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Facts = Facts()
+    reading: Reading = Reading()
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
     def thinned(self, rows: int = SHOWN_ROWS) -> Trial:
@@ -334,18 +434,9 @@ class Trial:
         return self.ended_well and self.run_s is not None
 
     @property
-    def ranks(self) -> tuple[Mapping[str, Any], ...]:
-        """Return what the agent reported of each rank of a program that has several: its number `rank`, its `steps`,
-        the medians `step_s` and `own_s` (without waits for other ranks, in s), `grown_kib`, and
-        the metrics that were `not_finite`. A number may be None."""
-        ranks = self.facts.get("ranks")
-        return tuple(rank for rank in ranks if isinstance(rank, Mapping)) if isinstance(ranks, list | tuple) else ()
-
-    @property
     def run_s(self) -> float | None:
         """Return how long a program or a command took, in seconds, if it ended by itself."""
-        run_s = self.facts.get("run_s")
-        return float(run_s) if isinstance(run_s, int | float) else None
+        return self.facts.run_s
 
     @property
     def is_one_figure(self) -> bool:
@@ -357,17 +448,7 @@ class Trial:
     def grows_by_design(self) -> bool:
         """Return whether each step adds to the program's memory: a round of boosting adds a tree to its model, or the
         judge saw that it grows alike in every version of a program whose lines are steps."""
-        return self.facts.get("step_kind") in ("lightgbm", "xgboost") or "grows_alike" in self.facts
-
-    @property
-    def told_steps(self) -> bool:
-        """Return whether it is known what it counted as a step, or that it made none."""
-        return "step_shape" in self.facts
-
-    @property
-    def has_unlike_steps(self) -> bool:
-        """Return whether the judge saw that its steps cannot be compared with those of other versions of its row."""
-        return "unlike_steps" in self.facts
+        return self.facts.step_kind in ("lightgbm", "xgboost") or self.reading.grows_alike is not None
 
     @property
     def stepless(self) -> bool:

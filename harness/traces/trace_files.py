@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import UsageError
 from harness.model import LARGEST, Floats, Look, Trace
+from harness.model.measured import Facts
 from harness.model.watching import Say, unheard
 from harness.safe_files import read_bounded
 from harness.store.json_files import MOST_VALUES
@@ -35,7 +35,7 @@ class Recorded:
     """The trace in a file. `facts` are those of a trial of the journal; empty for other files."""
 
     trace: Trace
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
 
 
 def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Say = unheard) -> Recorded:
@@ -76,7 +76,7 @@ class _TrialFile(_TraceFile):
     """A trial with its trace under `trace`, or a bare trace."""
 
     trace: _TraceFile | None = None
-    facts: Any = None
+    facts: Facts = field(default_factory=Facts)
 
 
 def _read_trial(path: Path, content: bytes, metrics: Sequence[str]) -> Recorded:
@@ -107,8 +107,7 @@ def _read_trial(path: Path, content: bytes, metrics: Sequence[str]) -> Recorded:
         )
         for look in inner.looks or ()
     )
-    facts = file.facts if isinstance(file.facts, Mapping) else {}
-    return Recorded(trace=_trace(path, columns, looks=looks), facts=facts)
+    return Recorded(trace=_trace(path, columns, looks=looks), facts=file.facts)
 
 
 def _trace(path: Path, columns: Mapping[str, Floats], *, looks: tuple[Look, ...] = ()) -> Trace:

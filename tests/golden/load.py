@@ -48,6 +48,7 @@ from harness.model import (
     Trial,
 )
 from harness.plan.cells import make_plan, select
+from tests.unit.trials import facts_of
 
 RUNS = Path(__file__).parent / "runs"
 Launch = dict[str, Any]
@@ -100,7 +101,7 @@ def trial_of(launch: Launch, cell: Cell) -> Trial:
         image=LaunchedImage(
             bytes=image.get("bytes"), digest=image.get("digest", ""), reference=image.get("reference", "")
         ),
-        facts=launch.get("facts", {}),
+        facts=facts_of(launch.get("facts", {})),
         fingerprint=launch.get("fingerprint", {}),
     )
 

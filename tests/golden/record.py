@@ -11,6 +11,7 @@ import json
 import math
 import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,9 @@ def launch_of(trial: Trial, cell: Cell, *, replicate: bool) -> dict[str, Any]:
         "disturbed": trial.conditions.disturbed,
         "beside": trial.conditions.beside,
         "image": {"digest": trial.image.digest[:24], "reference": "", "bytes": trial.image.bytes},
-        "facts": {name: value for name, value in trial.facts.items() if name in KEPT_FACTS},
+        "facts": {
+            name: value for name, value in asdict(trial.facts).items() if name in KEPT_FACTS and value is not None
+        },
         "fingerprint": {name: value for name, value in trial.fingerprint.items() if name in ("gpus", "machine")},
     }
     if trial.trace is not None:

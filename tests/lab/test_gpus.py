@@ -73,10 +73,10 @@ def test_a_trial_has_the_card_it_asked_for_and_no_other(two_cards: Daemon) -> No
         for lane in lanes:
             trial = trial_on(found, *lane.gpus)
             assert trial.end == "completed", trial.message
-            assert [each["uuid"] for each in trial.facts["gpus"]] == [lane.gpus[0].uuid]
+            assert [each.uuid for each in trial.facts.gpus or ()] == [lane.gpus[0].uuid]
             assert mismatch(lane.gpus, trial.facts) == ""
-        assert [each["uuid"] for each in trial_on(found, *gpus).facts["gpus"]] == [gpu.uuid for gpu in gpus]
-        assert "gpus" not in trial_on(found).facts
+        assert [each.uuid for each in trial_on(found, *gpus).facts.gpus or ()] == [gpu.uuid for gpu in gpus]
+        assert trial_on(found).facts.gpus is None
 
 
 def test_a_name_of_two_cards_lists_both(two_cards: Daemon) -> None:
@@ -189,7 +189,7 @@ def test_an_engine_that_has_gpus_by_a_runtime_alone(lab: Lab) -> None:
             (gpu,) = found.engine.gpus([], quiet)
             trial = trial_on(found, gpu)
             assert (gpu.uuid, mismatch((gpu,), trial.facts)) == (NEW, "")
-            assert "gpus" not in trial_on(found).facts
+            assert trial_on(found).facts.gpus is None
         again = world(other)
         with closing(again.engine):  # an engine that was not queried finds the method by itself
             assert mismatch((gpu,), trial_on(again, gpu).facts) == ""
@@ -221,7 +221,7 @@ def test_an_engine_that_has_gpus_by_cdi_alone(lab: Lab) -> None:
         for asked in ((gpus[0],), (gpus[1],), gpus):
             trial = trial_on(found, *asked)
             assert trial.end == "completed", trial.message
-            assert [each["uuid"] for each in trial.facts["gpus"]] == [gpu.uuid for gpu in asked]
-        assert "gpus" not in trial_on(found).facts
+            assert [each.uuid for each in trial.facts.gpus or ()] == [gpu.uuid for gpu in asked]
+        assert trial_on(found).facts.gpus is None
         with pytest.raises(InfrastructureError, match=r"GPU-gone; .* `nvidia-ctk cdi generate"):
             trial_on(found, replace(gpus[0], uuid="GPU-gone"))

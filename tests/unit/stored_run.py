@@ -18,6 +18,7 @@ from harness.store.lookup import find_cell, open_run
 from harness.store.plan_file import plan_to_json
 from harness.store.saved_run import StoredRun
 from tests.unit.report import build
+from tests.unit.trials import facts_of
 
 SCRIPT = '''"""Grow or crash, as it is told."""
 
@@ -65,15 +66,21 @@ def trial(entry: CellResult, number: int) -> Trial:
         message="crash in step 3 (/home/ada/x.py:3): https://ada:pw@mirror/simple" if crashed else "",
         failure=replace(made.failure, stacks='File "/root/.cache/x.py", line 3' if crashed else ""),
         image=replace(made.image, digest="sha256:" + "d" * 64, reference=IDS[version]),
-        facts={
-            "python": "3.11.2",
-            "libc": "glibc 2.36",
-            "packages": {"multidict": version, "pip": "23.0.1", **({"six": "1.16.0"} if version != "6.2.0" else {})},
-            "libraries": ["libc.so.6", "libcufft.so.10.3" if version == "6.2.0" else "libcufft.so.11.0"],
-            "environment": {"TF_FLAG": "1 $(touch x)", "NVIDIA_API_KEY": "nvapi-secretsecret"},
-            "environment_names": ["API_TOKEN", "PATH"],
-            "rlimits": {"stack": "67108864:67108864", "memlock": "65536:65536"},
-        },
+        facts=facts_of(
+            {
+                "python": "3.11.2",
+                "libc": "glibc 2.36",
+                "packages": {
+                    "multidict": version,
+                    "pip": "23.0.1",
+                    **({"six": "1.16.0"} if version != "6.2.0" else {}),
+                },
+                "libraries": ["libc.so.6", "libcufft.so.10.3" if version == "6.2.0" else "libcufft.so.11.0"],
+                "environment": {"TF_FLAG": "1 $(touch x)", "NVIDIA_API_KEY": "nvapi-secretsecret"},
+                "environment_names": ["API_TOKEN", "PATH"],
+                "rlimits": {"stack": "67108864:67108864", "memlock": "65536:65536"},
+            }
+        ),
         fingerprint={"engine": "docker 27", "name": "lab-secret-7", "kernel": "6.1", "cpu": "EPYC", "cpus": 2},
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from harness.model import (
     Trial,
 )
 from harness.model.indexed import merged
+from harness.model.measured import Facts
 from harness.report.terminal.compare_output import render, standing_text, verdict_text
 from harness.report.terminal.compare_output import to_json as comparison_json
 from harness.report.text.headline import sentence
@@ -47,7 +48,7 @@ from tests.nightly import many
 from tests.unit.report import build, faults
 from tests.unit.report.faults import NEW, OLD, lane
 from tests.unit.stored_run import write_judged
-from tests.unit.trials import changed, made_trial
+from tests.unit.trials import changed, facts_of, made_trial
 
 STEP_S = 0.002
 OLD_TAGS = faults.pulled("ngc", ["20.12", "22.12"])
@@ -64,7 +65,7 @@ def trial(entry: CellResult, number: int, *, run: str, step_s: float, machine: s
         cell_id=entry.cell.id, number=number, run=run, round=number, last_step=520, steps_asked=520,
         started=f"{run} {entry.cell.id} {number}", trace=Trace(step=steps, columns=columns),
         image=LaunchedImage(digest=f"sha256:{entry.cell.image.version}"),
-        facts={"agent": "1", "python": "3.8", "probes": ["rss"], "wheels": wheels},
+        facts=Facts(agent="1", python="3.8", probes=["rss"], wheels=wheels),
         fingerprint={"name": machine, "cpu": "x", "cpus": 2, "architecture": "x86_64"},
     )  # fmt: skip
 
@@ -102,7 +103,9 @@ class Runs:
 
 def seen(facts: Mapping[str, Any] = {}, **fingerprint: Any) -> Callable[[Trial], Trial]:
     """Return a change that adds facts and parts of the fingerprint to a trial."""
-    return lambda one: replace(one, facts={**one.facts, **facts}, fingerprint={**one.fingerprint, **fingerprint})
+    return lambda one: replace(
+        one, facts=facts_of({**asdict(one.facts), **facts}), fingerprint={**one.fingerprint, **fingerprint}
+    )
 
 
 @pytest.fixture
@@ -399,7 +402,7 @@ def test_a_signal_that_differs_has_a_row_from_its_limit_on(runs: Runs, seconds: 
     """The limit of a setup is 50 % and 0.5 s; a row for each of twenty equal signals would hide it."""
 
     def starting(mean_s: float) -> Callable[[Trial], Trial]:
-        return lambda one: changed(one, facts={**one.facts, "setup_s": mean_s * (1 + 0.001 * one.number)}, cold=False)
+        return lambda one: changed(one, facts=replace(one.facts, setup_s=mean_s * (1 + 0.001 * one.number)), cold=False)
 
     first = runs.write("a", {OLD: "gg"}, of=OLD_TAGS, machine="m", change=starting(1.0))
     second = runs.write("b", {OLD: "gg"}, of=OLD_TAGS, machine="m", change=starting(seconds))

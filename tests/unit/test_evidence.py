@@ -52,6 +52,7 @@ from harness.store.saved_run import StoredRun, read_result, read_run
 from tests.unit import stored_run
 from tests.unit.report import build
 from tests.unit.stored_run import opened, read_again, recipe_of
+from tests.unit.trials import facts_of
 
 PROCESS = Lane(host=replace(build.HERE.host, name="venv", engine="process"))
 
@@ -370,7 +371,7 @@ def test_what_changed_is_told_by_the_journal_alone(run: StoredRun) -> None:
 
 def section_of(title: str, old: dict[str, Any], new: dict[str, Any]) -> Section:
     """Return one section of the difference between launches with these facts."""
-    before, after = (replace(build.trial("c", 1, build.flat()), facts=facts) for facts in (old, new))
+    before, after = (replace(build.trial("c", 1, build.flat()), facts=facts_of(facts)) for facts in (old, new))
     (found,) = [one for one in sections(before, after) if one.title == title]
     return found
 
@@ -391,7 +392,12 @@ def test_libraries_of_a_launch_whose_first_step_failed_are_not_known_because_of_
 def test_what_sets_the_pace_of_the_ranks_is_a_difference() -> None:
     """Maintainers ask for these first when a training of several processes became slower."""
     old, new = (
-        {"ranks": [{"rank": rank, "about": {"NCCL": nccl, "OMP_NUM_THREADS": threads[rank]}} for rank in range(3)]}
+        {
+            "ranks": [
+                {"rank": rank, "about": {"NCCL": nccl, "OMP_NUM_THREADS": threads[rank]}, "steps": 1}
+                for rank in range(3)
+            ]
+        }
         for nccl, threads in (("2.18.5", "444"), ("2.21.5", "141"))
     )
     found = section_of("ranks", old, new)
@@ -684,14 +690,11 @@ def test_a_damaged_or_edited_directory_is_a_message_or_told_without(
         assert done.exception is None or isinstance(done.exception, UsageError), (command, done.exception)
 
 
-@pytest.mark.parametrize(
-    "facts", [{"packages": 3, "libraries": {}, "environment": []}, {}, {"rlimits": "x", "gpus": 1}]
-)
-def test_facts_of_an_image_that_lies_are_not_known(tmp_path: Path, facts: dict[str, Any]) -> None:
+def test_facts_that_no_launch_reported_are_not_known(tmp_path: Path) -> None:
     path = stored_run.write(tmp_path, lane=PROCESS)
     for file in (path / "trials").iterdir():
         told = json.loads(file.read_text())
-        file.write_text(json.dumps({**told, "facts": facts, "fingerprint": {"gpus": ["x"]}}))
+        file.write_text(json.dumps({**told, "facts": {}, "fingerprint": {"gpus": ["x"]}}))
     run = read_again(path)
     assert "not known" in render(difference(run, find_finding(run, ["1"])[1], inspect=None))
     assert "packages not known" in report_of(run, "1").markdown

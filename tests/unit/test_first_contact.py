@@ -23,6 +23,7 @@ from harness.matrix import draft, load_matrix
 from harness.matrix.draft import steps_of
 from harness.matrix.shape import NAME
 from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
+from harness.model.measured import Facts
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
 from tests.unit.matrix.conftest import FakeIndex
@@ -390,7 +391,7 @@ def test_a_budget_stays_that_no_own_end_sets(steps: int, end: End, folder: Path)
 def took(duration_s: float, end: End = "completed", *, step_s: float | None = None) -> RunResult:
     """Return a run whose only launch took so long, with 100 steps if they were timed."""
     trace = None if step_s is None else Trace(step=np.arange(1.0, 101.0), columns={"step_s": np.full(100, step_s)})
-    return only_launch(end=end, duration_s=duration_s, trace=trace, last_step=100 if trace else 0, facts={})
+    return only_launch(end=end, duration_s=duration_s, trace=trace, last_step=100 if trace else 0, facts=Facts())
 
 
 @pytest.mark.parametrize(
@@ -494,7 +495,12 @@ def test_no_pattern_is_suggested_that_counts_no_steps(folder: Path, output: str)
     with pytest.raises(Undecided, match="let it print a number at each step"):
         flow.check_steps(plain_loop(folder), ended("setup", NO_STEP, output=output, remedy="function"))
     whole = only_launch(
-        end="completed", last_step=1, shortfall="no_step", output_tail=output, facts={"run_s": 2.0}, output_head=output
+        end="completed",
+        last_step=1,
+        shortfall="no_step",
+        output_tail=output,
+        facts=Facts(run_s=2.0),
+        output_head=output,
     )
     note = flow.note_on_whole_run(plain_loop(folder), whole)
     assert note is not None
@@ -556,7 +562,7 @@ def test_try_has_the_options_that_the_first_launch_names() -> None:
 def ran(steps: int, shortfall: str, *, end: End = "stopped") -> RunResult:
     """Return a run whose only launch ended by itself after two seconds."""
     output = "it's epoch 1\nit's epoch 2\nit's epoch 2\n"
-    return only_launch(end=end, last_step=steps, shortfall=shortfall, output_tail=output, facts={"run_s": 2.0})
+    return only_launch(end=end, last_step=steps, shortfall=shortfall, output_tail=output, facts=Facts(run_s=2.0))
 
 
 def test_a_program_without_steps_is_not_refused_but_judged_as_a_whole(folder: Path) -> None:

@@ -44,6 +44,7 @@ from harness.model import (
     Where,
 )
 from harness.model.matrix import Gpu
+from harness.model.measured import Facts
 from harness.report.exports import junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
@@ -59,7 +60,7 @@ def as_swept(result: RunResult) -> RunResult:
     """Return the result with thin traces, as a sweep gives them."""
 
     def thin(entry: CellResult) -> CellResult:
-        trials = (replace(trial, facts={"python": "3.11"}) for trial in entry.trials)
+        trials = (replace(trial, facts=Facts(python="3.11")) for trial in entry.trials)
         return replace(entry, trials=tuple(trial.thinned() for trial in trials))
 
     return replace(result, cells=tuple(map(thin, result.cells)))

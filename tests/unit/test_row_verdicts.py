@@ -19,7 +19,7 @@ from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
 from tests.unit.judge.making import LIMITS, trial_of
 from tests.unit.report import build
-from tests.unit.trials import changed
+from tests.unit.trials import changed, facts_of
 
 PURE = "py3-none-any"
 HOLLOW = "cp311-cp311-linux_x86_64, nothing compiled"
@@ -38,7 +38,9 @@ def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: b
     verdicts = (build.flat(), build.crash() if crashes else build.flat())
     for cell, verdict, tag in zip(cells[:2], verdicts, (old, new), strict=True):
         told = {} if tag is None else {"wheels": {"msgpack": tag}}
-        trials = [replace(build.trial(cell.id, number, verdict), round=number, facts=told) for number in (1, 2, 3)]
+        trials = [
+            replace(build.trial(cell.id, number, verdict), round=number, facts=facts_of(told)) for number in (1, 2, 3)
+        ]
         runs.append(CellRun(cell=cell, trials=trials))
     skip = Skip(by="search", why="not needed: between others, both bad")
     runs += [CellRun(cell=cell, skipped=skip) for cell in cells[2:]]
@@ -214,7 +216,7 @@ def test_steps_that_are_nothing_for_the_run_leave_no_question_mark(
     runs = []
     for cell, usual_ms, factors in zip(cells, ms, noise if not is_found else noise / noise, strict=True):
         trials = [trial_of(number, ms=usual_ms * factor, steps=100) for number, factor in enumerate(factors)]
-        facts = {"run_s": run_s, "step_kind": "line", "step_shape": "step #"}
+        facts = facts_of({"run_s": run_s, "step_kind": "line", "step_shape": "step #"})
         runs.append(CellRun(cell=cell, trials=[replace(one, cell_id=cell.id, facts=facts) for one in trials]).result)
     row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     judged = judge_row(row, runs, least=3)

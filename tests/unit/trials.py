@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from harness.judge.next import propose
 from harness.model import CellRun, Proposal, RowRun, Series, Trial, VersionRow
+from harness.model.measured import Facts
 
 FLAT = {
     "output_head": ("output", "head"),
@@ -32,6 +35,8 @@ def changed(trial: Trial, **given: Any) -> Trial:
     for name in FLAT.keys() & given.keys():
         part, field = FLAT[name]
         given[part] = replace(given.get(part, getattr(trial, part)), **{field: given.pop(name)})
+    if isinstance(facts := given.get("facts"), Mapping):
+        given["facts"] = facts_of(facts)
     return replace(trial, **given)
 
 
@@ -48,3 +53,11 @@ def row_run(cells: Sequence[CellRun], propose: Callable[[RowRun], Proposal] = pr
         series=series, lane=first.lane, variant=first.variant, cells=tuple(run.cell for run in cells)
     )  # fmt: skip
     return RowRun(planned=planned, cells=tuple(cells), propose=propose, **given)
+
+
+_FACTS = TypeAdapter(Facts)
+
+
+def facts_of(fields: Mapping[str, Any]) -> Facts:
+    """Return the facts that an agent reports with these fields of its messages."""
+    return _FACTS.validate_python({**fields, "told_steps": "step_shape" in fields or fields.get("told_steps", False)})

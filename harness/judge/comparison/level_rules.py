@@ -274,7 +274,7 @@ def _throughput(trace: Trace, common: int) -> float | None:
 
 def _rank_spread(trial: Trial) -> float | None:
     """Return the ratio of the largest own step time of a rank to the median of the others'; None for a single rank."""
-    own_s = sorted(max(float(rank["own_s"]), SHORTEST_OWN_S) for rank in trial.ranks if rank.get("own_s") is not None)
+    own_s = sorted(max(rank.own_s, SHORTEST_OWN_S) for rank in trial.facts.ranks if rank.own_s is not None)
     return own_s[-1] / float(np.median(own_s[:-1])) if len(own_s) > 1 else None
 
 
@@ -355,8 +355,8 @@ def _fact(name: str) -> LaunchFigure:
     """Make the figure that the agent reported under this name about the start of the launch."""
 
     def fact(trial: Trial) -> float | None:
-        value = trial.facts.get(name)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        value: float | None = getattr(trial.facts, name)
+        return value
 
     return fact
 

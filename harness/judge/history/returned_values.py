@@ -250,8 +250,8 @@ class _Metric:
     @property
     def _is_package(self) -> bool:
         """Return whether the number is the version of a package: `numpy 2.1`."""
-        packages = (trial.facts.get("packages") for version in self.launches for trial in version)
-        return any(self.name.lower() in each for each in packages if isinstance(each, Mapping))
+        packages = (trial.facts.packages for version in self.launches for trial in version)
+        return any(self.name.lower() in each for each in packages if each)
 
     @property
     def signal(self) -> str:

@@ -66,10 +66,10 @@ def _with_lines(length: Length, run: CellRun, row: Sequence[CellRun]) -> Length:
     that ran. What a newer version prints besides is no step; any line may be one if no version as old as this one ran.
     """
     as_old = itertools.takewhile(lambda other: other is not run, row)
-    ran = [trial for other in (*as_old, run) for trial in other.measured if trial.told_steps]
+    ran = [trial for other in (*as_old, run) for trial in other.measured if trial.facts.told_steps]
     if not ran or not run.cell.variant.scenario.may_count_lines:
         return length
-    return replace(length, job={**length.job, "lines": ran[0].facts["step_shape"] or ""})
+    return replace(length, job={**length.job, "lines": ran[0].facts.step_shape or ""})
 
 
 def _job(steps: Steps, *, first_s: float = math.inf, last_s: float = math.inf) -> Mapping[str, Any]:

@@ -33,6 +33,7 @@ from harness.judge.trace.samples import (
 )
 from harness.judge.trace.trends import BLOCKS, block_levels, fit_trend
 from harness.model import GOOD, Floats, Limits, Per, Steps, Trace, TraceVerdict, VerdictName, counted
+from harness.model.measured import Facts
 
 ALPHA = 0.01
 """Significance level of a leak in one trace, divided equally among its looks (Bonferroni)."""
@@ -354,11 +355,9 @@ def only_beside(verdict: TraceVerdict) -> bool:
     return any(each["verdict"] == "leak" and each["rate"] == verdict.rate_kib_per_step for each in columns)
 
 
-def is_shared(facts: Mapping[str, Any]) -> bool:
+def is_shared(facts: Facts) -> bool:
     """Return whether other processes used one of the GPUs when the trial began, according to its facts."""
-    gpus = facts.get("gpus")
-    counts = [gpu.get("processes") for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
-    return any(isinstance(count, int) and count > 0 for count in counts)
+    return any((gpu.processes or 0) > 0 for gpu in facts.gpus or ())
 
 
 # ---------------------------------------------------------------- words

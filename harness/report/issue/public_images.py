@@ -24,10 +24,8 @@ def public_base(source: Install, trials: Sequence[Trial]) -> str:
     """Return a base image that readers can get: OUR_BASE is replaced by the public image with the same Python version,
     if that version is known.
     """
-    pythons = [trial.facts.get("python") for trial in trials]
-    known = next(
-        (python for python in pythons if isinstance(python, str) and re.fullmatch(r"\d+\.\d+[\w.]*", python)), ""
-    )
+    pythons = [trial.facts.python or "" for trial in trials]
+    known = next((python for python in pythons if re.fullmatch(r"\d+\.\d+[\w.]*", python)), "")
     if source.base != OUR_BASE or not known:
         return source.base
     return f"python:{'.'.join(known.split('.')[:2])}-slim-bookworm"

@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 
 from harness import amounts, facts
 from harness.model import METRIC_PREFIX, SIGNALS, CellResult, Finding, Metric, RunResult, Trial, unit_per
+from harness.model.measured import Facts
 from harness.report.blocks import Block, Box, Charts, Code, Drawing, ReportSection, TextTable
 from harness.report.charts import finding_chart, history_chart, traces
 from harness.report.charts import vega_charts as charts
@@ -345,18 +346,17 @@ def _told(entry: CellResult) -> Trial | None:
 
 def _facts(entry: CellResult) -> Iterable[tuple[str, str]]:
     verdict, told = entry.verdict, _told(entry)
-    seen = {} if told is None else told.facts
+    seen = Facts() if told is None else told.facts
     machine = next((trial.fingerprint for trial in entry.trials if trial.fingerprint), {})
     yield "why", signal_words.why(entry)
     yield "signals", "; ".join(signal_words.doubts(verdict))
     yield "layer", verdict.layer or ""
     yield "image", entry.digest or ""
-    yield "python", " ".join(str(seen[name]) for name in ("implementation", "python", "libc") if seen.get(name))
+    yield "python", " ".join(filter(None, (seen.implementation, seen.python, seen.libc)))
     names = ("machine", "engine", "name", "cpu", "kernel")
     yield "machine", ", ".join(str(machine[name]) for name in names if machine.get(name))
-    cgroup = seen.get("cgroup")
-    limit_bytes = cgroup.get("limit_bytes") if isinstance(cgroup, Mapping) else None
-    yield "memory limit", amounts.size(limit_bytes) if isinstance(limit_bytes, int) else ""
+    limit_bytes = None if seen.cgroup is None else seen.cgroup.limit_bytes
+    yield "memory limit", "" if limit_bytes is None else amounts.size(limit_bytes)
     own = {name: signal.value for name, signal in verdict.signals.items() if name.startswith(METRIC_PREFIX)}
     values = (f"{name.removeprefix(METRIC_PREFIX)} {signal_words.value_text(name, value)}"
               for name, value in own.items() if value is not None)  # fmt: skip

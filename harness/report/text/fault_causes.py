@@ -6,7 +6,7 @@ A lane is named by its card if no other lane has the same card.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from harness import amounts
 from harness.model import GOOD, UNSURE, Attribution, Cell, CellVerdict, Install, Lane, RunResult
@@ -61,8 +61,7 @@ def whose_fault(attribution: Attribution, result: RunResult, *, before: str | No
             entry.cell.image.version: frozenset(f"{name}=={told}" for name, told in packages.items())
             for entry in result.cells
             for trial in entry.trials
-            if entry.cell.image.series == attribution.series
-            and isinstance(packages := trial.facts.get("packages"), Mapping)
+            if entry.cell.image.series == attribution.series and (packages := trial.facts.packages) is not None
         }
         known = found if found.keys() >= installed.keys() else installed
         sides = [known[name] for name in installed]

@@ -227,7 +227,7 @@ def _rank(attribution: Attribution, result: RunResult) -> int | None:
     finding = attribution.episodes[0].finding
     found: Counter[int | None] = Counter()
     for entry in _bad_cells(attribution, result):
-        found.update(_telling_rank(finding, trial) for trial in entry.trials if trial.ranks)
+        found.update(_telling_rank(finding, trial) for trial in entry.trials if trial.facts.ranks)
     number, count = found.most_common(1)[0] if found else (None, 0)
     return number if 2 * count > found.total() else None
 
@@ -236,12 +236,14 @@ def _telling_rank(finding: Finding, trial: Trial) -> int | None:
     """Return the number of the rank that alone shows the finding in a launch; None if there is none."""
     if signal_of(finding.metric).kind == "value":
         metric = signal_of(finding.metric).title
-        numbers = [rank["rank"] for rank in trial.ranks if metric in (rank.get("not_finite") or ())]
+        numbers = [rank.rank for rank in trial.facts.ranks if metric in rank.not_finite]
         return numbers[0] if finding.verdict == "nan" and len(numbers) == 1 else None
-    figure = {"memory": "grown_kib", "rank_spread": "own_s"}.get(finding.metric, "")
-    known = [(float(rank[figure]), int(rank["rank"])) for rank in trial.ranks if rank.get(figure) is not None]
-    ranked = sorted(known)[-2:]
-    if len(ranked) < 2 or (figure == "grown_kib" and ranked[1][0] < _DOUBLE * ranked[0][0]):
+    if finding.metric not in ("memory", "rank_spread"):
+        return None
+    is_memory = finding.metric == "memory"
+    figures = [(rank.grown_kib if is_memory else rank.own_s, rank.rank) for rank in trial.facts.ranks]
+    ranked = sorted((figure, number) for figure, number in figures if figure is not None)[-2:]
+    if len(ranked) < 2 or (is_memory and ranked[1][0] < _DOUBLE * ranked[0][0]):
         return None
     return ranked[1][1]
 

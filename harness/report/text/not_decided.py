@@ -245,7 +245,7 @@ def _step_times(result: RunResult) -> Iterator[str]:
 
 def _step_in_words(cells: Sequence[CellResult]) -> str:
     """Return what a step is if only the output tells of steps: a line, or one or several counts of a progress bar."""
-    shapes = {str(trial.facts.get("step_shape") or "") for entry in cells for trial in entry.trials if trial.last_step}
+    shapes = {trial.facts.step_shape or "" for entry in cells for trial in entry.trials if trial.last_step}
     bars = [re.search(r" bar(?: by (\d+))?$", shape) for shape in shapes]
     if not bars or None in bars:
         return "a line that the program prints, from the third such line on"

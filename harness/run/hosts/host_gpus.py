@@ -17,6 +17,7 @@ from typing import Any
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Image, Prepared
 from harness.model.matrix import Gpu
+from harness.model.measured import Facts
 from harness.model.watching import Say
 from harness.run import owners
 from harness.run.engine import ImageStore
@@ -100,7 +101,7 @@ def of_this_machine(*, place: object) -> tuple[Gpu, ...]:
     return parse_gpus(done.stdout or done.stderr, place=place) or ()
 
 
-def mismatch(requested: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
+def mismatch(requested: Sequence[Gpu], facts: Facts) -> str:
     """Return a message if the GPUs that a trial's agent reports differ from those `requested`; "" if they agree, or if
     none were requested.
 
@@ -110,11 +111,11 @@ def mismatch(requested: Sequence[Gpu], facts: Mapping[str, Any]) -> str:
     if not requested:
         return ""
     wanted = {gpu.uuid for gpu in requested}
-    seen = {str(fields.get("uuid")): str(fields.get("name")) for fields in facts.get("gpus") or ()}
-    chosen = {word.strip() for word in str((facts.get("environment") or {}).get(SUBSET, "")).split(",")}
+    seen = {str(gpu.uuid): str(gpu.name) for gpu in facts.gpus or ()}
+    chosen = {word.strip() for word in (facts.environment or {}).get(SUBSET, "").split(",")}
     if chosen & set(seen):
         seen = {uuid: name for uuid, name in seen.items() if uuid in chosen}
     if set(seen) == wanted:
         return ""
-    inside = ", ".join(f"{name} ({uuid})" for uuid, name in seen.items()) or str(facts.get("gpu_problem") or "none")
+    inside = ", ".join(f"{name} ({uuid})" for uuid, name in seen.items()) or (facts.gpu_problem or "none")
     return f"not the requested GPU: requested {', '.join(map(str, requested))}; the trial sees: {inside}"

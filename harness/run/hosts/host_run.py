@@ -162,7 +162,7 @@ class HostRun:
             if len(waiting) < len(runs) and queue.gives_way(turn.row):
                 return
             ready = [run for run in waiting if self._is_ready(run)]
-            told = any(trial.told_steps for run in turn.row.cells for trial in run.measured)
+            told = any(trial.facts.told_steps for run in turn.row.cells for trial in run.measured)
             if not told and runs[0].cell.variant.scenario.may_count_lines:
                 ready = [min(waiting, key=runs.index)]
             if not ready and known() > before:

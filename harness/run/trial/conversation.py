@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from typing import Any, Protocol, TypeVar
 
 from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Trace, Trial
+from harness.model.measured import Facts, RankFacts
 from harness.run.engine import Engine, Exit, LaunchRequest, OnNodes, Session
 from harness.run.images.build_errors import complaint
 from harness.run.trial.messages import (
@@ -139,7 +140,7 @@ def _on_nodes(first: Conversation, own: OnNodes) -> Sliced[Trial]:
 
     def hold(session: Session, cut: Callable[[], bool]) -> tuple[Trial, float]:
         other = replace(
-            first, session=session, cancelled=cut, facts={}, decide=lambda trace: "go",
+            first, session=session, cancelled=cut, facts=Facts(), is_ready=False, decide=lambda trace: "go",
             on_step=lambda step, rss_kib: None, on_file=lambda name, text: None,
         )  # fmt: skip
         return alone(other.hold()), other.failed_ago_s
@@ -166,7 +167,8 @@ class Conversation:
     clock: Clock
     launched_s: float
     keeps_entrypoint: bool
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
+    is_ready: bool = False
     deciding_s: float = 0.0
     parked_s: float = 0.0
     note: str = ""
@@ -246,14 +248,15 @@ class Conversation:
             case Done():
                 return message
             case Ready():
-                if "setup_s" in self.facts:
+                if self.is_ready:
                     raise Misunderstood("a second ready")
-                self.facts |= {"setup_s": None, **message.facts}
+                self.is_ready = True
+                self.facts = replace(self.facts, **message.told())
             case Hello():
                 if self.facts or message.protocol != PROTOCOL:
                     raise Misunderstood(f"a second hello, or not of protocol {PROTOCOL}")
                 start_s = self.clock.monotonic() - self.launched_s - (message.own_s or 0.0)
-                self.facts |= message.facts | {"start_s": max(start_s, 0.0)}
+                self.facts = replace(self.facts, **message.told(), start_s=max(start_s, 0.0))
             case Progress():
                 self.on_step(message.step, message.rss_kib)
             case Rows():
@@ -309,9 +312,8 @@ class Conversation:
             if self.session.exit().oom_killed:
                 end, message = "oom", _oom_after(done.last_step)
         # The output of the image's entrypoint (such as a driver warning) precedes the scenario's.
-        self.facts |= {name: took_s for name in ("run_s", "end_s") if (took_s := getattr(done, name)) is not None}
-        if done.ranks:
-            self.facts["ranks"] = [rank.model_dump() for rank in done.ranks]
+        ranks = tuple(RankFacts(**{**dict(rank), "not_finite": tuple(rank.not_finite)}) for rank in done.ranks)
+        self.facts = replace(self.facts, run_s=done.run_s, end_s=done.end_s, ranks=ranks)
         banner = self.lines.noise.text().strip()[-BANNER_LIMIT:]
         return self._trial(
             end,

@@ -26,7 +26,7 @@ from pydantic import (
 
 from harness.masking import told
 from harness.model import GROWTHS, End, Floats, Look, Remedy, Shortfall, Trace
-from harness.model.measured import LOOK_COLUMNS, MOST_COLUMNS, MOST_METRICS, beyond_any_trace
+from harness.model.measured import LOOK_COLUMNS, MOST_COLUMNS, MOST_METRICS, SeenCgroup, SeenGpu, beyond_any_trace
 from harness.run.interruptible import BoundedTail
 
 LINE_LIMIT_BYTES = 16 << 20
@@ -112,19 +112,6 @@ def _columns(fields: object) -> dict[str, Floats]:
     return arrays
 
 
-def _flat(value: object, *, depth: int = 2) -> object:
-    """Return a fact that is a text, a number, a boolean, or a flat list or dict of these; or a list of flat dicts."""
-    if depth and isinstance(value, list):
-        return [_flat(inner, depth=isinstance(inner, dict)) for inner in value]
-    if depth and isinstance(value, dict):
-        return {name: _flat(inner, depth=0) for name, inner in value.items()}
-    if value is None or isinstance(value, (str, bool)):
-        return value
-    if isinstance(value, (int, float)) and abs(value) <= NUMBER_LIMIT:
-        return value
-    raise ValueError("neither a text, a number, a boolean nor a flat list of these")
-
-
 def _known_figures(fields: object) -> object:
     if not isinstance(fields, dict):
         return fields
@@ -136,7 +123,6 @@ Measure = Annotated[int | float, Field(ge=0, le=NUMBER_LIMIT)]
 Count = Annotated[int, Field(ge=0, le=COUNT_LIMIT)]
 Code = Annotated[int, Field(ge=-CODE_LIMIT, le=CODE_LIMIT)]
 Told = Annotated[str, AfterValidator(lambda text: text[-TEXT_LIMIT:])]
-Flat = Annotated[Any, AfterValidator(_flat)]
 Short = Annotated[str, AfterValidator(lambda text: text[:200])]
 Columns = Annotated[dict[str, Any], PlainValidator(_columns)]
 Figures = Annotated[dict[str, Figure], BeforeValidator(_known_figures)]
@@ -164,8 +150,7 @@ class Message(_Strict):
 
 
 class _Facts(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="allow")
-    __pydantic_extra__: dict[str, Flat] = Field(init=False)
+    model_config = ConfigDict(strict=True, frozen=True)
 
 
 class _Gpu(_Facts):
@@ -183,8 +168,13 @@ class _Gpu(_Facts):
     mig: bool | None = None
 
 
+class _Cgroup(_Facts):
+    version: int | None = None
+    limit_bytes: Measure | None = None
+
+
 class Hello(_Facts):
-    """The facts of `hello`, and of `ready`. Readers need not check the types of those that are named here."""
+    """The facts of `hello`, and of `ready`; others are ignored."""
 
     agent: str | None = None
     python: str | None = None
@@ -208,18 +198,22 @@ class Hello(_Facts):
     wheels: dict[str, str | None] | None = None
     rlimits: dict[str, str | None] | None = None
     environment: dict[str, str] | None = None
-    cgroup: dict[str, Measure | None] | None = None
+    cgroup: _Cgroup | None = None
     gpus: list[_Gpu] | None = None
     gpu_links: dict[str, str] | None = None
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Return the fields that were sent. The values of variables that look like a credential (NVIDIA_API_KEY) are
-        masked here, before anything is written."""
-        facts = self.model_dump(exclude_unset=True, exclude={"type"})
-        if facts.get("environment"):
-            facts["environment"] = told(facts["environment"].items())
-        return facts
+    def told(self) -> dict[str, Any]:
+        """Return the fields of `Facts` that were sent. The values of variables that look like a credential
+        (NVIDIA_API_KEY) are masked here, before anything is written."""
+        sent = {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
+        if "environment" in sent:
+            sent["environment"] = told(sent["environment"].items())
+        if "cgroup" in sent:
+            sent["cgroup"] = SeenCgroup(**dict(sent["cgroup"]))
+        if "gpus" in sent:
+            sent["gpus"] = tuple(SeenGpu(**dict(gpu)) for gpu in sent["gpus"])
+        lists = {name: tuple(value) for name, value in sent.items() if isinstance(value, list)}
+        return {**sent, **lists, "told_steps": "step_shape" in self.model_fields_set}
 
 
 class Ready(Hello):

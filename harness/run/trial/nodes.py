@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from harness.model import Floats, Trace, Trial
+from harness.model.measured import RankFacts
 from harness.run.engine import Session
 
 LEAVE_S = 1.0
@@ -79,7 +80,7 @@ class Nodes:
             peak_rss_kib=max((trial.peak_rss_kib or 0.0 for trial in trials), default=0.0) or None,
             probe_cost=max((trial.probe_cost or 0.0 for trial in trials), default=0.0) or None,
             not_finite={name: value for trial in reversed(trials) for name, value in trial.not_finite.items()},
-            facts={**first.facts, "ranks": list(_ranks(trials))},
+            facts=replace(first.facts, ranks=tuple(_ranks(trials))),
         )
         rows = [0 if trial.trace is None else len(trial.trace.step) for trial in trials]
         if gone:
@@ -137,13 +138,13 @@ def _blame(trial: Trial) -> tuple[bool, bool]:
     return trial.end != "infrastructure", LOST.search(trial.message) is not None
 
 
-def _ranks(trials: Sequence[Trial]) -> Iterator[dict[str, object]]:
+def _ranks(trials: Sequence[Trial]) -> Iterator[RankFacts]:
     """Yield the ranks of all nodes. If nodes number their ranks alike, the second one's follow those of the first."""
-    seen: set[object] = set()
+    seen: set[int] = set()
     for trial in trials:
-        own = {rank["rank"] for rank in trial.ranks}
+        own = {rank.rank for rank in trial.facts.ranks}
         shift = len(seen) if own & seen else 0
-        yield from (dict(rank, rank=rank["rank"] + shift) for rank in trial.ranks)
+        yield from (replace(rank, rank=rank.rank + shift) for rank in trial.facts.ranks)
         seen |= {number + shift for number in own}
 
 

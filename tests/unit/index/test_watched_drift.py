@@ -15,6 +15,7 @@ from harness.cli import cli
 from harness.judge.row import judge_row
 from harness.judge.run import judge_run
 from harness.model import CellRun, Finding, Look, Trace, Trial
+from harness.model.measured import Facts
 from tests.unit.report import build
 from tests.unit.stored_run import write_judged
 from tests.unit.trials import made_trial
@@ -35,7 +36,7 @@ def launch(cell_id: str, number: int, step_s: float, rng: np.random.Generator, *
     )
     return made_trial(
         cell_id=cell_id, number=number, key=key, last_step=STEPS, steps_asked=STEPS, round=number, run="now",
-        trace=Trace(step=step, columns=columns, looks=looks), facts={"setup_s": 1.0},
+        trace=Trace(step=step, columns=columns, looks=looks), facts=Facts(setup_s=1.0),
     )  # fmt: skip
 
 

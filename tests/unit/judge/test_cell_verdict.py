@@ -17,6 +17,7 @@ from harness.judge.history.transitions import growth_changes
 from harness.judge.trace import trace_verdict
 from harness.judge.trace.growth import Growth
 from harness.model import Failure, Limits, Look, Trace, Trial, Trials
+from harness.model.measured import Facts
 from harness.report.text.signal_words import strip, strip_text, verdict_word
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, of_row, times, trace_of, trial_of
@@ -93,12 +94,12 @@ def test_a_program_that_ends_before_its_budget_is_never_good(steps):
 @pytest.mark.parametrize(("rate", "verdict"), [(0.0, "flat"), (12.0, "leak")])
 def test_a_program_that_ends_by_itself_before_its_budget_is_judged_as_far_as_it_goes(rate: float, verdict: str) -> None:
     """In a matrix file it was inconclusive whatever it did; `try` lowered its budget and judged it."""
-    ended = [by_itself(number, steps=700, rate=rate, facts={"run_s": 2.0}) for number in range(3)]
+    ended = [by_itself(number, steps=700, rate=rate, facts=Facts(run_s=2.0)) for number in range(3)]
     cell = cell_of(ended)
     assert (cell.verdict, cell.steps, cell.of("outcome").seen) == (verdict, 700, "good")
     assert more(ended) is None
     fast, slow = (
-        [by_itself(number, steps=100, ms=ms, facts={"run_s": 2.0}) for number in range(3)] for ms in (1.0, 2.0)
+        [by_itself(number, steps=100, ms=ms, facts=Facts(run_s=2.0)) for number in range(3)] for ms in (1.0, 2.0)
     )
     assert of_row([fast, slow]).levels("step_time")[1][0] == pytest.approx(0.002, rel=0.1)
 
@@ -123,7 +124,7 @@ def test_a_launch_without_a_row_is_not_good():
 def whole_run(number: int, *, run_s: float = 2.0, steps: int = 1, **more: Any) -> Trial:
     """Return a program that ended by itself: without a step, or after a few."""
     end = {"end": "completed", "shortfall": "no_step"} if steps == 1 else {"end": "stopped", "shortfall": "own_end"}
-    trial = trial_of(number, steps=steps, facts={"run_s": run_s}, peak_rss_kib=50_000.0, **end, **more)
+    trial = trial_of(number, steps=steps, facts=Facts(run_s=run_s), peak_rss_kib=50_000.0, **end, **more)
     look = Look(step=steps, values={"cpu_s": run_s, "rss_peak_kib": 50_000.0})
     return replace(trial, trace=None if trial.trace is None else replace(trial.trace, looks=(look,)))
 
@@ -147,10 +148,10 @@ def test_a_program_that_ends_by_itself_is_good_but_its_growth_is_not_judged(step
 
 def test_rounds_of_boosting_are_no_leak() -> None:
     """Each round adds a tree: LightGBM was said to leak 3.4 KiB a step."""
-    cell = cell_of(three(rate=12.0, facts={"step_kind": "lightgbm"}))
+    cell = cell_of(three(rate=12.0, facts=Facts(step_kind="lightgbm")))
     assert (cell.verdict, cell.of("memory").seen) == ("flat", "none")
     assert cell.why.endswith("each round of boosting adds a tree to the model")
-    assert cell_of(three(rate=12.0, facts={"step_kind": "line"})).verdict == "leak"
+    assert cell_of(three(rate=12.0, facts=Facts(step_kind="line"))).verdict == "leak"
     own_end = {"step_kind": "xgboost", "run_s": 2.0}
     assert cell_of([by_itself(number, steps=200, facts=own_end) for number in range(3)]).verdict == "flat"
 
@@ -430,7 +431,7 @@ def test_a_training_with_a_noisy_heap_is_good_in_what_was_seen() -> None:
         )
         assert cell.of("outcome").seen == "good"
         assert more(trials) is None
-    ended = [replace(trial, facts={"run_s": 9.0}) for trial in noisy]
+    ended = [replace(trial, facts=Facts(run_s=9.0)) for trial in noisy]
     assert cell_of(ended).of("memory").remedy.startswith("a longer run of the program, which ends by itself, or ")
     assert cell_of([*noisy[:2], trial_of(2), trial_of(3), trial_of(4)]).of("memory").seen == "good"
     assert cell_of([*noisy, trial_of(3, rate=12.0)]).verdict in ("inconclusive", "suspect")
@@ -441,7 +442,7 @@ def test_a_training_with_a_noisy_heap_is_good_in_what_was_seen() -> None:
 def test_a_short_program_whose_allocator_still_takes_memory_is_not_suspected() -> None:
     """80 rounds of polars grew by 10 MiB in every version, and one launch of 15 looked like a leak."""
     warming = 80_000 + 1200 * np.sqrt(np.arange(80.0)) + np.random.default_rng(2).normal(0, 600, (5, 80)).cumsum(axis=1)
-    ended = [by_itself(n, steps=80, facts={"run_s": 2.0}) for n in range(6)]
+    ended = [by_itself(n, steps=80, facts=Facts(run_s=2.0)) for n in range(6)]
     taking = [
         replace(one, trace=trace_of(rss, step_s=times(steps=80))) for one, rss in zip(ended, warming, strict=False)
     ]
@@ -449,10 +450,10 @@ def test_a_short_program_whose_allocator_still_takes_memory_is_not_suspected() -
     assert {verdict for one in taking for verdict in cell_of([one]).verdicts} & {"suspect", "inconclusive"}
     cell = cell_of([*taking, leaks])
     assert (cell.verdict, cell.of("memory").seen) == ("flat", "blind")
-    flat = [by_itself(number, steps=80, facts={"run_s": 2.0}) for number in range(3)]
+    flat = [by_itself(number, steps=80, facts=Facts(run_s=2.0)) for number in range(3)]
     assert cell_of([*flat, leaks]).verdict == "flat"
     assert cell_of([*taking[:3], leaks, replace(leaks, number=9)]).verdict == "leak", "two agree"
-    long = by_itself(7, steps=2000, rate=12.0, facts={"run_s": 2.0})
+    long = by_itself(7, steps=2000, rate=12.0, facts=Facts(run_s=2.0))
     assert cell_of([*[replace(one, last_step=2000) for one in taking], long]).verdict != "flat"
 
 
@@ -614,15 +615,15 @@ def test_rates_are_counted_by_what_a_step_is():
     stepping = trial_of()
     assert stepping.trace is not None
     assert per_of([stepping]) == "step"
-    assert per_of([replace(stepping, facts={"step_kind": "line"})]) == "line"
+    assert per_of([replace(stepping, facts=Facts(step_kind="line"))]) == "line"
     nothing = {**stepping.trace.columns, "step_s": np.full(len(stepping.trace.step), np.nan)}
-    whole = replace(stepping, trace=replace(stepping.trace, columns=nothing), facts={"run_s": 1.0})
+    whole = replace(stepping, trace=replace(stepping.trace, columns=nothing), facts=Facts(run_s=1.0))
     assert per_of([whole]) == "run"
 
 
 def test_reasons_and_findings_say_what_a_rate_is_counted_by():
     """The table said `19.6 KiB/line`; its reason, `history` and JUnit said `KiB/step`."""
-    cells = [cell_of([replace(one, facts={"step_kind": "line"}) for one in three(rate=rate)]) for rate in (0.0, 12.0)]
+    cells = [cell_of([replace(one, facts=Facts(step_kind="line")) for one in three(rate=rate)]) for rate in (0.0, 12.0)]
     assert [("KiB/line" in cell.why, "up to line" in cell.why, "step" in cell.why) for cell in cells] == [
         (True, True, False)
     ] * 2

@@ -16,6 +16,7 @@ from harness.judge.history.flaky import always_fails, outliving
 from harness.judge.history.transitions import outcome_changes, wants_launches
 from harness.judge.launches import rarest_failure
 from harness.model import Change, Failure, Trial, Trials
+from harness.model.measured import Facts, Reading
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
 from tests.unit.judge.test_changes import cell, changes, more_launches, named
@@ -184,7 +185,7 @@ def test_a_launch_of_a_bad_version_that_was_stopped_before_the_failure_does_not_
     assert bad.of("outcome").value == 1.0
     at_exit = replace(crashed, last_step=64, failure=Failure(at_exit=True))
     assert cell_of([stopped, at_exit, at_exit]).failing == pytest.approx(2 / 3), "the same steps, without a failure"
-    other_steps = replace(stopped, last_step=1, facts={"unlike_steps": True, "run_s": 1.0})
+    other_steps = replace(stopped, last_step=1, reading=Reading(whole_run=True), facts=Facts(run_s=1.0))
     trials = [[other_steps], [crashed, crashed]]
     good, _ = outliving([False, True], [cell_of(each) for each in trials], trials)
     assert good.at_risk == 1, "steps that are not compared leave out no whole run"

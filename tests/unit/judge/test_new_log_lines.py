@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.judge.comparison.compared_levels import fewer_steps, mask, new_lines
 from harness.judge.comparison.level_rules import RULES
 from harness.model import Printed, Trial
+from harness.model.measured import Facts
 from tests.unit.judge.making import trial_of
 
 
@@ -120,7 +121,7 @@ def test_one_line_more_of_a_whole_run_is_no_flood() -> None:
     assert RULES["output"].prepare([[stepping]])(stepping) == 10
     assert stepping.trace is not None
     columns = {name: values for name, values in stepping.trace.columns.items() if name != "step_s"}
-    whole = replace(stepping, trace=replace(stepping.trace, columns=columns), facts={"run_s": 0.2})
+    whole = replace(stepping, trace=replace(stepping.trace, columns=columns), facts=Facts(run_s=0.2))
     assert RULES["output"].prepare([[whole]])(whole) == 640
     assert RULES["output"].least([[whole]]) == 16384
     assert RULES["output"].least([[stepping]]) == 10
@@ -132,7 +133,7 @@ def test_output_of_a_launch_that_was_cut_is_compared_by_the_sample() -> None:
     assert cut.trace is not None
     columns = {name: values for name, values in cut.trace.columns.items() if name != "step_s"}
     cut = replace(cut, trace=replace(cut.trace, columns=columns))
-    whole = replace(cut, facts={"run_s": 9.0})
+    whole = replace(cut, facts=Facts(run_s=9.0))
     figure = RULES["output"].prepare([[cut], [whole]])
     assert figure(cut) == figure(whole) == 10
     assert RULES["output"].least([[cut], [whole]]) == RULES["output"].least([])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from harness.judge.history.returned_values import NOISY_LIMIT, Values, judge_values
 from harness.model import Limits, MetricLimit, Trial
 from tests.unit.judge.making import STEPS, trial_of
+from tests.unit.trials import facts_of
 
 ROWS = 500
 
@@ -437,7 +438,7 @@ def test_a_number_whose_name_does_not_tell_what_is_worse_is_judged_if_it_is_exac
 ) -> None:
     """`checksum 17` became another one, in all launches, and the version was good."""
     trials = named(versions([1.0, 1.0, 1.0, level, level, level], noise=noise), name)
-    trials = [[replace(trial, facts=facts) for trial in version] for version in trials]
+    trials = [[replace(trial, facts=facts_of(facts)) for trial in version] for version in trials]
     (found,) = judge_values(trials, limits=Limits(), steps=STEPS).values()
     assert bool(found.changes) == is_bad
 

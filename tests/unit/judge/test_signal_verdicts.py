@@ -18,9 +18,10 @@ from harness.judge.history.precision import differs_late
 from harness.judge.remedies import more_launches, with_remedy
 from harness.judge.signal_verdicts import with_findings, with_signals
 from harness.model import LEVELS, SIGNALS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trace, Trial
+from harness.model.measured import Facts
 from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, row_of, shown, times, trace_of, trial_of
 from tests.unit.report import build
-from tests.unit.trials import made_trial
+from tests.unit.trials import facts_of, made_trial
 
 
 def row(*, versions: int = 4, launches: int = 3, **more: Any) -> list[list[Trial]]:
@@ -29,7 +30,7 @@ def row(*, versions: int = 4, launches: int = 3, **more: Any) -> list[list[Trial
 
 def with_facts(trials: list[list[Trial]], name: str, seconds: list[list[float]]) -> list[list[Trial]]:
     both = zip(trials, seconds, strict=True)
-    return [[replace(one, facts={name: value}) for one, value in zip(*pair, strict=True)] for pair in both]
+    return [[replace(one, facts=facts_of({name: value})) for one, value in zip(*pair, strict=True)] for pair in both]
 
 
 def test_what_was_seen_as_finely_as_the_limit_is_good() -> None:
@@ -370,7 +371,7 @@ def test_late_steps_of_launches_in_slices_are_compared() -> None:
         step_s = times(seed=10 * place + number)[:148]
         step_s[np.arange(148) % 12 < 4 * is_sliced] = math.nan
         trace = trace_of(memory(seed=place)[:148], step_s=step_s)
-        return trial_of(number, trace=trace, steps=148, facts={"run_s": 3.0, "step_kind": "line"})
+        return trial_of(number, trace=trace, steps=148, facts=Facts(run_s=3.0, step_kind="line"))
 
     trials = [[launch(place, number, (place, number) != (1, 0)) for number in range(3)] for place in range(3)]
     assert {cell.signals["late_step_time"].seen for cell in shown(trials)} == {"good"}
@@ -446,7 +447,7 @@ def test_the_run_time_of_the_only_whole_launch_leaves_no_good_program_undecided(
     and "in 6 launches" was said of the only one that had a figure."""
     trials = row(versions=2)
     for version, run_s in zip(trials, seconds, strict=True):
-        version[1] = replace(version[1], facts={"run_s": run_s})
+        version[1] = replace(version[1], facts=Facts(run_s=run_s))
     verdict = shown(trials)[1].of("run_time")
     assert verdict.seen == seen
     assert "in 1 launch" in verdict.why if seen == "suspect" else verdict.why == "too few launches ran to their own end"
@@ -462,7 +463,7 @@ def run_of(number: int, *, run_s: float = 2.0, cpu_s: float = 2.0, peak_kib: flo
     )  # fmt: skip
     return made_trial(
         number=number, round=number, run="r", trace=trace, last_step=1, steps_asked=4000, shortfall="no_step",
-        facts={"run_s": run_s * (1 + 0.002 * (number % 3))}, peak_rss_kib=peak_kib, output_bytes=100,
+        facts=Facts(run_s=run_s * (1 + 0.002 * (number % 3))), peak_rss_kib=peak_kib, output_bytes=100,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import pytest
 from harness.judge.comparison.level_rules import SHORTEST_S, launch_figure_of
 from harness.judge.history.changes import find_changes
 from harness.model import Floats, Trial
+from harness.model.measured import Facts, RankFacts
 from tests.nightly import many
 from tests.unit.judge.making import LIMITS, of_row, times, trial_of
 
@@ -92,7 +93,7 @@ def test_a_slow_end_is_found_and_an_end_that_takes_no_time_has_a_figure() -> Non
 
     def ended(end_s: float, *, number: int = 0) -> Trial:
         trial = launch(number, plain(number))
-        return replace(trial, facts={"end_s": end_s})
+        return replace(trial, facts=Facts(end_s=end_s))
 
     trials = [[ended(0.02 * (1 + n), number=n) for n in range(3)], [ended(6.0 + 0.1 * n, number=n) for n in range(3)]]
     (found,) = find_changes(of_row(trials), limits=LIMITS)
@@ -107,7 +108,7 @@ def test_a_slow_start_is_found_and_one_of_cold_layers_is_not() -> None:
 
     def row(*starts_s: Sequence[float]) -> list[list[Trial]]:
         return [
-            [replace(launch(number, plain(number)), facts={"start_s": each}) for number, each in enumerate(version)]
+            [replace(launch(number, plain(number)), facts=Facts(start_s=each)) for number, each in enumerate(version)]
             for version in starts_s
         ]
 
@@ -123,12 +124,12 @@ def test_a_rank_that_is_slower_than_the_others_is_found_without_its_waits() -> N
 
     def ranked(slowest_s: float, *, number: int) -> Trial:
         own_s = (0.010 + 0.0001 * number, slowest_s + 0.0001 * number, 0.0102)
-        ranks = [{"rank": place, "own_s": each, "step_s": 0.02} for place, each in enumerate(own_s)]
-        return replace(launch(number, plain(number)), facts={"ranks": ranks})
+        ranks = tuple(RankFacts(rank=place, steps=1, own_s=each, step_s=0.02) for place, each in enumerate(own_s))
+        return replace(launch(number, plain(number)), facts=Facts(ranks=ranks))
 
     trials = [[ranked(0.0105, number=n) for n in range(5)], [ranked(0.0150, number=n) for n in range(5)]]
     found = [change for change in find_changes(of_row(trials), limits=LIMITS) if change.metric == "rank_spread"]
     assert [change.kind for change in found] == ["first_bad"]
     figure = launch_figure_of("rank_spread", trials)
     assert figure(trials[1][0]) == pytest.approx(0.0150 / 0.0101)
-    assert figure(replace(trials[1][0], facts={})) is None
+    assert figure(replace(trials[1][0], facts=Facts())) is None

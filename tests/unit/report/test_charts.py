@@ -27,6 +27,7 @@ from harness.report.page import html_page
 from harness.report.terminal import probes_output
 from tests.unit.report import build
 from tests.unit.report.test_hostile import HOSTILE, poisoned
+from tests.unit.trials import facts_of
 
 
 def first_history(result: Any) -> ReportSection:
@@ -352,7 +353,7 @@ def test_the_page_tells_what_differs_between_the_sides_of_a_change() -> None:
     }  # fmt: skip
     result = build.quickstart()
     cells = tuple(
-        replace(one, trials=(replace(one.trials[0], facts=told.get(one.cell.image.version, {})),))
+        replace(one, trials=(replace(one.trials[0], facts=facts_of(told.get(one.cell.image.version, {}))),))
         for one in result.cells
     )
     apart, *others = parts_of(first_history(replace(result, cells=cells)), "apart")

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CellVerdict, Effect, RunResult, SignalVerdict, Variant
+from harness.model.measured import Facts
 from harness.report.content.finding_boxes import boxes
 from harness.report.content.version_table import tables
 from harness.report.terminal import run_report
@@ -47,7 +48,7 @@ def test_a_package_is_not_blamed_for_what_came_with_it() -> None:
     for each in found.cells:
         version = each.cell.image.version
         packages = {"multidict": version, "scipy": came.get(version, "1.17.1"), "six": "1"}
-        cells.append(replace(each, trials=tuple(replace(one, facts={"packages": packages}) for one in each.trials)))
+        cells.append(replace(each, trials=tuple(replace(one, facts=Facts(packages=packages)) for one in each.trials)))
     box = boxes(replace(found, cells=tuple(cells)))[0]
     assert box.texts["whose fault"] == "one of the 2 packages that differ (multidict and scipy)"
 

@@ -27,6 +27,7 @@ from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import not_decided, signal_words
 from tests.unit.report import build
+from tests.unit.trials import facts_of
 
 GOOD = SignalVerdict(seen="good")
 
@@ -321,7 +322,7 @@ def program_run(verdict: CellVerdict, printed: tuple[tuple[str, str], ...] = (),
 @pytest.mark.parametrize(("facts", "told"), [({}, "Looked at the first 4,000 steps only"), ({"run_s": 9.0}, "")])
 def test_the_first_screen_says_that_the_rest_of_a_program_never_ran(facts: dict[str, float], told: str) -> None:
     """A program of 10,000 steps was `good`, ✓, though it was stopped after 4,000 of them."""
-    result = program_run(build.flat(), end="completed", last_step=4000, facts=facts)
+    result = program_run(build.flat(), end="completed", last_step=4000, facts=facts_of(facts))
     assert not_decided.gist(result) == told
 
 

@@ -18,6 +18,7 @@ from harness.model import (
     Trace,
     Variant,
 )
+from harness.model.measured import Facts
 from harness.report.content import version_table
 from harness.report.document import document, warnings
 from harness.report.exports import markdown, summary_json
@@ -133,7 +134,7 @@ def test_a_step_that_is_counted_by_a_progress_bar_is_not_called_a_line(shape: st
     """`the program ends by itself after 833 steps`, of a bar of 2,500, and a step was said to be a line."""
     result = build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: replace(build.flat(), per="line"))
     cells = [
-        replace(cell, trials=tuple(replace(one, last_step=99, facts={"step_shape": shape}) for one in cell.trials))
+        replace(cell, trials=tuple(replace(one, last_step=99, facts=Facts(step_shape=shape)) for one in cell.trials))
         for cell in result.cells
     ]
     (line,) = quiet_lines("in ", replace(result, cells=tuple(cells)))
@@ -354,7 +355,7 @@ def test_a_program_that_ends_by_itself_is_not_told_to_raise_its_budget() -> None
     assert told.endswith("more steps (`budget`) would settle it")
 
     def ends(entry: CellResult) -> CellResult:
-        return replace(entry, trials=tuple(replace(trial, facts={"run_s": 2.0}) for trial in entry.trials))
+        return replace(entry, trials=tuple(replace(trial, facts=Facts(run_s=2.0)) for trial in entry.trials))
 
     result = replace(result, cells=tuple(map(ends, result.cells)))
     told = next(line for line in not_decided.lines(result) if "too noisy" in line)

@@ -89,7 +89,7 @@ def test_the_start_is_the_time_until_the_agent_runs_without_its_own() -> None:
             return super().receive(timeout_s)
 
     player = Slow([lines({**HELLO, "own_s": 0.5}, DONE)], clock=clock)
-    assert held(player, decide=lambda trace: "go", cancelled=lambda: False).facts["start_s"] == 2.5
+    assert held(player, decide=lambda trace: "go", cancelled=lambda: False).facts.start_s == 2.5
 
 
 def play(
@@ -151,7 +151,7 @@ def test_looks_are_answered_with_what_was_decided_on_the_whole_trace() -> None:
     assert player.sent == [b'{"answer": "stop"}\n']
     assert list(seen[0].step) == [1, 5, 10]
     assert seen[0].looks[0].of("rss_kib") == 5.0
-    assert (trial.round, trial.image.digest, trial.facts["python"]) == (2, "d", "3.8.1")
+    assert (trial.round, trial.image.digest, trial.facts.python) == (2, "d", "3.8.1")
 
 
 def parked(step: int, *, frozen: bool = True) -> dict[str, Any]:
@@ -439,7 +439,7 @@ def test_a_credential_in_the_images_environment_is_not_kept() -> None:
     """NVIDIA_API_KEY matches the names whose values may be reported, and was in each trial file."""
     environment = {"NVIDIA_API_KEY": "nvapi-0123456789", "NVIDIA_VISIBLE_DEVICES": "all", "TF_URL": "https://a:b@c/"}
     trial, _ = play(lines({**HELLO, "environment": environment}, DONE))
-    assert trial.facts["environment"] == {
+    assert trial.facts.environment == {
         "NVIDIA_API_KEY": "[withheld]", "NVIDIA_VISIBLE_DEVICES": "all", "TF_URL": "[withheld]",
     }  # fmt: skip
 

@@ -11,9 +11,11 @@ import pytest
 from harness.errors import InfrastructureError
 from harness.model import Host, Where
 from harness.model.matrix import Gpu
+from harness.model.measured import Facts
 from harness.plan.cells import choose_lanes
 from harness.run.docker.gpu_access import GpuAccess
 from harness.run.hosts.host_gpus import mismatch, parse_gpus
+from tests.unit.trials import facts_of
 
 OLD = Gpu(uuid="GPU-1a2b3c4d-0001", name="NVIDIA GeForce RTX 3090", index=0, compute_capability="8.6")
 NEW = Gpu(uuid="GPU-5e6f7a8b-0002", name="NVIDIA GeForce RTX 4090", index=1, compute_capability="8.9")
@@ -172,8 +174,8 @@ def test_what_no_driver_says_is_told_as_it_is(gpus: list[dict[str, Any]], said: 
 # ---------------------------------------------------------------- what a trial had
 
 
-def seen(*gpus: Gpu, **environment: str) -> dict[str, Any]:
-    return {"gpus": [fields(gpu) for gpu in gpus], "environment": environment}
+def seen(*gpus: Gpu, **environment: str) -> Facts:
+    return facts_of({"gpus": [fields(gpu) for gpu in gpus], "environment": environment})
 
 
 def test_the_gpu_asked_for_is_the_gpu_had() -> None:
@@ -186,11 +188,11 @@ def test_the_gpu_asked_for_is_the_gpu_had() -> None:
 
 @pytest.mark.parametrize(
     ("facts", "inside"),
-    [(seen(NEW), NEW.uuid), (seen(OLD, NEW), NEW.uuid), (seen(), "none"), ({}, "none"),
-     ({"gpu_problem": "NVML does not start"}, "NVML does not start"),
+    [(seen(NEW), NEW.uuid), (seen(OLD, NEW), NEW.uuid), (seen(), "none"), (Facts(), "none"),
+     (Facts(gpu_problem="NVML does not start"), "NVML does not start"),
      (seen(OLD, NEW, CUDA_VISIBLE_DEVICES=NEW.uuid), NEW.uuid)],
 )  # fmt: skip
-def test_another_gpu_than_asked_for_is_told(facts: dict[str, Any], inside: str) -> None:
+def test_another_gpu_than_asked_for_is_told(facts: Facts, inside: str) -> None:
     said = mismatch((OLD,), facts)
     assert OLD.uuid in said
     assert said.endswith(f"the trial sees: {inside}") or f"({inside})" in said.split("the trial sees")[1]

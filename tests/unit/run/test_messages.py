@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.model.measured import Facts, SeenGpu
 from harness.run.docker.attach import Demux
 from harness.run.trial import messages
-from harness.run.trial.messages import MessageLines, Misunderstood, parse_message
+from harness.run.trial.messages import Hello, MessageLines, Misunderstood, parse_message
 
 MARKER = "00ff"
 ANYTHING = st.recursive(
@@ -91,7 +93,9 @@ def test_no_field_can_raise_anything_else(value: object, kind: str) -> None:
         {"gpus": [value], "\ud800": value},
     ):
         with contextlib.suppress(Misunderstood):
-            json.dumps(getattr(parsed(kind, **fields), "facts", None), allow_nan=False, ensure_ascii=False).encode()
+            told = parsed(kind, **fields)
+            facts = asdict(Facts(**told.told())) if isinstance(told, Hello) else None
+            json.dumps(facts, allow_nan=False, ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize(
@@ -123,14 +127,17 @@ def test_what_is_too_large_to_reckon_with_is_missing() -> None:
         parsed("progress", step=10**20)
 
 
-def test_facts_are_flat_and_can_be_written() -> None:
-    sent = {"packages": {"six": "1"}, "limit": None, "huge": True, "cpu": "\ud800"}
-    assert parsed("hello", **sent).facts == {"packages": {"six": "1"}, "limit": None, "huge": True, "cpu": "?"}
+def test_facts_are_typed_and_others_are_ignored() -> None:
+    """An image may send anything: readers must find what the record says, or nothing."""
+    sent = {"packages": {"six": "1"}, "libc": None, "huge": True, "cpu": "\ud800", "libraries": ["a"]}
+    assert Facts(**parsed("hello", **sent, step_shape="bar").told()) == Facts(
+        packages={"six": "1"}, cpu="?", libraries=("a",), step_shape="bar", told_steps=True
+    )  # fmt: skip
     gpus = [{"index": 0, "uuid": "GPU-1", "ecc": None, "power_limit_w": 450.0}]
-    assert parsed("hello", gpus=gpus).facts == {"gpus": gpus}
-    for value in ({"a": {"b": 1}}, [[1]], [{"a": {}}], [{"a": [1]}], 10**400, float("inf")):
+    assert parsed("hello", gpus=gpus).told()["gpus"] == (SeenGpu(index=0, uuid="GPU-1", power_limit_w=450.0),)
+    for name, value in (("packages", {"a": {"b": 1}}), ("libraries", [1]), ("gpus", [3]), ("setup_s", 10**400)):
         with pytest.raises(Misunderstood):
-            parsed("ready", x=value)
+            parsed("ready", **{name: value})
 
 
 def test_text_is_bounded_and_can_be_written() -> None:

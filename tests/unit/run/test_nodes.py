@@ -13,6 +13,7 @@ from harness.errors import InfrastructureError
 from harness.model import Look, Trace, Trial
 from harness.run.engine import Session
 from harness.run.trial.nodes import Nodes, beside
+from tests.unit.trials import facts_of
 from tests.waiting import until
 
 STEPS = np.arange(1.0, 101.0)
@@ -22,7 +23,7 @@ def trial(rss_kib: float, *, grows: float = 0.0, looks: tuple[int, ...] = (50, 1
     column = rss_kib + grows * STEPS
     told = {"rss_kib": column, "step_s": np.full(100, 0.01 * (1 + rank))}
     seen = tuple(Look(step=step, values={"rss_kib": column[step - 1], "cpu_s": step / 100}) for step in looks)
-    fields: dict[str, Any] = {"end": "completed", "facts": {"ranks": [{"rank": rank}]}, **of}
+    fields: dict[str, Any] = {"end": "completed", "facts": facts_of({"ranks": [{"rank": rank, "steps": 1}]}), **of}
     return Trial(cell_id="c", number=1, key="k", trace=Trace(step=STEPS, columns=told, looks=seen), **fields)
 
 
@@ -40,8 +41,8 @@ def test_memory_is_that_of_the_node_where_it_grows_and_never_of_two() -> None:
     assert one.trace.columns["rss_kib"].tolist() == (5000.0 + 2.0 * STEPS).tolist()
     assert [look.values for look in one.trace.looks] == [{"rss_kib": 5100.0, "cpu_s": 1.0}, {}]
     assert one.trace.columns["step_s"].tolist() == [0.02] * 100, "the slowest rank's"
-    assert [rank["rank"] for rank in one.ranks] == [0, 1]
-    assert [rank["rank"] for rank in joined(trial(1.0), trial(1.0)).ranks] == [0, 1], "numbered node by node"
+    assert [rank.rank for rank in one.facts.ranks] == [0, 1]
+    assert [rank.rank for rank in joined(trial(1.0), trial(1.0)).facts.ranks] == [0, 1], "numbered node by node"
 
 
 def test_the_node_that_failed_first_is_named_and_those_of_which_nobody_knows() -> None:
