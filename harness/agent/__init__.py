@@ -28,7 +28,7 @@ job.json
      "answer_timeout_s": 300.0,                 most seconds to wait for an answer to a look
      "slices": 3,                               the launches that are alive together, of which one makes steps at a
                                                 time (below); 0 or absent: this one is alone
-     "probe": {"name": "optrace", …} or null,   a wrapping probe with its settings (wrapping.py)
+     "probe": {"name": "optrace", …} or null,   a wrapping probe with its settings (inside/__init__.py)
      "environment": ["CUDA_*", "TF_*", ...]}    names (fnmatch) whose values `hello` may report
 
 Every message to the harness is one line on stdout, after a newline: marker, a space, a JSON object with "type".

@@ -7,6 +7,7 @@ before any of the scenario's files can be imported instead.
 import json
 import os
 import sys
+import time
 
 
 def main(root, arguments):
@@ -15,9 +16,9 @@ def main(root, arguments):
     With `rank` and a program's arguments, run the program. With `gpus`, only print the GPU fields of `hello` as JSON.
     """
     if arguments == ["gpus"]:
-        from .gpu import devices
+        from .probes import gpus
 
-        sys.stdout.write(json.dumps(devices.find_gpus().facts()) + "\n")
+        sys.stdout.write(json.dumps(gpus.find_gpus().facts()) + "\n")
         return 0
     if arguments[:1] == ["rank"]:
         from .scenario import entering, program_run
@@ -28,6 +29,32 @@ def main(root, arguments):
 
         job, table, link = script_run.open_job(root, [int(number) for number in arguments])
         return script_run.ScriptRun(job, os.path.join(root, job["script"]), table, link).run()
-    from .supervisor import supervisor
+    return supervise(root)
 
-    return supervisor.main(root)
+
+def supervise(root):
+    """Read ROOT/job.json, send `hello`, and watch the trial to its end; return 0 if `done` could be sent, else 1."""
+    from . import libc, wire
+    from .probes import gpus, image, memory
+    from .supervisor import child
+    from .supervisor.command import CommandWatch
+    from .supervisor.program import ProgramWatch
+    from .supervisor.script import ScriptWatch
+
+    begun = time.perf_counter()
+    with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
+        job = json.load(file)
+    child.set_oom_score(-500)
+    libc.adopt_orphans()
+    outbox = wire.Outbox(1, job["marker"])
+    found = gpus.find_gpus()
+    if gpus.visible_cards(found.cards, os.environ):
+        # Otherwise TensorFlow reserves nearly all GPU memory immediately, and its figures mean nothing.
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    told = dict(image.facts(job["environment"], os.environ, memory.find_cgroup()), **found.facts())
+    outbox.send("hello", own_s=time.perf_counter() - begun, **told)
+    kind = CommandWatch if job["command"] else ProgramWatch if job.get("program") else ScriptWatch
+    kind(job, root, outbox, found).run()
+    if outbox.pending:
+        sys.stderr.write("the harness did not read all messages of the agent\n")
+    return 1 if outbox.pending else 0

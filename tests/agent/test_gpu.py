@@ -15,7 +15,7 @@ import pytest
 
 from harness.agent import samples
 from harness.agent.due import Pace
-from harness.agent.gpu import devices, monitor, nvml
+from harness.agent.probes import gpus, nvml
 from harness.flows.judge import judge_file
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Limits, Steps, Trace
@@ -67,12 +67,12 @@ def state(tmp_path: Path) -> State:
 
 
 @pytest.fixture
-def asked(libraries: dict[str, Path], state: State, monkeypatch: pytest.MonkeyPatch) -> Callable[..., devices.Gpus]:
+def asked(libraries: dict[str, Path], state: State, monkeypatch: pytest.MonkeyPatch) -> Callable[..., gpus.Gpus]:
     """Return the GPUs that this process finds in a stand-in that reports CARD with changes."""
 
-    def ask(age: str = "new", **changes: Any) -> devices.Gpus:
+    def ask(age: str = "new", **changes: Any) -> gpus.Gpus:
         monkeypatch.setenv("FAKE_NVML", str(state(**changes)))
-        return devices.find_gpus(str(libraries[age] / nvml.NAME))
+        return gpus.find_gpus(str(libraries[age] / nvml.NAME))
 
     return ask
 
@@ -83,7 +83,7 @@ def asked(libraries: dict[str, Path], state: State, monkeypatch: pytest.MonkeyPa
      (None, None, None)],
 )  # fmt: skip
 def test_the_connection_of_two_cards_is_told(
-    asked: Callable[..., devices.Gpus], level: int | None, peers: int | None, link: str | None
+    asked: Callable[..., gpus.Gpus], level: int | None, peers: int | None, link: str | None
 ) -> None:
     """Two cards without peer access were the cause of hangs that took users days to find."""
     facts = asked(count=2, gpu1__uuid="GPU-c3d4", gpu0__level=level, gpu0__peers=peers).facts()
@@ -114,10 +114,10 @@ def test_every_python_finds_the_gpu_in_the_library_of_every_driver(
 
 
 def test_without_the_library_there_is_nothing_to_tell() -> None:
-    assert devices.find_gpus("libnvidia-ml.so.none").facts() == {}
+    assert gpus.find_gpus("libnvidia-ml.so.none").facts() == {}
 
 
-def test_a_library_that_does_not_start_says_why(asked: Callable[..., devices.Gpus]) -> None:
+def test_a_library_that_does_not_start_says_why(asked: Callable[..., gpus.Gpus]) -> None:
     codes = {"fail__nvmlInit_v2": 18, "fail__nvmlInit": 18}
     assert asked(**codes).facts() == {"gpu_problem": "NVML does not start: driver and library have different versions"}
     assert asked("old", fail__nvmlInit=4242).facts() == {"gpu_problem": "NVML does not start: error 4242"}
@@ -133,11 +133,11 @@ def test_a_library_that_does_not_start_says_why(asked: Callable[..., devices.Gpu
         ("nvmlDeviceGetEnforcedPowerLimit", "power_limit_w"),
     ],
 )
-def test_what_fails_is_null_and_the_rest_is_told(asked: Callable[..., devices.Gpus], function: str, field: str) -> None:
+def test_what_fails_is_null_and_the_rest_is_told(asked: Callable[..., gpus.Gpus], function: str, field: str) -> None:
     assert asked(**{f"fail__{function}": 999}).facts() == {"gpus": [{**FACT, field: None}]}
 
 
-def test_a_newer_function_that_fails_gives_way_to_the_older_one(asked: Callable[..., devices.Gpus]) -> None:
+def test_a_newer_function_that_fails_gives_way_to_the_older_one(asked: Callable[..., gpus.Gpus]) -> None:
     newer = (
         "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
         "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetCount_v2",
@@ -148,7 +148,7 @@ def test_a_newer_function_that_fails_gives_way_to_the_older_one(asked: Callable[
     assert found.cards[0].device.processes() == {4000: 1 << 20, 4001: None}
 
 
-def test_rows_of_processes_that_are_too_long_fit_all_the_same(asked: Callable[..., devices.Gpus]) -> None:
+def test_rows_of_processes_that_are_too_long_fit_all_the_same(asked: Callable[..., gpus.Gpus]) -> None:
     """Some drivers of the 535 series changed the structure but not the function's name."""
     many = {pid: pid << 20 for pid in range(1, nvml.MOST_PROCESSES + 1)}
     told = ",".join(f"{pid}:{used}" for pid, used in many.items())
@@ -158,7 +158,7 @@ def test_rows_of_processes_that_are_too_long_fit_all_the_same(asked: Callable[..
     assert found[1] == 1 << 20, "at least the first one is right, and no memory beyond the rows is written"
 
 
-def test_strange_answers_are_not_believed(asked: Callable[..., devices.Gpus]) -> None:
+def test_strange_answers_are_not_believed(asked: Callable[..., gpus.Gpus]) -> None:
     assert asked(count=0).facts() == {}
     assert len(asked(count=4_000_000_000).cards) == nvml.MOST_DEVICES
     assert asked(gpu0__name="x" * 400).facts()["gpus"][0]["name"] is None
@@ -168,12 +168,12 @@ def test_strange_answers_are_not_believed(asked: Callable[..., devices.Gpus]) ->
     assert asked(gpu0__processes=many).cards[0].device.processes() is None
 
 
-def test_what_the_driver_keeps_for_itself_is_not_used(asked: Callable[..., devices.Gpus]) -> None:
+def test_what_the_driver_keeps_for_itself_is_not_used(asked: Callable[..., gpus.Gpus]) -> None:
     assert asked().cards[0].device.memory_bytes() == (1000 << 10, 24564 << 20)
     assert asked("old").cards[0].device.memory_bytes() == ((1000 << 10) + (300 << 20), 24564 << 20)
 
 
-def test_instances_stand_in_the_place_of_their_card(asked: Callable[..., devices.Gpus]) -> None:
+def test_instances_stand_in_the_place_of_their_card(asked: Callable[..., gpus.Gpus]) -> None:
     found = asked(
         gpu0__mig=1, gpu0__ecc=1, gpu0__instances=7, gpu0__mig0__uuid="MIG-1", gpu0__mig3__uuid="MIG-2",
         gpu0__mig0__name="A100 MIG 1g.5gb", gpu0__mig3__total=4864 << 20, gpu0__mig3__used=37 << 20,
@@ -205,21 +205,21 @@ OTHER = {**TWO, "gpu1.name": "NVIDIA GeForce RTX 3090"}
     ],
 )
 def test_only_the_gpus_that_cuda_will_use_are_sampled(
-    asked: Callable[..., devices.Gpus], cards: dict[str, Any], variables: dict[str, str], indices: list[int]
+    asked: Callable[..., gpus.Gpus], cards: dict[str, Any], variables: dict[str, str], indices: list[int]
 ) -> None:
     found = asked(**cards).cards
-    assert [card.index for card in devices.visible_cards(found, variables)] == indices
+    assert [card.index for card in gpus.visible_cards(found, variables)] == indices
 
 
 # ---------------------------------------------------------------- what they do
 
 
-def watching(gpus: devices.Gpus, clock: Callable[[], float] = lambda: 0.0) -> tuple[monitor.Monitor, samples.Table]:
+def watching(found: gpus.Gpus, clock: Callable[[], float] = lambda: 0.0) -> tuple[gpus.Monitor, samples.Table]:
     table = samples.Table(-1, 100)
-    return monitor.Monitor(gpus, table, {}, clock=clock), table
+    return gpus.Monitor(found, table, {}, clock=clock), table
 
 
-def test_a_row_is_sampled_once_and_not_more_often_than_every_50_ms(asked: Callable[..., devices.Gpus]) -> None:
+def test_a_row_is_sampled_once_and_not_more_often_than_every_50_ms(asked: Callable[..., gpus.Gpus]) -> None:
     now = [0.0]
     watch, table = watching(asked(), lambda: now[0])
     taken = []
@@ -228,15 +228,15 @@ def test_a_row_is_sampled_once_and_not_more_often_than_every_50_ms(asked: Callab
         table.header[samples.STEPS] = step
         watch.tick(now[0], 0)
         watch.tick(now[0], 0)
-        taken.append(table.column(monitor.MEMORY)[step - 1] == 1000)
+        taken.append(table.column(gpus.MEMORY)[step - 1] == 1000)
 
     assert taken[:12] == [True, False, False, False, False, True, False, False, False, False, True, False]
-    assert table.column(monitor.OWN)[0] != 0, "no process of ours: no number"
+    assert table.column(gpus.OWN)[0] != 0, "no process of ours: no number"
 
 
 def test_a_driver_that_answers_slowly_is_asked_seldom() -> None:
     clock = iter([10.1, 20.1])
-    pace = Pace(0.05, lambda: next(clock), monitor.SHARE)
+    pace = Pace(0.05, lambda: next(clock), gpus.SHARE)
     pace.spent(10.0)
     assert pace.due(10.06), "one slow answer may be a neighbour's fault"
     pace.spent(20.0)
@@ -244,14 +244,14 @@ def test_a_driver_that_answers_slowly_is_asked_seldom() -> None:
     assert pace.due(30.1), "0.1 s are 1 % of 10 s"
 
 
-def test_rows_that_were_sent_are_not_sampled(asked: Callable[..., devices.Gpus]) -> None:
+def test_rows_that_were_sent_are_not_sampled(asked: Callable[..., gpus.Gpus]) -> None:
     watch, table = watching(asked())
     table.header[samples.STEPS] = 5
     watch.tick(1.0, 5)
-    assert table.column(monitor.MEMORY)[4] != 1000
+    assert table.column(gpus.MEMORY)[4] != 1000
 
 
-def test_a_look_says_what_held_the_clocks_down(asked: Callable[..., devices.Gpus], state: State) -> None:
+def test_a_look_says_what_held_the_clocks_down(asked: Callable[..., gpus.Gpus], state: State) -> None:
     watch, _ = watching(asked())
     for reasons, clock, temperature in ((0x4, 2520, 70), (0x20, 1410, 88), (0x1, 210, 60), (0x0, 2520, 65)):
         state(gpu0__reasons=reasons, gpu0__clock=clock, gpu0__temperature=temperature)
@@ -265,20 +265,20 @@ def test_a_look_says_what_held_the_clocks_down(asked: Callable[..., devices.Gpus
     assert (second["gpu_heat_share"], second["gpu_reasons"], second["gpu_temperature_c"]) == (0, 0, 65)
 
 
-def test_of_two_cards_memory_is_the_sum_and_the_hotter_one_counts(asked: Callable[..., devices.Gpus]) -> None:
+def test_of_two_cards_memory_is_the_sum_and_the_hotter_one_counts(asked: Callable[..., gpus.Gpus]) -> None:
     second = {"gpu1.total": 24564 << 20, "gpu1.used": 24 << 10, "gpu1.temperature": 90, "gpu1.clock": 900}
     watch, _ = watching(asked(**TWO, **second))
     fields = watch.look()
     assert (fields["gpu_kib"], fields["gpu_temperature_c"], fields["gpu_clock_mhz"]) == (1024, 90, 900)
 
 
-def test_a_card_that_says_nothing_for_once_is_no_fall_of_the_sum(asked: Callable[..., devices.Gpus]) -> None:
+def test_a_card_that_says_nothing_for_once_is_no_fall_of_the_sum(asked: Callable[..., gpus.Gpus]) -> None:
     silent = {"gpu1.temperature": 90, "gpu1.clock": 900}
     watch, _ = watching(asked(**TWO, **silent))
     assert watch.look()["gpu_kib"] is None
 
 
-def test_errors_of_the_driver_and_a_lost_gpu_are_noted(asked: Callable[..., devices.Gpus], state: State) -> None:
+def test_errors_of_the_driver_and_a_lost_gpu_are_noted(asked: Callable[..., gpus.Gpus], state: State) -> None:
     watch, _ = watching(asked())
     assert watch.notes() == []
     state(gpu0__xid=79)
@@ -290,7 +290,7 @@ def test_errors_of_the_driver_and_a_lost_gpu_are_noted(asked: Callable[..., devi
     ]  # fmt: skip
 
 
-def test_a_driver_that_can_tell_of_no_event_is_not_asked(asked: Callable[..., devices.Gpus]) -> None:
+def test_a_driver_that_can_tell_of_no_event_is_not_asked(asked: Callable[..., gpus.Gpus]) -> None:
     watch, _ = watching(asked(fail__nvmlEventSetCreate=3, gpu0__xid=43))
     assert watch.look()["gpu_xid"] is None
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from harness.agent import ending, failure, libc, samples, wire
-from harness.agent.probes import cgroup, memory, processes
+from harness.agent import ending, libc, samples, wire
+from harness.agent.probes import image, memory, processes
 from harness.agent.probes.processes import Bounds
 from harness.agent.scenario import stepping
-from harness.agent.supervisor import command, supervisor
+from harness.agent.supervisor import command
 from harness.agent.supervisor.child import Death
 from harness.judge.cell import gist
 from harness.model.measured import MOST_METRICS
@@ -62,7 +62,7 @@ def test_an_exception_whose_text_cannot_be_had() -> None:
         def __str__(self) -> str:
             raise KeyError("nothing to say")
 
-    assert "its __str__ raised KeyError" in failure.describe_failure(Mute(), "step 1", "x.py")
+    assert "its __str__ raised KeyError" in ending.describe_failure(Mute(), "step 1", "x.py")
 
 
 MADE_AT = (
@@ -110,7 +110,7 @@ WHERE = "\t [[{{node MatMul}}]] [Op:__inference_f_7]"
 )
 def test_the_reason_is_told_with_what_announces_it(text: str, told: str) -> None:
     """For TensorFlow 2.18, the only reported reason was "InvalidArgumentError: Graph execution error:"."""
-    assert failure.describe_failure(RuntimeError(text), "step 1", "x.py") == f"step 1: RuntimeError: {told}"
+    assert ending.describe_failure(RuntimeError(text), "step 1", "x.py") == f"step 1: RuntimeError: {told}"
 
 
 @pytest.mark.parametrize("text", ["short", "long " * 2000])
@@ -127,7 +127,7 @@ def test_a_traceback_that_is_cut_is_known_for_one(text: str) -> None:
 
     with pytest.raises(ValueError, match=r"short|long") as caught:
         deep(60)
-    message = failure.describe_failure(caught.value, "step 1", __file__)
+    message = ending.describe_failure(caught.value, "step 1", __file__)
     assert len(message) < 12_000
     assert gist(message).startswith(f"step 1: ValueError: {text[:500]}")
     assert gist(f"a note\n{message}") == gist(message)
@@ -145,7 +145,7 @@ def test_a_traceback_that_is_cut_is_known_for_one(text: str) -> None:
     ],
 )
 def test_which_errors_say_that_memory_ran_out(text: str, expected: bool) -> None:
-    assert failure.is_oom(RuntimeError(text)) is expected
+    assert ending.is_oom(RuntimeError(text)) is expected
 
 
 RULE = "-" * 70 + "\n"
@@ -421,7 +421,7 @@ def test_the_cgroup_of_a_process_tells_its_memory(tmp_path: Path, files: dict[st
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    told = cgroup.find_cgroup(str(tmp_path / "member"), str(tmp_path / "fs"))
+    told = memory.find_cgroup(str(tmp_path / "member"), str(tmp_path / "fs"))
     assert (told.version, told.limit_bytes(), told.usage_kib(), told.oom_kills()) == found
 
 
@@ -457,7 +457,7 @@ def test_packages_by_the_names_of_their_folders(tmp_path: Path) -> None:
     (tmp_path / "second/flat.egg-info").write_text("Name: flat\nVersion: 4\n")
     places = [str(tmp_path / "first"), str(tmp_path / "missing.zip"), str(tmp_path / "second")]
 
-    assert supervisor.package_versions(places) == {
+    assert image.package_versions(places) == {
         "nvidia-tensorflow": "1.15.5+nv22.12", "old-style": "1.0", "numpy": "1.2", "mine": "0.3", "flat": "4",
     }  # fmt: skip
 
@@ -478,7 +478,7 @@ def test_wheels_by_their_tags_and_by_what_was_compiled(tmp_path: Path) -> None:
     installed("hollow", own, "hollow/fallback.py,sha256=x,9\n")
     (tmp_path / "old-1.0-py3.6.egg-info").mkdir()
 
-    assert supervisor.wheel_tags([str(tmp_path)]) == {
+    assert image.wheel_tags([str(tmp_path)]) == {
         "pure-one": "py2-none-any",
         "public": "cp311-cp311-manylinux_2_17_x86_64",
         "built": "cp311-cp311-linux_x86_64",

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.agent.inside import optrace, valgrind
-from harness.agent.wrapping import PIECE, text_parts
+from harness.agent.inside import PIECE, optrace, text_parts, valgrind
 from tests.agent.driver import Told, pack_with, run
 
 LINES = '''
@@ -231,10 +230,12 @@ class FakeProfiler:
         ]
 
 
-def test_of_torch_s_events_only_operations_count() -> None:
+def test_of_torch_s_events_only_operations_count(monkeypatch: pytest.MonkeyPatch) -> None:
     profiler = SimpleNamespace(profile=FakeProfiler, ProfilerActivity=SimpleNamespace(CPU="cpu"))
     torch = SimpleNamespace(profiler=profiler, cuda=SimpleNamespace(is_available=lambda: False))
-    result, events = optrace.tracer(torch)(lambda: 7)
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    result, events = optrace.find_tracer(SimpleNamespace(), None)(lambda: 7)
     assert (result, events) == (7, [optrace.Event("aten::conv2d", "aten::conv2d", "CPU", 10, 15, 0)])
 
 

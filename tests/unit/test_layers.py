@@ -172,6 +172,32 @@ def test_relative_imports_are_the_agent_s_alone() -> None:
         assert not any(levels), path
 
 
+def test_no_file_of_the_agent_imports_itself_by_way_of_others() -> None:
+    """Imports inside functions count too: a reader of one file would have to read all files of the circle."""
+    modules = {_module(path): path for path in (ROOT / "agent").rglob("*.py")}
+    imports = {name: _relative_imports(path, name, set(modules)) - {name} for name, path in modules.items()}
+    assert _in_circles(imports) == []
+
+
+def _relative_imports(path: Path, name: str, modules: set[str]) -> set[str]:
+    """Return the files that a file of the agent imports anywhere: a package only if a name of its own is imported."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found = set()
+    for node in source.nodes(path, ast.ImportFrom):
+        if node.level:
+            base = ".".join(filter(None, (package.rsplit(".", node.level - 1)[0], node.module)))
+            found |= {inner if (inner := f"{base}.{alias.name}") in modules else base for alias in node.names}
+    return found
+
+
+def _in_circles(imports: dict[str, set[str]]) -> list[str]:
+    """Return the modules that import themselves by way of others, or import one that does."""
+    done: set[str] = set()
+    while free := {name for name, others in imports.items() if name not in done and others <= done}:
+        done |= free
+    return sorted(imports.keys() - done)
+
+
 def _absolute_imports(path: Path, *, whole: bool = False) -> set[str]:
     """Return the modules that a file imports; `whole`: with the name that is imported from each."""
     plain = {alias.name for node in source.nodes(path, ast.Import) for alias in node.names}
@@ -202,7 +228,4 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     """Such a module can be imported only after some other one, and a command or a benchmark fails at its start."""
     modules = {_module(path): path for path in ROOT.rglob("*.py")}
     imports = {name: _imported_at_start(path, name) & modules.keys() - {name} for name, path in modules.items()}
-    done: set[str] = set()
-    while free := {name for name, others in imports.items() if name not in done and others <= done}:
-        done |= free
-    assert sorted(modules.keys() - done) == []
+    assert _in_circles(imports) == []

@@ -3,8 +3,7 @@
 
 import re
 
-from .. import failure
-from ..wrapping import ProbeError, call
+from ..ending import ProbeError, call, line_of
 
 NAME = re.compile(r"[a-z][a-z0-9.-]{0,63}")
 
@@ -33,4 +32,4 @@ class Artifacts(object):
         return files
 
     def _wrong(self, text):
-        return ProbeError("artifacts: %s%s" % (text, failure.line_of(self._make)))
+        return ProbeError("artifacts: %s%s" % (text, line_of(self._make)))

@@ -8,8 +8,7 @@ import platform
 import re
 import sys
 
-from ..probes import processes
-from ..supervisor import supervisor
+from ..probes import image, processes
 
 FORMAT = 1
 READ_BYTES = 1 << 20
@@ -36,7 +35,7 @@ class Components(object):
             "format": FORMAT,
             "python": platform.python_version(),
             "implementation": platform.python_implementation(),
-            "libc": supervisor.c_library(),
+            "libc": image.c_library(),
             "machine": platform.machine(),
             "distributions": list(distributions(sys.path)),
             "mapped": {path: digest for path, digest in hashes.items() if digest},
@@ -58,7 +57,7 @@ def sha256(path):
 
 def distributions(places):
     """Yield a dict for each installed distribution; if several have the same name, for the first, which is imported."""
-    for name, version, path in supervisor.installed_packages(places):
+    for name, version, path in image.installed_packages(places):
         metadata = _head(os.path.join(path, "METADATA")) or _head(os.path.join(path, "PKG-INFO")) or _head(path)
         yield {
             "name": name,

@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 
+from ..ending import ProbeError
 from ..probes import memory
-from ..wrapping import ProbeError
 
 
 class LineTables(object):

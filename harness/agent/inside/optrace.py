@@ -13,8 +13,7 @@ import json
 import math
 import sys
 
-from .. import failure
-from ..wrapping import ProbeError, call
+from ..ending import ProbeError, call, line_of
 
 Event = collections.namedtuple("Event", "op kind place start_us took_us bytes")
 Event.__doc__ = """One run of an operation: its name, its kind (MatMul), the device or thread, when it ran, and the size
@@ -70,7 +69,7 @@ def expected_bytes(module, params):
         return {str(op): int(size) for op, size in sizes.items()}
     except (AttributeError, OverflowError, TypeError, ValueError):
         text = "optrace: expected_bytes() must return {op: bytes}, but returned %.80r" % (sizes,)
-        raise ProbeError(text + failure.line_of(predict)) from None
+        raise ProbeError(text + line_of(predict)) from None
 
 
 # ---------------------------------------------------------------- the table
@@ -146,13 +145,9 @@ def find_tracer(module, step):
     if hasattr(module, "trace_step"):
         return _own_tracer(module.trace_step)
     if "tensorflow" in sys.modules:
-        from . import optrace_tensorflow
-
-        return optrace_tensorflow.tracer(sys.modules["tensorflow"])
+        return tensorflow_tracer(sys.modules["tensorflow"])
     if "torch" in sys.modules:
-        from . import optrace_torch
-
-        return optrace_torch.tracer(sys.modules["torch"])
+        return torch_tracer(sys.modules["torch"])
     raise ProbeError(
         "optrace: setup imported neither tensorflow nor torch, and the script has no trace_step(); "
         "let trace_step() make one step and return [(op, start_s, duration_s), ...]"
@@ -168,7 +163,7 @@ def _own_tracer(trace_step):
             return None, [_own_event(*row) for row in rows]
         except (TypeError, ValueError):
             text = "optrace: trace_step() must return [(op, start_s, duration_s), ...], but returned %.80r" % (rows,)
-            raise ProbeError(text + failure.line_of(trace_step)) from None
+            raise ProbeError(text + line_of(trace_step)) from None
 
     return trace
 
@@ -181,13 +176,13 @@ def _own_event(op, start_s, took_s):
     return Event(str(op), str(op), "scenario", start_us, took_us, 0)
 
 
-# ---------------------------------------------------------------- optrace torch
+# ---------------------------------------------------------------- torch
 
 
 NOT_OPS = ("[memory]",)  # an allocation outside of any operation
 
 
-def tracer(torch):
+def torch_tracer(torch):
     """Return a function that runs a step and returns (its result, its events)."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
@@ -205,3 +200,97 @@ def _event(event):
     span = event.time_range
     size = max(0, getattr(event, "cpu_memory_usage", 0) or 0)
     return Event(event.name, event.name, str(event.device_type), span.start, span.end - span.start, int(size))
+
+
+# ---------------------------------------------------------------- TensorFlow 1.15 and 2, by its step stats
+
+
+NOT_TF_OPS = ("RecvTensor", "_SOURCE", "_SINK", "unknown")
+COPIES = (":stream", "/stream:", "memcpy", "/host:cpu")  # duplicates, recorded for streams and CUDA's host
+
+
+def tensorflow_tracer(tf):
+    """Return a function that runs a step and returns (its result, its events)."""
+    return _eager_tracer() if tf.executing_eagerly() else _graph_tracer(tf)
+
+
+def _graph_tracer(tf):
+    """Make every Session.run within a traced step also request RunMetadata."""
+    from tensorflow.python.client.session import BaseSession
+
+    plain_run = BaseSession.run
+    events = []  # of the traced step
+    tracing = False
+
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        if not tracing or run_metadata is not None:
+            return plain_run(self, fetches, feed_dict, options, run_metadata)
+        traced = tf.compat.v1.RunOptions()
+        if options is not None:
+            traced.CopyFrom(options)
+        traced.trace_level = tf.compat.v1.RunOptions.FULL_TRACE
+        metadata = tf.compat.v1.RunMetadata()
+        result = plain_run(self, fetches, feed_dict, traced, metadata)
+        events.extend(events_of(metadata.step_stats))
+        return result
+
+    BaseSession.run = run
+
+    def trace(step):
+        nonlocal tracing
+        del events[:]
+        tracing = True
+        try:
+            result = step()
+        finally:
+            tracing = False
+        return result, list(events)
+
+    return trace
+
+
+def _eager_tracer():
+    from tensorflow.python.eager import context
+
+    if not hasattr(context, "enable_run_metadata"):
+        raise ProbeError("optrace: this TensorFlow has no run metadata in eager mode; trace a scenario in graph mode")
+
+    def trace(step):
+        context.enable_run_metadata()
+        try:
+            result = step()
+            metadata = context.export_run_metadata()
+        finally:
+            context.disable_run_metadata()
+        return result, events_of(metadata.step_stats)
+
+    return trace
+
+
+def events_of(step_stats):
+    """Return the events of a StepStats message; for a GPU, those of the device and not those of its streams."""
+    return [
+        _node_event(device.device, node)
+        for device in step_stats.dev_stats
+        if not any(mark in device.device.lower() for mark in COPIES)
+        for node in device.node_stats
+        if node.node_name not in NOT_TF_OPS
+    ]
+
+
+def _node_event(place, node):
+    sizes = [output.tensor_description.allocation_description.requested_bytes for output in node.output]
+    return Event(
+        node.node_name,
+        _kind(node),
+        place,
+        node.all_start_micros,
+        max(node.all_end_rel_micros, node.op_end_rel_micros),
+        int(max(sizes, default=0)),
+    )
+
+
+def _kind(node):
+    """Return the kind of a node, which TensorFlow labels `name = Kind(inputs)`; in eager mode the name is the kind."""
+    label = node.timeline_label
+    return label.split(" = ", 1)[1].split("(", 1)[0] if " = " in label else node.node_name.split(":")[0]

@@ -10,7 +10,7 @@ import re
 import shutil
 import xml.etree.ElementTree
 
-from ..wrapping import Missing
+from ..ending import Missing
 
 OPTIONS = (
     "--tool=memcheck", "--leak-check=full", "--show-leak-kinds=all", "--num-callers=40", "--read-inline-info=no",

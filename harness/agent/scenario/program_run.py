@@ -29,8 +29,8 @@ import sys
 import time
 import types
 
-from .. import due, failure, samples
-from ..probes import cgroup
+from .. import due, ending, samples
+from ..probes import memory
 from . import entering, hooks, importing, script_run, stepping, ticking
 from .hooks import function, lines, printed
 
@@ -174,7 +174,7 @@ class ProgramRun(script_run.ScriptRun):
             try:
                 _, spec, code = runpy._get_module_details(self._program["module"])
             except ImportError as error:
-                raise failure.ScenarioError("module %s: %s" % (self._program["module"], error))
+                raise ending.ScenarioError("module %s: %s" % (self._program["module"], error))
             main.__spec__, main.__loader__, main.__package__ = spec, spec.loader, spec.parent
             main.__file__ = self.script = spec.origin
             if self._own_names():
@@ -267,7 +267,7 @@ class ProgramRun(script_run.ScriptRun):
 
     def _ready(self, ticker, first_step_s):
         self.where = "step"
-        self._looker = stepping.Looker(self._readers_made, cgroup.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
+        self._looker = stepping.Looker(self._readers_made, memory.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
         shape = self._lines.shape if ticker.kind == "line" else None
         self._ask(
             "ready", setup_s=None, first_step_s=first_step_s, probes=ticker.probes, metrics=ticker.metrics.names,
@@ -356,13 +356,13 @@ class ProgramRun(script_run.ScriptRun):
             if not exits:
                 sys.stderr.write(error.code + "\n")
             sys.stderr.flush()
-            error = failure.ScenarioError("the program called sys.exit(%s)" % repr(error.code)[:300])
+            error = ending.ScenarioError("the program called sys.exit(%s)" % repr(error.code)[:300])
         steps = self._ticker.steps if self._has_joined() else 0
         place = "step %d" % (steps + 1) if steps else place
-        message = failure.describe_failure(error, place, self.script)
+        message = ending.describe_failure(error, place, self.script)
         if isinstance(error, EOFError):
             message += READS_STDIN
-        self._report(setup=self.where == "setup", oom=failure.is_oom(error), message=message, exits=exits, at=at)
+        self._report(setup=self.where == "setup", oom=ending.is_oom(error), message=message, exits=exits, at=at)
         return 1
 
     def _report(self, **event):

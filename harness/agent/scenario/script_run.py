@@ -20,8 +20,8 @@ import sys
 import time
 import types
 
-from .. import due, ending, failure, samples, wrapping
-from ..probes import cgroup, gpu_pools, memory, processes
+from .. import due, ending, inside, samples
+from ..probes import gpu_pools, memory, processes
 from . import stepping
 
 CAME_BACK = "a forked process returned from it; end that process with os._exit"
@@ -67,7 +67,7 @@ def open_job(root, fds):
     faulthandler.register(ending.STACKS_SIGNAL, file=stacks_fd, all_threads=True)
     with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
-    wrapping.probe_class(job)
+    inside.probe_class(job)
     table = samples.Table(table_fd, *samples.shape(job["looks"][-1]))
     return job, table, Link(events_fd, answers_fd)
 
@@ -99,7 +99,7 @@ class ScriptRun(object):
         self.step_place = ""
 
     def run(self):
-        """Run the script and return the exit code: 0, or 1 after a reported failure."""
+        """Run the script and return the exit code: 0, or 1 after a reported ending."""
         try:
             return self._run()
         except LinkLost:
@@ -113,7 +113,7 @@ class ScriptRun(object):
         except LinkLost:
             raise
         except stepping.CameBack:
-            self._fail(failure.ScenarioError(CAME_BACK + self.step_place))
+            self._fail(ending.ScenarioError(CAME_BACK + self.step_place))
             self.table.header[samples.STOP] = samples.END
             os._exit(1)
         except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
@@ -129,7 +129,7 @@ class ScriptRun(object):
         self.table.clear(0, samples.ALWAYS)
         started = time.perf_counter()
         step = self._set_up()
-        probe = wrapping.make_probe(self.job, self.module, step)
+        probe = inside.make_probe(self.job, self.module, step)
         step = step if probe is None else probe.wrap(step)
         setup_s = time.perf_counter() - started
         self.where = "step"
@@ -139,12 +139,12 @@ class ScriptRun(object):
         names = stepper.metrics.names
         # Wait here, while the supervisor counts what is held and reads the output so far.
         self.link.ask("ready", setup_s=setup_s, first_step_s=stepper.busy_s, probes=stepper.probes, metrics=names)
-        looker = stepping.Looker(readers, cgroup.find_cgroup(), pool, stepper.cpu)
+        looker = stepping.Looker(readers, memory.find_cgroup(), pool, stepper.cpu)
         end = self._step_and_look(stepper, looker)
         self.where = "exit"
         if probe is not None:
             for name, text in probe.files().items():
-                for piece in wrapping.text_parts(text):
+                for piece in inside.text_parts(text):
                     self.link.tell("file", name=name, text=piece)
         self.link.tell("ended", end=end, at=time.perf_counter())
 
@@ -172,17 +172,17 @@ class ScriptRun(object):
     def _set_up(self):
         self.module = self._load()
         if not callable(getattr(self.module, "setup", None)):
-            raise failure.ScenarioError("%s has no function setup" % os.path.basename(self.script))
+            raise ending.ScenarioError("%s has no function setup" % os.path.basename(self.script))
         step = self.module.setup(**self.job["params"])
         if os.getpid() != self.owner:
             raise stepping.CameBack()
         if not callable(step):
-            returned = type(step).__name__ + failure.line_of(self.module.setup)
-            raise failure.ScenarioError("it must return the step function; it returned %s" % returned)
-        self.step_place = failure.line_of(step)
+            returned = type(step).__name__ + ending.line_of(self.module.setup)
+            raise ending.ScenarioError("it must return the step function; it returned %s" % returned)
+        self.step_place = ending.line_of(step)
         problem = idle(step)
         if problem:
-            raise failure.ScenarioError(problem + self.step_place)
+            raise ending.ScenarioError(problem + self.step_place)
         return step
 
     def _load(self):
@@ -222,20 +222,20 @@ class ScriptRun(object):
     def _fail(self, error):
         in_setup, steps = self.where == "setup", self.table.header[samples.STEPS]
         where = {"setup": "setup", "step": "step %d" % (steps + 1), "exit": ending.AT_EXIT}[self.where]
-        oom = failure.is_oom(error)
-        message = failure.describe_failure(error, where, self.script, else_place=self.step_place)
+        oom = ending.is_oom(error)
+        message = ending.describe_failure(error, where, self.script, else_place=self.step_place)
         # Wait until the supervisor has listed the libraries of this process.
-        waits = wrapping.probe_name(self.job) == "components" and os.getpid() == self.owner
+        waits = inside.probe_name(self.job) == "components" and os.getpid() == self.owner
         report = self.link.ask if waits else self.link.tell
         report("failed", setup=in_setup, oom=oom, message=message, waits=waits)
 
     def _tear_down(self):
-        """Run the teardown after all steps; report its failure."""
+        """Run the teardown after all steps; report its ending."""
         try:
             if hasattr(self.module, "teardown"):
                 self.module.teardown()
         except BaseException as error:
             if os.getpid() != self.owner:
                 raise
-            message = failure.describe_failure(error, ending.AT_EXIT + ": teardown", self.script)
-            self.link.tell("teardown", oom=failure.is_oom(error), message=message)
+            message = ending.describe_failure(error, ending.AT_EXIT + ": teardown", self.script)
+            self.link.tell("teardown", oom=ending.is_oom(error), message=message)

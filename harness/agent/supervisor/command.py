@@ -8,7 +8,7 @@ harness judges a look; what it does meanwhile is not counted.
 import os
 import re
 
-from .. import due, ending, samples, wire, wrapping
+from .. import due, ending, samples, wire
 from ..probes import memory, processes
 from ..scenario import stepping
 from ..scenario.hooks import printed
@@ -47,7 +47,7 @@ class CommandWatch(Watch):
         os.environ.setdefault("PYTHONUNBUFFERED", "1")  # otherwise the lines of all its steps may arrive at the end
         try:
             self.start(self.job["command"])
-        except wrapping.Missing as error:
+        except ending.Missing as error:
             self.end("setup", str(error))
         except OSError as error:
             self.end("setup", "cannot start %s: %s" % (self.job["command"][0], os.strerror(error.errno)))

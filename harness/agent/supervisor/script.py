@@ -6,7 +6,7 @@ import re
 import sys
 import time
 
-from .. import ending, libc, samples, wire, wrapping
+from .. import ending, libc, samples, wire
 from ..probes import processes
 from .trial_watch import Watch
 
@@ -58,7 +58,7 @@ class ScriptWatch(Watch):
         command = [sys.executable, "-B", "-u", start] + [str(fd) for fd in inherited]
         try:
             self.start(command, inherited)
-        except wrapping.Missing as error:
+        except ending.Missing as error:
             self.end("setup", str(error))
         os.close(events)
         os.close(answers)

@@ -10,9 +10,8 @@ import signal
 import time
 import traceback
 
-from .. import ending, samples, wire, wrapping
-from ..gpu import monitor
-from ..probes import cgroup, file_sizes, processes
+from .. import ending, inside, samples, wire
+from ..probes import file_sizes, gpus, memory, processes
 from . import census, child
 
 PROGRESS_S = 1.0
@@ -37,8 +36,8 @@ class Watch(object):
         self.clock = time.perf_counter
         self.rows, self.stride = samples.shape(job["looks"][-1])
         self.child = None
-        self.wrapper = wrapping.make_wrapper(job, root)
-        self.components = wrapping.make_component_lister(job)
+        self.wrapper = inside.make_wrapper(job, root)
+        self.components = inside.make_component_lister(job)
         self.done = None
         self.shortfall = self.remedy = ""
         self.run_s = None  # how long a program or a command that ended by itself ran
@@ -54,7 +53,7 @@ class Watch(object):
         self.asked_at = None
         self._parked = False
         self._slice = None  # the earliest time and step at which the child is asked to park
-        self.oom = cgroup.OomKiller(cgroup.find_cgroup())
+        self.oom = memory.OomKiller(memory.find_cgroup())
         self._commands = wire.Lines()
         self._progress_at = self.clock() + PROGRESS_S
         self._sent = 0
@@ -65,7 +64,7 @@ class Watch(object):
     def measure_in(self, table):
         """Use `table` for the samples, including those of the GPUs."""
         self.table = table
-        self.monitor = monitor.Monitor(self._gpus, table, os.environ, clock=self.clock)
+        self.monitor = gpus.Monitor(self._gpus, table, os.environ, clock=self.clock)
 
     # -------------------------------------------------------------- the loop
 
@@ -354,7 +353,7 @@ class Watch(object):
 
     def file(self, name, text):
         """Send a result file of a wrapping probe."""
-        for piece in wrapping.text_parts(text):
+        for piece in inside.text_parts(text):
             self.outbox.send("file", name=name, text=piece)
 
     def _peak_rss_kib(self):

@@ -5,14 +5,14 @@ import ast
 import functools
 import types
 
-from ... import failure
+from ... import ending
 from .. import script_run
 from .around import Counted
 
 DECORATOR = "__harness_step__"
 
 
-class NoStep(failure.ScenarioError):
+class NoStep(ending.ScenarioError):
     """The named function does not exist, or a call of it makes no step."""
 
 
@@ -48,7 +48,7 @@ def wrapped(function, mark, text=""):
         raise NoStep("steps_are: %s: is a %s, which cannot be called" % (text, type(function).__name__))
     problem = script_run.idle(function)
     if problem:
-        raise NoStep("steps_are: %s: %s%s" % (text, problem, failure.line_of(function)))
+        raise NoStep("steps_are: %s: %s%s" % (text, problem, ending.line_of(function)))
     if not isinstance(function, types.FunctionType):
         return Counted(function, mark)
 

@@ -1,46 +1,14 @@
-"""Runs the supervisor: it reads the job, sends `hello`, and watches one trial to its end."""
+"""Reads what an image and its machine hold, without importing anything: packages, wheels, the C library, limits."""
 
 import fnmatch
-import json
 import os
 import platform
 import re
 import resource
 import sys
-import time
 
-from .. import PROTOCOL, VERSION, libc, wire
-from ..gpu import devices
-from ..probes import cgroup, memory, processes
-from . import child
-from .command import CommandWatch
-from .program import ProgramWatch
-from .script import ScriptWatch
-
-
-def main(root):
-    """Run ROOT/job.json; return 0 if `done` could be sent, else 1."""
-    begun = time.perf_counter()
-    with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
-        job = json.load(file)
-    child.set_oom_score(-500)
-    libc.adopt_orphans()
-    outbox = wire.Outbox(1, job["marker"])
-    gpus = devices.find_gpus()
-    if devices.visible_cards(gpus.cards, os.environ):
-        # Otherwise TensorFlow reserves nearly all GPU memory immediately, and its figures mean nothing.
-        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    told = dict(facts(job["environment"], os.environ, cgroup.find_cgroup()), **gpus.facts())
-    outbox.send("hello", own_s=time.perf_counter() - begun, **told)
-    kind = CommandWatch if job["command"] else ProgramWatch if job.get("program") else ScriptWatch
-    kind(job, root, outbox, gpus).run()
-    if outbox.pending:
-        sys.stderr.write("the harness did not read all messages of the agent\n")
-    return 1 if outbox.pending else 0
-
-
-# ---------------------------------------------------------------- hello
-
+from .. import PROTOCOL, VERSION
+from . import memory, processes
 
 LONGEST_VALUE = 4096
 NOTHING_COMPILED = ", nothing compiled"
