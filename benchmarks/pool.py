@@ -48,8 +48,7 @@ from harness.model import (
     VersionRow,
     Where,
 )
-from harness.schedule.priority import round_limit_s
-from harness.schedule.row_queue import RowQueue, Turn
+from harness.schedule import RowQueue, Turn, round_limit_s
 from tests import pools
 from tests.lab.daemon import Daemon
 
@@ -304,8 +303,8 @@ def _pool(names: Sequence[str]) -> PoolRun:
     return PoolRun(machines=[OpenHost(host=machine, part_of=host) for machine in host.machines], run=run, homes={})
 
 
-def _queue(host: Host, rows: Sequence[RowRun]) -> RowQueue:
-    queue = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None)
+def _queue(host: Host, rows: Sequence[RowRun], **given: Any) -> RowQueue:
+    queue = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None, **given)
     for row in rows:
         queue.add(row)
     return queue

@@ -17,8 +17,7 @@ from harness.flows.hosts import OpenHost, in_threads, leave_out, open_machine
 from harness.flows.running import Run
 from harness.model import RowRun
 from harness.plan.equal_machines import MachineSeen, machine_change, odd_ones
-from harness.schedule.priority import round_limit_s
-from harness.schedule.row_queue import RowQueue
+from harness.schedule import RowQueue, round_limit_s
 
 RETRIES = 2
 """Most times that a row starts again on another machine, and that the pool waits for the same lost machine."""
@@ -60,9 +59,7 @@ class PoolRun:
 
     def queue(self, rows: Sequence[RowRun]) -> RowQueue:
         """Return the queue of these rows, in which a machine finishes its row before it begins another."""
-        queue = self.run.queue(self.machines[0].part_of, rows)
-        queue.most, queue.begin, queue.may = 1, self._begin, self._may
-        return queue
+        return self.run.queue(self.machines[0].part_of, rows, most=1, may=self._may, begin=self._begin)
 
     def _begin(self, machine: str, row: RowRun) -> None:
         """Bind the cells of a row to the machine that begins it."""

@@ -52,7 +52,7 @@ from harness.run.hosts.side_by_side import MEMORY_SHARE, Gate, slots_of
 from harness.run.hosts.slices import takes_turns
 from harness.run.images.disk_budget import Disk, disk_of
 from harness.run.images.prefetch import HostImages
-from harness.schedule.row_queue import RowQueue
+from harness.schedule import RowQueue, Worker
 from harness.store import RunDirectory
 
 
@@ -192,21 +192,32 @@ class Run:
 
     # ------------------------------------------------------------ machines
 
-    def queue(self, host: Host, rows: Sequence[RowRun]) -> RowQueue:
-        """Return the queue of a host's rows. If the space for images is limited, the series run one after the other: if
-        they took turns, each round would pull their images again.
+    def queue(
+        self,
+        host: Host,
+        rows: Sequence[RowRun],
+        *,
+        most: int | None = None,
+        may: Callable[[Worker, RowRun], bool] | None = None,
+        begin: Callable[[Worker, RowRun], None] = lambda worker, row: None,
+    ) -> RowQueue:
+        """Return the queue of a host's rows; `most`, `may` and `begin` are those of a `RowQueue`. If the space for
+        images is limited, the series run one after the other: if they took turns, each round would pull their images
+        again.
         """
         together = isinstance(host.parallel, bool) or host.pool or host.request is not None
         queue = RowQueue(
             standing=self.standing,
             recall=self.open_rows.recall,
             stop=self.ending.why,
-            may=lambda worker, row: host.parallel is not True or worker == str(row.cells[0].cell.lane),
+            may=may or (lambda worker, row: host.parallel is not True or worker == str(row.planned.lane)),
+            begin=begin,
+            most=most,
             splits=None if together else lambda row: not row.planned.variant.scenario.compares_times,
         )
-        series = list(dict.fromkeys(row.cells[0].cell.image.series for row in rows))
+        series = list(dict.fromkeys(row.planned.series.name for row in rows))
         for row in rows:
-            queue.add(row, group=series.index(row.cells[0].cell.image.series) if host.disk_bytes is not None else 0)
+            queue.add(row, group=series.index(row.planned.series.name) if host.disk_bytes is not None else 0)
         return queue
 
     def use(self, machine: OpenHost, queue: RowQueue, over: Callable[[], bool]) -> None:
@@ -216,33 +227,36 @@ class Run:
         Each worker has a separate connection: one worker, or as many as can launch side by side, or one per lane on a
         host with `parallel: true`.
         """
-        engine, host = machine.engine, machine.host
+        engine, host, context = machine.engine, machine.host, self.context
         assert engine is not None
         rows = [row for row in self.plan.rows if row.lane.host == machine.part_of]
         lanes = list(dict.fromkeys(str(row.lane) for row in rows)) if host.parallel is True else []
-        with leased(machine, self.context, over=over) as lease, contextlib.ExitStack() as opened:
+        with leased(machine, context, over=over) as lease, contextlib.ExitStack() as opened:
             self.ending.begin()
             gate, count = self._gate(engine, host, rows)
-            registry = functools.partial(open_registries, self.context.environ, self.context.stopped)
-            disk = disk_of(host, engine, machine.images, registry=registry, note=self.context.progress.note)
+            registry = functools.partial(open_registries, context.environ, context.stopped)
+            disk = disk_of(host, engine, machine.images, registry=registry, note=context.progress.note)
             engines = [engine]
             for _ in range(max(len(lanes), count) - 1):
-                engines.append(self.context.open_engine(host, environ=self.context.environ, say=unheard))
+                engines.append(context.open_engine(host, environ=context.environ, say=unheard))
                 opened.callback(engines[-1].close)
-            workers = [
-                worker(
-                    each, host, lease, self.context, self.journal, trials=self.plan.trials, seed=self.plan.seed,
-                    finished=self.finish, reuse=self.reuse, disk=disk, name=name,
-                    gate=Gate(memory_bytes=gate.memory_bytes and gate.memory_bytes / len(lanes)) if lanes else gate,
-                    slices=takes_turns(host, self.context.environ),
+            workers = []
+            for each, name in zip(engines, lanes or [host.machine or host.name], strict=False):
+                launcher = cell_launcher(
+                    each, host, lease, context, self.journal, trials=self.plan.trials, reuse=self.reuse, disk=disk
                 )
-                for each, name in zip(engines, lanes or [host.machine or host.name], strict=False)
-            ]  # fmt: skip
-            for one in workers:
-                opened.callback(one.launcher.images.close)
-                one.look_ahead(queue)
+                opened.callback(launcher.images.close)
+                own = Gate(memory_bytes=gate.memory_bytes and gate.memory_bytes / len(lanes)) if lanes else gate
+                workers.append(
+                    HostRun(
+                        worker=name, launcher=launcher, rng=order_of(host, self.plan.seed), finished=self.finish,
+                        gate=own, slices=takes_turns(host, context.environ),
+                    )
+                )  # fmt: skip
+            for worker in workers:
+                worker.look_ahead(queue)
             together = workers if count == 1 else [workers[0].with_engine(each) for each in engines]
-            in_threads([functools.partial(one.run, queue) for one in together])
+            in_threads([functools.partial(worker.run, queue) for worker in together])
 
     def _gate(self, engine: Engine, host: Host, rows: Sequence[VersionRow]) -> tuple[Gate, int]:
         """Return the gate of a host's launches, and how many workers launch through it: one for each launch that fits
@@ -259,7 +273,7 @@ class Run:
         return gate, min(slots, launches) + (len(beside) < len(rows))
 
 
-def worker(
+def cell_launcher(
     engine: Engine,
     host: Host,
     lease: Lease,
@@ -267,18 +281,11 @@ def worker(
     journal: RunDirectory,
     *,
     trials: Trials,
-    seed: int,
-    finished: Callable[[RowRun], None],
     reuse: bool,
     disk: Disk | None = None,
-    name: str = "",
-    gate: Gate | None = None,
-    slices: bool = False,
-) -> HostRun:
-    """Return the worker that runs rows on one connection to a leased machine. `finished`: called with each row that has
-    all its launches; `disk`: the space for images, if it is limited; `name`: the name under which it takes rows, by
-    default the machine's; `gate`: admits its launches if other workers launch at the same time;
-    `slices`: the launches of a round may take turns.
+) -> CellLauncher:
+    """Return what launches cells on one connection to a leased machine. `disk`: the space for images, if it is limited.
+    The caller closes its images.
     """
     images = HostImages(
         engine=engine,
@@ -288,20 +295,15 @@ def worker(
         disk=disk or Disk(),
         machine=host.machine,
     )
-    launcher = CellLauncher(
-        engine=engine,
-        lease=lease,
-        images=images,
-        run_id=journal.id,
-        trials=trials,
-        journal=journal,
-        progress=context.progress,
-        stopped=context.stopped.is_set,
-        reuse=reuse,
-    )
-    rng = random.Random(" ".join(filter(None, (str(seed), host.name, host.machine))))
-    own = name or host.machine or host.name
-    return HostRun(worker=own, launcher=launcher, rng=rng, finished=finished, gate=gate or Gate(), slices=slices)
+    return CellLauncher(
+        engine=engine, lease=lease, images=images, run_id=journal.id, trials=trials, journal=journal,
+        progress=context.progress, stopped=context.stopped.is_set, reuse=reuse,
+    )  # fmt: skip
+
+
+def order_of(host: Host, seed: int) -> random.Random:
+    """Return the random order of a machine's launches."""
+    return random.Random(" ".join(filter(None, (str(seed), host.name, host.machine))))
 
 
 # ---------------------------------------------------------------- open rows

@@ -13,6 +13,7 @@ from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
 from harness.judge.comparable import as_whole_runs, set_apart, unlike_steps
 from harness.judge.comparison.compared_levels import Compared, fewer_steps, new_lines
 from harness.judge.comparison.level_rules import EXACT
+from harness.judge.comparison.modes import Modes
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
@@ -34,6 +35,7 @@ from harness.model import (
     Finding,
     Install,
     JudgedRow,
+    Limits,
     Noise,
     Observation,
     Trial,
@@ -71,58 +73,82 @@ def judge_row(
     whether the values of its image vary. `search` is given if a bisection chose the launches. It stops at its own
     error probability, with too few launches for the stricter one of a full sweep.
     """
-    measured = [cell.trials for cell in cells]
-    if unlike := unlike_steps(measured, [cell.cell.image.version for cell in cells]):
-        cells = [replace(cell, trials=as_whole_runs(cell.trials)) for cell in cells]
-        again = as_whole_runs(again)
-    cells, steps = _judged_cells(cells, least=least), row.variant.scenario.steps
-    compared = Compared(cells=[cell.verdict for cell in cells], trials=[cell.trials for cell in cells], steps=steps)
+    comparable, again, unlike = _with_alike_steps(cells, again)
+    alone = _judged_cells(comparable, least=least)
+    compared = Compared(
+        cells=[cell.verdict for cell in alone],
+        trials=[cell.trials for cell in alone],
+        steps=row.variant.scenario.steps,
+    )
     limits = limits_of_run(row.variant.scenario.limits, compared.alike)
     values: Mapping[str, Values] = {}
-    tested: tuple[str, ...] = ()
-    ratios: dict[tuple[str, str], Effect | None] = {}
     if not limits.exit_only:
-        *_, kept = set_apart([*compared.alike, again])[0]
-        ids = [replace(cell.cell, replicate=True).id for cell in cells]
-        replicates = [[trial for trial in kept if trial.cell_id == each] for each in ids]
-        values = judge_values(compared.alike, again=replicates, limits=limits, steps=steps)
+        values = _judged_values(compared, alone, again, limits=limits)
         nan = nan_versions(compared.alike, limits)
         compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
-    baseline, searched = row.baseline, search is not None
-    miss = search.rules.alpha if search else MISS
-    is_compared = not (searched or limits.exit_only)
-    modes, slow_mode = two_modes(compared, limits=limits, baseline=baseline, noise=noise) if is_compared else (None, ())
-    compared = replace(compared, modes=modes if slow_mode else None)
-    changes = (*find_changes(compared, limits=limits, baseline=baseline, noise=noise, miss=miss), *slow_mode)
-    if search is not None:
-        changes = search.bounded(changes, compared.cells)
+    compared, modes, found = _changes(compared, limits=limits, baseline=row.baseline, noise=noise, search=search)
+    verdicts, tested = compared.cells, list[str]()
     if not limits.exit_only:
         seen = visible(compared, limits=limits, noise=noise, rows=rows)
-        verdicts = with_signals(compared, values, limits=limits, visible=seen or {}, searched=searched)
-        if modes is not None and (slow_mode or not any(change.metric == "step_time" for change in changes)):
+        verdicts = with_signals(compared, values, limits=limits, visible=seen or {}, searched=search is not None)
+        if modes is not None and (compared.modes or not any(change.metric == "step_time" for change in found)):
             verdicts = with_modes(verdicts, modes)
-        cells = [replace(cell, verdict=verdict) for cell, verdict in zip(cells, verdicts, strict=True)]
-        own = (change for metric in values.values() for change in metric.changes)
-        sized = [_sized(change, compared) for change in changes]
-        ratios = {
-            (ratio.metric, cells[ratio.after].cell.image.version): ratio.effect
-            for ratio, told in zip(changes, sized, strict=True)
-            if told is not ratio
-        }
-        changes = (*sized, *own)
-        levels = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
-        tested = (*levels, *(name for name, metric in values.items() if metric.is_tested))
-    if searched:
-        cells = _with_confirmation(cells, changes)
-    warnings = _warnings(row, cells, changes, searched=searched)
+        tested = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
+        tested += [name for name, metric in values.items() if metric.is_tested]
+    sized = [_sized(change, compared) for change in found]
+    changes = (*sized, *(change for metric in values.values() for change in metric.changes))
+    judged = [replace(cell, verdict=verdict) for cell, verdict in zip(alone, verdicts, strict=True)]
+    if search is not None:
+        judged = _with_confirmation(judged, changes)
+    warnings = _warnings(row, judged, changes, searched=search is not None)
     return JudgedRow(
-        cells=tuple(replace(cell, trials=own) for cell, own in zip(cells, measured, strict=True)),
-        findings=tuple(finding_of(change, cells) for change in changes),
-        tested=tested,
-        ratios=ratios,
-        observations=tuple(_observations(row, cells, values)),
+        cells=tuple(replace(cell, trials=each.trials) for cell, each in zip(judged, cells, strict=True)),
+        findings=tuple(finding_of(change, judged) for change in changes),
+        tested=tuple(tested),
+        ratios={
+            (ratio.metric, cells[ratio.after].cell.image.version): ratio.effect
+            for ratio, told in zip(found, sized, strict=True)
+            if told is not ratio
+        },
+        observations=tuple(_observations(row, judged, values)),
         warnings=(*([f"{row.series.name} on {row.lane}, {row.variant}: {unlike}"] if unlike else []), *warnings),
     )
+
+
+def _with_alike_steps(
+    cells: Sequence[CellResult], again: Sequence[Trial]
+) -> tuple[Sequence[CellResult], Sequence[Trial], str]:
+    """Return the cells and the replicate's launches as they can be compared: as whole runs if the versions count other
+    steps, with the reason; else unchanged, and ""."""
+    unlike = unlike_steps([cell.trials for cell in cells], [cell.cell.image.version for cell in cells])
+    if not unlike:
+        return cells, again, ""
+    return [replace(cell, trials=as_whole_runs(cell.trials)) for cell in cells], as_whole_runs(again), unlike
+
+
+def _judged_values(
+    compared: Compared, cells: Sequence[CellResult], again: Sequence[Trial], *, limits: Limits
+) -> Mapping[str, Values]:
+    """Return the verdicts on the values that the launches of each version returned, by metric."""
+    *_, kept = set_apart([*compared.alike, again])[0]
+    ids = [replace(cell.cell, replicate=True).id for cell in cells]
+    replicates = [[trial for trial in kept if trial.cell_id == each] for each in ids]
+    return judge_values(compared.alike, again=replicates, limits=limits, steps=compared.steps)
+
+
+def _changes(
+    compared: Compared, *, limits: Limits, baseline: int | None, noise: Noise | None, search: Bisection | None
+) -> tuple[Compared, Modes | None, tuple[Change, ...]]:
+    """Return the changes between versions, with the two modes of the launches, if they have two. What is compared has
+    these modes only if they make a change."""
+    modes: Modes | None = None
+    slow_mode: tuple[Change, ...] = ()
+    if search is None and not limits.exit_only:
+        modes, slow_mode = two_modes(compared, limits=limits, baseline=baseline, noise=noise)
+    compared = replace(compared, modes=modes if slow_mode else None)
+    miss = MISS if search is None else search.rules.alpha
+    changes = (*find_changes(compared, limits=limits, baseline=baseline, noise=noise, miss=miss), *slow_mode)
+    return compared, modes, changes if search is None else search.bounded(changes, compared.cells)
 
 
 def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[str, Values]) -> Iterator[Observation]:

@@ -15,7 +15,7 @@ from harness.errors import UNSTARTED, EngineUnreachable, ImageUnavailable, Infra
 from harness.flows.context import RunContext
 from harness.flows.hosts import first_usable, leased, using_hosts
 from harness.flows.probe import Looking
-from harness.flows.running import worker
+from harness.flows.running import cell_launcher, order_of
 from harness.model import Cell, CellRun, Finding, Lane, Limits, Plan, Prepared, RowRun, RowStanding, Trials
 from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed, Side
 from harness.narrow.coupling import Coupling
@@ -29,7 +29,7 @@ from harness.probes import Looked
 from harness.run.engine import Engine, Kept, Lease
 from harness.run.hosts.host_run import HostRun
 from harness.run.process.engine import has_program
-from harness.schedule.row_queue import RowQueue
+from harness.schedule import RowQueue
 from harness.store import RunDirectory
 
 
@@ -109,11 +109,13 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
 
 
 def _worker(narrowing: Narrowing, journal: RunDirectory, *, reuse: bool) -> HostRun:
-    both, rules = narrowing.both, narrowing.rules
-    return worker(
-        both.engine, both.lane.host, both.lease, both.context, journal, finished=lambda row: None, reuse=reuse,
-        trials=Trials(least=rules.least, most=rules.most), seed=narrowing.question.plan.seed,
+    both, rules, host = narrowing.both, narrowing.rules, narrowing.both.lane.host
+    launcher = cell_launcher(
+        both.engine, host, both.lease, both.context, journal, reuse=reuse,
+        trials=Trials(least=rules.least, most=rules.most),
     )  # fmt: skip
+    rng = order_of(host, narrowing.question.plan.seed)
+    return HostRun(worker=host.machine or host.name, launcher=launcher, rng=rng, finished=lambda row: None)
 
 
 # ---------------------------------------------------------------- both versions on their host

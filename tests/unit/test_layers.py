@@ -76,7 +76,6 @@ ROOMS = {
         ("issue", "page", "terminal"),
         ("site",),
     ),
-    "schedule": (("priority",), ("row_queue",)),
     "narrow": (
         ("inventory", "evidence", "isolate"),
         ("coupling", "search"),

@@ -24,7 +24,7 @@ from harness.model.watching import Say
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.images.prefetch import HostImages
-from harness.schedule.row_queue import RowQueue
+from harness.schedule import RowQueue
 from tests.unit.search.test_row_queue import WHERE, a_row, queue
 from tests.unit.test_equal_machines import Opened
 from tests.unit.trials import row_run
@@ -62,7 +62,7 @@ class World:
     def plan_run(self, context: Any = None) -> Any:
         """Return the run of a plan, as far as a pool uses it."""
         return SimpleNamespace(
-            context=context, queue=lambda host, rows: queue(list(rows)), use=self._use,
+            context=context, queue=lambda host, rows, **of_pool: queue(list(rows), **of_pool), use=self._use,
             choose_noise=self._begun, again=self._again,
             journal=SimpleNamespace(
                 write_trial=lambda trial, cell: self.broken.append(trial),

@@ -121,18 +121,13 @@ def wants_round(
     tables = {name: level_table(name, alike, steps=steps) for name in limited if name in asking | doubtful}
     full = {place for place, version in enumerate(trials) if len(version) >= most}
     open_ = {name: table for name, table in tables.items() if table is not None and full.isdisjoint(table.positions)}
-    for metric, table in open_.items():
-        if metric in doubtful and len(table.values) < SIGNALS[metric].rounds:
-            # A signal that changes by the same ratio as the step time only reflects the step time, and one that is
-            # the same at other step times does not differ.
-            step_times = tables.get("step_time") or level_table("step_time", alike, steps=steps)
-            if step_times is None or tuple(table.positions) != tuple(step_times.positions):
-                continue
-            levels = table.values.mean(axis=0)  # of more rounds than the step times, if some launches took turns
-            apart = [np.ptp(each) for each in (levels, levels - step_times.values.mean(axis=0))]
-            if min(apart) > log_of(metric, limited[metric]):
-                signal = SIGNALS[metric]
-                return f"{signal.title} seems to differ, and {signal.rounds} rounds are needed to show it"
+    rest = (
+        _unclear(metric, table, tables, alike, limit=limited[metric], steps=steps)
+        for metric, table in open_.items()
+        if metric in doubtful and len(table.values) < SIGNALS[metric].rounds
+    )
+    if (unclear := next(filter(None, rest), None)) is not None:
+        return unclear
     for metric, known in tables.items():
         if metric in always and (metric != "run_time" or known is not None):  # few programs end by themselves
             lacking = _too_few(metric, alike, steps=steps, asked=trials_asked)
@@ -146,6 +141,28 @@ def wants_round(
             if metric == "step_time" and modes_of(open_[metric], least=log_of(metric, limited[metric]), noise=spread):
                 return "some launches take longer as a whole, and more launches show of which versions"
     return None
+
+
+def _unclear(
+    metric: str,
+    table: RoundTable,
+    tables: Mapping[str, RoundTable | None],
+    alike: Sequence[Sequence[Trial]],
+    *,
+    limit: float,
+    steps: Steps,
+) -> str | None:
+    """Return why a signal that needs many rounds seems to differ. One that changes by the same ratio as the step time
+    only reflects the step time, and one that is the same at other step times does not differ.
+    """
+    step_times = tables.get("step_time") or level_table("step_time", alike, steps=steps)
+    if step_times is None or tuple(table.positions) != tuple(step_times.positions):
+        return None
+    levels = table.values.mean(axis=0)  # of more rounds than the step times, if some launches took turns
+    apart = [np.ptp(each) for each in (levels, levels - step_times.values.mean(axis=0))]
+    if min(apart) <= log_of(metric, limit):
+        return None
+    return f"{SIGNALS[metric].title} seems to differ, and {SIGNALS[metric].rounds} rounds are needed to show it"
 
 
 def _too_few(metric: str, trials: Sequence[Sequence[Trial]], *, steps: Steps, asked: Trials) -> str | None:

@@ -20,7 +20,7 @@ from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.side_by_side import NO_LOAD, Gate, Visit, load_of
 from harness.run.hosts.slices import able, slice_s, take_turns, why_apart
 from harness.run.trial.conversation import alone
-from harness.schedule.row_queue import RowQueue, Turn
+from harness.schedule import RowQueue, Turn
 
 
 @dataclass(frozen=True, kw_only=True)

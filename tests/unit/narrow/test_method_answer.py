@@ -22,7 +22,7 @@ from harness.narrow.inventory import Inventory, components
 from harness.narrow.launches import NarrowScheduler
 from harness.narrow.question import NarrowQuestion
 from harness.run.engine import Kept
-from harness.schedule.row_queue import RowQueue
+from harness.schedule import RowQueue
 from tests.unit.judge.making import failed
 from tests.unit.narrow.test_coupling import coupled, inventory
 from tests.unit.narrow.test_hybrid_images import A as OLD

@@ -42,7 +42,7 @@ from harness.run.hosts.host_run import HostRun
 from harness.run.hosts.review import Review, cannot_run
 from harness.run.images.prefetch import HostImages
 from harness.run.trial.conversation import Sliced
-from harness.schedule.row_queue import RowQueue
+from harness.schedule import RowQueue
 from tests.unit.trials import row_run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")

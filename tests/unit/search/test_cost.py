@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.model import Asked, Proposal, RowRun, Trace, Trial
-from harness.schedule.priority import expected_s, spent_s
+from harness.schedule import expected_s, spent_s
 from tests.unit.search.test_row_queue import a_row
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.model import RowStanding, Urgency
 from harness.model.launched import NEAR
-from harness.schedule.priority import COSTLY, ORDER, REASONS, by_urgency, choose, gives_way
+from harness.schedule import COSTLY, ORDER, REASONS, by_urgency, choose, gives_way
 
 STATES = st.builds(
     RowStanding, suspect=st.booleans(), confirmed=st.booleans(), nearness=st.floats(0, 3, allow_nan=False),

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from harness.model import (
     Variant,
     Where,
 )
-from harness.schedule.row_queue import RowQueue
+from harness.schedule import RowQueue
 from tests.unit.trials import row_run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
@@ -79,8 +80,8 @@ def a_row(name: str, count: int) -> RowRun:
     return row_run((run,), rounds(count))
 
 
-def queue(rows: list[RowRun]) -> RowQueue:
-    made = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None)
+def queue(rows: list[RowRun], **given: Any) -> RowQueue:
+    made = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None, **given)
     for each in rows:
         made.add(each)
     return made

@@ -1,1 +1,0 @@
-"""Decides which cells are launched next."""
