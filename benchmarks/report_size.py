@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from harness.model import RunResult, Trace
 from harness.model.measured import shown_rows
 from harness.report.charts.library import chart_library
-from harness.report.exports import junit, markdown, summary_json
+from harness.report.exports import cell_table, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from tests.unit.report import build
@@ -70,7 +70,7 @@ def _timed(result: RunResult) -> Iterator[tuple[str, float, float]]:
         "html": lambda: html_page.encoded(result, library=library),
         "md": lambda: markdown.render(result),
         "junit": lambda: junit.render(result),
-        "csv": lambda: summary_json.cells_csv(result),
+        "csv": lambda: cell_table.cells_csv(result),
         "json": lambda: summary_json.encoded(result),
         "terminal": lambda: run_report.text(result),
     }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import click
@@ -119,9 +117,6 @@ def frontier(*, run: str, out: Path) -> None:
 # ---------------------------------------------------------------- authoring
 
 
-SUMMARY = files("harness") / "data" / "summary.schema.json"
-
-
 @click.command()
 @click.argument("of", type=click.Choice(["matrix", "summary"]), default="matrix")
 def schema(*, of: str) -> None:
@@ -135,6 +130,7 @@ def schema(*, of: str) -> None:
     Exit status: 0.
     """
     from harness.matrix import schema as matrix_schema
+    from harness.report.exports.summary_json import schema as summary_schema
 
     with to_stdout():
-        print_json(matrix_schema() if of == "matrix" else json.loads(SUMMARY.read_bytes()))
+        print_json(matrix_schema() if of == "matrix" else summary_schema())

@@ -20,7 +20,7 @@ from harness.flows.sweep import SweepOptions, sweep
 from harness.model import ProgressListener, RunResult
 from harness.plan.cells import Selection
 from harness.report.charts.library import library_or_none
-from harness.report.exports import junit, markdown, summary_json
+from harness.report.exports import cell_table, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.terminal.progress.plain import open_progress
@@ -71,7 +71,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str | bytes]] = {
     "md": markdown.render,
     "json": summary_json.encoded,
     "junit": junit.render,
-    "csv": summary_json.cells_csv,
+    "csv": cell_table.cells_csv,
     "terminal": run_report.text,
 }
 

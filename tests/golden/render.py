@@ -24,7 +24,7 @@ from harness.cli.results import numbered, write_result
 from harness.errors import UsageError
 from harness.flows import evidence
 from harness.model import RunResult
-from harness.report.exports import junit, markdown, summary_json
+from harness.report.exports import cell_table, junit, markdown, summary_json
 from harness.report.issue import bug_report, reproduction
 from harness.report.page import html_page
 from harness.report.terminal import run_report
@@ -90,7 +90,7 @@ def _reports(result: RunResult, stored: StoredRun) -> Iterator[tuple[str, str]]:
     yield "Markdown", markdown.render(result)
     yield "summary.json", "\n".join(laid_out(_decided(json.loads(summary_json.encoded(result)))))
     yield "JUnit", _rounded(junit.render(result))
-    yield "cells.csv", _rounded(summary_json.cells_csv(result))
+    yield "cells.csv", _rounded(cell_table.cells_csv(result))
     for number, finding in enumerate(stored.findings, start=1):
         report = bug_report.render(evidence.issue(stored, finding, inspect=None), harness_version="VERSION")
         yield f"bug report of finding {number}", report.markdown

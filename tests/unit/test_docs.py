@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import fields
-from importlib.resources import files
 from pathlib import Path
 from typing import get_args
 
@@ -17,6 +15,7 @@ from harness.cli import COMMANDS as NAMES
 from harness.cli import cli, command
 from harness.judge.next.bisect_records import Decision, DecisionKind
 from harness.report.content.version_table import MARKS
+from harness.report.exports import summary_json
 from harness.report.text.signal_words import GROUP_NAMES, SYMBOLS
 from tests.unit.report import build
 from tests.unit.report.test_terminal import shown
@@ -117,7 +116,7 @@ def test_contributing_names_and_quotes_code_that_is_there() -> None:
 
 def test_every_field_verdict_and_sign_of_a_report_is_explained() -> None:
     text = page("docs/reports.md")
-    schema = json.loads((files("harness") / "data" / "summary.schema.json").read_text())
+    schema = summary_json.schema()
     entries = {name for entry in schema["$defs"].values() for name in entry.get("properties", ())}
     verdicts = schema["$defs"]["cell_verdict"]["enum"]
     assert {name for name in {*schema["properties"], *entries, *verdicts} if f"`{name}`" not in text} == set()

@@ -45,7 +45,7 @@ from harness.model import (
 )
 from harness.model.matrix import Gpu
 from harness.model.measured import Facts
-from harness.report.exports import junit, markdown, summary_json
+from harness.report.exports import cell_table, junit, markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.store import RunDirectory
@@ -79,7 +79,7 @@ def written(result: RunResult, folder: Path) -> RunResult:
 
 
 @pytest.mark.parametrize(
-    "render", [run_report.text, html_page.render, markdown.render, junit.render, summary_json.cells_csv]
+    "render", [run_report.text, html_page.render, markdown.render, junit.render, cell_table.cells_csv]
 )
 @pytest.mark.parametrize(
     "result", [build.quickstart(), build.unreachable(), build.signalled()], ids=["bad", "lost", "signals"]

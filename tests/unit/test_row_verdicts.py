@@ -14,7 +14,7 @@ from harness.judge.next.bisection import Bisection
 from harness.judge.row import judge_row
 from harness.judge.run import corrected
 from harness.model import LEVELS, Cell, CellRun, End, JudgedRow, Limits, Look, Program, Skip, Trial, Trials, VersionRow
-from harness.report.exports.summary_json import cell_json
+from harness.report.exports.cell_table import cell_json
 from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
 from tests.unit.judge.making import LIMITS, trial_of

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.model.indexed import Drift, FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement, SeenFinding
-from harness.report.exports.summary_json import harmless
+from harness.report.exports.cell_table import harmless
 
 RUN_COLUMNS = (
     "path", "matrix", "kind", "started", "duration_s", "verdict", "cells", "bad", "findings", "problem",

@@ -14,7 +14,8 @@ from rich.table import Table
 from harness import amounts
 from harness.model import GOOD, METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
 from harness.report.content.version_table import units
-from harness.report.exports.summary_json import attributions_json, json_ready
+from harness.report.exports.cell_table import json_ready
+from harness.report.exports.summary_json import attributions_json
 from harness.report.terminal.run_report import console_text
 from harness.report.text import headline, signal_words
 from harness.report.text.harmless_text import plain

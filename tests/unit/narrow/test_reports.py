@@ -6,7 +6,6 @@ import html
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
@@ -174,8 +173,7 @@ def test_every_report_of_a_run_tells_it(render: Callable[[RunResult], str]) -> N
 
 def test_other_programs_read_the_culprit_and_the_two_installs() -> None:
     summary = json.loads(summary_export.encoded(replace(build.quickstart(), narrowed=(found({"g3"}),))))
-    schema = json.loads((files("harness") / "data" / "summary.schema.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(summary)
+    jsonschema.Draft202012Validator(summary_export.schema()).validate(summary)
     (narrowed,) = summary["narrowed"]
     assert (narrowed["finding"], narrowed["verdict"], narrowed["hybrids"]) == (1, "found", 7)
     assert narrowed["culprits"][0]["parts"] == [["g3 1.0 → 2.0"]]

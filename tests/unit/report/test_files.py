@@ -21,7 +21,7 @@ from rich.console import Console
 from harness import amounts
 from harness.model import RunResult, Skip, Trace, Trial
 from harness.report.charts import traces
-from harness.report.exports import junit, markdown, summary_json
+from harness.report.exports import cell_table, junit, markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import finding_words, headline
@@ -126,7 +126,7 @@ def test_junit_tells_what_kept_a_cell_with_a_verdict_from_being_measured_as_plan
 
 
 def test_cells_as_csv() -> None:
-    rows = list(csv.DictReader(io.StringIO(summary_json.cells_csv(build.varied()))))
+    rows = list(csv.DictReader(io.StringIO(cell_table.cells_csv(build.varied()))))
     assert len(rows) == 49
     assert rows[3] | {"image": "1.21.0", "verdict": "flat", "step_ms": "2.303"} == rows[3]
     assert json.loads(rows[3]["params"]) == {"size": 64}
@@ -148,7 +148,7 @@ def test_a_change_is_as_large_in_every_report() -> None:
     assert told.replace("<", "&lt;") in page
     assert f'<td class="bad">▼ 2.30 ms {size}</td>' in page
     assert f"{size.removesuffix('×')} times as long" in headline.sentence(result)
-    rows = list(csv.DictReader(io.StringIO(summary_json.cells_csv(result))))
+    rows = list(csv.DictReader(io.StringIO(cell_table.cells_csv(result))))
     assert [row["image"] for row in rows if told in row["changes"]] == ["1.21.0"]
     assert told in [case.get("name") for case in ElementTree.fromstring(junit.render(result).encode()).iter("testcase")]
 
@@ -159,7 +159,7 @@ def test_no_cell_of_the_csv_is_a_formula(sign: str) -> None:
     result = build.run(
         [(build.series("s", [f"{sign}HYPERLINK(1)"]), [build.HERE], [build.POP])], lambda *_: build.flat()
     )
-    assert next(csv.DictReader(io.StringIO(summary_json.cells_csv(result))))["image"] == f"'{sign}HYPERLINK(1)"
+    assert next(csv.DictReader(io.StringIO(cell_table.cells_csv(result))))["image"] == f"'{sign}HYPERLINK(1)"
 
 
 def _on_a_terminal(result: RunResult) -> str:
