@@ -156,7 +156,7 @@ def legend(shown: Sequence[ReportTable]) -> list[str]:
 
 def units(shown: Iterable[CellVerdict]) -> str:
     """Return an explanation of the rates among the figures of these verdicts; "" if none of the figures is a rate."""
-    known = [verdict for verdict in shown if signal_words.cell_figure(verdict)]
+    known = [verdict for verdict in shown if signal_words.word_and_figure(verdict)[1]]
     small = any(verdict.grows_slowly() for verdict in known)
     own = {verdict.verdict for verdict in known if not verdict.grows_slowly()}
     rates = "the rate of growth" if small else "a leak's rate" if own & {"leak", "suspect"} else ""
@@ -247,9 +247,8 @@ def _marked(cell: Shown | None, findings: Iterable[Finding]) -> Shown | None:
     if not is_fixed or (cell.strip and cell.tone == "bad"):
         return cell
     if own == "good" and not verdict.provisional:  # show the fix, not a blind signal
-        cell = replace(
-            cell, word=signal_words.verdict_word(verdict), figure=signal_words.cell_figure(verdict), shows="verdict"
-        )
+        word, figure = signal_words.word_and_figure(verdict)
+        cell = replace(cell, word=word, figure=figure, shows="verdict")
     return replace(cell, mark="first_fixed")
 
 
@@ -269,21 +268,20 @@ def _noticed(cell: Shown | None, notable: Mapping[RowKey, Sequence[Observation]]
 def _verdict_cell(entry: CellResult | None, *, least: int) -> Shown | None:
     if entry is None:
         return None
-    shown = signal_words.cell_words(entry.verdict, least=least)
-    word = shown.word
+    word, figure, shows = signal_words.cell_words(entry.verdict, least=least)
     if entry.cell.excluded is not None:
         word = "excluded"
     elif signal_words.is_needless(entry):
         word = "not run"
-    elif signal_words.is_seen_once(entry) and shown.shows == "verdict":
+    elif signal_words.is_seen_once(entry) and shows == "verdict":
         word = f"{word}, 1 launch"
     return Shown(
         tone=entry.verdict.state,
         word=word,
-        figure=shown.figure,
+        figure=figure,
         result=entry,
         strip=signal_words.strip(entry.verdict) if entry.verdict.trials else (),
-        shows=shown.shows,
+        shows=shows,
     )
 
 

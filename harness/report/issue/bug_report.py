@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from harness import amounts
@@ -80,22 +80,19 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
     charts = Charts(drawn=tuple(drawings.values()), files=tuple(f"{name}.png" for name in drawings))
     sides = issue.difference
     changed = "" if sides is None else f"What changed between {sides.before} and {sides.after}"
-    lists = {
-        "Confidence": list(_sure(issue)),
-        "Where it occurs, and what was ruled out": list(_ruled_out(issue)),
-        "Output of the failed launch": [],
-        changed: list(_changed(issue)),
-        "New lines in the output (numbers, addresses and temporary paths are shown as #)": list(issue.new_lines),
-    }
-    sections = [
-        ReportSection(title="Which component", blocks=(Items(lines=tuple(narrowed)),)),
+    failure = _failure(issue)
+    sections = (
+        _listed("Which component", narrowed),
         ReportSection(title="Versions", blocks=(_versions(issue), charts)),
         ReportSection(title="To reproduce", blocks=tuple(_reproduction(issue, code))),
-        *(ReportSection(title=title, blocks=(Items(lines=tuple(lines)),)) for title, lines in lists.items()),
-    ]
-    if failure := _failure(issue):
-        at = 3 + list(lists).index("Output of the failed launch")
-        sections[at] = replace(sections[at], blocks=(Code(text=failure, language="text"),))
+        _listed("Confidence", _sure(issue)),
+        _listed("Where it occurs, and what was ruled out", _ruled_out(issue)),
+        ReportSection(
+            title="Output of the failed launch", blocks=(Code(text=failure, language="text"),) if failure else ()
+        ),
+        _listed(changed, _changed(issue)),
+        _listed("New lines in the output (numbers, addresses and temporary paths are shown as #)", issue.new_lines),
+    )
     installed = issue.system.get("packages", {})
     packages = ", ".join(f"{name} {version}" for name, version in sorted(installed.items()))
     libraries = ", ".join(map(str, issue.system.get("libraries", ())))
@@ -104,7 +101,7 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
         blocks=(
             f"{finding_words.line(finding)}.",
             *issue.causes,
-            *(each for each in sections if each.blocks not in ((), (Items(lines=()),))),
+            *(each for each in sections if each.blocks),
             ReportSection(title="System", blocks=(_system(issue),)),
             ReportSection(
                 title=f"Packages and libraries in {bad_version}",
@@ -115,6 +112,12 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
             "took turns.",
         ),
     )
+
+
+def _listed(title: str, lines: Iterable[str]) -> ReportSection:
+    """Return a section with a list; it has no blocks if there are no lines."""
+    told = tuple(lines)
+    return ReportSection(title=title, blocks=(Items(lines=told),) if told else ())
 
 
 def _reproduction(issue: Issue, code: str) -> Iterator[Block]:

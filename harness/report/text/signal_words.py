@@ -7,7 +7,7 @@ import re
 import signal
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from harness import amounts
 from harness.model import (
@@ -361,16 +361,8 @@ Showing = Literal["verdict", "signal", "coarse", "so far"]
 exceeds the limit, or how many launches it has so far."""
 
 
-class CellWords(NamedTuple):
-    """The word and the figure for a cell in a table."""
-
-    word: str
-    figure: str
-    shows: Showing = "verdict"
-
-
-def cell_words(verdict: CellVerdict, *, least: int) -> CellWords:
-    """Return the words for a cell in a table, for its worst signal.
+def cell_words(verdict: CellVerdict, *, least: int) -> tuple[str, str, Showing]:
+    """Return the word and the figure for a cell in a table, for its worst signal, and what they show.
 
     (`leak`, `7.84`), (`step time`, `2.30 ms`), (`step time`, `only ±35 %`), (`good so far`, `1 of 3 launches`).
     `least` is the number of launches that the cell needs.
@@ -379,66 +371,59 @@ def cell_words(verdict: CellVerdict, *, least: int) -> CellWords:
     is_bad = name is not None and verdict.signals[name].seen == "bad"
     if own == "good" and verdict.provisional and not is_bad:
         launches = f"{verdict.trials} of {least}" if verdict.trials < least else f"{verdict.trials}"
-        return CellWords(SO_FAR, f"{launches} launches", "so far")
+        return SO_FAR, f"{launches} launches", "so far"
     is_small = verdict.grows_slowly() and (name is None or verdict.signals[name].seen == "blind")
     if name is None or is_small or own in ("bad", "none") or (own == "unsure" and not is_bad):
-        return CellWords(*word_and_figure(verdict))
+        return *word_and_figure(verdict), "verdict"
     worst = verdict.signals[name]
-    return CellWords(*short(name, worst, verdict.per), "coarse" if is_coarse(worst) else "signal")
+    return *short(name, worst, verdict.per), "coarse" if is_coarse(worst) else "signal"
 
 
 def verdict_word(verdict: CellVerdict) -> str:
     """Return all bad verdicts of a cell if there are several (`leak, slowdown`), else its verdict."""
-    bad = [_word(name, verdict) for name in verdict.verdicts if name in BAD]
-    return ", ".join(bad) if len(bad) > 1 else _word(verdict.verdict, verdict)
+    bad = [name for name in verdict.verdicts if name in BAD]
+    return ", ".join(_named(name, verdict)[0] for name in (bad if len(bad) > 1 else [verdict.verdict]))
 
 
 def word_and_figure(verdict: CellVerdict, *, unit: str = "") -> tuple[str, str]:
     """Return a cell's verdict and its figure, in `unit`, then its other bad verdicts, whose figure it is not: (`leak`,
     `7.84, slowdown`); both are told in the first if there is no figure.
     """
-    words, figure = verdict_word(verdict), cell_figure(verdict)
+    words, figure = verdict_word(verdict), _named(verdict.verdict, verdict)[1]
     first, comma, rest = words.partition(", ")
     return (first, f"{figure}{unit}{comma}{rest}") if figure else (words, "")
 
 
-def _word(name: str, verdict: CellVerdict) -> str:
-    """Return the word for a verdict; for `growth`, the title of the signal that grows."""
-    if name == "nan":
-        return "NaN or inf"
-    if name == "flat" and verdict.signals.keys() == {"outcome"}:  # by `judge: exit`, which measures no memory
-        return "exit 0"
-    if name == "flat" and verdict.of("memory").seen == "none" and verdict.of("memory").visible is None:
-        return WHOLE_RUN
-    if name in ("flat", "plateau") and verdict.grows_slowly():
-        return SMALL
-    growing = _bad_of("growth", verdict) if name == "growth" else None
-    return name if growing is None else shown_signal(growing).title
-
-
-def _bad_of(kind: str, verdict: CellVerdict) -> str | None:
-    """Return the first bad signal of a kind, or None. Resident memory does not count: it has its own verdict."""
-    names = in_order(verdict.signals)
-    bad = (name for name in names if name != "memory" and verdict.signals[name].seen == "bad")
-    return next((name for name in bad if shown_signal(name).kind == kind), None)
-
-
-def cell_figure(verdict: CellVerdict) -> str:
-    """Return the figure of a cell in a table: `7.84`, `≤0.02`, `SIGSEGV` or "". Rates are in KiB/step, unit omitted."""
-    name = "suspect" if verdict.grows_slowly() else verdict.verdict
-    growing, nan = _bad_of("growth", verdict), _bad_of("value", verdict)
-    rate, excluded = verdict.of("memory").value, verdict.of("memory").visible
-    figures: Mapping[str, str | None] = {
-        "growth": growing and value_text(growing, verdict.signals[growing].value, per=verdict.per),
-        "nan": nan and f"in {shown_signal(nan).title}",
-        "crash": signal_name(verdict.signal) if verdict.signal else None,
-        "leak": None if rate is None else amounts.number(rate),
-        "suspect": None if rate is None else amounts.number(rate),
-        "flat": None if excluded is None else f"≤{amounts.number(excluded)}",
-        "plateau": None if excluded is None else f"≤{amounts.number(excluded)}",
-        "slowdown": None if verdict.drift is None else amounts.percent(verdict.drift),
-    }
-    return figures.get(name) or ""
+def _named(name: str, verdict: CellVerdict) -> tuple[str, str]:
+    """Return the word for a verdict on a cell, and its figure: (`leak`, `7.84`), (`flat`, `≤0.02`), (`crash`,
+    `SIGSEGV`); for `growth`, the title of the signal that grows. Rates are in KiB/step, without the unit.
+    """
+    memory = verdict.of("memory")
+    rate = "" if memory.value is None else amounts.number(memory.value)
+    bound = "" if memory.visible is None else f"≤{amounts.number(memory.visible)}"
+    word, figure = name, ""
+    match name:
+        case "growth" if growing := _bad_of("growth", verdict):
+            word = shown_signal(growing).title
+            figure = value_text(growing, verdict.signals[growing].value, per=verdict.per)
+        case "nan":
+            value = _bad_of("value", verdict)
+            word, figure = "NaN or inf", f"in {shown_signal(value).title}" if value else ""
+        case "crash":
+            figure = signal_name(verdict.signal) if verdict.signal else ""
+        case "slowdown":
+            figure = "" if verdict.drift is None else amounts.percent(verdict.drift)
+        case "leak" | "suspect":
+            figure = rate
+        case "flat" if verdict.signals.keys() == {"outcome"}:  # by `judge: exit`, which measures no memory
+            word = "exit 0"
+        case "flat" if memory.seen == "none" and memory.visible is None:
+            word = WHOLE_RUN
+        case "flat" | "plateau" if verdict.grows_slowly():
+            word, figure = SMALL, rate
+        case "flat" | "plateau":
+            figure = bound
+    return word, figure
 
 
 def signal_name(number: int) -> str:
@@ -447,6 +432,13 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _bad_of(kind: str, verdict: CellVerdict) -> str | None:
+    """Return the first bad signal of a kind, or None. Resident memory does not count: it has its own verdict."""
+    names = in_order(verdict.signals)
+    bad = (name for name in names if name != "memory" and verdict.signals[name].seen == "bad")
+    return next((name for name in bad if shown_signal(name).kind == kind), None)
 
 
 # ---------------------------------------------------------------- in a sentence
