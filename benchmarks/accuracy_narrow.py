@@ -23,7 +23,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from harness.model import Hybrid, Narrowed
-from tests.unit.narrow.playing import Groups, MadeLevels, MadeVersions, groups, holds
+from tests.players.narrowing import Groups, MadeLevels, MadeVersions, groups, holds
 
 LEVEL_EFFECT = 0.15
 """Effect of a culprit on the step time, as a log."""

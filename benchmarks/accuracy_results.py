@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.judge.history.returned_values import judge_values
 from harness.model import Limits, Steps, Trial
-from tests.unit.judge.making import trial_of
+from tests.players.trials import trial_of
 
 ROWS = 400
 VERSIONS, LAUNCHES = 3, 4

@@ -28,7 +28,7 @@ from harness.judge.next.decide import conclude, decide
 from harness.judge.row import finding_of
 from harness.judge.run import corrected
 from harness.model import Cell, CellResult, CellVerdict, Change, JudgedRow, Limits, Steps, Trial
-from tests.unit.report import build
+from tests.players import build
 
 ROUND_DRIFT = 0.01
 """Difference in speed between whole rounds (sigma of the log)."""

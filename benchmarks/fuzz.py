@@ -49,9 +49,9 @@ from harness.registry.authorization import Access, Logins
 from harness.registry.bounded_http import Exchange, ExchangeLimits
 from harness.registry.registry_client import INDEX_TYPES, MANIFEST_TYPES, Registry
 from harness.report.issue import bug_report
-from tests.unit import stored_run
-from tests.unit.registry.conftest import Reply, Request, Server, started
-from tests.unit.run.test_conversation import DONE, HELLO, Player, counts, held, lines, samples
+from tests.players import stored_run
+from tests.players.conversation import DONE, HELLO, Player, counts, held, lines, samples
+from tests.players.servers import Reply, Request, Server, started
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MOST_S = 2.0

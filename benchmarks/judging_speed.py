@@ -21,7 +21,7 @@ from benchmarks import generators, nasty, step_times
 from harness.judge.row import judge_row
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Cell, CellRun, Limits, Steps, Trace, Trial, Variant, VersionRow
-from tests.unit.report import build
+from tests.players import build
 
 VARIANT = Variant(scenario=replace(build.POP.scenario, limits=Limits(), steps=Steps()))
 STEPS = VARIANT.scenario.steps

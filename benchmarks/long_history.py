@@ -27,7 +27,7 @@ from harness.cli.results import write_result
 from harness.model import CellVerdict, Finding, Lane, RunResult, Variant
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json
-from tests.unit.report import build
+from tests.players import build
 
 MATRICES, VERSIONS = 8, 125
 BEGAN = datetime(2023, 1, 1, 4, tzinfo=timezone.utc)

@@ -22,7 +22,7 @@ from harness.report.charts.library import chart_library
 from harness.report.exports import cell_table, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from tests.unit.report import build
+from tests.players import build
 
 SIZES = ((25, 4), (50, 20), (100, 100))
 MIB = 1 << 20

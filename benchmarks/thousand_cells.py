@@ -11,24 +11,20 @@ fifth of the trials and all of them. Exits with 1 if a bound is missed.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks.no_engine import DONE, EngineAtHand, Silent, framed
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import Host
-from harness.run.engine import Exit, LaunchRequest, Session
+from tests.players.engines import Silent, SleepingEngine
 
 CPU_BOUND, MEMORY_BOUND_MIB = 0.02, 32.0
 MATRIX = """\
@@ -39,61 +35,6 @@ scenarios: {{quiet: {{script: quiet.py, params: {{part: {parts}}}, steps: {{firs
 trials: {{least: {rounds}, most: {rounds}}}
 """
 IMAGES = 10
-MARKER = "@marker@"
-
-
-@dataclass(kw_only=True)
-class Asleep:
-    """A session whose agent sleeps for the length of the trial, and then sends all messages at once."""
-
-    marker: str
-    sleep_s: float
-    says: bytes
-    said: bool = False
-    answered: list[bytes] = field(default_factory=list)
-
-    def send(self, data: bytes) -> None:
-        self.answered.append(data)
-
-    def receive(self, timeout_s: float) -> bytes | None:
-        if self.said:
-            return None
-        nap_s = min(timeout_s, self.sleep_s)
-        time.sleep(nap_s)
-        self.sleep_s -= nap_s
-        if self.sleep_s > 0:
-            return b""
-        self.said = True
-        return self.says.replace(MARKER.encode(), self.marker.encode())
-
-    def exit(self) -> Exit:
-        return Exit(exit_code=0)
-
-
-def messages(count: int) -> list[dict[str, Any]]:
-    steps = range(1, count + 1)
-    columns = {"step": list(steps), "rss_kib": [80_000 + number % 3 for number in steps], "step_s": [0.015] * count}
-    return [
-        {"type": "hello", "protocol": 1, "agent": "2", "python": "3.11.2"},
-        {"type": "ready", "setup_s": 0.1, "first_step_s": 0.015},
-        {"type": "samples", "columns": columns},
-        {**DONE, "end": "completed", "last_step": count, "peak_rss_kib": 81_000.0},
-    ]
-
-
-class SleepingEngine(EngineAtHand):
-    """A host whose images all exist and whose trials sleep."""
-
-    def __init__(self, *, trial_s: float, steps: int, ended: Callable[[], None]) -> None:
-        self.facts = {"engine": "asleep", "cpu": "none", "cpus": 1}
-        self._trial_s, self._ended = trial_s, ended
-        # Once, because it costs processor time.
-        self._says = b"".join(framed(MARKER, message) for message in messages(steps))
-
-    @contextlib.contextmanager
-    def launch(self, launch: LaunchRequest) -> Iterator[Session]:
-        yield Asleep(marker=launch.payload.job["marker"], sleep_s=self._trial_s, says=self._says)
-        self._ended()
 
 
 def main() -> int:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.no_engine import DONE, EngineAtHand, framed
 from benchmarks.replayed.histories import History, Made, launch
 from harness.run.engine import Exit, LaunchRequest, Session
+from tests.players.engines import DONE, EngineAtHand, framed
 
 LOOK_S = 0.005
 """Seconds that a look takes, including the answer."""

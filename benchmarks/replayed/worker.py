@@ -20,7 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.no_engine import Silent
 from benchmarks.replayed.engine import Clock, Ended, ReplayingEngine
 from benchmarks.replayed.histories import History, read
 from harness.flows.context import RunContext
@@ -34,6 +33,7 @@ from harness.model import CellRun, Plan, Prepared, RowRun, RunResult, SearchMode
 from harness.run.hosts import cell_launcher
 from harness.run.trial.conversation import trial_in_slices
 from harness.store import read_trial
+from tests.players.engines import Silent
 
 LOOKS_BAD = ("bad", "suspect")
 

@@ -19,26 +19,8 @@ from harness.model import Scenario, Steps, Trial, Variant
 from harness.run.hosts.slices import take_turns
 from harness.run.trial.conversation import Slice, Sliced, trial_in_slices
 from harness.run.trial.payload import pack
-from tests.contract.world import World
+from tests.contract.world import STEPS, World, in_slices
 from tests.waiting import until
-
-STEPS = Steps(first=60, budget=60)
-
-
-def in_slices(
-    world: World,
-    kept: list[Trial],
-    *acts: str,
-    steps: Steps = STEPS,
-    on_step: Callable[[int, float | None], None] = lambda step, kib: None,
-) -> None:
-    """Launch these acts of faults.py together, and keep the trials."""
-
-    def launch(act: str) -> Sliced[None]:
-        request = world.launch(act, steps=steps, slices=len(acts))
-        kept.append((yield from trial_in_slices(world.engine, request, cell_id="cell", on_step=on_step)))
-
-    take_turns([partial(launch, act) for act in acts], seconds=0.1, cycles=count(1), rng=random.Random(1))
 
 
 def test_one_launch_makes_steps_at_a_time(world: World) -> None:

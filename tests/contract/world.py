@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +30,8 @@ from harness.model import (
 )
 from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest
-from harness.run.trial.conversation import run_trial
+from harness.run.hosts.slices import take_turns
+from harness.run.trial.conversation import Sliced, run_trial, trial_in_slices
 from harness.run.trial.payload import pack
 from tests.contract import local_engine
 
@@ -123,3 +127,22 @@ class World:
             on_step=on_step,
             cancelled=cancelled,
         )
+
+
+STEPS = Steps(first=60, budget=60)
+
+
+def in_slices(
+    world: World,
+    kept: list[Trial],
+    *acts: str,
+    steps: Steps = STEPS,
+    on_step: Callable[[int, float | None], None] = lambda step, kib: None,
+) -> None:
+    """Launch these acts of faults.py together, and keep the trials."""
+
+    def launch(act: str) -> Sliced[None]:
+        request = world.launch(act, steps=steps, slices=len(acts))
+        kept.append((yield from trial_in_slices(world.engine, request, cell_id="cell", on_step=on_step)))
+
+    take_turns([partial(launch, act) for act in acts], seconds=0.1, cycles=count(1), rng=random.Random(1))

@@ -48,7 +48,7 @@ from harness.model import (
     Trial,
 )
 from harness.plan.cells import make_plan, select
-from tests.unit.trials import facts_of
+from tests.players.trials import facts_of
 
 RUNS = Path(__file__).parent / "runs"
 Launch = dict[str, Any]
@@ -183,3 +183,42 @@ def _replayed(row: RowRun, launches: Sequence[Launch]) -> list[str]:
             order.append(version)
             run.trials.append(trial_of(waiting[version].pop(0), run.cell))
     return order
+
+
+NAMES = sorted(path.name.removesuffix(".json.gz") for path in RUNS.glob("*.json.gz"))
+
+
+def answers(result: RunResult, launched: dict[str, list[str]]) -> dict[str, Any]:
+    """Return what a user is told, as codes: no figures and no sentences."""
+    return {
+        "verdict": result.verdict,
+        "exit_code": result.exit_code,
+        "findings": [
+            {
+                "where": f"{one.series} on {one.lane}: {one.variant}", "signal": one.metric, "kind": one.kind,
+                "before": one.before, "after": one.after, "between": list(one.untestable), "symptom": one.verdict,
+                "confirmed": one.confirmed, "consequence_of": one.consequence_of,
+            }
+            for one in result.findings
+        ],
+        "faults": [
+            {
+                "signal": fault.metric, "cause": fault.cause, "doubt": fault.doubt,
+                "bad_lanes": [str(lane) for lane in fault.bad_lanes],
+                "good_lanes": [str(lane) for lane in fault.good_lanes],
+                "params": None if fault.rule is None else
+                [[condition.param, list(condition.values)] for condition in fault.rule.conditions],
+            }
+            for fault in result.attribution
+        ],
+        "cells": {
+            str(cell.cell): {
+                "verdict": cell.verdict.verdict, "state": cell.verdict.state, "launches": len(cell.trials),
+                "signals": {
+                    name: signal.seen for name, signal in sorted(cell.verdict.signals.items()) if signal.seen != "none"
+                },
+            }
+            for cell in result.cells
+        },
+        "searched": launched,
+    }  # fmt: skip

@@ -18,8 +18,8 @@ from typing import Any
 from harness.matrix import load_matrix
 from harness.model import Cell, Trial
 from harness.store.saved_run import read_result, read_run
-from tests.golden.load import RUNS
-from tests.golden.test_golden import NAMES, replayed
+from tests.golden.load import NAMES, RUNS
+from tests.golden.render import replayed
 
 KEPT_FACTS = ("python", "implementation", "libc", "packages", "wheels", "cgroup")
 

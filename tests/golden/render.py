@@ -10,8 +10,9 @@ import contextlib
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -32,6 +33,7 @@ from harness.report.text import headline
 from harness.store import RunDirectory, inputs
 from harness.store.plan_file import plan_to_json
 from harness.store.saved_run import StoredRun, read_result, read_run
+from tests.golden.load import answers, judged, read
 
 DIRECTORY = Path("reports/golden/20250301T120000Z-1a2b")
 STARTED, DURATION_S = "2025-03-01T12:00:00Z", 200.0
@@ -216,3 +218,20 @@ def page_text(page: str) -> str:
     visible.feed(page)
     visible.end_line()
     return "\n".join(visible.lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """A golden run as the harness judges and reports it now."""
+
+    name: str
+    answers: dict[str, Any]
+    reports: str
+
+
+def replayed(name: str) -> Replayed:
+    """Judge and report a golden run, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder, inside(Path(folder)):
+        result, launched = judged(read(name), Path())
+        found = json.loads(json.dumps(answers(result, launched)))
+        return Replayed(name=name, answers=found, reports=rendered(result))

@@ -8,71 +8,11 @@ reviewer reads. `runs/NAME.approved.txt` is what every report says of a run.
 from __future__ import annotations
 
 import json
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harness.model import RunResult
-from tests.golden.load import RUNS, judged, read
-from tests.golden.render import inside, rendered
-
-NAMES = sorted(path.name.removesuffix(".json.gz") for path in RUNS.glob("*.json.gz"))
-
-
-def answers(result: RunResult, launched: dict[str, list[str]]) -> dict[str, Any]:
-    """Return what a user is told, as codes: no figures and no sentences."""
-    return {
-        "verdict": result.verdict,
-        "exit_code": result.exit_code,
-        "findings": [
-            {
-                "where": f"{one.series} on {one.lane}: {one.variant}", "signal": one.metric, "kind": one.kind,
-                "before": one.before, "after": one.after, "between": list(one.untestable), "symptom": one.verdict,
-                "confirmed": one.confirmed, "consequence_of": one.consequence_of,
-            }
-            for one in result.findings
-        ],
-        "faults": [
-            {
-                "signal": fault.metric, "cause": fault.cause, "doubt": fault.doubt,
-                "bad_lanes": [str(lane) for lane in fault.bad_lanes],
-                "good_lanes": [str(lane) for lane in fault.good_lanes],
-                "params": None if fault.rule is None else
-                [[condition.param, list(condition.values)] for condition in fault.rule.conditions],
-            }
-            for fault in result.attribution
-        ],
-        "cells": {
-            str(cell.cell): {
-                "verdict": cell.verdict.verdict, "state": cell.verdict.state, "launches": len(cell.trials),
-                "signals": {
-                    name: signal.seen for name, signal in sorted(cell.verdict.signals.items()) if signal.seen != "none"
-                },
-            }
-            for cell in result.cells
-        },
-        "searched": launched,
-    }  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replayed:
-    """A golden run as the harness judges and reports it now."""
-
-    name: str
-    answers: dict[str, Any]
-    reports: str
-
-
-def replayed(name: str) -> Replayed:
-    """Judge and report a golden run, in a folder of its own."""
-    with tempfile.TemporaryDirectory() as folder, inside(Path(folder)):
-        result, launched = judged(read(name), Path())
-        found = json.loads(json.dumps(answers(result, launched)))
-        return Replayed(name=name, answers=found, reports=rendered(result))
+from tests.golden.load import NAMES, RUNS
+from tests.golden.render import Replayed, replayed
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import DOCKER_AT_NIGHT, Harness
-from tests.integration.test_slices import needs_two_processors, trials
-from tests.integration.test_sweep import NO_LEVELS, causes, changes, planted
+from tests.players.planted import NO_LEVELS, causes, changes, needs_two_processors, planted, trials
 
 
 def overlap(found: list[dict[str, Any]]) -> int:

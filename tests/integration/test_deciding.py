@@ -15,7 +15,7 @@ from harness.flows import deciding
 from harness.flows.sweep import SweepOptions, selected
 from harness.model import RunResult
 from harness.store import RunDirectory
-from tests.integration.test_flow import LEAKS, MEMORY_ALONE, SQUARE, nothing, run
+from tests.players.sweeps import LEAKS, MEMORY_ALONE, SQUARE, nothing, run
 
 ALL_BAD = """\
 version: 1

@@ -2,86 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import os
 import re
-import shutil
-import subprocess
-from dataclasses import dataclass, replace
-from html import unescape
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.model import RunResult
-from harness.report.charts.library import chart_library
 from harness.report.page import html_page
-from tests.unit.report import build
-from tests.unit.report.test_hostile import HOSTILE, poisoned
-from tests.unit.report.test_probe_tables import found
+from tests.players import build
+from tests.players.build import found
+from tests.players.pages import HOSTILE, Browser, _is_the_browsers_own, answer, asked, complaints, poisoned, saved
 
 pytestmark = pytest.mark.chromium
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-REQUIRED = os.environ.get("HARNESS_REQUIRE_CHROMIUM") == "1"
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
-    "--window-size=1280,3000", "--run-all-compositor-stages-before-draw",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--virtual-time-budget=30000",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Browser:
-    path: str
-    folder: Path
-
-    def run(self, page: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-        profile = f"--user-data-dir={self.folder / 'profile'}"
-        return subprocess.run(
-            [self.path, *FLAGS, profile, *flags, page.as_uri()], capture_output=True, text=True, timeout=90, check=True
-        )
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Browser:
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        assert not REQUIRED, "HARNESS_REQUIRE_CHROMIUM=1, but there is no Chromium on PATH"
-        pytest.skip("no Chromium on PATH")
-    return Browser(path=path, folder=tmp_path)
-
-
-@pytest.fixture(scope="module")
-def library() -> str:
-    return chart_library(os.environ)
-
-
-def saved(folder: Path, page: str) -> Path:
-    path = folder / "report.html"
-    path.write_text(page, encoding="utf-8")
-    return path
-
-
-def complaints(log: str) -> list[str]:
-    """Return what the page, not the browser itself, wrote into the browser's log."""
-    return re.findall(r".*CONSOLE.*", log)
-
-
-def asked(page: str, question: str) -> str:
-    """Return the page with an additional script, which its policy allows: it puts an answer into the title."""
-    script = f"document.title = JSON.stringify(await (async () => {{ {question} }})())"
-    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = page.replace("script-src ", f"script-src 'sha256-{known}' ", 1)
-    # The library contains an end tag in a string: only the last one is the page's.
-    return f"<script type=module>{script}</script></body>".join(allowed.rsplit("</body>", 1))
-
-
-def answer(dump: str) -> object:
-    return json.loads(unescape(re.findall(r"<title>(.*?)</title>", dump)[0]))
 
 
 def test_the_page_renders_from_disk_without_a_complaint(browser: Browser, tmp_path: Path, library: str) -> None:
@@ -120,10 +53,6 @@ def test_it_asks_nothing_of_a_network(browser: Browser, tmp_path: Path, library:
     )
     urls = re.findall(r'"url":"([a-z]+:[^"]*)"', log.read_text())
     assert [url for url in urls if "/report.html" not in url and not _is_the_browsers_own(url)] == []
-
-
-def _is_the_browsers_own(url: str) -> bool:
-    return url.startswith(("data:", "chrome", "devtools:")) or "google" in url
 
 
 @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "<!--<script>", *HOSTILE[:1]])

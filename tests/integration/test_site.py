@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import cli
-from tests.integration.test_page import Browser, _is_the_browsers_own, browser, complaints
+from tests.players.pages import Browser, _is_the_browsers_own, browser, complaints
 from tests.unit.index import made
 
 pytestmark = pytest.mark.chromium

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-from typing import Any
-
 import pytest
 
 from tests.integration.conftest import ROOT, Harness
-from tests.integration.test_sweep import NO_LEVELS, changes, planted
+from tests.players.planted import NO_LEVELS, changes, needs_two_processors, planted, trials
 
-needs_two_processors = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one processor runs nothing side by side")
 LOCKED = '''"""Fails if another launch is at work."""
 import fcntl
 import time
@@ -27,10 +22,6 @@ ONLY_STEP_TIME = (
     "{late_step_time: none, tail: none, stalls: none, cpu_time: none, peak_memory: none, setup_time: none, "
     "first_step: none, warm_up: none, end_time: none, output: none, shm: none}"
 )
-
-
-def trials(harness: Harness) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in harness.trial_files()]
 
 
 def test_later_rounds_take_turns_and_name_the_slower_version(harness: Harness) -> None:

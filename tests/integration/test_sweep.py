@@ -5,48 +5,15 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.integration.conftest import DOCKER_AT_NIGHT, ENGINES, ROOT, Harness
 from tests.nightly import at_night
+from tests.players.planted import NO_LEVELS, causes, changes, planted
 from tests.waiting import until
 
 # Versions of one small real wheel; `planted` reads PLANTED_VERSION and turns bad in the versions that it is given.
-PLANTED = """\
-version: 1
-series:
-  six:
-    base: ${{HARNESS_BASE:-harness-base:bookworm}}
-    install: ["six=={{version}}"]
-    versions: {versions}
-    environment: {{PLANTED_VERSION: "{{version}}"}}
-hosts:
-  here: {{engine: {engine}}}
-scenarios:
-  planted:
-    script: {root}/scenarios/planted.py
-    params: {params}
-    timeout: 60s
-    steps: {steps}
-    limits: {limits}
-trials: {{least: 2, most: 3}}
-"""
-
-
-NO_LEVELS = (
-    "{step_time: none, late_step_time: none, tail: none, cpu_time: none, peak_memory: none, setup_time: none, "
-    "first_step: none, output: none, shm: none}"
-)
-"""Allows exit code 0 on a machine that may be too busy to keep a limit, and whose /dev/shm other programs use."""
-THREE = '["1.14.0", "1.15.0", "1.16.0"]'
-
-
-def planted(
-    *, engine: str, params: str, versions: str = THREE, steps: str = "{first: 200, budget: 1000}", limits: str = "{}"
-) -> str:
-    return PLANTED.format(engine=engine, params=params, versions=versions, steps=steps, limits=limits, root=ROOT)
 
 
 def long(engine: str) -> str:
@@ -57,22 +24,6 @@ def long(engine: str) -> str:
         versions='["1.16.0"]',
         steps="{first: 500, budget: 4000}",
     )
-
-
-SIDES = {
-    "first_bad": ("last_good", "first_bad"),
-    "first_fixed": ("last_bad", "first_good"),
-    "bad_from_start": ("oldest_bad",),
-}
-
-
-def changes(summary: dict[str, Any]) -> list[tuple[object, ...]]:
-    return [(each["metric"], each["kind"], *[each[name] for name in SIDES[each["kind"]]]) for each in causes(summary)]
-
-
-def causes(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the findings that no other finding explains."""
-    return [each for each in summary["findings"] if not each["consequence_of"]]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -15,8 +15,7 @@ import pytest
 from harness.errors import EngineUnreachable
 from harness.model import Trial
 from harness.run.docker.lease import holder_of
-from tests.contract.test_slices import in_slices
-from tests.contract.world import World, quiet
+from tests.contract.world import World, in_slices, quiet
 from tests.lab.running import Lab
 from tests.lab.ways import KEY, home, make_certificates, run
 from tests.serving import free_port

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.unit.registry.conftest import Reply, Request, Server, started
+from tests.players.servers import Reply, Request, Server, started
 
 CONFIG = json.dumps(
     {"architecture": "amd64", "config": {"Env": ["CUDA_VERSION=12.1"], "Labels": {"com.example": "yes"}}}

@@ -23,10 +23,10 @@ from harness.run import open_engine, owners
 from harness.run.engine import Engine
 from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.world import ROOT, World, pulled, quiet
+from tests.players.servers import Server
 from tests.slurm.cluster import Cluster
 from tests.slurm.registry import DIGEST, REPOSITORY, registry
 from tests.slurm.test_queue import LONG, WHERE, held
-from tests.unit.registry.conftest import Server
 
 pytestmark = pytest.mark.slurm
 

@@ -24,7 +24,7 @@ from harness.cli.results import FORMATS
 from harness.cli.sweep import _print_settled
 from harness.errors import UsageError
 from harness.flows import probe as probing
-from tests.unit.report import build
+from tests.players import build
 
 ROOT = Path(__file__).parents[2]
 

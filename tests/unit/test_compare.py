@@ -45,10 +45,10 @@ from harness.report.terminal.compare_output import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import trial_to_json
 from tests.nightly import many
-from tests.unit.report import build, faults
-from tests.unit.report.faults import NEW, OLD, lane
-from tests.unit.stored_run import write_judged
-from tests.unit.trials import changed, facts_of, made_trial
+from tests.players import build, faults
+from tests.players.faults import NEW, OLD, lane
+from tests.players.stored_run import write_judged
+from tests.players.trials import changed, facts_of, made_trial
 
 STEP_S = 0.002
 OLD_TAGS = faults.pulled("ngc", ["20.12", "22.12"])

@@ -32,8 +32,8 @@ from harness.model import (
 from harness.model.matrix import Gpu
 from harness.model.measured import Printed
 from harness.run.hosts.review import review
-from tests.integration.test_flow import MATRIX, Engine, run
-from tests.unit.trials import made_trial
+from tests.players.sweeps import MATRIX, Engine, run
+from tests.players.trials import made_trial
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 GPU = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 3090", index=0, compute_capability="8.6", driver="470.82", cuda="11.4")

@@ -23,9 +23,8 @@ from harness.model import Build, Lane, Pull
 from harness.report.issue import reproduction
 from harness.report.issue.reproduction import shell
 from harness.store import inputs, json_files, read_trial, watch_state
-from tests.unit import stored_run
-from tests.unit.report import build
-from tests.unit.stored_run import opened, read_again, recipe_of
+from tests.players import build, stored_run
+from tests.players.stored_run import opened, read_again, recipe_of
 
 PROCESS = Lane(host=replace(build.HERE.host, name="venv", engine="process"))
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----"

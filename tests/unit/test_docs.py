@@ -17,8 +17,8 @@ from harness.judge.next.bisect_records import Decision, DecisionKind
 from harness.report.content.version_table import MARKS
 from harness.report.exports import summary_json
 from harness.report.text.signal_words import GROUP_NAMES, SYMBOLS
-from tests.unit.report import build
-from tests.unit.report.test_terminal import shown
+from tests.players import build
+from tests.players.pages import shown
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]

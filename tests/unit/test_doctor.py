@@ -31,8 +31,8 @@ from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Kept
 from harness.run.images.disk_budget import RegistryAnswers, disk_of
 from harness.store import RunDirectory
-from tests.integration.test_flow import QUIET
-from tests.unit.trials import made_trial
+from tests.players.sweeps import QUIET
+from tests.players.trials import made_trial
 
 GIB = 1 << 30
 WHERE = Where(file="matrix.yaml", line=1, key="x")

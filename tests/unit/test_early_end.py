@@ -2,80 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from benchmarks.no_engine import Silent, framed
-from benchmarks.thousand_cells import MARKER, Asleep, SleepingEngine, messages
-from harness.flows.context import RunContext
 from harness.flows.running import Ending
-from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RowStanding, RunResult, Stop
 from harness.report.text import headline, not_decided
-from harness.run.engine import LaunchRequest, Session
-
-MATRIX = """\
-version: 1
-series: {s: {images: {v1: "i:1", v2: "i:2", v3: "i:3", v4: "i:4"}}}
-hosts: {far: {engine: docker}}
-scenarios: {quiet: {script: quiet.py, params: {part: [0, 1, 2]}, steps: {first: 100, budget: 200}}}
-"""
-
-
-@dataclass(kw_only=True)
-class Crashing:
-    """Which (version, part) crash, and what was launched; `after` is called with these after each launch."""
-
-    bad: frozenset[tuple[str, int]]
-    launched: list[tuple[str, int]]
-    after: Callable[[list[tuple[str, int]]], None] = lambda launched: None
-
-    def open(self, *_: Any, **__: Any) -> SleepingEngine:
-        world = self
-
-        class Here(SleepingEngine):
-            @contextlib.contextmanager
-            def launch(self, launch: LaunchRequest) -> Iterator[Session]:
-                place = (launch.prepared.image.version, launch.payload.job["params"]["part"])
-                says = said(crash=place in world.bad)
-                world.launched.append(place)
-                yield Asleep(marker=launch.payload.job["marker"], sleep_s=0.0, says=says)
-                world.after(world.launched)
-
-        return Here(trial_s=0.0, steps=200, ended=lambda: None)
-
-
-def said(*, crash: bool) -> bytes:
-    told = messages(40 if crash else 200)
-    if crash:
-        told[-1].update(end="crash", message="ValueError: no", exit_code=1)
-    return b"".join(framed(MARKER, message) for message in told)
-
-
-def swept(
-    folder: Path,
-    stop: Stop,
-    *,
-    bad: frozenset[tuple[str, int]] = frozenset(),
-    stopped: threading.Event | None = None,
-    after: Callable[[list[tuple[str, int]]], None] = lambda launched: None,
-) -> tuple[RunResult, list[tuple[str, int]]]:
-    matrix = folder / "matrix.yaml"
-    folder.mkdir(exist_ok=True)
-    matrix.write_text(MATRIX)
-    matrix.with_name("quiet.py").write_text('"""Nothing."""\ndef setup(part=0):\n    return lambda: None\n')
-    world = Crashing(bad=bad, launched=[], after=after)
-    options = SweepOptions(out=folder / "reports", seed=1, stop=stop)
-    progress: Any = Silent()
-    context = RunContext(environ={}, progress=progress, stopped=stopped or threading.Event(), open_engine=world.open)
-    result, _ = sweep(selected(matrix, options, {}), options, context)
-    return result, world.launched
+from tests.players.engines import swept
 
 
 def test_quick_launches_every_version_once_and_calls_nothing_good(tmp_path: Path) -> None:

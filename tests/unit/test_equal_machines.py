@@ -30,7 +30,7 @@ from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import Lease
 from harness.run.trial.payload import trial_key
 from harness.store.plan_file import plan_from_file, plan_to_json, read_plan_file
-from tests.unit.test_plan import MATRIX, WHERE
+from tests.players.plans import MATRIX, WHERE, Opened
 
 FACTS = {
     "engine": "docker 25.0.3", "name": "gpu1", "cpu": "AMD EPYC 7742", "cpus": 64, "memory_bytes": 540_000_000_000,
@@ -113,13 +113,6 @@ def test_lanes_of_equal_machines_have_one_name() -> None:
     cards = [(replace(CARD, uuid=f"GPU-{a}"), replace(CARD, uuid=f"GPU-{b}", index=1)) for a, b in ("12", "34")]
     names = [[lane.gpu for lane in choose_lanes(FARM.machines[0], pair)] for pair in cards]
     assert names[0] == names[1] == ["RTX 3090 #1", "RTX 3090 #2"]
-
-
-class Opened:
-    facts: dict[str, Any]
-
-    def __init__(self, **facts: Any) -> None:
-        self.facts = facts
 
 
 def opened() -> list[OpenHost]:

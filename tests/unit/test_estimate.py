@@ -13,7 +13,7 @@ from harness.model import Plan, PredictedEffect, Stop
 from harness.plan.cells import make_plan
 from harness.plan.explain import explain
 from harness.report.terminal.plan_output import dry_run
-from tests.unit.test_early_end import swept
+from tests.players.engines import swept
 
 
 @pytest.fixture

@@ -49,10 +49,9 @@ from harness.store import lookup
 from harness.store.inputs import script_text
 from harness.store.lookup import find_cell, find_run, open_run
 from harness.store.saved_run import StoredRun, read_result, read_run
-from tests.unit import stored_run
-from tests.unit.report import build
-from tests.unit.stored_run import opened, read_again, recipe_of
-from tests.unit.trials import facts_of
+from tests.players import build, stored_run
+from tests.players.stored_run import opened, read_again, recipe_of
+from tests.players.trials import facts_of
 
 PROCESS = Lane(host=replace(build.HERE.host, name="venv", engine="process"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.judge.run import corrected
 from harness.model import Cell, CellResult, Effect, Finding, JudgedRow, Series, SignalVerdict
-from tests.unit.report import build
+from tests.players import build
 
 
 def row_of(series: Series, findings: list[Finding], *, launches: int, limit: float) -> JudgedRow:

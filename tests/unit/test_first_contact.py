@@ -26,9 +26,9 @@ from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult
 from harness.model.measured import Facts
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
+from tests.players import build
+from tests.players.trials import changed
 from tests.unit.matrix.conftest import FakeIndex
-from tests.unit.report import build
-from tests.unit.trials import changed
 
 PROGRAM = "import model\nfrom parts import loss\nimport torch\n"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,52 +12,13 @@ import pytest
 
 from harness.judge.next.length import length_of
 from harness.judge.next.rounds import noise as noise_of_row
-from harness.model import (
-    TIMES,
-    Cell,
-    CellRun,
-    Host,
-    Image,
-    Install,
-    Lane,
-    Limits,
-    Prepared,
-    Program,
-    Proposal,
-    RowRun,
-    Scenario,
-    Steps,
-    Trace,
-    Trial,
-    Trials,
-    Variant,
-    Where,
-)
+from harness.model import TIMES, CellRun, Limits, Proposal, RowRun, Trace, Trial, Trials, Where
 from tests.nightly import many
-from tests.unit.trials import changed, made_trial, row_run
+from tests.players.searching import STEPS, _ready, row
+from tests.players.trials import changed, made_trial, row_run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
-STEPS = Steps(first=500, budget=1000)
 Measure = Callable[[CellRun, int], Trial]
-
-
-def row(versions: int, *, limits: Limits | None = None, is_program: bool = False) -> list[CellRun]:
-    host = Host(name="here", engine="process", gpus="none", where=WHERE)
-    script, program = (None, Program(path=Path("s.py"))) if is_program else (Path("s.py"), None)
-    scenario = Scenario(name="s", where=WHERE, script=script, program=program, steps=STEPS, limits=limits or Limits())
-    lane = Lane(host=host)
-    return [
-        CellRun(cell=Cell(image=image, lane=lane, variant=Variant(scenario=scenario)), prepared=_ready(image))
-        for image in (_image(str(number)) for number in range(versions))
-    ]
-
-
-def _image(version: str) -> Image:
-    return Image(series="p", version=version, source=Install(base="", python=None, packages=()), where=WHERE)
-
-
-def _ready(image: Image) -> Prepared:
-    return Prepared(image=image, reference="python", digest=image.version)
 
 
 def launched(run: CellRun, number: int, /, *, step_s: float = 1e-3, **changes: Any) -> Trial:

@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.flows.running import OpenRows
 from harness.model import RowRun, Trace, Trial
 from harness.store import RunDirectory
-from tests.unit.search.test_row_queue import a_row
+from tests.players.searching import a_row
 
 ROWS = 2000
 

@@ -27,7 +27,7 @@ from harness.package_index import (
     versions_around,
 )
 from harness.registry.bounded_http import ExchangeLimits, Response
-from tests.unit.registry.conftest import Reply, Server, started
+from tests.players.servers import Reply, Server, started
 
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 

@@ -11,42 +11,13 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.model import Build, Host, Image, Install, Matrix, Pull, Scalar, Scenario, Series, Trials, Variant, Where
+from harness.model import Build, Image, Install, Matrix, Scalar, Series, Trials, Variant
 from harness.model.matrix import Gpu
 from harness.plan.cells import choose_lanes, make_plan, matches, select, variants
 from harness.plan.explain import explain
 from harness.report.terminal.plan_output import dry_run
 from harness.store.plan_file import plan_to_json
-
-WHERE = Where(file="matrix.yaml", line=1, key="x")
-
-
-def series(name: str, *versions: str, install: bool = False) -> Series:
-    def source(version: str) -> Install | Pull:
-        if install:
-            return Install(base="python:3.11", python=None, packages=(f"{name}=={version}",))
-        return Pull(reference=f"a/{name}:{version}")
-
-    images = tuple(Image(series=name, version=version, source=source(version), where=WHERE) for version in versions)
-    return Series(name=name, images=images, where=WHERE)
-
-
-def scenario(name: str, *, series: tuple[str, ...] = (), hosts: tuple[str, ...] = (), **params: Any) -> Scenario:
-    return Scenario(name=name, where=WHERE, command=("a",), params=tuple(params.items()), series=series, hosts=hosts)
-
-
-def host(name: str, engine: str = "docker", gpus: Any = "none", *, parallel: bool = False) -> Host:
-    return Host(name=name, engine=engine, gpus=gpus, where=WHERE, parallel=parallel)
-
-
-MATRIX = Matrix(
-    name="m",
-    path=Path("matrix.yaml"),
-    series=(series("tags", "1", "2"), series("numpy", "2.0.0", "2.0.1", install=True)),
-    hosts=(host("here"), host("venv", "process")),
-    scenarios=(scenario("signal", op=("rfft", "fft"), n=(1, 2)), scenario("tool", series=("numpy",), hosts=("venv",))),
-    exclude=({"series": "numpy", "op": "fft", "image": "2.0.1", "why": "known"},),
-)
+from tests.players.plans import MATRIX, WHERE, host, scenario, series
 
 
 def texts(matrix: Matrix, **options: Any) -> list[str]:

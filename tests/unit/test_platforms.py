@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import COMMANDS, run
-from tests.unit import stored_run
+from tests.players import stored_run
 
 LACKS = """
 import os, signal, sys

@@ -25,9 +25,9 @@ from harness.report.terminal.progress.plain import plain_progress
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.images.prefetch import HostImages
 from harness.schedule import RowQueue
-from tests.unit.search.test_row_queue import WHERE, a_row, queue
-from tests.unit.test_equal_machines import Opened
-from tests.unit.trials import row_run
+from tests.players.plans import Opened
+from tests.players.searching import WHERE, a_row, queue
+from tests.players.trials import row_run
 
 LOST = "the engine does not answer any more"
 

@@ -28,7 +28,7 @@ from harness.report.terminal import probes_output as report
 from harness.report.terminal.progress.plain import plain_progress
 from harness.run.engine import LaunchRequest, Lease, Session
 from harness.store.plan_file import plan_to_json
-from tests.integration.test_flow import Engine, nothing
+from tests.players.sweeps import Engine, nothing
 
 SCRIPT = '''
 """Keeps 1 MiB/step; sizes above 11 do not fit."""

@@ -51,7 +51,7 @@ from harness.report.terminal import run_report
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_from_file, plan_to_json, read_plan_file
 from harness.store.saved_run import read_result
-from tests.unit.report import build
+from tests.players import build
 
 CARD = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 4090", index=0)
 

@@ -17,9 +17,8 @@ from harness.model import LEVELS, Cell, CellRun, End, JudgedRow, Limits, Look, P
 from harness.report.exports.cell_table import cell_json
 from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
-from tests.unit.judge.making import LIMITS, trial_of
-from tests.unit.report import build
-from tests.unit.trials import changed, facts_of
+from tests.players import build
+from tests.players.trials import LIMITS, changed, facts_of, trial_of
 
 PURE = "py3-none-any"
 HOLLOW = "cp311-cp311-linux_x86_64, nothing compiled"

@@ -15,7 +15,7 @@ from harness.model import Leak, Probe, Probed, RunResult
 from harness.report.exports import probe_tables
 from harness.report.terminal import probes_output
 from harness.store.saved_probes import FILE, added_to_newest_run, read_probed
-from tests.unit.report import build
+from tests.players import build
 
 RESULT: RunResult = build.quickstart()
 ENTRY = {

@@ -11,7 +11,7 @@ import pytest
 from harness.compat import Signature, explain_failure, signature
 from harness.compat.image_on_gpu import SIGNS
 from harness.model import Trace, Trial
-from tests.unit.trials import made_trial
+from tests.players.trials import made_trial
 
 DRIVER_804 = """
 ERROR: This container was built for NVIDIA Driver Release 450.51 or later, but

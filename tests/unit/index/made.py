@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.model import CellVerdict, Finding, Lane, RunVerdict, Variant
-from tests.unit.report import build
-from tests.unit.stored_run import write_judged
+from tests.players import build
+from tests.players.stored_run import write_judged
 
 POP = build.variant("pop", size=8)
 

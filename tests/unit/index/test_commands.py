@@ -21,10 +21,10 @@ from harness.index import FILE
 from harness.index.database import TABLES
 from harness.model import VerdictName
 from harness.report.content import finding_boxes
+from tests.players import build
+from tests.players.pages import HOSTILE
+from tests.players.stored_run import write_judged
 from tests.unit.index import made
-from tests.unit.report import build
-from tests.unit.report.test_hostile import HOSTILE
-from tests.unit.stored_run import write_judged
 
 DOCS = Path(__file__).parents[3] / "docs/history.md"
 

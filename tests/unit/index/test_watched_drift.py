@@ -16,9 +16,9 @@ from harness.judge.row import judge_row
 from harness.judge.run import judge_run
 from harness.model import CellRun, Finding, Look, Trace, Trial
 from harness.model.measured import Facts
-from tests.unit.report import build
-from tests.unit.stored_run import write_judged
-from tests.unit.trials import made_trial
+from tests.players import build
+from tests.players.stored_run import write_judged
+from tests.players.trials import made_trial
 
 VERSIONS, ROWS, STEPS, LAUNCHES = 12, 250, 4000, 3
 DAYS, SIGMA, WITHIN = 0.05, 0.01, 0.05

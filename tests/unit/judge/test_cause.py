@@ -15,8 +15,8 @@ from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, answer
 from harness.model import CellVerdict, Effect, Finding, Lane, Rule, RunResult, SignalVerdict
 from harness.model.matrix import Gpu
 from tests.nightly import many
-from tests.unit.report import build, faults
-from tests.unit.report.faults import NEW, OLD, SIGNAL, lane, only, run
+from tests.players import build, faults
+from tests.players.faults import NEW, OLD, SIGNAL, lane, only, run
 
 TWIN = lane("replicate", "RTX 4090")
 

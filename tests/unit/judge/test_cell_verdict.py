@@ -20,7 +20,7 @@ from harness.model import Failure, Limits, Look, Trace, Trial, Trials
 from harness.model.measured import Facts
 from harness.report.text.signal_words import strip, strip_text, verdict_word
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, memory, of_row, times, trace_of, trial_of
+from tests.players.trials import LIMITS, STEPS, cell_of, failed, memory, of_row, times, trace_of, trial_of
 
 ASKED = Trials(least=3, most=5)
 

@@ -13,29 +13,23 @@ from hypothesis import strategies as st
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes, holm
-from harness.judge.history.transitions import state_changes, wants_launches
-from harness.model import CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial, Trials, VerdictName
-from tests.unit.judge.making import LIMITS, STEPS, of_row, row_of, trace_of, trial_of
-
-
-def memory(rate: float, spread: float = 0.0) -> dict[str, SignalVerdict]:
-    ci = (rate - spread, rate + spread) if spread else None
-    return {"memory": SignalVerdict(seen="bad" if rate else "good", value=rate, ci=ci)}
-
-
-def cell(verdict: VerdictName, *more: VerdictName, trials: int = 3, failed: int = 0, rate: float = 0.0) -> CellVerdict:
-    return CellVerdict(verdicts=(verdict, *more), why="", trials=trials, failed=failed, signals=memory(rate))
-
+from harness.judge.history.transitions import state_changes
+from harness.model import CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial
+from tests.players.trials import (
+    LIMITS,
+    STEPS,
+    cell,
+    changes,
+    grown,
+    more_launches,
+    named,
+    of_row,
+    row_of,
+    trace_of,
+    trial_of,
+)
 
 FLAT, LEAK = cell("flat"), cell("leak", rate=8.0)
-
-
-def changes(cells: list[CellVerdict], **more) -> tuple[Change, ...]:
-    return find_changes(Compared(cells=cells, trials=[[] for _ in cells], steps=STEPS), limits=LIMITS, **more)
-
-
-def named(found: tuple[Change, ...]) -> list[tuple]:
-    return [(one.metric, one.kind, one.before, one.after) for one in found]
 
 
 def measured(ms: list[float], **more) -> tuple[Change, ...]:
@@ -46,7 +40,7 @@ def measured(ms: list[float], **more) -> tuple[Change, ...]:
 
 
 def leak(rate: float, spread: float = 0.02) -> CellVerdict:
-    return replace(cell("leak"), signals=memory(rate, spread))
+    return replace(cell("leak"), signals=grown(rate, spread))
 
 
 def piling(seen: str, rate: float | None = None) -> CellVerdict:
@@ -197,11 +191,6 @@ def test_one_launch_that_died_like_a_version_that_crashes_is_bad_too(signal, pla
     (found,) = [one for one in changes([*[cell("flat", trials=60)] * 2, once, crash]) if one.metric == "outcome"]
     assert (found.before, found.after, found.untestable) == place
     assert (found.kind, found.verdict) == ("first_bad", "crash")
-
-
-def more_launches(*cells: CellVerdict, most: int = 8) -> dict[int, str]:
-    trials = [[trial_of(number, steps=64) for number in range(one.trials)] for one in cells]
-    return dict(wants_launches(cells, trials, trials_asked=Trials(least=3, most=most)))
 
 
 def test_doubtful_neighbours_of_a_rare_failure_get_launches():

@@ -15,9 +15,8 @@ from harness.judge.history.changes import find_changes
 from harness.judge.row import judge_row
 from harness.model import Cell, CellResult, CellRun, JudgedRow, Trial, VersionRow
 from harness.model.measured import Facts
-from tests.unit.judge.making import LIMITS, of_row, times, trial_of
-from tests.unit.report import build
-from tests.unit.trials import facts_of
+from tests.players import build
+from tests.players.trials import LIMITS, facts_of, of_row, times, trial_of
 
 FINGERPRINT = {"engine": "docker 27.1", "name": "lab", "cpu": "EPYC 7742", "cpus": 8, "kernel": "6.1.0"}
 CARD = {"uuid": "GPU-1", "name": "RTX 3090", "driver": "535.104.05"}

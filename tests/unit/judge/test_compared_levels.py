@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness.judge.history.changes import find_changes
 from harness.model import Trial
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, cell_of, of_row, shown, trial_of
+from tests.players.trials import LIMITS, cell_of, of_row, shown, trial_of
 
 
 def launches(

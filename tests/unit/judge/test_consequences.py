@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness.judge.attribution.merge_findings import with_consequences
 from harness.model import SIGNALS, CellVerdict, Effect, Finding, SignalVerdict
 from harness.model.episodes import episodes_of, mostly_fixed
-from tests.unit.report import build
+from tests.players import build
 
 VERSIONS = [image.version for image in build.MULTIDICT.images]
 ORDER = {version: place for place, version in enumerate(VERSIONS)}

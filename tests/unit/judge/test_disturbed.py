@@ -7,7 +7,7 @@ from dataclasses import replace
 from harness.judge.history.changes import find_changes
 from harness.judge.launches import judge_launches
 from harness.model import Trial
-from tests.unit.judge.making import LIMITS, STEPS, of_row, trial_of
+from tests.players.trials import LIMITS, STEPS, of_row, trial_of
 
 
 def versions(ms: dict[int, float], *, disturbed: str = "", rounds: int = 4) -> list[list[Trial]]:

@@ -14,7 +14,7 @@ from harness.judge.trace.samples import MOST_ROWS, even_rows, thinned_rows
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Trace, TraceVerdict
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, STEPS, memory, times
+from tests.players.trials import LIMITS, STEPS, memory, times
 
 STEP = np.arange(1.0, 4001)
 

@@ -18,8 +18,7 @@ from harness.judge.launches import rarest_failure
 from harness.model import Change, Failure, Trial, Trials
 from harness.model.measured import Facts, Reading
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, trial_of
-from tests.unit.judge.test_changes import cell, changes, more_launches, named
+from tests.players.trials import LIMITS, STEPS, cell, cell_of, changes, failed, more_launches, named, trial_of
 
 
 def test_good_launches_between_two_bad_versions_may_be_luck():

@@ -7,7 +7,7 @@ import pytest
 
 from harness.judge.trace.samples import without_refills
 from harness.model import Look, Trace
-from tests.unit.judge.making import BUDGET, STEPS, judged, trace_of
+from tests.players.trials import BUDGET, STEPS, judged, trace_of
 
 GARBAGE_KIB = 13_000.0
 FILLS_IN = 240

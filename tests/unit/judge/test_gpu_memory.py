@@ -12,8 +12,7 @@ from harness.judge.comparison.level_rules import RULES
 from harness.judge.trace.stopping import decide_at_look
 from harness.judge.trace.trace_verdict import is_shared, judge_trace
 from harness.model import Floats, Look, TraceVerdict, Trial
-from tests.unit.judge.making import BUDGET, LIMITS, STEPS, cell_of, memory, times, trace_of, trial_of
-from tests.unit.trials import facts_of
+from tests.players.trials import BUDGET, LIMITS, STEPS, cell_of, facts_of, memory, times, trace_of, trial_of
 
 SEGMENT_KIB = 2048.0
 

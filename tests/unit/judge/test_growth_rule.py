@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.generators import ar1
 from harness.judge.trace.growth import Growth, judge_growth
 from tests.nightly import many
-from tests.unit.judge.making import memory
+from tests.players.trials import memory
 
 TIME = np.arange(4000.0)
 steps_up_and_down = st.lists(st.integers(-500, 500), min_size=64, max_size=300)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.model import Look, Trace
-from tests.unit.judge.making import BUDGET, STEPS, judged, memory, trace_of
+from tests.players.trials import BUDGET, STEPS, judged, memory, trace_of
 
 TIME = np.arange(1.0, BUDGET + 1)
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness.judge.trace.memory_layer import APART, WRAP_KIB, layer_of
 from harness.model import Look, Trace
-from tests.unit.judge.making import memory, trace_of
+from tests.players.trials import memory, trace_of
 
 
 @pytest.mark.parametrize("lowest_kib", [0.0, -WRAP_KIB / 2])

@@ -14,8 +14,8 @@ from harness.model import Finding, Lane, RunResult, Variant
 from harness.model.episodes import EpisodeBounds, Order, bounds_of, episodes_of, met
 from harness.report.text.headline import sentence
 from tests.nightly import many
-from tests.unit.report import build, faults
-from tests.unit.report.faults import NEW, OLD
+from tests.players import build, faults
+from tests.players.faults import NEW, OLD
 
 VERSIONS = [image.version for image in build.MULTIDICT.images]
 ORDER: Order = {version: place for place, version in enumerate(VERSIONS)}

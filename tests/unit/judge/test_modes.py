@@ -16,8 +16,8 @@ from harness.judge.row import judge_row
 from harness.judge.run import corrected
 from harness.model import Cell, CellRun, Floats, JudgedRow, Series, Trials, VersionRow
 from harness.report.content.finding_boxes import boxes
-from tests.unit.judge.making import LIMITS, STEPS, trial_of
-from tests.unit.report import build
+from tests.players import build
+from tests.players.trials import LIMITS, STEPS, trial_of
 
 SLOW = 1.27
 

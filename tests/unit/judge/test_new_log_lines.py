@@ -13,7 +13,7 @@ from harness.judge.comparison.compared_levels import fewer_steps, mask, new_line
 from harness.judge.comparison.level_rules import RULES
 from harness.model import Printed, Trial
 from harness.model.measured import Facts
-from tests.unit.judge.making import trial_of
+from tests.players.trials import trial_of
 
 
 def printing(*texts: str) -> list[Trial]:

@@ -7,7 +7,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import wants_round
 from harness.judge.launches import judge_launches
 from harness.model import Trial, Trials
-from tests.unit.judge.making import LIMITS, STEPS, of_row, row_of, trial_of
+from tests.players.trials import LIMITS, STEPS, of_row, row_of, trial_of
 
 ASKED = Trials(least=3, most=8)
 

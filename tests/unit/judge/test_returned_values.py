@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from harness.judge.history.returned_values import NOISY_LIMIT, Values, judge_values
 from harness.model import Limits, MetricLimit, Trial
-from tests.unit.judge.making import STEPS, trial_of
-from tests.unit.trials import facts_of
+from tests.players.trials import STEPS, facts_of, trial_of
 
 ROWS = 500
 

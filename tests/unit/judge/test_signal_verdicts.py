@@ -19,9 +19,20 @@ from harness.judge.remedies import more_launches, with_remedy
 from harness.judge.signal_verdicts import with_findings, with_signals
 from harness.model import LEVELS, SIGNALS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trace, Trial
 from harness.model.measured import Facts
-from tests.unit.judge.making import LIMITS, STEPS, memory, of_row, row_of, shown, times, trace_of, trial_of
-from tests.unit.report import build
-from tests.unit.trials import facts_of, made_trial
+from tests.players import build
+from tests.players.trials import (
+    LIMITS,
+    STEPS,
+    facts_of,
+    made_trial,
+    memory,
+    of_row,
+    row_of,
+    shown,
+    times,
+    trace_of,
+    trial_of,
+)
 
 
 def row(*, versions: int = 4, launches: int = 3, **more: Any) -> list[list[Trial]]:

@@ -12,7 +12,7 @@ from harness.judge.comparison.round_tables import level_columns, level_table, pa
 from harness.judge.comparison.slices import median_step_s, paired
 from harness.judge.history.precision import wants_round
 from harness.model import Limits, Look, Steps, Trace, Trial, Trials
-from tests.unit.trials import made_trial
+from tests.players.trials import made_trial
 
 CYCLES, ROWS = 40, 25
 STEPS = Steps(first=500, budget=CYCLES * ROWS)

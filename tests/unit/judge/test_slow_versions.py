@@ -16,7 +16,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import wants_round
 from harness.judge.signal_verdicts import with_signals
 from harness.model import Steps, Trial, Trials
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, of_row, times, trace_of, trial_of
+from tests.players.trials import LIMITS, STEPS, cell_of, of_row, times, trace_of, trial_of
 
 USUAL_S = 120e-6
 

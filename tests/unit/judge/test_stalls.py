@@ -14,7 +14,7 @@ from harness.judge.history.changes import find_changes
 from harness.model import Floats, Trial
 from harness.model.measured import Facts, RankFacts
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, of_row, times, trial_of
+from tests.players.trials import LIMITS, of_row, times, trial_of
 
 
 def launch(number: int, step_s: Floats) -> Trial:

@@ -16,7 +16,7 @@ from harness.judge.trace.stopping import decide_at_look
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Limits, Look, Steps, Trace, TraceVerdict
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, STEPS, memory, times, trace_of
+from tests.players.trials import LIMITS, STEPS, memory, times, trace_of
 
 
 def judge(trace: Trace, limits: Limits = LIMITS) -> TraceVerdict:

@@ -15,7 +15,7 @@ from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import too_wide, visible, wants_round
 from harness.model import Change, Limits, Noise, Trial, Trials
 from tests.nightly import many
-from tests.unit.judge.making import LIMITS, STEPS, cell_of, failed, of_row, trial_of
+from tests.players.trials import LIMITS, STEPS, cell_of, failed, of_row, trial_of
 
 ASKED = Trials(least=3, most=8)
 

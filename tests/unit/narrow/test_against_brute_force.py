@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.model import Culprit, Hybrid
 from harness.narrow.search import ComponentSearch
 from tests.nightly import many
-from tests.unit.narrow.playing import Groups, MadeVersions, groups, holds
+from tests.players.narrowing import Groups, MadeVersions, groups, holds
 
 COUNT = 10
 EVERYTHING = frozenset(f"g{each}" for each in range(COUNT))

@@ -11,7 +11,7 @@ from harness.model import Hybrid, HybridOutcome, Narrowed
 from harness.narrow.evidence import NarrowRules
 from harness.narrow.search import ComponentSearch
 from tests.nightly import NIGHTLY
-from tests.unit.narrow.playing import MadeLevels, MadeVersions, group, groups, holds
+from tests.players.narrowing import MadeLevels, MadeVersions, group, groups, holds
 
 
 def named(found: Narrowed) -> list[tuple[str, tuple[tuple[str, ...], ...]]]:

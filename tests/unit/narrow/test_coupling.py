@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Install
 from harness.narrow.coupling import Coupling, asked_extras, couple
-from harness.narrow.inventory import BASE, Distribution, Inventory, components
-
-Told = Mapping[str, tuple[str, tuple[str, ...]]]
-"""Name -> (version, requirements)."""
-
-
-def inventory(told: Told, *, files: Mapping[str, Mapping[str, str]] | None = None, **more: object) -> Inventory:
-    distributions = {
-        name: Distribution(
-            name=name,
-            version=version,
-            place="/site",
-            folder=f"{name}-{version}.dist-info",
-            requires=requires,
-            files=(files or {}).get(name, {f"{name}/__init__.py": version}),
-        )
-        for name, (version, requires) in told.items()
-    }
-    plain = {"python": "3.11.7", "implementation": "CPython", "libc": "glibc 2.36", "machine": "x86_64", "mapped": {}}
-    return Inventory(distributions=distributions, **{**plain, **more})  # type: ignore[arg-type]
-
-
-def coupled(a: Inventory, b: Inventory) -> Coupling:
-    return couple(components(a, b), a=a, b=b, extras={})
+from harness.narrow.inventory import BASE, Inventory, components
+from tests.players.narrowing import Told, coupled, inventory
 
 
 def ids(coupling: Coupling) -> list[str]:

@@ -7,39 +7,11 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.model import LIBRARIES, Graft, Image, Install, Where
+from harness.model import LIBRARIES, Graft, Install
 from harness.model.narrowed import Hybrid
-from harness.narrow.coupling import couple
-from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_loaded
-from harness.narrow.inventory import Inventory, components, read_inventory
-from tests.unit.narrow.test_coupling import inventory
-
-WHERE = Where(file="m.yaml", line=1, key="series")
-A = inventory(
-    {"one": ("1", ()), "two": ("1", ()), "same": ("5", ())},
-    mapped={"/cuda/libx.so.1.0": "old"},
-    variables={"LEVEL": "1", "LD_LIBRARY_PATH": "/cuda"},
-)
-B = inventory(
-    {"one": ("2", ()), "two": ("2", ()), "new": ("1", ()), "same": ("5", ())},
-    mapped={"/cuda/libx.so.1.1": "new"},
-    variables={"LEVEL": "2", "LD_LIBRARY_PATH": "/cuda"},
-)
-
-
-def image(version: str) -> Image:
-    source = Install(base="base", python="3.11", packages=(f"app=={version}",))
-    return Image(series="s", version=version, source=source, where=WHERE)
-
-
-def sides(a: Inventory = A, b: Inventory = B) -> Sides:
-    groups = couple(components(a, b), a=a, b=b, extras={}).groups
-    return Sides(
-        images={"A": image("1"), "B": image("2")},
-        references={"A": "sha256:a", "B": "sha256:b"},
-        inventories={"A": a, "B": b},
-        groups=groups,
-    )
+from harness.narrow.hybrids import grafted_hybrid, installed_hybrid, not_loaded
+from harness.narrow.inventory import read_inventory
+from tests.players.narrowing import A, B, image, inventory, sides
 
 
 def everything() -> frozenset[str]:

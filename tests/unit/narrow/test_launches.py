@@ -16,8 +16,8 @@ from harness.model import Finding, Program, Scenario, Trace, Trial, Variant
 from harness.model.measured import End
 from harness.model.narrowed import Hybrid, HybridOutcome
 from harness.narrow.launches import hybrid_outcomes
-from tests.unit.judge.making import BUDGET, STEPS, failed, trace_of, trial_of
-from tests.unit.report import build
+from tests.players import build
+from tests.players.trials import BUDGET, STEPS, failed, trace_of, trial_of
 
 A, B, MIXED = (
     Hybrid(base="A"),

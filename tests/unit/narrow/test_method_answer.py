@@ -23,12 +23,11 @@ from harness.narrow.launches import NarrowScheduler
 from harness.narrow.question import NarrowQuestion
 from harness.run.engine import Kept
 from harness.schedule import RowQueue
-from tests.unit.judge.making import failed
-from tests.unit.narrow.test_coupling import coupled, inventory
-from tests.unit.narrow.test_hybrid_images import A as OLD
-from tests.unit.narrow.test_hybrid_images import B as NEW
-from tests.unit.narrow.test_hybrid_images import image, sides
-from tests.unit.report import build
+from tests.players import build
+from tests.players.narrowing import A as OLD
+from tests.players.narrowing import B as NEW
+from tests.players.narrowing import coupled, image, inventory, sides
+from tests.players.trials import failed
 
 LANE = Lane(host=Host(name="local", engine="process", gpus="none", where=build.WHERE))
 A, B = (replace(side, mapped={}) for side in (OLD, NEW))

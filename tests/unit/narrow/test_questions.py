@@ -21,8 +21,8 @@ from harness.plan.cells import make_plan, select
 from harness.run.trial.payload import pack
 from harness.store import inputs
 from harness.store.saved_run import StoredRun, read_run
-from tests.unit import stored_run
-from tests.unit.narrow.test_coupling import inventory
+from tests.players import stored_run
+from tests.players.narrowing import inventory
 
 
 @pytest.fixture

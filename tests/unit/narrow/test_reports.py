@@ -21,8 +21,8 @@ from harness.report.text import narrowed_text as terminal_narrow
 from harness.report.text import narrowed_text as text
 from harness.store import RunDirectory
 from harness.store.saved_narrowed import keep_narrowed, read_narrowed
-from tests.unit.narrow.playing import MadeLevels, MadeVersions, group, groups, holds
-from tests.unit.report import build
+from tests.players import build
+from tests.players.narrowing import MadeLevels, MadeVersions, group, groups, holds
 
 
 def found(*causes: set[str], about: int | None = 1) -> Narrowed:

@@ -8,9 +8,9 @@ from harness.model import Cell, CellRun
 from harness.model.narrowed import Hybrid
 from harness.narrow.launches import NarrowScheduler
 from harness.narrow.search import ComponentSearch
-from tests.unit.judge.making import failed
-from tests.unit.narrow.playing import RULES, groups
-from tests.unit.report import build
+from tests.players import build
+from tests.players.narrowing import RULES, groups
+from tests.players.trials import failed
 
 SERIES = build.series("s", ["1", "2"])
 MIXED = Hybrid(base="A", from_b=frozenset({"g0"}))

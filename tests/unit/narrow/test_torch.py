@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.narrow.test_coupling import coupled, inventory
+from tests.players.narrowing import coupled, inventory
 
 MARKER = 'platform_system == "Linux" and platform_machine == "x86_64"'
 OLD = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.model import Cell, CellResult, CellVerdict, Image, Pull, Scalar, Scenario, SignalVerdict, SizeTry, Variant
 from harness.probes import Unreadable, frontier_settings, read_leaks, read_lines, read_ops, search_largest
-from tests.unit.report import build
+from tests.players import build
 
 
 def trace(**rows: list[float | None]) -> str:

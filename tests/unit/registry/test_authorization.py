@@ -12,7 +12,7 @@ import pytest
 
 from harness.registry.authorization import Login, Logins
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
-from tests.unit.registry.conftest import Reply, Request, Server, World
+from tests.players.servers import Reply, Request, Server, World
 
 SECRET = "hunter2-of-the-registry"
 KEY = base64.b64encode(f"$oauthtoken:{SECRET}".encode()).decode()

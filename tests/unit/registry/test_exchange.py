@@ -17,7 +17,7 @@ from harness.registry.bounded_http import (
     retry_after_s,
 )
 from harness.registry.bounded_http import Question as Ask
-from tests.unit.registry.conftest import Reply, Request, Server, World
+from tests.players.servers import Reply, Request, Server, World
 
 OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')
 

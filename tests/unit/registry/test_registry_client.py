@@ -11,7 +11,7 @@ import pytest
 from harness.registry import registry_client
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.registry_client import Registry
-from tests.unit.registry.conftest import Reply, Request, Server, World
+from tests.players.servers import Reply, Request, Server, World
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from harness.registry.bounded_http import Exchange, ExchangeLimits, Question, RegistryTrouble
-from tests.unit.registry.conftest import Reply, Server, World, started
+from tests.players.servers import Reply, Server, World, started
 
 OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')
 

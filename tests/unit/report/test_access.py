@@ -6,15 +6,15 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping
-from html.parser import HTMLParser
 from importlib.resources import files
 
 import pytest
 
 from harness.model import RunResult
 from harness.report.page import html_page
-from tests.unit.report import build
-from tests.unit.report.test_probe_tables import with_probes
+from tests.players import build
+from tests.players.build import with_probes
+from tests.players.pages import Elements
 
 CSS = (files("harness.report") / "templates" / "report.css").read_text(encoding="utf-8")
 TEXT, GRAPHIC = 4.5, 3.0
@@ -55,16 +55,6 @@ def test_text_can_be_read(theme: str, ink: str, ground: str) -> None:
 def test_lines_can_be_seen(theme: str, line: int) -> None:
     colours = palette(theme)
     assert contrast(colours[f"t{line}"], colours["ground"]) >= GRAPHIC
-
-
-class Elements(HTMLParser):
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, Mapping[str, str]]] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, {name: value or "" for name, value in attrs}))
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from harness.report.content.finding_boxes import boxes
 from harness.report.issue import bug_report, public_images
 from harness.report.page import html_page
 from harness.report.terminal import probes_output
-from tests.unit.report import build
-from tests.unit.report.test_hostile import HOSTILE, poisoned
-from tests.unit.trials import facts_of
+from tests.players import build
+from tests.players.pages import HOSTILE, poisoned
+from tests.players.trials import facts_of
 
 
 def first_history(result: Any) -> ReportSection:

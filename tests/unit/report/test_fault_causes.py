@@ -13,9 +13,9 @@ from harness.report.exports import junit, markdown
 from harness.report.page import html_page
 from harness.report.text.fault_sentences import params_clause, rule_evidence, rule_text
 from harness.report.text.headline import sentence
-from tests.unit.report import build, faults
-from tests.unit.report.faults import NEW, OLD, PLAIN, SIGNAL, Square, lane, run
-from tests.unit.report.test_terminal import shown
+from tests.players import build, faults
+from tests.players.faults import NEW, OLD, PLAIN, SIGNAL, Square, lane, run
+from tests.players.pages import shown
 
 TORCH = build.variant("torch_ops")
 THIRD = lane("third", "RTX 5090")

@@ -10,7 +10,7 @@ from harness.model import SIGNALS, CellVerdict, Effect, SignalVerdict
 from harness.model.episodes import EpisodeBounds
 from harness.report.text import fault_sentences
 from harness.report.text.headline import sentence
-from tests.unit.report import build
+from tests.players import build
 
 VERSIONS = ["1", "2", "3", "4", "5"]
 

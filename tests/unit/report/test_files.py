@@ -25,7 +25,7 @@ from harness.report.exports import cell_table, junit, markdown
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import finding_words, headline
-from tests.unit.report import build
+from tests.players import build
 
 
 @cache

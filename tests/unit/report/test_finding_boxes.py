@@ -16,8 +16,8 @@ from harness.report.content.version_table import tables
 from harness.report.terminal import run_report
 from harness.report.text import headline
 from harness.report.text.fault_sentences import numbered
-from tests.unit.report import build, faults
-from tests.unit.report.faults import NEW, OLD, SIGNAL, run
+from tests.players import build, faults
+from tests.players.faults import NEW, OLD, SIGNAL, run
 
 RESULTS = [
     build.quickstart(), build.varied(), build.worsening(), run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL),

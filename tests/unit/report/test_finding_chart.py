@@ -16,8 +16,8 @@ from harness.model import LARGEST, Observation
 from harness.report.blocks import Figure, Point
 from harness.report.charts import finding_chart
 from harness.report.page import html_page
-from tests.unit.report import build
-from tests.unit.report.test_access import Elements
+from tests.players import build
+from tests.players.pages import Elements
 
 known = st.floats(-LARGEST, LARGEST) | st.sampled_from([None, float("nan"), float("inf")])
 points = st.lists(

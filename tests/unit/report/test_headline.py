@@ -10,7 +10,7 @@ import pytest
 
 from harness.model import CellVerdict, Effect, Finding, RunResult, SignalVerdict, Skip, Variant
 from harness.report.text.headline import sentence
-from tests.unit.report import build
+from tests.players import build
 
 POP = build.POP
 

@@ -6,8 +6,6 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
@@ -22,60 +20,13 @@ from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text.harmless_text import plain
 from tests.nightly import many
-from tests.unit.report import build
-
-HOSTILE = [
-    "<script>alert(1)</script>", "[red]x[/red]", "[/]", "\x1b[31mx", "\x1b]8;;http://x.test\x07x", "a|b", "`x`",
-    "@everyone", "]]>", "nul\x00l", "</style><svg onload=x>", "{{ 7*7 }}", "![x](http://x.test/y.png)", "\ud800",
-    "a\nb\n# c", "$(touch x)", '" onmouseover="x', "&amp;", ":boom:", "x/y#1", "\u202eabc",
-]  # fmt: skip
-
-
-def poisoned(text: str) -> RunResult:
-    """Return a result with `text` as version, param, host, reason, warning and log: wherever an image or a tag can
-    supply text.
-    """
-    series = build.series(f"s{text}", ["1.0", text, "3.0"])
-    lane = replace(build.HERE, host=replace(build.HERE.host, name=f"h{text}"), gpu=f"g{text}")
-    variant = build.variant(f"v{text}", param=text)
-    result = build.run(
-        [(series, [lane], [variant])],
-        lambda version, _lane, _variant: (
-            replace(build.crash(), why=text) if version == text else build.unknown("inconclusive", text)
-        ),
-        findings=[build.finding(series, lane, variant, before="1.0", after=text, untestable=(text,))],
-        warnings=[text],
-        problems={f"h{text}": text},
-    )
-    cells = tuple(
-        replace(cell, trials=tuple(replace(trial, output=replace(trial.output, tail=text)) for trial in cell.trials))
-        for cell in result.cells
-    )
-    return replace(result, cells=cells, matrix=text)
+from tests.players.pages import HOSTILE, Page, poisoned
 
 
 def on_terminal(result: RunResult) -> str:
     file = io.StringIO()
     run_report.render(result, Console(file=file, width=4000))
     return file.getvalue()
-
-
-class Page(HTMLParser):
-    """The tags, attributes and text of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.text: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 HARMLESS = Page(html_page.render(poisoned("harmless")))

@@ -11,7 +11,7 @@ from harness.report.document import document
 from harness.report.exports import junit, markdown, summary_json
 from harness.report.terminal import run_report
 from harness.report.text import headline
-from tests.unit.report import build
+from tests.players import build
 
 
 def noticing(*texts: str) -> RunResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.report.text.names import ordered
-from tests.unit.report import build
+from tests.players import build
 
 
 def test_what_another_finding_explains_is_numbered_after_it() -> None:

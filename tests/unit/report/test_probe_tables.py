@@ -9,41 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.model import Leak, LineRow, LineTable, OpDrift, Probe, Probed, RunResult, SizeTry
 from harness.report.blocks import TextTable
 from harness.report.exports import markdown, probe_tables
 from harness.report.page import html_page
 from harness.report.terminal import probes_output
-from tests.unit.report import build
-from tests.unit.report.test_hostile import HOSTILE, Page
-
-
-def probed(**found: object) -> Probed:
-    cell = build.quickstart().cells[0].cell
-    return Probed(image=cell.image, lane=cell.lane, variant=cell.variant, **found)  # type: ignore[arg-type]
-
-
-def found(name: str = "tf.rfft") -> tuple[Probed, ...]:
-    drift = OpDrift(op=name, kind="RFFT", ms=(0.2, 3.0), ratio=15.0, bytes=5 << 20, expected_bytes=5 << 20)
-    row = LineRow(line=7, text=f"    keep({name})", mem_kib=2048.0, increment_kib=1024.0, occurrences=20, hits=20,
-                  time_s=0.002)  # fmt: skip
-    leak = Leak(kind="DefinitelyLost", stack=("???: none", name), bytes=4096, blocks=30, bytes_a_step=128.0,
-                blocks_a_step=1.0)  # fmt: skip
-    tries = (SizeTry(size=8, fits=True, end="completed", peak_rss_kib=1 << 20),
-             SizeTry(size=16, fits=False, end="oom", message=name))  # fmt: skip
-    return (
-        probed(probe=Probe(name="optrace", steps=0, settings=(("at", [10, 120]),)), ops=(drift,)),
-        probed(
-            probe=Probe(name="lines", steps=40), functions=(LineTable(name="step", file="/x/signal.py", rows=(row,)),)
-        ),
-        probed(probe=Probe(name="valgrind", steps=3), leaks=(leak,), errors={name: 2}),
-        probed(probe=Probe(name="largest", steps=1, settings=(("param", "batch"),)), tries=tries, problem=name),
-        probed(probe=Probe(name="artifacts", steps=1), files={f"{name}.svg": ""}),
-    )
-
-
-def with_probes(name: str = "tf.rfft") -> RunResult:
-    return replace(build.quickstart(), probed=found(name))
+from tests.players import build
+from tests.players.build import found, with_probes
+from tests.players.pages import HOSTILE, Page
 
 
 def test_every_probe_has_its_figures_in_both_reports() -> None:

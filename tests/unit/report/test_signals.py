@@ -25,8 +25,8 @@ from harness.report.exports import cell_table, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import not_decided, signal_words
-from tests.unit.report import build
-from tests.unit.trials import facts_of
+from tests.players import build
+from tests.players.trials import facts_of
 
 GOOD = SignalVerdict(seen="good")
 

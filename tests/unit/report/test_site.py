@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 from harness.cli import cli
 from harness.errors import UsageError
 from harness.report.site import events, pages
+from tests.players import build
+from tests.players.pages import HOSTILE
 from tests.unit.index import made
-from tests.unit.report import build
-from tests.unit.report.test_hostile import HOSTILE
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 VOID = {"meta", "link", "br", "img", "path", "circle", "polyline"}

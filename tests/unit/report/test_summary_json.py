@@ -16,7 +16,7 @@ import harness
 from harness.model import RunResult, SignalVerdict
 from harness.report.exports import summary_json
 from harness.report.exports.summary_json import encoded
-from tests.unit.report import build, faults
+from tests.players import build, faults
 
 REPORTS = Path(harness.__file__).parents[1] / "docs/reports.md"
 RESULTS = [

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from textwrap import dedent
 
 import pytest
-from rich.console import Console
 
 from harness.model import RunResult, SignalVerdict, Skip
-from harness.report.terminal import run_report
 from harness.report.text.harmless_text import whole_clauses
-from tests.unit.report import build
-
-
-def shown(
-    result: RunResult, *, width: int = 100, encoding: str = "utf-8", color: bool = False, wide: bool = False
-) -> str:
-    raw = io.BytesIO()
-    file = io.TextIOWrapper(raw, encoding=encoding, newline="")
-    system = "standard" if color else None
-    console = Console(file=file, width=width, force_terminal=color, color_system=system)  # type: ignore[arg-type]
-    run_report.render(result, console, wide=wide)
-    file.flush()
-    return "\n".join(line.rstrip() for line in raw.getvalue().decode(encoding).splitlines())
+from tests.players import build
+from tests.players.pages import shown
 
 
 def table_of(text: str, lines: int) -> str:

@@ -25,7 +25,7 @@ from harness.report.exports import markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import finding_words, names, not_decided, signal_words
-from tests.unit.report import build
+from tests.players import build
 
 GOOD_END = SignalVerdict(seen="good")
 """All that a cell by `judge: exit` has: it said "flat", and no memory was measured."""

@@ -43,7 +43,7 @@ from harness.run.hosts.review import Review, cannot_run
 from harness.run.images.prefetch import HostImages
 from harness.run.trial.conversation import Sliced
 from harness.schedule import RowQueue
-from tests.unit.trials import row_run
+from tests.players.trials import row_run
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 NEW = Gpu(index=0, uuid="GPU-1", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", driver="535.54")

@@ -13,7 +13,7 @@ from harness.errors import InfrastructureError
 from harness.model import Look, Trace, Trial
 from harness.run.engine import Session
 from harness.run.trial.nodes import Nodes, beside
-from tests.unit.trials import facts_of
+from tests.players.trials import facts_of
 from tests.waiting import until
 
 STEPS = np.arange(1.0, 101.0)

@@ -7,7 +7,7 @@ import pytest
 
 from harness.model import Asked, Proposal, RowRun, Trace, Trial
 from harness.schedule import expected_s, spent_s
-from tests.unit.search.test_row_queue import a_row
+from tests.players.searching import a_row
 
 
 def trial(steps: int, *, step_s: float, end: str = "stopped") -> Trial:

@@ -11,7 +11,7 @@ import pytest
 from harness.judge.history.flaky import Evidence
 from harness.judge.next.bisect_records import Boundary, Expected, VersionEvidence, expected_launches
 from harness.judge.next.decide import conclude, decide, not_needed
-from tests.unit.search.playing import RULES, fresh, launched, launches, play, step_at
+from tests.players.searching import RULES, fresh, launched, launches, play, step_at
 
 
 def named(spots) -> list[tuple[int | None, int]]:

@@ -13,7 +13,7 @@ from harness.judge.history.flaky import Evidence
 from harness.judge.next.bisect_records import Rules, VersionEvidence
 from harness.judge.next.decide import conclude, decide
 from tests.nightly import many
-from tests.unit.search.playing import coin, fresh, launched, launches, play, step_at
+from tests.players.searching import coin, fresh, launched, launches, play, step_at
 
 SURE = Rules(agree=3)
 

@@ -14,7 +14,7 @@ from harness.judge.history.flaky import Evidence
 from harness.judge.next.bisect_records import Decision, Rules, VersionEvidence
 from harness.judge.next.decide import conclude, decide, not_needed
 from tests.nightly import many
-from tests.unit.search.playing import RULES, Answer, fresh, launched, launches, play
+from tests.players.searching import RULES, Answer, fresh, launched, launches, play
 
 Truth = list[str | None]
 """The result of each version in every launch; None if it is untestable."""

@@ -4,44 +4,15 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import (
-    Cell,
-    CellRun,
-    Host,
-    Image,
-    Install,
-    Lane,
-    Proposal,
-    RowRun,
-    RowStanding,
-    Scenario,
-    Trial,
-    Variant,
-    Where,
-)
+from harness.model import CellRun, Proposal, RowRun, RowStanding, Trial
 from harness.schedule import RowQueue
-from tests.unit.trials import row_run
-
-WHERE = Where(file="matrix.yaml", line=1, key="x")
-
-
-def rounds(count: int) -> Callable[[RowRun], Proposal]:
-    """Return what proposes this many rounds of all versions of a row."""
-
-    def propose(row: RowRun) -> Proposal:
-        done = min(len(run.trials) for run in row.cells)
-        assert {len(run.trials) for run in row.cells} == {done}, "a round is complete before the next is asked for"
-        return Proposal(kind="done" if done == count else "round", runs=() if done == count else row.cells, round=done)
-
-    return propose
+from tests.players.searching import a_row, queue, rounds
+from tests.players.trials import row_run
 
 
 @dataclass
@@ -69,22 +40,6 @@ class Worker:
         else:
             self.queue.put_back(turn.row)
         return True
-
-
-def a_row(name: str, count: int) -> RowRun:
-    lane = Lane(host=Host(name="here", engine="process", gpus="none", where=WHERE))
-    source = Install(base="", python=None, packages=())
-    image = Image(series="p", version="1", source=source, where=WHERE)
-    variant = Variant(scenario=Scenario(name=name, where=WHERE, script=Path("s.py")))
-    run = CellRun(cell=Cell(image=image, lane=lane, variant=variant))
-    return row_run((run,), rounds(count))
-
-
-def queue(rows: list[RowRun], **given: Any) -> RowQueue:
-    made = RowQueue(standing=lambda row: RowStanding(), recall=lambda row: None, **given)
-    for each in rows:
-        made.add(each)
-    return made
 
 
 @given(st.lists(st.integers(0, 4), max_size=8), st.integers(1, 4), st.randoms(use_true_random=False))

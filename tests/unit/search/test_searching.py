@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.judge.next.bisection import Bisection
 from harness.model import End, Trial, Trials
-from tests.unit.test_full_scheduler import row
+from tests.players.searching import row
 
 
 def trial(number: int, *, end: End, steps: int) -> Trial:

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.model import BOTH_SIDES, Component, ComponentGroup, Hybrid, HybridOutcome, Narrowed, Side
+from harness.model import (
+    BOTH_SIDES,
+    Component,
+    ComponentGroup,
+    Hybrid,
+    HybridOutcome,
+    Image,
+    Install,
+    Narrowed,
+    Side,
+    Where,
+)
+from harness.narrow.coupling import Coupling, couple
 from harness.narrow.evidence import NarrowRules
+from harness.narrow.hybrids import Sides
+from harness.narrow.inventory import Distribution, Inventory, components
 from harness.narrow.search import ComponentSearch, NextHybrids
 
 Groups = frozenset[str]
@@ -79,3 +93,59 @@ class MadeLevels(MadeVersions):
         drift = random.Random(number).gauss(0, 0.2)
         figure = 2.718281828 ** (self.effect(hybrid.from_b) + drift + self.rng.gauss(0, self.spread))
         return HybridOutcome(hybrid=hybrid, state=None, figure=figure, round=number)
+
+
+Told = Mapping[str, tuple[str, tuple[str, ...]]]
+"""Name -> (version, requirements)."""
+
+
+def inventory(told: Told, *, files: Mapping[str, Mapping[str, str]] | None = None, **more: object) -> Inventory:
+    distributions = {
+        name: Distribution(
+            name=name,
+            version=version,
+            place="/site",
+            folder=f"{name}-{version}.dist-info",
+            requires=requires,
+            files=(files or {}).get(name, {f"{name}/__init__.py": version}),
+        )
+        for name, (version, requires) in told.items()
+    }
+    plain = {"python": "3.11.7", "implementation": "CPython", "libc": "glibc 2.36", "machine": "x86_64", "mapped": {}}
+    return Inventory(distributions=distributions, **{**plain, **more})  # type: ignore[arg-type]
+
+
+def coupled(a: Inventory, b: Inventory) -> Coupling:
+    return couple(components(a, b), a=a, b=b, extras={})
+
+
+A = inventory(
+    {"one": ("1", ()), "two": ("1", ()), "same": ("5", ())},
+    mapped={"/cuda/libx.so.1.0": "old"},
+    variables={"LEVEL": "1", "LD_LIBRARY_PATH": "/cuda"},
+)
+
+
+B = inventory(
+    {"one": ("2", ()), "two": ("2", ()), "new": ("1", ()), "same": ("5", ())},
+    mapped={"/cuda/libx.so.1.1": "new"},
+    variables={"LEVEL": "2", "LD_LIBRARY_PATH": "/cuda"},
+)
+
+
+def image(version: str) -> Image:
+    source = Install(base="base", python="3.11", packages=(f"app=={version}",))
+    return Image(series="s", version=version, source=source, where=WHERE)
+
+
+def sides(a: Inventory = A, b: Inventory = B) -> Sides:
+    groups = couple(components(a, b), a=a, b=b, extras={}).groups
+    return Sides(
+        images={"A": image("1"), "B": image("2")},
+        references={"A": "sha256:a", "B": "sha256:b"},
+        inventories={"A": a, "B": b},
+        groups=groups,
+    )
+
+
+WHERE = Where(file="m.yaml", line=1, key="series")

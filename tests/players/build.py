@@ -24,15 +24,22 @@ from harness.model import (
     Image,
     Install,
     Lane,
+    Leak,
+    LineRow,
+    LineTable,
     Look,
     Matrix,
+    OpDrift,
     Plan,
+    Probe,
+    Probed,
     RunResult,
     RunVerdict,
     Scalar,
     Scenario,
     Series,
     SignalVerdict,
+    SizeTry,
     Trace,
     Trial,
     Trials,
@@ -425,3 +432,31 @@ def large(versions: int = 50, variants: int = 24) -> RunResult:
         findings=[finding(history, HERE, one, before=f"1.{first - 1}.0", after=f"1.{first}.0")
                   for one in many if one.params[0][1] == "op1"],
     )  # fmt: skip
+
+
+def probed(**found: object) -> Probed:
+    cell = quickstart().cells[0].cell
+    return Probed(image=cell.image, lane=cell.lane, variant=cell.variant, **found)  # type: ignore[arg-type]
+
+
+def found(name: str = "tf.rfft") -> tuple[Probed, ...]:
+    drift = OpDrift(op=name, kind="RFFT", ms=(0.2, 3.0), ratio=15.0, bytes=5 << 20, expected_bytes=5 << 20)
+    row = LineRow(line=7, text=f"    keep({name})", mem_kib=2048.0, increment_kib=1024.0, occurrences=20, hits=20,
+                  time_s=0.002)  # fmt: skip
+    leak = Leak(kind="DefinitelyLost", stack=("???: none", name), bytes=4096, blocks=30, bytes_a_step=128.0,
+                blocks_a_step=1.0)  # fmt: skip
+    tries = (SizeTry(size=8, fits=True, end="completed", peak_rss_kib=1 << 20),
+             SizeTry(size=16, fits=False, end="oom", message=name))  # fmt: skip
+    return (
+        probed(probe=Probe(name="optrace", steps=0, settings=(("at", [10, 120]),)), ops=(drift,)),
+        probed(
+            probe=Probe(name="lines", steps=40), functions=(LineTable(name="step", file="/x/signal.py", rows=(row,)),)
+        ),
+        probed(probe=Probe(name="valgrind", steps=3), leaks=(leak,), errors={name: 2}),
+        probed(probe=Probe(name="largest", steps=1, settings=(("param", "batch"),)), tries=tries, problem=name),
+        probed(probe=Probe(name="artifacts", steps=1), files={f"{name}.svg": ""}),
+    )
+
+
+def with_probes(name: str = "tf.rfft") -> RunResult:
+    return replace(quickstart(), probed=found(name))

@@ -17,8 +17,8 @@ from harness.store import RunDirectory, inputs, trial_to_json
 from harness.store.lookup import find_cell, open_run
 from harness.store.plan_file import plan_to_json
 from harness.store.saved_run import StoredRun
-from tests.unit.report import build
-from tests.unit.trials import facts_of
+from tests.players import build
+from tests.players.trials import facts_of
 
 SCRIPT = '''"""Grow or crash, as it is told."""
 

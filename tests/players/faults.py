@@ -25,7 +25,7 @@ from harness.model import (
     Series,
     Variant,
 )
-from tests.unit.report import build
+from tests.players import build
 
 
 def pulled(name: str, versions: Sequence[str]) -> Series:
