@@ -53,7 +53,7 @@ Row = tuple[str | Box, ...]
 class TextTable:
     """A table of texts. The first `names` columns say what a row is about; the other columns hold figures if
     `has_figures`, except the last column if it `ends_in_text`; `is_below`: a page writes that text below its row.
-    `style` is a class of the page's style sheet.
+    `widest`: the most characters of these other columns on a terminal. `style` is a class of the page's style sheet.
     """
 
     columns: tuple[str, ...]
@@ -63,6 +63,7 @@ class TextTable:
     has_figures: bool = False
     ends_in_text: bool = False
     is_below: bool = False
+    widest: int | None = None
     style: str = ""
     kind: Literal["table"] = field(default="table", init=False)
 

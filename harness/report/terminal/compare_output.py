@@ -16,7 +16,7 @@ from harness.model import GOOD, METRIC_PREFIX, CellVerdict, Column, Comparison, 
 from harness.report.content.version_table import units
 from harness.report.exports.cell_table import json_ready
 from harness.report.exports.summary_json import attributions_json
-from harness.report.terminal.run_report import console_text
+from harness.report.terminal.block_printer import console_text
 from harness.report.text import headline, signal_words
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import variant_text

@@ -7,61 +7,62 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from harness import amounts, exit_codes
 from harness.model import Noise
 from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit, Wanted
 from harness.model.matrix import Gpu
-from harness.report.terminal.run_report import console_text
+from harness.report.blocks import Box, Row, TextTable
+from harness.report.terminal.block_printer import STYLES, Pen
 from harness.report.text.names import some_of
 from harness.report.text.signal_words import predicted_text
 
 MOST_NAMES = 4
 HOST_WIDTH, FIT_WIDTH, NAMES_WIDTH = 30, 24, 22
-SIGNS = {"runs": "✓", "incompatible": "✗", "unknown": "?"}
-STYLES = {"runs": "green", "incompatible": "red", "unknown": "yellow"}
+SIGNS = {"runs": ("✓", "good"), "incompatible": ("✗", "bad"), "unknown": ("?", "unsure")}
+"""State of an image on a host -> its sign and tone."""
 METRICS = {"step_time": "step time", "peak_memory": "peak memory"}
 
 
 def render(checkup: Checkup, console: Console) -> None:
     """Write the checkup to `console`, at its width and in its encoding, with as many hosts per table as fit."""
-    for hosts in _groups(checkup.hosts, (console.width - 12) // HOST_WIDTH):
-        console.print(_hosts_table(hosts, console))
-        console.print()
+    pen = Pen(console)
+    for block in blocks(checkup, width=console.width):
+        if isinstance(block, TextTable):
+            pen.table(block)
+        else:
+            pen.line(block.text, style=STYLES[block.tone])
+
+
+def blocks(checkup: Checkup, *, width: int) -> Iterator[TextTable | Box]:
+    """Yield the tables and lines of a checkup, for a terminal of this width."""
+    for hosts in _groups(checkup.hosts, (width - 12) // HOST_WIDTH):
+        yield _hosts_table(hosts)
+        yield Box(text="")
     for host in checkup.hosts:
-        for shown in host.predicted:
-            console.print(console_text(f"{host.name}: {predicted_text(shown)}", console))
+        yield from (Box(text=f"{host.name}: {predicted_text(shown)}") for shown in host.predicted)
         if host.problem is not None:
-            console.print(console_text(f"{host.name}: {host.problem}", console), style="red")
+            yield Box(text=f"{host.name}: {host.problem}", tone="bad")
         if host.odd:
-            console.print(console_text(f"{host.name}: {_odd(host)}", console), style="yellow")
-        for line in _unknown(host):
-            console.print(console_text(line, console), style="dim")
+            yield Box(text=f"{host.name}: {_odd(host)}", tone="unsure")
+        yield from (Box(text=line, tone="none") for line in _unknown(host))
     reasons = list(dict.fromkeys(fit.why for fit in checkup.fits if fit.state != "runs"))
     places = list(dict.fromkeys(map(_place, checkup.fits)))
-    for columns in _groups(places, (console.width - NAMES_WIDTH) // FIT_WIDTH):
-        console.print()
-        console.print(_fits_table([fit for fit in checkup.fits if _place(fit) in columns], reasons, console))
-    for number, reason in enumerate(reasons, start=1):
-        console.print(console_text(f"[{number}] {reason}", console))
+    for columns in _groups(places, (width - NAMES_WIDTH) // FIT_WIDTH):
+        yield Box(text="")
+        yield _fits_table([fit for fit in checkup.fits if _place(fit) in columns], reasons)
+    yield from (Box(text=f"[{number}] {reason}") for number, reason in enumerate(reasons, start=1))
 
 
 # ---------------------------------------------------------------- hosts
 
 
-def _hosts_table(hosts: Sequence[HostCheck], console: Console) -> Table:
-    table = Table(box=None, pad_edge=False, expand=False, header_style="bold")
-    table.add_column("", style="dim")
-    for host in hosts:
-        table.add_column(console_text(host.name, console), overflow="fold", max_width=3 * HOST_WIDTH)
+def _hosts_table(hosts: Sequence[HostCheck]) -> TextTable:
     columns = [_facts(host) for host in hosts]
-    for name in dict.fromkeys(name for facts in columns for name in facts):
-        texts = ["\n".join(filter(None, facts.get(name, ()))) for facts in columns]
-        if any(texts):
-            table.add_row(name, *(_lines(text, console) for text in texts))
-    return table
+    names = dict.fromkeys(name for facts in columns for name in facts)
+    texts = {name: ["\n".join(filter(None, facts.get(name, ()))) for facts in columns] for name in names}
+    rows: tuple[Row, ...] = tuple((Box(text=name, tone="none"), *told) for name, told in texts.items() if any(told))
+    return TextTable(columns=("", *(host.name for host in hosts)), rows=rows, widest=3 * HOST_WIDTH)
 
 
 def _facts(host: HostCheck) -> dict[str, Sequence[str]]:
@@ -164,37 +165,27 @@ def _place(fit: ImageFit) -> tuple[str, Gpu | None]:
     return fit.host, kind
 
 
-def _fits_table(fits: Sequence[ImageFit], reasons: Sequence[str], console: Console) -> Table:
-    table = Table(box=None, pad_edge=False, expand=False, header_style="bold")
-    table.add_column("image", overflow="fold", max_width=60)
+def _fits_table(fits: Sequence[ImageFit], reasons: Sequence[str]) -> TextTable:
     places = list(dict.fromkeys(map(_place, fits)))
+    names = []
     for host, gpu in places:
         cards = len({fit.gpu for fit in fits if _place(fit) == (host, gpu)})
-        name = host if gpu is None else f"{host} {gpu.short_name}{f' ×{cards}' if cards > 1 else ''}"
-        table.add_column(console_text(name, console), overflow="fold", max_width=FIT_WIDTH + 8)
-    by_image: dict[tuple[str, str], dict[tuple[str, Gpu | None], Text]] = {}
+        names.append(host if gpu is None else f"{host} {gpu.short_name}{f' ×{cards}' if cards > 1 else ''}")
+    by_image: dict[str, dict[tuple[str, Gpu | None], Box]] = {}
     for fit in fits:
         reason = "" if fit.state == "runs" else f" [{reasons.index(fit.why) + 1}]"
         size = "" if fit.bytes is None else f" {amounts.size(fit.bytes)}"
         where = f"present{size}" if fit.at_hand else f"to pull{size}" if size else "not present"
-        text = f"{SIGNS[fit.state]} {fit.state}{reason}, {where}"
-        by_image.setdefault((fit.series, fit.version), {})[_place(fit)] = console_text(text, console, STYLES[fit.state])
-    for (series, version), row in by_image.items():
-        cells = (row.get(place) or console_text("–", console) for place in places)
-        table.add_row(console_text(f"{series} {version}", console), *cells)
-    return table
-
-
-# ---------------------------------------------------------------- text
+        sign, tone = SIGNS[fit.state]
+        box = Box(text=f"{sign} {fit.state}{reason}, {where}", tone=tone)
+        by_image.setdefault(f"{fit.series} {fit.version}", {})[_place(fit)] = box
+    rows = tuple((image, *(row.get(place, "–") for place in places)) for image, row in by_image.items())
+    return TextTable(columns=("image", *names), rows=rows, widest=FIT_WIDTH + 8)
 
 
 def _groups(items: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
     for start in range(0, len(items), max(1, most)):
         yield items[start : start + max(1, most)]
-
-
-def _lines(text: str, console: Console) -> Text:
-    return Text("\n").join(console_text(line, console) for line in text.split("\n"))
 
 
 # ---------------------------------------------------------------- doctor json

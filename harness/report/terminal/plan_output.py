@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from harness import amounts
 from harness.model import Explanation, HostCost
 from harness.model.indexed import ImageRef, RegistryLook
+from harness.report.blocks import Block, Items, ReportSection
+from harness.report.terminal.block_printer import indented
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import at_most
 from harness.report.text.signal_words import predicted_text
@@ -17,37 +19,38 @@ from harness.report.text.signal_words import predicted_text
 def dry_run(plan: Explanation) -> str:
     """Return the plan as text: a line for the whole plan, then lines for each host, then lines for what is left out."""
     left_out = f", {plan.excluded} left out" if plan.excluded else ""
-    lines = [f"{plan.matrix}: {_cells(plan)}{left_out}; {_launches(plan)}; seed {plan.seed}"]
+    title = f"{plan.matrix}: {_cells(plan)}{left_out}; {_launches(plan)}; seed {plan.seed}"
+    return "\n".join(indented(ReportSection(title=title, blocks=tuple(_blocks(plan)))))
+
+
+def _blocks(plan: Explanation) -> Iterator[Block]:
     if plan.searched:
-        lines.append("  the expected number assumes that each search has one clear change; otherwise more are needed")
+        yield "the expected number assumes that each search has one clear change; otherwise more are needed"
     if plan.estimate is not None:
         launches, time = sum(plan.estimate.launches.values()), amounts.duration(plan.estimate.seconds)
-        lines.append(
-            f"  about {launches:,} launches, about {time}, as in earlier runs; trials that are reused take none"
-        )
+        yield f"about {launches:,} launches, about {time}, as in earlier runs; trials that are reused take none"
     for host in plan.hosts:
         share = f": {host.cells} cells, {_launches(host)}" if len(plan.hosts) > 1 else ""
-        lines += [
-            f"  {host.name} ({host.engine}{_cards(host)}){share}",
-        ]
-        if plan.estimate is None:
-            worst, expected = amounts.duration(host.worst_s), amounts.count(host.launches_expected, "launch")
-            lines.append(
-                f"    {expected}; if every one reached its `timeout`, they would take {worst}; most end sooner"
-            )
-        lines += [f"    prepare {image}" for image in host.images]
-        if host.images_if_asked:
-            lines.append(f"    of these {len(host.images_if_asked)} images, only those that a search needs:")
-        lines += [f"      {image}" for image in host.images_if_asked]
+        title = f"{host.name} ({host.engine}{_cards(host)}){share}"
+        yield ReportSection(title=title, blocks=tuple(_of_host(host, is_estimated=plan.estimate is not None)))
     for name, every in plan.estimate.predicted.items() if plan.estimate else ():
-        lines += [f"  {name}: {predicted_text(each)}" for each in every]
+        yield from (f"{name}: {predicted_text(each)}" for each in every)
     if not plan.estimate or not any(plan.estimate.predicted.values()):
         how = "`harness doctor` finds out in half a minute where one of these images is"
-        lines.append(f"  no run has shown yet which changes will show here: {how}")
-    lines += [f"  left out: {text}" for text in plan.left_out]
-    lines.append("  not counted: pulls, builds and A/A replicates, one launch in each round of a scenario on a host")
-    lines.append("  how long the steps take is known only when they run")
-    return "\n".join(lines)
+        yield f"no run has shown yet which changes will show here: {how}"
+    yield from (f"left out: {text}" for text in plan.left_out)
+    yield "not counted: pulls, builds and A/A replicates, one launch in each round of a scenario on a host"
+    yield "how long the steps take is known only when they run"
+
+
+def _of_host(host: HostCost, *, is_estimated: bool) -> Iterator[Block]:
+    if not is_estimated:
+        worst, expected = amounts.duration(host.worst_s), amounts.count(host.launches_expected, "launch")
+        yield f"{expected}; if every one reached its `timeout`, they would take {worst}; most end sooner"
+    yield from (f"prepare {image}" for image in host.images)
+    if host.images_if_asked:
+        title = f"of these {len(host.images_if_asked)} images, only those that a search needs:"
+        yield ReportSection(title=title, blocks=(Items(lines=tuple(host.images_if_asked)),))
 
 
 def _cells(plan: Explanation) -> str:

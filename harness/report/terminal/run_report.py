@@ -9,10 +9,9 @@ import io
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from rich.console import Console
-from rich.style import Style
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from harness import amounts
@@ -21,13 +20,12 @@ from harness.report.blocks import Box, text_of
 from harness.report.content import version_table
 from harness.report.content.version_table import ReportTable, Row, Shown, signal_table
 from harness.report.document import Document, document
+from harness.report.terminal.block_printer import GUTTER, STYLES, Pen
 from harness.report.text import signal_words
-from harness.report.text.harmless_text import plain, spelled, whole_clauses
+from harness.report.text.harmless_text import whole_clauses
 from harness.report.text.signal_words import Strip
 
-_STYLES: dict[str, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim"}
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
-_GUTTER = 2
 _MOST_IN_FULL, _MOST_FINDINGS = 3, 8
 """Findings that are printed with their figures and next command, and those whose sentences are printed."""
 _TOLD_BRIEFLY = ("narrowed", "slow", "results", "warnings")
@@ -39,7 +37,7 @@ are all printed."""
 
 def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     """Write the report to `console`, at its width and in its encoding: one screen, or with `wide` all of it."""
-    pen, shown = _Pen(console), document(result)
+    pen, shown = Pen(console), document(result)
     for line in shown.headline:
         pen.line(line, style=_VERDICTS.get(result.verdict, "bold yellow"))
     pen.line(shown.totals, style="dim")
@@ -49,7 +47,7 @@ def render(result: RunResult, console: Console, *, wide: bool = False) -> None:
     pen.line(f"Report: {result.directory / 'report.html'}", before=wide, whole=True)
 
 
-def _write_brief(shown: Document, pen: _Pen) -> None:
+def _write_brief(shown: Document, pen: Pen) -> None:
     """Write the tables without what a first look does not need, two lines for each of the first findings, and a line
     on what is open.
     """
@@ -75,7 +73,7 @@ def _write_brief(shown: Document, pen: _Pen) -> None:
         pen.line(line, style="yellow", before=number == 0)
 
 
-def _write_all(shown: Document, pen: _Pen) -> None:
+def _write_all(shown: Document, pen: Pen) -> None:
     """Write all that the page says, without its charts."""
     measured = [table for table in shown.tables if table.measured]
     for table in measured:
@@ -102,52 +100,22 @@ def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
     return file.getvalue()
 
 
-class _Pen:
-    """Writes plain text to a console in the console's encoding, without markup or highlighting."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self._strips: dict[Strip, Text] = {}
-
-    def text(self, text: str, style: str | Style = "") -> Text:
-        return console_text(text, self.console, style)
-
-    def strip(self, of: Strip) -> Text:
-        """Return one mark for each group of signals; cached, because most cells have the same strip."""
-        if of not in self._strips:
-            self._strips[of] = Text().join(self.text(signal_words.MARKS[tone], _STYLES[tone]) for tone in of)
-        return self._strips[of]
-
-    def width(self, text: str) -> int:
-        return self.text(text).cell_len
-
-    def line(self, text: str, *, style: str = "", before: int = 0, whole: bool = False) -> None:
-        """Write one text after `before` empty lines; `whole` turns wrapping off, so that the text can be copied."""
-        self.console.print(*[""] * before, self.text(text, style), sep="\n", soft_wrap=whole)
-
-    def item(self, text: Text, *, sign: str = " - ") -> None:
-        lines = text.wrap(self.console, max(1, self.console.width - len(sign)), overflow="fold")
-        for number, line in enumerate(lines):
-            line.rstrip()
-            self.console.print(Text(sign if number == 0 else " " * len(sign)), line, sep="")
-
-
 # ---------------------------------------------------------------- tables
 
 
-def _write_signals(shown_table: ReportTable, pen: _Pen) -> None:
+def _write_signals(shown_table: ReportTable, pen: Pen) -> None:
     """Write every signal of every row with its figures, limit and minimum detectable effect, and the reasons below."""
     for row in shown_table.verdicts:
         told = signal_table(row)
         if told is None:
             continue
         pen.line(f"{row.label}, all signals", before=1)
-        grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="dim")
+        grid = pen.grid(header="dim")
         for name in told.columns[:-1]:
             grid.add_column(pen.text(name), overflow="fold")
         reasons: dict[str, list[str]] = {}
         for title, state, *texts, reason in told.rows:
-            style = _STYLES[state.tone] if isinstance(state, Box) and state.tone != "good" else ""
+            style = STYLES[state.tone] if isinstance(state, Box) and state.tone != "good" else ""
             grid.add_row(*(pen.text(text_of(text), style) for text in (title, state, *texts)))
             reasons.setdefault(text_of(reason), []).append(text_of(title))
         pen.console.print(grid)
@@ -204,11 +172,11 @@ def _brief_cell(row: Row, place: int) -> Shown | None:
     return replace(cell, strip=(), word="", figure="") if is_bare else replace(cell, strip=())
 
 
-def _write_table(shown_table: ReportTable, pen: _Pen) -> None:
+def _write_table(shown_table: ReportTable, pen: Pen) -> None:
     """Write the table in as few blocks as the width allows."""
     columns = zip(*(row.cells for row in shown_table.rows), strict=True)
     widths = [
-        _GUTTER + max(pen.width(version), *(_cell_width(cell, pen) for cell in cells))
+        GUTTER + max(pen.width(version), *(_cell_width(cell, pen) for cell in cells))
         for version, cells in zip(shown_table.versions, columns, strict=True)
     ]
     spare = pen.console.width - sum(widths)
@@ -216,7 +184,7 @@ def _write_table(shown_table: ReportTable, pen: _Pen) -> None:
     for number, block in enumerate(_blocks(widths, pen.console.width - label)):
         if number == 0:
             pen.line(shown_table.title, style="bold", before=1)
-        grid = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), show_header=True, header_style="bold")
+        grid = pen.grid()
         grid.add_column("", max_width=label, overflow="fold")
         for place in block:
             grid.add_column(pen.text(shown_table.versions[place]), overflow="fold")
@@ -225,7 +193,7 @@ def _write_table(shown_table: ReportTable, pen: _Pen) -> None:
         pen.console.print(grid)
 
 
-def _cell_width(cell: Shown | None, pen: _Pen) -> int:
+def _cell_width(cell: Shown | None, pen: Pen) -> int:
     return 0 if cell is None else max(len(cell.strip), pen.width(_cell_text(cell)))
 
 
@@ -247,16 +215,14 @@ def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
         yield block
 
 
-def _cell(cell: Shown | None, pen: _Pen) -> Text:
+def _cell(cell: Shown | None, pen: Pen) -> Text:
     if cell is None:
         return Text("")
-    text = pen.text(_cell_text(cell), _STYLES[cell.tone])
-    return text.append("\n").append_text(pen.strip(cell.strip)) if cell.strip else text
+    text = pen.text(_cell_text(cell), STYLES[cell.tone])
+    return text.append("\n").append_text(_strip(cell.strip, pen)) if cell.strip else text
 
 
-# ---------------------------------------------------------------- console text
-
-
-def console_text(text: str, console: Console, style: str | Style = "") -> Text:
-    """Return one line of text. Characters that the console cannot write are replaced by ASCII spellings."""
-    return Text(spelled(plain(text), encoding=console.encoding), style=style)
+@lru_cache(maxsize=256)  # most cells have the same strip
+def _strip(of: Strip, pen: Pen) -> Text:
+    """Return one mark for each group of signals."""
+    return Text().join(pen.text(signal_words.MARKS[tone], STYLES[tone]) for tone in of)

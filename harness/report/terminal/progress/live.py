@@ -11,8 +11,8 @@ from rich.text import Text
 
 from harness import amounts
 from harness.model.watching import EndedTrial
+from harness.report.terminal.block_printer import console_text
 from harness.report.terminal.progress.time_left import LanesProgress, LaneState
-from harness.report.terminal.run_report import console_text
 
 _WIDE = 60
 _REFRESHES_PER_S = 4
