@@ -20,9 +20,9 @@ import numpy as np
 
 from benchmarks import generators
 from benchmarks.accuracy_traces import LEAKS, LIMITS, QUIET, RATES, STEP, STEPS
-from harness.judge.trace.growth import Growth, SampledSeries
+from harness.judge.trace.growth import SampledSeries
 from harness.judge.trace.trace_verdict import judge_trace
-from harness.model import Floats, Trace
+from harness.model import Floats, Growth, Trace
 
 PATTERNS: Mapping[str, str] = {
     "steady from the second quarter on": "",

@@ -76,9 +76,9 @@ def leak_row(name: str, rng: Generator, *, count: int, kind: str) -> Row:
     traces = [generators.pages(LEAKS[kind][name](rng, STEPS.budget, float(rate))) for rate in rates]
     found = [_verdict(rss_kib) for rss_kib in traces]
     pairs = list(zip(found, rates, strict=True))
-    errors = [abs((one.rate_kib_per_step or 0) / rate - 1) for one, rate in pairs if one.verdict == "leak"]
+    errors = [abs((one.growth.rate or 0) / rate - 1) for one, rate in pairs if one.verdict == "leak"]
     clear = [one.verdict == "leak" for (one, rate), v in zip(pairs, traces, strict=True) if rate >= 2 * _detectable(v)]
-    holds = [one.excluded_kib_per_step >= rate for one, rate in pairs if one.excluded_kib_per_step is not None]
+    holds = [one.growth.excluded >= rate for one, rate in pairs if one.growth.excluded is not None]
     return Row(
         generator=name,
         kind=kind,
@@ -97,7 +97,7 @@ def small_row(name: str, rng: Generator, *, count: int, kind: str) -> Row:
     noise = rng.normal(0, 64, (count, STEPS.budget))
     traces = [generators.pages(rate * np.arange(STEPS.budget) + each) for each in noise]
     found = [_verdict(rss_kib) for rss_kib in traces]
-    holds = [one.excluded_kib_per_step >= rate for one in found if one.excluded_kib_per_step is not None]
+    holds = [one.growth.excluded >= rate for one in found if one.growth.excluded is not None]
     return Row(
         generator=name,
         kind=kind,

@@ -11,16 +11,10 @@ import numpy as np
 
 from harness.errors import UsageError
 from harness.judge.history.figure_history import FEWEST_ALONE, judge_figures
-from harness.judge.trace.trace_verdict import is_shared, judge_trace
-from harness.model import Limits, SeriesVerdict, TraceVerdict
+from harness.judge.trace.trace_verdict import is_shared, judge_beside, judge_trace
+from harness.model import Growth, Limits, SeriesVerdict, TraceVerdict
 from harness.model.watching import Say, unheard
 from harness.traces import HistoryFile, read_history, read_trace
-
-PRINTED = (
-    "verdict", "verdicts", "steps", "rate_kib_per_step", "rate_ci", "excluded_kib_per_step", "layer", "plateau_mib",
-    "step_ms", "step_drift", "peak_rss_mib", "early", "metrics", "why",
-)  # fmt: skip
-"""The fields of a `cells` entry of summary.json that apply to a trace."""
 
 
 def judge_file(path: Path, *, limits: Limits, metrics: Mapping[str, float], note: Say = unheard) -> TraceVerdict:
@@ -30,12 +24,43 @@ def judge_file(path: Path, *, limits: Limits, metrics: Mapping[str, float], note
     each part of the file that was skipped or read with an assumption.
     """
     read = read_trace(path, metrics=tuple(metrics), note=note)
-    return judge_trace(read.trace, limits=limits, metrics=metrics, shared=is_shared(read.facts))
+    verdict = judge_trace(read.trace, limits=limits, shared=is_shared(read.facts))
+    own = {name: replace(judge_beside(read.trace, name, limit=limit), why="") for name, limit in metrics.items()}
+    return replace(verdict, beside={**verdict.beside, **own})
 
 
 def describe(path: Path, found: TraceVerdict) -> dict[str, Any]:
-    """Return a trace's verdict as `harness judge` prints it."""
-    return {"trace": str(path), **{name: getattr(found, name) for name in PRINTED}}
+    """Return a trace's verdict as `harness judge` prints it: the fields of a `cells` entry of summary.json that apply
+    to a trace."""
+    memory = found.growth
+    return {
+        "trace": str(path),
+        "verdict": found.verdict,
+        "verdicts": found.verdicts,
+        "steps": found.steps,
+        "rate_kib_per_step": memory.rate,
+        "rate_ci": memory.interval,
+        "excluded_kib_per_step": memory.excluded,
+        "layer": memory.layer,
+        "plateau_mib": memory.rise / 1024 if memory.verdict == "plateau" else None,
+        "step_ms": found.step_ms,
+        "step_drift": found.step_drift,
+        "peak_rss_mib": found.peak_rss_mib,
+        "early": found.early,
+        "metrics": {name: _column(growth) for name, growth in found.beside.items()},
+        "why": found.why,
+    }
+
+
+def _column(growth: Growth) -> dict[str, Any]:
+    told = {
+        "verdict": growth.verdict,
+        "rate": growth.rate,
+        "rate_ci": growth.interval,
+        "excluded": growth.excluded,
+        "median": growth.median,
+    }
+    return told | ({"why": growth.why} if growth.why else {})
 
 
 # ---------------------------------------------------------------- judge history

@@ -14,7 +14,7 @@ from harness.judge.comparison.which_launches import per_of
 from harness.judge.launches import growths_of, judged_steps_of, limits_of_version, shared_growths
 from harness.judge.trace import stopping
 from harness.judge.trace.counts import count_pace
-from harness.judge.trace.trace_verdict import is_shared, judge_trace, only_beside
+from harness.judge.trace.trace_verdict import is_shared, judge_trace
 from harness.model import BAD, GOOD, SIGNALS, Cell, CellVerdict, Trace, Trial, counted, unit_per
 from harness.model.judged import is_small_growth
 
@@ -63,14 +63,14 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
     shared, per = is_shared(trial.facts), per_of([trial])
     whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps, shared=shared, per=per)
     unit = unit_per(SIGNALS["memory"], per)
-    rate = f" {whole.rate_kib_per_step:.3g} {unit}" if whole.verdict == "leak" and whole.rate_kib_per_step else ""
-    is_certain = whole.verdict in GOOD and whole.rate_ci is not None and whole.rate_ci[0] > 0
-    grown_kib = whole.rate_kib_per_step or 0.0
-    if is_certain and is_small_growth(grown_kib, limit=scenario.limits.leak_kib_per_step):
-        shown = f"small growth of {general(grown_kib, 3)} {unit}"
+    memory = whole.growth
+    rate = f" {memory.rate:.3g} {unit}" if whole.verdict == "leak" and memory.rate else ""
+    is_certain = whole.verdict in GOOD and memory.interval is not None and memory.interval[0] > 0
+    if is_certain and is_small_growth(memory.rate or 0.0, limit=scenario.limits.leak_kib_per_step):
+        shown = f"small growth of {general(memory.rate or 0.0, 3)} {unit}"
     else:
         shown = f"{whole.verdict}{rate}"
-    if whole.verdict == "leak" and only_beside(whole):
+    if whole.verdict == "leak" and memory.column in whole.beside:
         shown = f"{shown} of GPU memory"
     growths = growths_of(trial, limits=scenario.limits, steps=scenario.steps)
     grown = [

@@ -37,11 +37,11 @@ from harness.model import (
     UNSURE,
     CellVerdict,
     Depth,
-    Interval,
+    Growth,
     Limits,
+    SignalState,
     SignalVerdict,
     Steps,
-    TraceVerdict,
     Trial,
     Trials,
     VerdictName,
@@ -208,13 +208,13 @@ def _summarized(
     signals = {"outcome": _outcome(names, why, launches, at_risk=at_risk)}
     if not limits.exit_only:
         signals["memory"] = _memory(names, why, quoted, launches=launches, support=support, limit=limits.of("memory"))
-        signals |= {name: _growth(name, launches, limit=limits.of(name)) for name in GROWTHS}
+        signals |= {name: _count(name, launches, limit=limits.of(name)) for name in GROWTHS}
         step_ms = _known(verdict.step_ms for verdict in trace_verdicts(launches))
         signals |= {
             "step_time": _own_level([each / 1000 for each in step_ms]),
             "peak_memory": _own_level(_known(map(_peak_kib, launches))),
         }
-    layers = Counter(verdict.layer for verdict in trace_verdicts(support) if verdict.layer)
+    layers = Counter(launch.memory.layer for launch in support if launch.memory.layer)
     has_layer = layers and {"leak", "plateau"} & set(names)
     died = _known(launch.trial.failure.signal for launch in support if launch.failure is not None)
     return CellVerdict(
@@ -247,10 +247,6 @@ def _known(values: Iterable[Number | None]) -> list[Number]:
     return [value for value in values if value is not None]
 
 
-def _rules_out(launch: JudgedTrial) -> float | None:
-    return None if launch.trace_verdict is None else launch.trace_verdict.excluded_kib_per_step
-
-
 def _quoted(name: VerdictName, support: Launches) -> JudgedTrial:
     """Return the launch that the reason quotes: the longest and, among equally long ones, the one that rules out the
     smallest leak. For an unsure verdict, it is the first bad launch or, if none is bad, the first of the whole budget:
@@ -258,7 +254,7 @@ def _quoted(name: VerdictName, support: Launches) -> JudgedTrial:
     """
     if name in UNSURE:
         return next((launch for launch in support if launch.is_bad), max(support, key=lambda launch: launch.is_whole))
-    return max(support, key=lambda launch: (launch.steps, -(_rules_out(launch) or 0.0)))
+    return max(support, key=lambda launch: (launch.steps, -(launch.memory.excluded or 0.0)))
 
 
 def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support: Launches, at_risk: int) -> str:
@@ -333,7 +329,7 @@ def _growth_not_judged(launches: Launches) -> str:
 
 def _bad_growths(launch: JudgedTrial) -> list[str]:
     grown = {name: growth for name, growth in launch.growths.items() if growth.verdict == "leak"}
-    return [f"{SIGNALS[name].title}: {growth.how}" for name, growth in grown.items()]
+    return [f"{SIGNALS[name].title}: {growth.why}" for name, growth in grown.items()]
 
 
 def _failure_words(launch: JudgedTrial) -> str:
@@ -369,16 +365,10 @@ def _memory(
     budget, else of all; `why` and `quoted` are the reason for the verdicts `names` and the launch that it quotes.
     """
     leaking = [launch for launch in support if "leak" in launch.verdicts]
-    rated = trace_verdicts(leaking or [launch for launch in launches if launch.is_whole] or launches)
-    own = None if quoted.failure is not None else _rules_out(quoted)
-    plain = SignalVerdict(
-        seen="blind",
-        value=median(_known(verdict.rate_kib_per_step for verdict in rated)),
-        ci=_rate_interval(rated),
-        limit=limit,
-        visible=min(_known(verdict.excluded_kib_per_step for verdict in rated), default=None) if own is None else own,
-        why=why,
-    )
+    rated = [launch.memory for launch in leaking or [launch for launch in launches if launch.is_whole] or launches]
+    own = None if quoted.failure is not None else quoted.memory.excluded
+    visible = min(_known(growth.excluded for growth in rated), default=None) if own is None else own
+    plain = _grown("blind", rated, limit=limit, visible=visible, why=why)
     if "leak" in names:
         return replace(plain, seen="bad", why="")
     sampled = [
@@ -408,33 +398,33 @@ def _memory(
     return replace(plain, why=on_gpu[0]) if all(on_gpu) else replace(plain, seen="good", why="")
 
 
-def _rate_interval(rated: Sequence[TraceVerdict]) -> Interval | None:
-    """Return the interval over trials or the traces' own interval of median width, whichever is wider."""
-    over_trials = t_interval(_known(verdict.rate_kib_per_step for verdict in rated))
-    own = sorted((verdict.rate_ci for verdict in rated if verdict.rate_ci is not None), key=lambda ci: ci[1] - ci[0])
-    return widest([over_trials, own[len(own) // 2] if own else None])
-
-
-def _growth(name: str, launches: Launches, *, limit: float | None) -> SignalVerdict:
+def _count(name: str, launches: Launches, *, limit: float | None) -> SignalVerdict:
     """Return the verdict on the growth of a count."""
     growths = [launch.growths[name] for launch in launches if name in launch.growths]
     if not growths:
         not_counted = _growth_not_judged(launches) or "it was not counted in a whole launch"
-        why = "the limit is none" if limit is None else not_counted
-        return SignalVerdict(seen="none", limit=limit, why=why)
+        return _grown("none", [], limit=limit, why="the limit is none" if limit is None else not_counted)
     agreed = [launch.growths[name] for launch in growing(launches, name)]
     if agreed:
-        rates = _known(growth.rate for growth in agreed)
-        return SignalVerdict(seen="bad", value=median(rates), ci=t_interval(rates), limit=limit, why=agreed[0].how)
+        return _grown("bad", agreed, limit=limit, why=agreed[0].why)
     bad = [growth for growth in growths if growth.verdict == "leak"]
     if bad:
-        why = f"{bad[0].how}, in {len(bad)} of {count(len(launches), 'launch')}"
-        return SignalVerdict(seen="suspect", value=bad[0].rate, limit=limit, why=why)
-    best = min(
-        (growth for growth in growths if growth.verdict == "flat"),
-        key=lambda growth: growth.excluded or 0.0,
-        default=None,
-    )
-    if best is None:
-        return SignalVerdict(seen="blind", limit=limit, why=growths[0].unmet)
-    return SignalVerdict(seen="good", value=best.rate, limit=limit, visible=best.excluded)
+        why = f"{bad[0].why}, in {len(bad)} of {count(len(launches), 'launch')}"
+        return _grown("suspect", bad[:1], limit=limit, why=why)
+    flat = [growth for growth in growths if growth.verdict == "flat"]
+    if not flat:
+        return _grown("blind", [], limit=limit, why=growths[0].why)
+    best = min(flat, key=lambda growth: growth.excluded or 0.0)
+    return _grown("good", [best], limit=limit, visible=best.excluded)
+
+
+def _grown(
+    seen: SignalState, rated: Sequence[Growth], *, limit: float | None, visible: float | None = None, why: str = ""
+) -> SignalVerdict:
+    """Return the verdict on a growth at the rate of `rated`. Its interval is that over launches, or the own interval of
+    median width if that is wider.
+    """
+    rates = _known(growth.rate for growth in rated)
+    own = sorted((each.interval for each in rated if each.interval is not None), key=lambda ci: ci[1] - ci[0])
+    ci = widest([t_interval(rates), own[len(own) // 2] if own else None])
+    return SignalVerdict(seen=seen, value=median(rates), ci=ci, limit=limit, visible=visible, why=why)

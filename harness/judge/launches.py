@@ -10,10 +10,22 @@ from dataclasses import dataclass, field, replace
 from harness.amounts import general
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.trace.counts import judge_counts, unjudged
-from harness.judge.trace.growth import Growth
 from harness.judge.trace.stopping import clear_leak
 from harness.judge.trace.trace_verdict import EARLY_STEPS, is_shared, judge_trace
-from harness.model import BAD, FAILURES, GOOD, GROWTHS, Limits, Scenario, Steps, TraceVerdict, Trial, VerdictName
+from harness.model import (
+    BAD,
+    FAILURES,
+    GOOD,
+    GROWTHS,
+    NOT_MEASURED,
+    Growth,
+    Limits,
+    Scenario,
+    Steps,
+    TraceVerdict,
+    Trial,
+    VerdictName,
+)
 
 _FAILURES: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": "hang"}
 """The verdict on a launch by its end."""
@@ -32,6 +44,11 @@ class JudgedTrial:
     asked: Steps
     clear: bool = False
     growths: Mapping[str, Growth] = field(default_factory=dict)
+
+    @property
+    def memory(self) -> Growth:
+        """Return the growth of its memory."""
+        return NOT_MEASURED if self.trace_verdict is None else self.trace_verdict.growth
 
     @property
     def steps(self) -> int:
@@ -72,11 +89,11 @@ class JudgedTrial:
             unsure += ["suspect", "leak"]
         if self.failure is not None or verdict is None or len(self.verdicts) > 1 or self.verdicts[0] not in unsure:
             return None
-        if verdict.excluded_kib_per_step is not None:
-            return verdict.excluded_kib_per_step
+        if self.memory.excluded is not None:
+            return self.memory.excluded
         if len(unsure) == 1:
             return None
-        return math.inf if verdict.rate_ci is None else verdict.rate_ci[1]
+        return math.inf if self.memory.interval is None else self.memory.interval[1]
 
     @property
     def why(self) -> str:
@@ -212,17 +229,11 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None
         time_s = trial.asked.time_s or asked.time_s or 0.0
         verdict = replace(verdict, why=f"{verdict.why}; its time of {general(time_s, 6)} s ran out")
     if trial.output.buffered:  # its rows are not steps, so only its peak memory counts
-        return TraceVerdict(
-            verdicts=("inconclusive",),
-            steps=verdict.steps,
-            why=(
-                f"the lines of its output are not steps: {trial.output.buffered}; have it flush each line "
-                "(`python -u`, `stdbuf -oL`)"
-            ),
-            peak_rss_mib=verdict.peak_rss_mib,
-            early=verdict.early,
-            metrics=verdict.metrics,
+        why = (
+            f"the lines of its output are not steps: {trial.output.buffered}; have it flush each line "
+            "(`python -u`, `stdbuf -oL`)"
         )
+        return replace(verdict, verdicts=("inconclusive",), why=why, growth=NOT_MEASURED, step_ms=None, step_drift=None)
     if not trial.unsteady:
         return verdict
     # Only the verdict on memory counts. A slowdown during a pull may be due to the pull or to the version, so it is
@@ -265,7 +276,9 @@ def agreeing_launches(launches: Sequence[JudgedTrial], name: VerdictName) -> lis
         early = [
             each for each in launches if each.clear and each.trace_verdict is not None and each.trace_verdict.early
         ]
-        shown = _same_rate([*shown, *(each for each in early if each.trial.ended_well)], _rate)
+        shown = _same_rate(
+            [*shown, *(each for each in early if each.trial.ended_well)], lambda launch: launch.memory.rate or 0.0
+        )
         shown = shown if any(name in launch.verdicts for launch in shown) else []
     return _majority(
         shown,
@@ -309,7 +322,3 @@ def _same_rate(launches: Sequence[JudgedTrial], rate_of: Callable[[JudgedTrial],
         for i, first in enumerate(ordered)
     ]
     return max(groups, key=len, default=[])
-
-
-def _rate(launch: JudgedTrial) -> float:
-    return 0.0 if launch.trace_verdict is None else launch.trace_verdict.rate_kib_per_step or 0.0

@@ -17,7 +17,7 @@ from harness.judge import intervals
 from harness.judge.comparison.noise import NEGLIGIBLE, floor, spread_of
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.intervals import CONFIDENCE, SEPARATED
-from harness.judge.launches import judge_launches, trace_verdicts
+from harness.judge.launches import judge_launches
 from harness.model import (
     BAD,
     GOOD,
@@ -144,8 +144,8 @@ def _memory(one: ComparedCell, other: ComparedCell, *, steps: Steps, limits: Lim
     leaks = ["leak" in side.verdict.verdicts if side.verdict.verdict in BAD | GOOD else None for side in sides]
     rates: list[list[float]] = [[], []]
     if all("leak" in side.verdict.verdicts for side in sides):
-        judged = [trace_verdicts(judge_launches(side.trials, limits=limits, steps=steps)) for side in sides]
-        rates = [[rate for each in own if (rate := each.rate_kib_per_step or 0.0) > 0] for own in judged]
+        judged = [judge_launches(side.trials, limits=limits, steps=steps) for side in sides]
+        rates = [[rate for each in own if (rate := each.memory.rate or 0.0) > 0] for own in judged]
     ci, standing = ratio_interval(*rates), _level_standing(*rates, floor=SAME_LEAK)
     return Measured(
         metric="memory",

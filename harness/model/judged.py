@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from harness.model.matrix import Lane
 from harness.model.scenario import Variant
@@ -24,26 +24,50 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Growth:
+    """The growth of one amount in a launch: of a column of memory (`judge/trace/growth.py`), or of a count
+    (`judge/trace/counts.py`), from the samples to the verdict on the signal. All rates are in units per step.
+
+    `rate` and `interval` are those of a leak, else of the late part; None if there are too few rows. `excluded` is the
+    rate above which growth is ruled out, and `detectable` the minimum detectable leak rate at this noise. `why` is the
+    reason for the verdict. `column` is that of the trace, `median` its usual value and `rise` its rise since the start.
+    `layer` is what holds the leaked memory. `slow`: it still grows, but certainly more slowly than the limit.
+    """
+
+    verdict: VerdictName
+    why: str = ""
+    rate: float | None = None
+    interval: Interval | None = None
+    excluded: float | None = None
+    detectable: float | None = None
+    column: str = ""
+    median: float | None = None
+    rise: float = 0.0
+    layer: str | None = None
+    slow: bool = False
+
+
+NOT_MEASURED = Growth(verdict="inconclusive")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TraceVerdict:
     """The verdict on one trace (`judge/trace/trace_verdict.py`): what `harness judge` prints.
 
     `verdicts` lists all that apply, strongest first. `steps` is the number of steps that it is based on: a flat trace
-    is known to be flat only up to there. `early` marks `suspect (early)`.
+    is known to be flat only up to there. `growth` is that of the column that decides about memory, and `beside` has
+    those of the other columns. `early` marks `suspect (early)`.
     """
 
     verdicts: tuple[VerdictName, ...]
     steps: int
     why: str
-    rate_kib_per_step: float | None = None
-    rate_ci: Interval | None = None
-    excluded_kib_per_step: float | None = None
-    plateau_mib: float | None = None
+    growth: Growth = NOT_MEASURED
+    beside: Mapping[str, Growth] = field(default_factory=dict)
     step_ms: float | None = None
     step_drift: float | None = None
     peak_rss_mib: float | None = None
-    layer: str | None = None
     early: bool = False
-    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def verdict(self) -> VerdictName:

@@ -198,8 +198,8 @@ class _Reader:
             return self._verdict(judged, verdict)
         growth = judged.growths.get(metric)
         if growth is None or growth.verdict not in ("leak", "flat"):
-            return "unresolved", "it was not measured over a whole launch" if growth is None else growth.unmet
-        return ("bad", growth.how) if growth.verdict == "leak" else ("good", "")
+            return "unresolved", "it was not measured over a whole launch" if growth is None else growth.why
+        return ("bad", growth.why) if growth.verdict == "leak" else ("good", "")
 
     def _verdict(self, judged: JudgedTrial, name: str) -> Reading:
         trace = judged.trace_verdict

@@ -361,7 +361,7 @@ def test_a_planted_leak_of_gpu_memory_is_found(libraries: dict[str, Path], state
     for found in (in_a_sweep, judge_file(kept, limits=Limits(), metrics={})):
         assert found.verdict == "leak", found
         assert found.why.startswith("the process's GPU memory grows ")
-        assert found.rate_kib_per_step == pytest.approx(12, rel=0.1)
+        assert found.growth.rate == pytest.approx(12, rel=0.1)
 
 
 def test_a_trial_without_a_gpu_says_nothing_of_one(thorough_python: str, tmp_path: Path) -> None:

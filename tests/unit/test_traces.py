@@ -367,10 +367,10 @@ def test_who_loses_a_gpu_s_memory_is_named(tmp_path_factory, loss, device):
     path = written(tmp_path_factory.getbasetemp(), gpu_csv(layer, rate_kib, seed, device=device), "gpu.csv")
     found = judge_file(path, limits=Limits(), metrics={})
 
-    assert (found.verdict, found.layer or "") == ("leak" if seen else "flat", seen)
+    assert (found.verdict, found.growth.layer or "") == ("leak" if seen else "flat", seen)
     assert "RSS" not in found.why
     if seen:
-        assert found.rate_kib_per_step == pytest.approx(rate_kib, rel=0.05, abs=1.5)
+        assert found.growth.rate == pytest.approx(rate_kib, rel=0.05, abs=1.5)
 
 
 def test_what_is_not_there_is_told_with_what_is(tmp_path):

@@ -180,8 +180,7 @@ def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:
         return "good" if launch.failure is None or launch.failure in usual.failures else "bad"
     trace = launch.trace_verdict
     if metric == "memory" and "leak" in launch.verdicts:
-        rate = None if trace is None else trace.rate_kib_per_step
-        return "good" if (rate or 0.0) <= usual.leak_kib_per_step else "bad"
+        return "good" if (launch.memory.rate or 0.0) <= usual.leak_kib_per_step else "bad"
     if metric == "slowdown" and "slowdown" in launch.verdicts:
         return "good" if usual.slowdown else "bad"
     if launch.failure is not None:

@@ -15,10 +15,10 @@ from itertools import pairwise
 import numpy as np
 
 from harness.amounts import general
-from harness.judge.trace.growth import LEAST_ROWS, Growth
+from harness.judge.trace.growth import LEAST_ROWS
 from harness.judge.trace.samples import even_rows, sampled
-from harness.judge.trace.trace_verdict import judge_column, memory_words
-from harness.model import GROWTHS, SIGNALS, Floats, Limits, Per, Trace, counted, unit_after, unit_per
+from harness.judge.trace.trace_verdict import judge_column
+from harness.model import GROWTHS, SIGNALS, Floats, Growth, Limits, Per, Trace, counted, unit_after, unit_per
 
 EDGES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Ends of the stretches, as shares of the steps; the first stretch begins at the first count."""
@@ -79,11 +79,10 @@ def _judge_workers(step: Floats, values: Floats, *, limit: float, per: Per) -> G
     trace = Trace(step=step, columns={"worker_memory": values})
     if len(even_rows(step, values)[0]) < LEAST_ROWS:
         return _judge("worker_memory", trace, step, values, limit=limit, per=per)
-    growth = judge_column(trace, "worker_memory", limit=limit)
-    words = memory_words(growth, what="it", per=per)
+    growth = replace(judge_column(trace, "worker_memory", limit=limit, per=per), interval=None)
     if growth.verdict in ("leak", "flat"):
-        return replace(growth, how=words if growth.verdict == "leak" else "", unmet=words)
-    return replace(growth, verdict="inconclusive", rate=growth.rate or 0.0, unmet=words)
+        return growth
+    return replace(growth, verdict="inconclusive", rate=growth.rate or 0.0)
 
 
 def _badness(growth: Growth) -> tuple[int, float]:
@@ -92,7 +91,7 @@ def _badness(growth: Growth) -> tuple[int, float]:
 
 def unjudged(name: str, why: str) -> Growth:
     """Return the growth of a count that cannot be judged, with the reason."""
-    return Growth(verdict="inconclusive", rate=0.0, excluded=math.inf, unmet=why)
+    return Growth(verdict="inconclusive", rate=0.0, excluded=math.inf, why=why)
 
 
 def count_pace(name: str, growth: Growth, per: Per = "step") -> str:
@@ -119,7 +118,7 @@ def _kind(trace: Trace) -> str:
 
 
 def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: float, per: Per) -> Growth:
-    """Judge a count; `how` or `unmet` is a clause without the name of the signal."""
+    """Judge a count; its reason is a clause without the name of the signal."""
     piece = PIECE.get(name, 1.0)
     last = float(step[-1])
     # The first count, and that at the end of each stretch that has a count near its end.
@@ -142,8 +141,8 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
     peaks, floor = float(late.max()) - highest_before, float(late.min() - before.min())
     climbs = peaks + piece >= limit * span and floor >= HALF * limit * span
     if (excluded < limit or edges[-1][1] <= highest_before) and not climbs:
-        unmet = f"growth of more than {general(excluded, 2)} a {counted(per)} is ruled out"
-        return Growth(verdict="flat", rate=rate, excluded=excluded, unmet=unmet)
+        why = f"growth of more than {general(excluded, 2)} a {counted(per)} is ruled out"
+        return Growth(verdict="flat", rate=rate, excluded=excluded, why=why)
     if len(paces) < 2:
         return unjudged(name, "it was counted too rarely to judge")
     # At least two stretches must keep the rate, and a third if there is one.
@@ -155,10 +154,8 @@ def _judge(name: str, trace: Trace, step: Floats, values: Floats, *, limit: floa
     if rise >= FEWEST * piece and rate >= limit * (1 - piece / rise) and keeps and not at_once:
         found = Growth(verdict="leak", rate=rate, excluded=excluded)
         kind = f"{_kind(trace)}: " if name == "open_files" else ""
-        return replace(found, how=f"{kind}{count_pace(name, found, per).replace('/', ' a ')} more, at a constant rate")
-    unmet = (
-        f"it rose by {general(rise, 4)} in the last {span:,.0f} {counted(per)}s, but not at a constant rate"
-        if rise > 0
-        else "it rises and falls, and both its highest and its lowest counts rise"
-    )
-    return Growth(verdict="inconclusive", rate=rate, excluded=excluded, unmet=unmet)
+        return replace(found, why=f"{kind}{count_pace(name, found, per).replace('/', ' a ')} more, at a constant rate")
+    why = "it rises and falls, and both its highest and its lowest counts rise"
+    if rise > 0:
+        why = f"it rose by {general(rise, 4)} in the last {span:,.0f} {counted(per)}s, but not at a constant rate"
+    return Growth(verdict="inconclusive", rate=rate, excluded=excluded, why=why)

@@ -9,14 +9,16 @@ series without a leak is flat if the upper confidence bound of its growth is bel
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.special import stdtrit
 
+from harness.amounts import general
 from harness.judge.trace.jumps import Losses, find_losses
+from harness.judge.trace.memory_layer import gpu_layer_of
 from harness.judge.trace.trends import (
     ALPHA_WALK,
     BLOCKS,
@@ -35,7 +37,7 @@ from harness.judge.trace.trends import (
     wave_floor,
     without_bursts,
 )
-from harness.model import Floats, Interval, VerdictName
+from harness.model import UNSURE, Floats, Growth, Interval, Trace, VerdictName
 
 LEAST_ROWS = 4 * BLOCKS
 """Shortest series that is judged: four rows in each block of the whole series."""
@@ -44,77 +46,92 @@ STILL_GROWS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
-    """The growth of one series. `how` is the pattern of the leak as text, `unmet` the first condition of a leak that is
-    not met.
+class GrowingColumn:
+    """A column, as the rule of growth sees it. Its unit is KiB unless it is a scenario's own number.
 
-    `rate` and `interval` are those of the leak, else of the late window; None if there are too few rows. `excluded` is
-    the rate above which growth is ruled out. `rise` is the rise of the floor since the start. `cycles`: gc.collect
-    frees the growth. `below` is the limit if the series still grows steadily, but more slowly than that. `due` is the
-    size of a rise if only a possible next rise keeps the series from being flat. `detectable` is the minimum detectable
-    leak rate at this noise. All rates are in units per step.
+    `words` is its name in reasons. `quanta` are the smallest and the largest amount by which it may usually change, and
+    a rise of `plateau` makes flat memory a plateau. `before` is the column that a look reads before it calls
+    gc.collect. `layer` names what holds the leaked memory.
     """
 
-    verdict: VerdictName
-    rate: float | None = None
-    interval: Interval | None = None
-    excluded: float | None = None
-    detectable: float | None = None
-    rise: float = 0.0
-    unmet: str = ""
-    how: str = ""
-    cycles: bool = False
-    below: float | None = None
-    due: float | None = None
+    words: str
+    quanta: Interval = (4.0, 2048.0)  # a page, and a huge page
+    plateau: float = 1024.0
+    before: str = ""
+    layer: Callable[[Trace], str | None] = gpu_layer_of
 
 
 def judge_growth(
-    values: Floats, *, steps_per_row: float, limit: float, alpha: float, plateau: float, quanta: Interval
+    values: Floats, *, steps_per_row: float, limit: float, alpha: float, column: GrowingColumn, per: str, hidden: float
 ) -> Growth:
-    """Judge the growth of `values`, shape (n,), evenly spaced, none missing; `limit` is the least bad growth per step,
-    `alpha` the significance level of a leak.
+    """Judge the growth of `values`, the rows of a column, shape (n,), evenly spaced, none missing; `limit` is the least
+    bad growth per step, `alpha` the significance level of a leak, and `per` what is called a step.
 
-    `plateau` is the rise above which "flat" becomes "plateau", and `quanta` are the bounds of the quantum, all in the
-    unit of `values`.
+    Growth up to the rate `hidden` is not ruled out, because other memory shows it.
     """
     if len(values) < LEAST_ROWS:
-        return Growth(verdict="inconclusive", unmet=f"too few samples to judge: {len(values)} of at least {LEAST_ROWS}")
-    quantum = observed_quantum(values, least=quanta[0], most=quanta[1])
+        return Growth(verdict="inconclusive", why=f"too few samples to judge: {len(values)} of at least {LEAST_ROWS}")
+    least, most = column.quanta
+    quantum = observed_quantum(values, least=least, most=most)
     series = SampledSeries(
-        values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, grain=quanta[0]
+        values=values, steps_per_row=steps_per_row, limit=limit, alpha=alpha, quantum=quantum, column=column, per=per
     )
     start = block_levels(values[: max(1, len(values) // 50)], share=FLOOR, blocks=1)
     rise = series.later.last_level - float(start[0])
-    growth = series.leak() or _no_leak(series, rise=rise, plateau=plateau)
+    growth = series.leak() or _no_leak(series, rise=rise, hidden=hidden)
     return replace(growth, rise=rise, detectable=series.detectable)
 
 
-def _no_leak(series: SampledSeries, *, rise: float, plateau: float) -> Growth:
+def _no_leak(series: SampledSeries, *, rise: float, hidden: float) -> Growth:
     """Judge a series without a leak: flat, plateau, or undecided."""
-    later = series.later
-    flat = Growth(verdict="flat", rate=later.rate, interval=(later.low, later.high))
+    later, name, per = series.later, series.column.words, series.per
+    rate, interval = later.rate, (later.low, later.high)
     due = series.quantum / later.span  # the late rate of one more allocation, which may be due
     most_losses = series.losses.highest / series.steps_per_row
     highest = min(later.high, series.highest_wide, series.highest_floor)
     if series.losses.possible:
         highest = max(highest, most_losses)
     excluded = max(highest, 0.0) + due
+    verdict: VerdictName = "flat"
+    found = f"{name} is flat"
+    if rise > series.column.plateau:
+        verdict, found = "plateau", f"{name} rose {rise / 1024:.1f} MiB and then stopped rising"
     if excluded >= series.limit:
+        verdict, found = "inconclusive", f"{name} is too noisy to tell"
+        if later.low > 0:
+            verdict, found = "suspect", f"{grows(name, rate, interval, per)}, but {series.unmet or ''}"
+        elif excluded - due < series.limit:
+            found = f"{name} rises by {general(series.quantum, 4)} KiB at a time, and the next rise may be due"
         # The series may continue at the highest rate that any window allows.
-        fastest = max(series.first.high, series.earlier.high, later.high, series.highest_wide, most_losses)
-        return replace(
-            flat,
-            verdict="suspect" if later.low > 0 else "inconclusive",
-            excluded=max(excluded, fastest),
-            unmet=series.unmet or "",
-            due=series.quantum if excluded - due < series.limit else None,
+        excluded = max(
+            excluded, series.first.high, series.earlier.high, later.high, series.highest_wide, most_losses, hidden
         )
-    if later.rate > excluded:
+    elif later.rate > excluded:
         # The late trend is that of a wave whose floor does not rise: this is not growth.
-        flat = replace(flat, rate=0.0, interval=(0.0, excluded))
-    elif later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
-        return replace(flat, excluded=excluded, below=series.limit)
-    return replace(flat, verdict="plateau" if rise > plateau else "flat", excluded=excluded)
+        rate, interval, excluded = 0.0, (0.0, excluded), max(excluded, hidden)
+    else:
+        excluded = max(excluded, hidden)
+        if later.low > 0 and later.rise > max(2 * series.quantum, STILL_GROWS * rise):
+            slow = (
+                f"{name} still grows {general(rate, 2)} KiB/{per}, below the limit of {general(series.limit, 6)}: "
+                f"a leak of more than {general(excluded, 2)} KiB/{per} is ruled out"
+            )
+            return Growth(verdict="flat", rate=rate, interval=interval, excluded=excluded, why=slow, slow=True)
+    why = f"{found}: a leak of more than {_figure(excluded)} KiB/{per} is ruled out"
+    if verdict in UNSURE and series.detectable >= excluded:
+        why = f"{why}, and a steady one of {_figure(series.detectable)} would have been seen"
+    return Growth(verdict=verdict, rate=rate, interval=interval, excluded=excluded, why=why)
+
+
+def grows(name: str, rate: float, interval: Interval, per: str) -> str:
+    """Return how fast the memory of this name grows, as text."""
+    low, high = interval
+    return f"{name} grows {general(rate, 4)} KiB/{per} ({general(low, 4)} to {general(high, 4)})"
+
+
+def _figure(value: float) -> str:
+    """Return a value with two significant digits, without an exponent for large values."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
 
 
 # ---------------------------------------------------------------- the patterns of a leak
@@ -155,8 +172,8 @@ walks exceeds it.
 class SampledSeries:
     """One series with the quantities that the patterns test, each computed on first use.
 
-    `values` has shape (n,), n >= 64, evenly spaced; `quantum` is the smallest amount by which it often changes,
-    `grain` the smallest amount by which it can change, and `limit` the least bad growth per step.
+    `values` has shape (n,), n >= 64, evenly spaced, and are the rows of `column`; `quantum` is the smallest amount by
+    which it often changes, and `limit` the least bad growth per step, which is called `per`.
     """
 
     values: Floats
@@ -164,29 +181,34 @@ class SampledSeries:
     limit: float
     alpha: float
     quantum: float
-    grain: float
+    column: GrowingColumn
+    per: str
 
     def leak(self) -> Growth | None:
         """Return the leak by the first pattern that matches; None if none does."""
         if self.unmet is None:
-            return self._leak(self.later, "at the same rate throughout")
+            return self._trend(self.later, "at the same rate throughout")
         if self._late():
-            return self._leak(self.last, "at the same rate since it began")
+            return self._trend(self.last, "at the same rate since it began")
         if self._settled():
-            return self._leak(self.last, "at the same rate since the warm-up")
+            return self._trend(self.last, "at the same rate since the warm-up")
         if self.teeth is not None and self._rising_teeth(self.teeth):
-            return self._leak(self.teeth, "in the floor under its saw-teeth", error=self.teeth.error)
+            return self._trend(self.teeth, "in the floor under its saw-teeth", error=self.teeth.error)
         if self._steady_losses():
             rate, margin = self.losses.rate / self.steps_per_row, self.losses.margin(self.alpha) / self.steps_per_row
             how = f"by {len(self.losses.sizes)} jumps at a steady rate"
-            return Growth(verdict="leak", rate=rate, interval=(max(0.0, rate - margin), rate + margin), how=how)
+            return self._leak(rate, (max(0.0, rate - margin), rate + margin), how)
         return None
 
-    def _leak(self, trend: Trend, how: str, *, error: float | None = None) -> Growth:
+    def _trend(self, trend: Trend, how: str, *, error: float | None = None) -> Growth:
         """Return a leak at a trend's rate. Its interval, unlike the trend's bounds, allows for a random walk."""
         margin = -float(stdtrit(trend.count - 3, self.alpha)) * (self.error(trend) if error is None else error)
         low, high = min(trend.low, max(0.0, trend.rate - margin)), max(trend.high, trend.rate + margin)
-        return Growth(verdict="leak", rate=trend.rate, interval=(low, high), how=how)
+        return self._leak(trend.rate, (low, high), how)
+
+    def _leak(self, rate: float, interval: Interval, how: str) -> Growth:
+        why = f"{grows(self.column.words, rate, interval, self.per)}, {how}"
+        return Growth(verdict="leak", rate=rate, interval=interval, why=why)
 
     @cached_property
     def unmet(self) -> str | None:
@@ -332,7 +354,7 @@ class SampledSeries:
 
     @cached_property
     def losses(self) -> Losses:
-        return find_losses(self.values, grain=self.grain)
+        return find_losses(self.values, grain=self.column.quanta[0])
 
     @property
     def fell(self) -> bool:

@@ -50,7 +50,7 @@ def looks_bad(trace: Trace, *, limits: Limits, steps: Steps) -> bool:
 
 def clear_leak(verdict: TraceVerdict | None, *, limits: Limits) -> bool:
     """Return whether memory certainly grows by CLEAR times the limit: then even a shorter launch counts as agreeing."""
-    interval = None if verdict is None else verdict.rate_ci
+    interval = None if verdict is None else verdict.growth.interval
     return interval is not None and interval[0] >= CLEAR * limits.leak_kib_per_step
 
 

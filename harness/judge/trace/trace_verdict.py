@@ -9,18 +9,17 @@ medians, fitted by AR(1) feasible least squares.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from harness.amounts import general
 from harness.judge import intervals
-from harness.judge.trace.growth import LEAST_ROWS, Growth, judge_growth
-from harness.judge.trace.memory_layer import WRAP_KIB, gpu_layer_of, heap_layer_of, layer_of
+from harness.judge.trace.growth import LEAST_ROWS, GrowingColumn, grows, judge_growth
+from harness.judge.trace.memory_layer import WRAP_KIB, heap_layer_of, layer_of
 from harness.judge.trace.samples import (
     even_rows,
     last_pace,
@@ -32,7 +31,19 @@ from harness.judge.trace.samples import (
     without_refills,
 )
 from harness.judge.trace.trends import BLOCKS, block_levels, fit_trend
-from harness.model import GOOD, Floats, Limits, Per, Steps, Trace, TraceVerdict, VerdictName, counted
+from harness.model import (
+    GOOD,
+    NOT_MEASURED,
+    Floats,
+    Growth,
+    Limits,
+    Per,
+    Steps,
+    Trace,
+    TraceVerdict,
+    VerdictName,
+    counted,
+)
 from harness.model.measured import Facts
 
 ALPHA = 0.01
@@ -45,22 +56,6 @@ REPLACED: tuple[VerdictName, ...] = ("suspect", "inconclusive", "plateau", "flat
 
 
 # ---------------------------------------------------------------- columns that may grow
-
-
-@dataclass(frozen=True, kw_only=True)
-class GrowingColumn:
-    """A column, as the rule of growth sees it. Its unit is KiB unless it is a scenario's own number.
-
-    `words` is its name in reasons. `quanta` are the smallest and the largest amount by which it may usually change, and
-    a rise of `plateau` makes flat memory a plateau. `before` is the column that a look reads before it calls
-    gc.collect. `layer` names what holds the leaked memory.
-    """
-
-    words: str
-    quanta: tuple[float, float] = (4.0, 2048.0)  # a page, and a huge page
-    plateau: float = 1024.0
-    before: str = ""
-    layer: Callable[[Trace], str | None] = gpu_layer_of
 
 
 COLUMNS: Mapping[str, GrowingColumn] = {
@@ -81,13 +76,16 @@ BESIDE = (("gpu_pool_kib",), ("gpu_process_kib", "gpu_kib", "gpu_reserved_kib"))
 exact to the byte and shows objects that are kept. The memory of the process, or of the device if the driver does not
 report processes, also includes what the pool has reserved and what the driver holds (plans, contexts, modules).
 """
+HEAP_ALONE = "RSS alone does not show it: the growth fills memory that was free, or garbage hides it"
 GIVEN_BACK = 0.5
 """Minimum share of the growth between two looks that gc.collect must free if reference cycles cause it."""
 
 
-def judge_column(trace: Trace, name: str, *, limit: float, steps: Steps | None = None) -> Growth:
+def judge_column(
+    trace: Trace, name: str, *, limit: float, steps: Steps | None = None, per: Per = "step", hidden: float = 0.0
+) -> Growth:
     """Judge the growth of a column over all the rows of a trace; `limit` is in its unit per step. A leak that
-    gc.collect frees at the looks is a plateau.
+    gc.collect frees at the looks is a plateau. Growth up to the rate `hidden` is not ruled out.
     """
     column = COLUMNS.get(name, OWN_NUMBER)
     rows = without_refills(trace) if name == "rss_kib" else trace.column(name)
@@ -97,9 +95,11 @@ def judge_column(trace: Trace, name: str, *, limit: float, steps: Steps | None =
         steps_per_row=steps_per_row,
         limit=limit,
         alpha=ALPHA / (1 if steps is None else len(steps.looks())),
-        plateau=column.plateau,
-        quanta=column.quanta,
+        column=column,
+        per=counted(per),
+        hidden=hidden,
     )
+    growth = replace(growth, column=name)
     if growth.verdict != "leak" or growth.rate is None or name not in COLUMNS:
         return growth
     if column.before:
@@ -107,7 +107,17 @@ def judge_column(trace: Trace, name: str, *, limit: float, steps: Steps | None =
     else:
         kept = last_pace(trace.looks, name)
         is_freed = kept is not None and kept <= (1 - GIVEN_BACK) * growth.rate
-    return replace(growth, verdict="plateau", cycles=True) if is_freed else growth
+    if not is_freed:
+        return replace(growth, layer=column.layer(trace))
+    cycles, per_step = "reference cycles", f"{general(growth.rate, 4)} KiB/{counted(per)}"
+    why = f"{column.words} grows {per_step}, and gc.collect frees it: {cycles}"
+    return replace(growth, verdict="plateau", layer=cycles, why=why)
+
+
+def judge_beside(trace: Trace, name: str, *, limit: float, steps: Steps | None = None, per: Per = "step") -> Growth:
+    """Judge the growth of a column beside resident memory, whose usual value is told as well."""
+    growth = judge_column(trace, name, limit=limit, steps=steps, per=per)
+    return replace(growth, median=settled_median(trace.column(name)))
 
 
 def _given_back(trace: Trace, name: str, before: str, *, limit: float) -> bool:
@@ -140,37 +150,25 @@ _VERDICTS: WeakKeyDictionary[Trace, dict[tuple[Limits, Steps | None, bool, Per],
 
 
 def judge_trace(
-    trace: Trace,
-    *,
-    limits: Limits,
-    steps: Steps | None = None,
-    metrics: Mapping[str, float] | None = None,
-    shared: bool = False,
-    per: Per = "step",
+    trace: Trace, *, limits: Limits, steps: Steps | None = None, shared: bool = False, per: Per = "step"
 ) -> TraceVerdict:
     """Return the verdict on all the rows of a trace. `steps` are the settings of its trial, whose looks share ALPHA;
-    None means that the trace is complete and judged once. `metrics` maps further columns to their limits, in their own
-    units per step. `shared` is the result of `is_shared`; `per` is what the rates are counted by. A trace is judged
-    once for each combination of limits, steps, `shared` and `per`.
+    None means that the trace is complete and judged once. `shared` is the result of `is_shared`; `per` is what the
+    rates are counted by. A trace is judged once for each combination of limits, steps, `shared` and `per`.
     """
     known = _VERDICTS.setdefault(trace, {})
     if (limits, steps, shared, per) not in known:
         known[limits, steps, shared, per] = _judged(trace, limits=limits, steps=steps, shared=shared, per=per)
-    verdict = known[limits, steps, shared, per]
-    further = {
-        name: _report(judge_column(trace, name, limit=limit, steps=steps), trace.column(name))
-        for name, limit in (metrics or {}).items()
-    }
-    return replace(verdict, metrics={**verdict.metrics, **further}) if further else verdict
+    return known[limits, steps, shared, per]
 
 
 def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool, per: Per) -> TraceVerdict:
     last, limit = int(sampled(trace.step).max(initial=0)), limits.leak_kib_per_step
-    memory, column = _memory(trace, limit=limit, steps=steps) if is_told(trace, "rss_kib") else (None, "rss_kib")
+    memory = _memory(trace, limit=limit, steps=steps, per=per) if is_told(trace, "rss_kib") else None
     early = steps is not None and last < steps.budget and last <= EARLY_STEPS
     early = early and memory is not None and memory.verdict in ("leak", "suspect")
     if memory is not None and early:
-        memory = replace(memory, verdict="suspect")
+        memory = _too_early(memory, per=per)
     durations = trace.column("step_s")
     drift, slower, unmet = _drift(even_rows(trace.step, durations)[0], limit=limits.slowdown)
     settled_s = settled_median(durations)
@@ -179,50 +177,33 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool, 
     found = []
     if memory is not None:
         names.add(memory.verdict)
-        found.append(memory_words(memory, what=COLUMNS[column].words, early=early, per=per))
+        found += [memory.why, *([HEAP_ALONE] if memory.column == "heap_kib" else [])]
     elif not slower:
         names.add("inconclusive" if drift is None else "flat")
         found.append(unmet or "step time is flat; memory was not measured")
-    if column != "rss_kib":
-        found.append("RSS alone does not show it: the growth fills memory that was free, or garbage hides it")
     if slower:
         found.append(f"a step takes {drift:.0%} longer at the end than after the first quarter")
     verdict = TraceVerdict(
         verdicts=tuple(name for name in ORDER if name in names),
         steps=last,
         why=f"{'; '.join(found)} (up to {counted(per)} {last})",
+        growth=memory or NOT_MEASURED,
         step_ms=None if settled_s is None else settled_s * 1000,
         step_drift=drift,
         peak_rss_mib=float(rss.max()) / 1024 if len(rss) else None,
         early=early,
     )
-    if memory is not None:
-        layer = COLUMNS[column].layer(trace) if memory.verdict == "leak" else None
-        verdict = replace(
-            verdict, **_figures(memory), layer="reference cycles" if memory.cycles else layer,
-        )  # fmt: skip
     return _with_beside(verdict, trace, limit=limit, steps=steps, shared=shared, per=per)
 
 
-def _figures(growth: Growth) -> dict[str, Any]:
-    """Return the figures of a growth of memory under the names that they have in a TraceVerdict."""
-    return {
-        "rate_kib_per_step": growth.rate,
-        "rate_ci": growth.interval,
-        "excluded_kib_per_step": growth.excluded,
-        "plateau_mib": growth.rise / 1024 if growth.verdict == "plateau" else None,
-    }
-
-
-def _report(growth: Growth, values: Floats | None) -> dict[str, Any]:
-    """Return the report on the growth of a column other than RSS, whose rows are `values`."""
-    return {
-        "verdict": growth.verdict,
-        "rate": growth.rate,
-        "rate_ci": growth.interval,
-        "excluded": growth.excluded,
-        "median": settled_median(values),
-    }
+def _too_early(growth: Growth, *, per: Per) -> Growth:
+    """Return growth in which a leak cannot yet be told from a buffer that fills."""
+    if growth.rate is None or growth.interval is None:
+        return growth
+    told = grows(COLUMNS[growth.column].words, growth.rate, growth.interval, counted(per))
+    return replace(
+        growth, verdict="suspect", layer=None, why=f"{told}: too early to distinguish it from a buffer that fills"
+    )
 
 
 # ---------------------------------------------------------------- step times that drift
@@ -269,30 +250,31 @@ LOOKS = 4
 """Looks that can make a trace suspect: three intervals, which double in length, with one growth rate."""
 
 
-def _memory(trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth, str]:
-    """Return the growth of resident memory, or of the C heap in use if that alone shows or suggests a leak, and the
-    name of the column. Slow growth of the heap raises the excluded rate, because resident memory may hide it.
+def _memory(trace: Trace, *, limit: float, steps: Steps | None, per: Per) -> Growth:
+    """Return the growth of resident memory, or of the C heap in use if that alone shows or suggests a leak. Slow growth
+    of the heap raises the excluded rate, because resident memory may hide it.
     """
-    memory = judge_column(trace, "rss_kib", limit=limit, steps=steps)
-    if memory.verdict == "leak" or memory.cycles:
-        return memory, "rss_kib"
+    memory = judge_column(trace, "rss_kib", limit=limit, steps=steps, per=per)
+    if memory.verdict == "leak" or memory.layer is not None:
+        return memory
     rows, resident_kib = sampled(trace.column("heap_kib")), float(sampled(trace.column("rss_kib"))[-1])
     # More memory may be in use than resident, because part of it was never touched.
     if len(rows) >= LEAST_ROWS and np.unwrap(rows, period=WRAP_KIB)[-1] <= resident_kib:
-        heap = judge_column(trace, "heap_kib", limit=limit, steps=steps)
+        heap = judge_column(trace, "heap_kib", limit=limit, steps=steps, per=per)
         if heap.verdict == "leak":
-            return heap, "heap_kib"
+            return heap
+        if heap.slow and heap.excluded is not None and memory.excluded is not None and memory.excluded < heap.excluded:
+            return judge_column(trace, "rss_kib", limit=limit, steps=steps, per=per, hidden=heap.excluded)
         if heap.verdict in GOOD:
-            hidden = heap.excluded if heap.below is not None and memory.excluded is not None else None
-            return memory if hidden is None else replace(
-                memory, excluded=max(memory.excluded or 0.0, hidden)
-            ), "rss_kib"
+            return memory
     paces = paces_at(trace.looks, "heap_kib", fewest=LOOKS, most=LOOKS)
     keeps_on = bool(paces) and min(paces) >= limit and all(b >= KEEPS_AT_LOOKS * a for a, b in pairwise(paces))
     if not keeps_on or max(look_values(trace.looks, "heap_kib").items())[1] > resident_kib:
-        return memory, "rss_kib"
+        return memory
+    rate, interval = paces[-1], (min(paces), max(paces))
     how = "at the same rate from look to look, with garbage collected; a table that doubles in size may look the same"
-    return Growth(verdict="suspect", rate=paces[-1], interval=(min(paces), max(paces)), how=how), "heap_kib"
+    why = f"{grows(COLUMNS['heap_kib'].words, rate, interval, counted(per))}, {how}"
+    return Growth(verdict="suspect", rate=rate, interval=interval, column="heap_kib", why=why)
 
 
 # ---------------------------------------------------------------- columns beside resident memory
@@ -301,39 +283,37 @@ def _memory(trace: Trace, *, limit: float, steps: Steps | None) -> tuple[Growth,
 def _with_beside(
     verdict: TraceVerdict, trace: Trace, *, limit: float, steps: Steps | None, shared: bool, per: Per
 ) -> TraceVerdict:
-    """Return the verdict on a trace, updated by its GPU memory; `metrics` has each column that was judged."""
+    """Return the verdict on a trace, updated by its GPU memory; `beside` has each column that was judged."""
     measured = [[column for column in group if is_told(trace, column)] for group in BESIDE]
-    grown = {group[0]: judge_column(trace, group[0], limit=limit, steps=steps) for group in measured if group}
-    words = {column: memory_words(growth, what=COLUMNS[column].words, per=per) for column, growth in grown.items()}
-    verdict = replace(
-        verdict,
-        metrics={
-            column: {
-                **_report(growth, trace.column(column)),
-                "why": words[column] if growth.rate is not None else f"{COLUMNS[column].words}: {words[column]}",
-            }
-            for column, growth in grown.items()
-        },
-    )
-    leaking = next((column for column, growth in grown.items() if growth.verdict == "leak"), None)
+    grown = [judge_beside(trace, group[0], limit=limit, steps=steps, per=per) for group in measured if group]
+    verdict = replace(verdict, beside={each.column: _named(each) for each in grown})
+    leaking = next((each for each in grown if each.verdict == "leak"), None)
+    kept = tuple(own for own in verdict.verdicts if own not in REPLACED)
     if leaking is None:
         if not grown or is_told(trace, "rss_kib"):
             return verdict
-        column = min(grown, key=lambda column: REPLACED.index(grown[column].verdict))
-        own = (*(name for name in verdict.verdicts if name not in REPLACED), grown[column].verdict)
-        why = _beside(words[column], verdict, trace, per=per)
-        return replace(verdict, verdicts=own, why=why, **_figures(grown[column]))
-    is_sure = leaking != "gpu_kib" or not shared  # no other process on the GPU can be the cause
-    layer = COLUMNS[leaking].layer(trace) if is_sure else None
-    found = words[leaking] if is_sure else f"{words[leaking]}, but other processes use the GPU"
-    why = _beside(f"{found}: {layer}" if layer else found, verdict, trace, per=per)
+        worst = min(grown, key=lambda each: REPLACED.index(each.verdict))
+        why = _beside(worst.why, verdict, trace, per=per)
+        return replace(verdict, verdicts=(*kept, worst.verdict), why=why, growth=replace(worst, layer=None))
+    is_sure = leaking.column != "gpu_kib" or not shared  # no other process on the GPU can be the cause
+    if not is_sure:
+        leaking = replace(leaking, layer=None, why=f"{leaking.why}, but other processes use the GPU")
+    found = leaking.why if leaking.layer is None else f"{leaking.why}: {leaking.layer}"
+    why = _beside(found, verdict, trace, per=per)
     if "leak" in verdict.verdicts:
         return replace(verdict, why=why)
-    kept = tuple(own for own in verdict.verdicts if own not in REPLACED)
-    figures = {**_figures(grown[leaking]), "excluded_kib_per_step": None}
     return replace(
-        verdict, verdicts=("leak", *kept) if is_sure else (*kept, "suspect"), why=why, layer=layer, **figures
+        verdict,
+        verdicts=("leak", *kept) if is_sure else (*kept, "suspect"),
+        why=why,
+        growth=replace(leaking, excluded=None),
     )
+
+
+def _named(growth: Growth) -> Growth:
+    """Return the growth with a reason that names the column, whatever the reason."""
+    named = growth.why if growth.rate is not None else f"{COLUMNS[growth.column].words}: {growth.why}"
+    return replace(growth, why=named)
 
 
 def _beside(words: str, verdict: TraceVerdict, trace: Trace, *, per: Per) -> str:
@@ -345,58 +325,9 @@ def _beside(words: str, verdict: TraceVerdict, trace: Trace, *, per: Per) -> str
 
 def undecided(verdict: TraceVerdict) -> str:
     """Return why growth of GPU memory is not ruled out; "" if it is, or if no GPU memory was measured."""
-    columns = [verdict.metrics[column] for group in BESIDE for column in group if column in verdict.metrics]
-    return next((str(metric["why"]) for metric in columns if metric["verdict"] not in GOOD), "")
-
-
-def only_beside(verdict: TraceVerdict) -> bool:
-    """Return whether a leak shows only in a column beside resident memory: the rate of the verdict is then its rate."""
-    columns = [verdict.metrics[column] for group in BESIDE for column in group if column in verdict.metrics]
-    return any(each["verdict"] == "leak" and each["rate"] == verdict.rate_kib_per_step for each in columns)
+    return next((growth.why for growth in verdict.beside.values() if growth.verdict not in GOOD), "")
 
 
 def is_shared(facts: Facts) -> bool:
     """Return whether other processes used one of the GPUs when the trial began, according to its facts."""
     return any((gpu.processes or 0) > 0 for gpu in facts.gpus or ())
-
-
-# ---------------------------------------------------------------- words
-
-
-def memory_words(memory: Growth, *, what: str = "RSS", early: bool = False, per: Per = "step") -> str:
-    """Return the reason for a verdict on memory as text; `what` is the name of the memory, `per` what its rates are
-    counted by."""
-    if memory.rate is None or memory.interval is None:
-        return memory.unmet
-    name, (low, high), one = what, memory.interval, counted(per)
-    grows = f"{name} grows {general(memory.rate, 4)} KiB/{one} ({general(low, 4)} to {general(high, 4)})"
-    if memory.cycles:
-        return f"{name} grows {general(memory.rate, 4)} KiB/{one}, and gc.collect frees it: reference cycles"
-    if memory.how and not early:
-        return f"{grows}, {memory.how}"
-    if memory.below is not None:
-        return (
-            f"{name} still grows {general(memory.rate, 2)} KiB/{one}, below the limit of {general(memory.below, 6)}: "
-            f"a leak of more than {general(memory.excluded or 0.0, 2)} KiB/{one} is ruled out"
-        )
-    if early:
-        return f"{grows}: too early to distinguish it from a buffer that fills"
-    noisy = f"{name} is too noisy to tell"
-    if memory.due is not None:
-        noisy = f"{name} rises by {general(memory.due, 4)} KiB at a time, and the next rise may be due"
-    found = {
-        "plateau": f"{name} rose {memory.rise / 1024:.1f} MiB and then stopped rising",
-        "flat": f"{name} is flat",
-        "suspect": f"{grows}, but {memory.unmet}",
-        "inconclusive": noisy,
-    }[memory.verdict]
-    excluded, detectable = memory.excluded or 0.0, memory.detectable or 0.0
-    found = f"{found}: a leak of more than {_figure(excluded)} KiB/{one} is ruled out"
-    if memory.verdict not in GOOD and detectable >= excluded:
-        found = f"{found}, and a steady one of {_figure(detectable)} would have been seen"
-    return found
-
-
-def _figure(value: float) -> str:
-    """Return a value with two significant digits, without an exponent for large values."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"

@@ -15,8 +15,7 @@ from harness.judge.cell import judge_cell, needs_whole_budget, wants_more
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.history.transitions import growth_changes
 from harness.judge.trace import trace_verdict
-from harness.judge.trace.growth import Growth
-from harness.model import Failure, Limits, Look, Trace, Trial, Trials
+from harness.model import Failure, Growth, Limits, Look, Trace, Trial, Trials
 from harness.model.measured import Facts
 from harness.report.text.signal_words import strip, strip_text, verdict_word
 from tests.nightly import many

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from harness.judge.trace.counts import judge_counts
-from harness.judge.trace.growth import Growth
-from harness.model import Floats, Limits, Trace
+from harness.model import Floats, Growth, Limits, Trace
 
 STEP = np.arange(20.0, 4001.0, 20)
 RARELY = np.array([1.0, 500.0, 1000.0, 2000.0, 4000.0])
@@ -28,7 +27,7 @@ def test_workers_that_leak_all_the_time_are_found_at_their_rate(step: Floats) ->
     """Four workers lost 8.1 KiB a step in 5 of 5 launches, and the launches were only `suspect`."""
     found = judged(60_000 + 8.1 * step, 60_000 + 8.1 * step, step=step)
     assert (found.verdict, found.rate) == ("leak", pytest.approx(8.1, rel=0.02))
-    assert "8.1 KiB" in found.how
+    assert "8.1 KiB" in found.why
 
 
 def test_a_leak_shows_through_the_noise_of_the_batches() -> None:
@@ -82,6 +81,6 @@ def test_workers_that_finished_before_the_first_count_are_not_called_good(name: 
         return judge_counts(Trace(step=rows, columns=times, counts=counts), limits=Limits(), per="line")[name]
 
     brief = growth(16e-6, 4.0)
-    assert (brief.verdict, "the lines are so quick" in brief.unmet) == ("inconclusive", True)
+    assert (brief.verdict, "the lines are so quick" in brief.why) == ("inconclusive", True)
     assert growth(1e-3, 4.0).verdict == "flat", "slow lines are counted while the workers work"
     assert growth(16e-6, 0.0).verdict == "flat", "a process that makes its steps itself stands still at each count"

@@ -54,7 +54,7 @@ def test_a_process_that_is_being_replaced_at_the_last_count_is_not_accused() -> 
     files = np.array([47, 49, 49, 49, 49, 49, 49, 49, 49, 49, 49, 47, 47, 55])
     assert state(counted(files, step=step)) != "leak"
     found = judge_counts(counted(47 + np.floor(0.03 * step), step=step), limits=LIMITS, per="line")["open_files"]
-    assert (found.verdict, "a line more" in found.how) == ("leak", True)
+    assert (found.verdict, "a line more" in found.why) == ("leak", True)
 
 
 def test_counts_that_come_and_go_are_good() -> None:
@@ -88,14 +88,14 @@ def test_the_reason_names_the_steps_in_which_it_rose() -> None:
     """
     step = np.array([1.0, 500, 800, 1200])
     found = judge_counts(counted(np.array([1.0, 500, 800, 899]), step=step), limits=LIMITS)["open_files"]
-    assert found.unmet == "it rose by 399 in the last 700 steps, but not at a constant rate"
+    assert found.why == "it rose by 399 in the last 700 steps, but not at a constant rate"
 
 
 def test_the_kind_of_files_is_named() -> None:
     """`pipes` points to the code to look at; `open files` does not."""
     pipes = np.array(LOOKS, dtype=float)
     trace = counted(pipes + 10, pipes=pipes, sockets=np.zeros(5))
-    assert "pipes: 1 file" in judge_counts(trace, limits=LIMITS)["open_files"].how
+    assert "pipes: 1 file" in judge_counts(trace, limits=LIMITS)["open_files"].why
 
 
 def test_a_launch_that_stopped_early_says_nothing() -> None:

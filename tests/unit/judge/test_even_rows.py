@@ -40,7 +40,7 @@ def test_even_rows_are_left_as_they_are():
 )
 def test_uneven_samples_change_no_rate(kept):
     """An agent thins its samples or leaves a gap: the rate of a leak stays the same, and a plateau stays a plateau."""
-    assert judge(STEP[kept], memory(10)[kept]).rate_kib_per_step == pytest.approx(10, rel=0.02)
+    assert judge(STEP[kept], memory(10)[kept]).growth.rate == pytest.approx(10, rel=0.02)
     filled = memory() + 50.0 * np.minimum(np.arange(4000), 600)
     assert judge(STEP[kept], filled[kept]).verdict == "plateau"
 
@@ -53,7 +53,7 @@ def test_a_logarithm_sampled_at_even_logarithms_is_no_leak():
 
 def test_disorder_and_repeats_do_no_harm():
     order = np.random.default_rng(1).permutation(4000)
-    assert judge(STEP[order], memory(10)[order]).rate_kib_per_step == pytest.approx(10, rel=0.02)
+    assert judge(STEP[order], memory(10)[order]).growth.rate == pytest.approx(10, rel=0.02)
     assert judge(np.repeat(STEP[::2], 2), memory(10)).verdict == "leak"
     assert judge(np.full(4000, 7.0), memory(10)).verdict == "inconclusive"
     assert judge(np.full(4000, math.nan), memory(10)).verdict == "inconclusive"
@@ -63,7 +63,7 @@ def test_what_is_no_measurement_is_left_out():
     values = memory(10)
     values[::7] = math.inf
     values[1::7] = -1e300
-    assert judge(STEP, values).rate_kib_per_step == pytest.approx(10, rel=0.02)
+    assert judge(STEP, values).growth.rate == pytest.approx(10, rel=0.02)
 
 
 def test_thinning_keeps_the_floor_and_makes_no_wave():

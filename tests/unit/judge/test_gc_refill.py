@@ -31,7 +31,7 @@ def test_garbage_that_comes_back_after_a_look_is_not_noise():
     """It was "too noisy to tell: a leak of more than 70 KiB/step is ruled out", however many steps there were."""
     found = judged(trace())
     assert found.verdict == "plateau"
-    assert found.excluded_kib_per_step < 0.1
+    assert found.growth.excluded < 0.1
 
 
 @pytest.mark.parametrize("rate", [0.7, 2.0, 20.0])
@@ -39,7 +39,7 @@ def test_a_leak_beside_it_is_found_at_its_own_rate(rate):
     """A refill makes the rate of the second quarter look higher than that of the rest."""
     found = judged(trace(rate))
     assert found.verdict == "leak"
-    assert found.rate_kib_per_step == pytest.approx(rate, rel=0.1)
+    assert found.growth.rate == pytest.approx(rate, rel=0.1)
 
 
 def test_growth_that_goes_on_up_to_the_next_look_is_left_as_it_is():

@@ -80,8 +80,8 @@ LEAKS: list[tuple[str | None, dict[str, Any]]] = [
 def test_a_planted_leak_is_found_and_placed(layer: str | None, columns: dict[str, Any]) -> None:
     found = judged(trial(**columns))
 
-    assert (found.verdict, found.layer) == ("leak", layer)
-    assert found.rate_kib_per_step == pytest.approx(RATE, rel=0.05)
+    assert (found.verdict, found.growth.layer) == ("leak", layer)
+    assert found.growth.rate == pytest.approx(RATE, rel=0.05)
     assert "KiB/step" in found.why
     assert "RSS is flat" in found.why
 
@@ -102,8 +102,8 @@ def test_what_is_no_leak_changes_nothing(columns: dict[str, Floats]) -> None:
     assert one.trace is not None
     found = judged(one)
     alone = replace(one.trace, columns={name: one.trace.columns[name] for name in ("rss_kib", "step_s")})
-    assert replace(found, metrics={}) == judge_trace(alone, limits=LIMITS, steps=STEPS)
-    assert not {told["verdict"] for told in found.metrics.values()} & {"leak", "suspect"}
+    assert replace(found, beside={}) == judge_trace(alone, limits=LIMITS, steps=STEPS)
+    assert not {growth.verdict for growth in found.beside.values()} & {"leak", "suspect"}
 
 
 def test_what_gc_collect_gives_back_is_no_leak() -> None:
@@ -123,14 +123,14 @@ def test_on_a_shared_gpu_the_device_s_growth_accuses_nobody() -> None:
     found = judged(replace(shared, facts=facts))
     own = trial(gpu_process_kib=segments(RATE))
 
-    assert (found.verdicts, found.layer) == (("suspect",), None)
+    assert (found.verdicts, found.growth.layer) == (("suspect",), None)
     assert "but other processes use the GPU" in found.why
     assert judged(replace(own, facts=facts)).verdict == "leak"
 
 
 def test_beside_a_leak_of_resident_memory_the_gpu_is_mentioned() -> None:
     found = judged(trial(rss_rate=12.0, gpu_pool_kib=pool(RATE)))
-    assert found.rate_kib_per_step == pytest.approx(12, rel=0.05)
+    assert found.growth.rate == pytest.approx(12, rel=0.05)
     assert found.why.startswith("the framework's GPU memory grows")
     assert "RSS grows" in found.why
 

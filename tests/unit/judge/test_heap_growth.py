@@ -22,8 +22,8 @@ def trace(heap_kib: np.ndarray, *, rss_kib: np.ndarray | None = None, looks: tup
 def test_a_leak_into_memory_that_was_free_is_one():
     """After a warm-up of 40 MiB that was freed again, 4 KiB/step are lost: resident memory stays for 10,000 steps."""
     found = judged(trace(20_000 + 4.0 * TIME))
-    assert (found.verdicts, found.layer) == (("leak",), "native heap")
-    assert found.rate_kib_per_step == pytest.approx(4.0)
+    assert (found.verdicts, found.growth.layer) == (("leak",), "native heap")
+    assert found.growth.rate == pytest.approx(4.0)
     assert "the C heap in use grows 4 KiB/step" in found.why
     assert "RSS alone does not show it" in found.why
 
@@ -32,14 +32,14 @@ def test_it_is_not_called_before_a_buffer_would_be_full():
     early = trace(20_000 + 4.0 * TIME)
     cut = replace(early, step=early.step[:500], columns={name: rows[:500] for name, rows in early.columns.items()})
     found = judged(cut)
-    assert (found.verdict, found.early, found.layer) == ("suspect", True, None)
+    assert (found.verdict, found.early, found.growth.layer) == ("suspect", True, None)
 
 
 def test_a_slow_growth_of_the_heap_is_not_ruled_out():
     """0.1 KiB/step is below the limit, but it is not ruled out, as resident memory alone would suggest."""
     found = judged(trace(20_000 + 0.1 * TIME))
     assert found.verdict == "flat"
-    assert found.excluded_kib_per_step == pytest.approx(0.1, abs=0.01)
+    assert found.growth.excluded == pytest.approx(0.1, abs=0.01)
 
 
 def test_memory_that_is_asked_for_and_never_touched_is_no_leak():
@@ -61,7 +61,7 @@ def test_garbage_in_the_heap_that_a_look_collects_is_no_leak():
 
 def test_resident_memory_that_leaks_has_the_first_word():
     found = judged(trace(20_000 + 4.0 * TIME, rss_kib=memory(6.0)))
-    assert found.rate_kib_per_step == pytest.approx(6.0, rel=0.05)
+    assert found.growth.rate == pytest.approx(6.0, rel=0.05)
     assert found.why.startswith("RSS grows")
 
 
@@ -78,7 +78,7 @@ def test_what_collections_leave_makes_a_leak_that_garbage_covers_suspect():
     """Six cycles of 100 KB a step, and 1.2 KiB that is lost: resident memory could not show how much."""
     found = judged(with_kept([2625 + 1.2 * step for step in STEPS.looks()]))
     assert found.verdict == "suspect"
-    assert found.rate_kib_per_step == pytest.approx(1.2)
+    assert found.growth.rate == pytest.approx(1.2)
     assert found.why.startswith("the C heap in use grows 1.2 KiB/step (1.2 to 1.2), at the same rate from look to")
 
 

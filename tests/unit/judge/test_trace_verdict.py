@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchmarks import generators, nasty, step_times
 from harness.judge.trace.samples import prefix
 from harness.judge.trace.stopping import decide_at_look
-from harness.judge.trace.trace_verdict import judge_trace
+from harness.judge.trace.trace_verdict import judge_beside, judge_trace
 from harness.model import Limits, Look, Steps, Trace, TraceVerdict
 from tests.nightly import many
 from tests.players.trials import LIMITS, STEPS, memory, times, trace_of
@@ -64,7 +64,7 @@ def test_slowdowns_are_found(name):
 def test_the_rate_is_the_rate(rate, seed):
     found = judge(trace_of(memory(rate, seed=seed)))
     assert found.verdict == "leak"
-    assert found.rate_kib_per_step == pytest.approx(rate, rel=0.02, abs=0.02)
+    assert found.growth.rate == pytest.approx(rate, rel=0.02, abs=0.02)
 
 
 def test_what_is_ruled_out_is_not_there():
@@ -72,7 +72,7 @@ def test_what_is_ruled_out_is_not_there():
     rates = np.linspace(0, 0.05, many(16, 400))
     found = [judge(trace_of(memory(rate, seed=seed))) for seed, rate in enumerate(rates)]
     assert {each.verdict for each in found} <= {"flat", "plateau"}
-    missed = [rate - (each.excluded_kib_per_step or 0.0) for rate, each in zip(rates, found, strict=True)]
+    missed = [rate - (each.growth.excluded or 0.0) for rate, each in zip(rates, found, strict=True)]
     assert np.quantile(missed, 0.99) <= 0.002
     assert max(missed) <= 0.004
 
@@ -103,7 +103,7 @@ def test_a_buffer_that_filled_is_a_plateau():
     rss = memory() + np.minimum(np.arange(4000), 600) * 50.0
     found = judge(trace_of(rss))
     assert found.verdict == "plateau"
-    assert found.plateau_mib == pytest.approx(600 * 50 / 1024, rel=0.05)
+    assert (found.verdict, found.growth.rise) == ("plateau", pytest.approx(600 * 50, rel=0.05))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_growth_that_ends_or_turns_is_only_suspect(shape, words):
 def test_growth_below_the_limit_is_not_said_to_have_ended(shape):
     """ "Rose and then stopped rising" would be untrue."""
     found = judge(trace_of(memory(noise_kib=4.0) + shape(np.arange(4000) / 4000)))
-    assert (found.verdict, found.plateau_mib) == ("flat", None)
+    assert found.verdict == "flat"
     assert "RSS still grows" in found.why
     assert "below the limit of 0.5" in found.why
 
@@ -137,8 +137,8 @@ def test_a_workspace_that_is_allocated_once_is_no_quantum(row, missing):
     rss[4000 - missing :] = np.nan
     found = judge(trace_of(rss))
     assert found.verdict in ("flat", "plateau")
-    assert found.excluded_kib_per_step is not None
-    assert found.excluded_kib_per_step < 0.003
+    assert found.growth.excluded is not None
+    assert found.growth.excluded < 0.003
 
 
 @given(st.floats(0.55, 5), st.sampled_from([132.0, 512.0, 1024.0, 2048.0]), st.floats(0, 1))
@@ -168,7 +168,7 @@ def test_cyclic_garbage_is_no_leak():
         ((500, 0), (1000, 500), (2000, 1000), (4000, 2000))
     )  # fmt: skip
     found = judge(trace_of(rss, looks=looks))
-    assert (found.verdict, found.layer) == ("plateau", "reference cycles")
+    assert (found.verdict, found.growth.layer) == ("plateau", "reference cycles")
 
 
 def test_a_leak_across_collections_stays_one():
@@ -200,7 +200,7 @@ def test_an_empty_trace_is_inconclusive():
 def test_a_constant_is_flat(value):
     found = judge(trace_of(np.full(4000, value)))
     assert found.verdict == "flat"
-    assert found.rate_kib_per_step == 0
+    assert found.growth.rate == 0
 
 
 def test_missing_rows_are_no_evidence():
@@ -209,7 +209,7 @@ def test_missing_rows_are_no_evidence():
     rss[1500:1700] = np.nan
     found = judge(trace_of(rss, step_s=np.full(4000, np.nan)))
     assert found.verdict == "leak"
-    assert found.rate_kib_per_step == pytest.approx(10, rel=0.1)
+    assert found.growth.rate == pytest.approx(10, rel=0.1)
     assert found.step_ms is None
 
 
@@ -225,36 +225,37 @@ def test_no_result_is_ever_nan(values):
     """NaN in summary.json is not valid JSON, and breaks every program that reads it."""
     found = judge(trace_of(np.array(values), step_s=np.array(values[::-1])))
     numbers = [
-        found.rate_kib_per_step,
-        found.excluded_kib_per_step,
+        found.growth.rate,
+        found.growth.excluded,
         found.step_ms,
         found.step_drift,
         found.peak_rss_mib,
     ]
-    numbers += [*(found.rate_ci or ()), found.plateau_mib]
+    numbers += [*(found.growth.interval or ()), found.growth.rise]
     assert all(number is None or not math.isnan(number) for number in numbers)
 
 
 def test_a_sampling_stride_changes_no_rate():
     whole = trace_of(memory(10))
     thin = Trace(step=whole.step[::5], columns={"rss_kib": whole.columns["rss_kib"][::5]})
-    assert judge(thin).rate_kib_per_step == pytest.approx(10, rel=0.02)
+    assert judge(thin).growth.rate == pytest.approx(10, rel=0.02)
 
 
 def test_a_trace_of_own_metrics_alone_is_not_said_to_be_short():
     """4,000 rows of a queue's length must not be called "0 samples of at least 64"."""
     rows = np.arange(1, 4001, dtype=np.float64)
-    found = judge_trace(Trace(step=rows, columns={"queue": 5 * rows}), limits=Limits(), metrics={"queue": 0.1})
-    assert found.metrics["queue"]["verdict"] == "leak"
+    trace = Trace(step=rows, columns={"queue": 5 * rows})
+    assert judge_beside(trace, "queue", limit=0.1).verdict == "leak"
+    found = judge_trace(trace, limits=Limits())
     assert found.why.startswith("no samples of memory or step times to judge")
 
 
 def test_own_metrics_follow_the_same_rule():
     grows = replace(trace_of(memory()), columns={"handles": np.arange(4000.0) // 2})
-    found = judge_trace(grows, limits=LIMITS, metrics={"handles": 0.1}).metrics["handles"]
-    assert found["verdict"] == "leak"
-    assert found["rate"] == pytest.approx(0.5, rel=0.02)
-    assert judge_trace(grows, limits=LIMITS, metrics={"handles": 1.0}).metrics["handles"]["verdict"] != "leak"
+    found = judge_beside(grows, "handles", limit=0.1)
+    assert found.verdict == "leak"
+    assert found.rate == pytest.approx(0.5, rel=0.02)
+    assert judge_beside(grows, "handles", limit=1.0).verdict != "leak"
 
 
 # ---------------------------------------------------------------- looks
