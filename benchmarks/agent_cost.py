@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from harness.model import Program, Scenario, Variant, Where
+from harness.model import Scenario, Variant, Where
 from harness.run.trial.payload import pack
 
 HERE = Where(file="agent_cost", line=0, key="scenario")
@@ -122,8 +122,7 @@ def trial(python: str, text: str, *, steps: int, **params: float) -> list[dict[s
         script.write_text(textwrap.dedent(text))
         scenario = Scenario(name="busy", where=HERE, script=script)
         if "def step" not in text:
-            program = Program(path=script, steps_are="__main__:one")
-            scenario = Scenario(name="busy", where=HERE, program=program)
+            scenario = Scenario(name="busy", where=HERE, program=script, steps_are="__main__:one")
         variant = Variant(scenario=scenario, params=tuple(params.items()))
         payload = pack(variant, extras={"looks": [steps]})
         root = Path(folder, "root")

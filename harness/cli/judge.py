@@ -54,12 +54,11 @@ def judge(
         _judge_histories(traces, limit=limit or "10%", falls=falls, as_json=as_json)
         return
     from harness.flows.judge import describe, judge_file
-    from harness.matrix import values
-    from harness.model import Limits
+    from harness.model import Limits, forms
 
     limits = Limits(
-        signals={"memory": option("--leak", values.leak_kib, leak)},
-        slowdown=option("--slowdown", values.fraction, slowdown),
+        signals={"memory": option("--leak", forms.leak_kib, leak)},
+        slowdown=option("--slowdown", forms.fraction, slowdown),
     )
     metrics: dict[str, float] = {}
     for text in metric:
@@ -93,10 +92,10 @@ def _print_each(paths: tuple[Path, ...], judged: Callable[[Path], str]) -> None:
 
 def _judge_histories(paths: tuple[Path, ...], *, limit: str, falls: bool, as_json: bool) -> None:
     from harness.flows.judge import describe_history, judge_history, too_few
-    from harness.matrix import values
+    from harness.model import forms
     from harness.report.terminal.history_output import series_lines
 
-    least = option("--limit", values.fraction, limit)
+    least = option("--limit", forms.fraction, limit)
     if falls and least >= 1:
         raise UsageError(f"--limit: nothing can fall by {limit}; give less than 100%")
 

@@ -124,8 +124,8 @@ def trials_of(text: str | None) -> Trials | None:
 
 def stop_of(until: str | None, *, quick: bool, time: str | None) -> Stop | None:
     """Return when to end early; None: as the matrix says. Raises UsageError."""
-    from harness.matrix.values import seconds
     from harness.model import Stop
+    from harness.model.forms import seconds
 
     if until is None and not quick and time is None:
         return None

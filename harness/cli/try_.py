@@ -125,7 +125,7 @@ def try_(
     from harness.flows import try_ as flow
     from harness.flows.sweep import SweepOptions
     from harness.matrix import draft
-    from harness.matrix.values import seconds
+    from harness.model.forms import seconds
 
     options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
     here = Path() if write is not None and write.parent == Path() else Path.cwd()  # so that a folder can be moved

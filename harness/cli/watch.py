@@ -53,9 +53,9 @@ def watch(
     """
     from harness.flows import watch as watch_flow
     from harness.flows.context import open_registries
-    from harness.matrix import values
+    from harness.model import forms
 
-    interval_s = None if once else option("--interval", values.seconds, interval)
+    interval_s = None if once else option("--interval", forms.seconds, interval)
     with stop_on_signals() as stopped:
         code = watch_flow.WatchedMatrix(
             matrix=matrix,

@@ -18,8 +18,8 @@ from typing import Any, TypeGuard
 
 from harness.errors import UsageError, did_you_mean, nearest
 from harness.matrix.programs import ScriptProblem, parse_python, undefined_function
-from harness.matrix.shape import KINDS_OF_STEPS, LETTERS
-from harness.model import LAUNCHER_MODULES, LAUNCHERS, Scenario, starts_python
+from harness.model import KINDS_OF_STEPS, LAUNCHER_MODULES, LAUNCHERS, Scenario, starts_python
+from harness.model.forms import LETTERS
 from harness.model.measured import LEAST_STEPS
 from harness.safe_files import read_regular
 

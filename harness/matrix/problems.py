@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from harness.errors import MatrixError, MatrixErrors, did_you_mean
 from harness.model import Where
+from harness.model.forms import shown
 
 KeyPath = tuple[str | int, ...]
 MOST_BYTES = 1 << 20
@@ -67,8 +68,10 @@ class Context:
 
     # ------------------------------------------------------------ files that the matrix names
 
-    def existing(self, text: str, key: KeyPath) -> Path | None:
-        """Return a path relative to the matrix file's folder; if it does not exist, add a problem and return None."""
+    def existing(self, key: KeyPath, *, below: str = "") -> Path | None:
+        """Return the path that a key names, relative to the matrix file's folder, or the file `below` it; if it does
+        not exist, add a problem and return None."""
+        text = f"{self.written(*key)}{below}"
         path = self.folder / text
         try:
             path.stat()
@@ -78,11 +81,8 @@ class Context:
             return None
         return path
 
-    def text_of(self, text: str, key: KeyPath) -> bytes | None:
+    def content(self, path: Path, key: KeyPath) -> bytes | None:
         """Return a file's content; if it cannot be read or exceeds MOST_BYTES, add a problem and return None."""
-        path = self.existing(text, key)
-        if path is None:
-            return None
         try:
             with path.open("rb") as stream:
                 content = stream.read(MOST_BYTES + 1)
@@ -104,12 +104,6 @@ def key_text(path: KeyPath) -> str:
 def one_line(text: str) -> str:
     """Return the text with every character escaped that could break or colour a line of a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def shown(value: object) -> str:
-    """Return a value as messages show it, shortened to 60 characters."""
-    text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def listed(names: Iterable[object], *, most: int = 12) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
-import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from harness import model
 from harness.errors import did_you_mean
-from harness.matrix import shape
-from harness.matrix.problems import Context, KeyPath, listed, shown
+from harness.matrix.problems import Context, KeyPath, listed
 from harness.model import Scalar
+from harness.model.forms import shown
 from harness.model.measured import MOST_METRICS
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -91,11 +91,11 @@ def read_script(name: str, source: bytes) -> Script:
     return Script(name=name, title=title, accepts=accepts, requires=tuple(required), allowed=allowed)
 
 
-def read_python(text: str, key: KeyPath, context: Context, read: Callable[[str, bytes], Parsed]) -> Parsed | None:
+def read_python(path: Path, key: KeyPath, context: Context, read: Callable[[str, bytes], Parsed]) -> Parsed | None:
     """Return `read(name, content)` for a Python file; if it cannot be read, add a problem and return None."""
-    source = context.text_of(text, key)
+    source = context.content(path, key)
     try:
-        return None if source is None else read(text, source)
+        return None if source is None else read(os.path.relpath(path, context.folder), source)
     except ScriptProblem as error:
         context.add(key, str(error))
         return None
@@ -159,56 +159,34 @@ DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 FUNCTION = re.compile(rf"({DOTTED.pattern}):({DOTTED.pattern})")
 
 
-def read_program(entry: shape.ScenarioEntry, context: Context) -> model.Program | None:
-    if entry.program is None and entry.module is None:
-        return None
-    asked = entry.steps_are or "auto"
-    return model.Program(
-        path=context.folder / entry.program if entry.program else None,
-        module=entry.module,
-        args=tuple(entry.args),
-        launcher=tuple(launcher_words(entry.launcher or "")),
-        steps_are=asked.function if isinstance(asked, shape.StepsFunction) else asked,
-    )
-
-
-def launcher_words(text: str) -> list[str]:
-    """Return the words of a launcher; none if a quote is left open."""
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return []
-
-
-def read_script_or_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
+def read_script_or_program(scenario: model.Scenario, key: KeyPath, context: Context) -> Script | None:
     """Return the parsed script or program; None for a command, for a module that is not among the files, or if it
     cannot be read. Problems are added to the context."""
-    given = [name for name in ("script", "program", "module", "command") if getattr(entry, name) is not None]
-    if len(given) != 1:
+    written = context.written(*key)
+    if len([name for name in ("script", "program", "module", "command") if name in written]) != 1:
         context.add(key, "give exactly one of script, program, module and command")
-    is_program = entry.program is not None or entry.module is not None
-    for name in ("step_pattern", "judge") if is_program or entry.script is not None else ():
-        if getattr(entry, name) is not None:
-            what = (
-                "the steps of a program are counted from inside" if is_program else "a script counts its steps itself"
-            )
-            context.add((*key, name), f"is for a command; {what}")
-    if entry.script is not None and entry.folder is not None:
+    for name in ("step_pattern", "judge") if scenario.is_program or scenario.script is not None else ():
+        if name in written:
+            is_program = scenario.is_program
+            why = "the steps of a program are counted from inside" if is_program else "a script counts its steps itself"
+            context.add((*key, name), f"is for a command; {why}")
+    if scenario.script is not None and scenario.folder is not None:
         context.add((*key, "folder"), "is for a program, a module or a command; a script runs in its own folder")
-    _check_printed(entry, key, context)
-    if is_program:
-        return _check_program(entry, key, context)
+    _check_printed(scenario, key, context)
+    if scenario.is_program:
+        return _check_program(scenario, key, context)
     for name in ("args", "steps_are", "launcher"):
-        if name in entry.model_fields_set:
+        if name in written:
             context.add((*key, name), "is for a program or a module")
-    return None if entry.script is None else read_python(entry.script, (*key, "script"), context, read_script)
+    script = context.existing((*key, "script")) if scenario.script is not None else None
+    return None if script is None else read_python(script, (*key, "script"), context, read_script)
 
 
-def _check_printed(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> None:
-    if entry.printed is not None and entry.script is not None:
+def _check_printed(scenario: model.Scenario, key: KeyPath, context: Context) -> None:
+    if scenario.printed is not None and scenario.script is not None:
         context.add((*key, "printed"), "is for a program, a module or a command; a script returns its numbers")
-    printed = entry.printed or {}
-    for name, pattern in printed.items():
+    printed = scenario.printed or ()
+    for name, pattern in printed:
         if pattern.count("{}") != 1 or not pattern.replace("{}", "").strip(" \t{}"):
             text = f"{shown(pattern)}: write the text around the number, with {{}} in its place, such as 'loss: {{}}'"
             context.add((*key, "printed", name), text)
@@ -216,61 +194,64 @@ def _check_printed(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -
         context.add((*key, "printed"), f"{len(printed)} metrics; at most {MOST_METRICS}")
 
 
-def _check_program(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> Script | None:
-    tree, file = None, None
-    if entry.launcher is not None and not launcher_words(entry.launcher):
-        context.add((*key, "launcher"), f"{shown(entry.launcher)} is no command; write it as in a shell")
-    if entry.program is not None:
-        tree = _tree(entry.program, (*key, "program"), context)
-    elif entry.module is not None:
+def _check_program(scenario: model.Scenario, key: KeyPath, context: Context) -> Script | None:
+    tree, file, written = None, scenario.program, context.written(*key)
+    if "launcher" in written and not scenario.launcher:
+        text = shown(context.written(*key, "launcher"))
+        context.add((*key, "launcher"), f"{text} is no command; write it as in a shell")
+    if scenario.program is not None:
+        if context.existing((*key, "program")):
+            tree = _tree(scenario.program, (*key, "program"), context)
+    elif scenario.module is not None:
         place = (*key, "module")
-        top = entry.module.split(".")[0]
+        top = scenario.module.split(".")[0]
         beside = [name for name in (top, f"{top}.py") if (context.folder / name).exists()]
-        if not DOTTED.fullmatch(entry.module):
-            context.add(place, f"{shown(entry.module)} is not the name of a module, such as mypkg.train")
-        elif beside and not any(Path(text).name == beside[0] for text in entry.files):
+        if not DOTTED.fullmatch(scenario.module):
+            context.add(place, f"{shown(scenario.module)} is not the name of a module, such as mypkg.train")
+        elif beside and not any(path.name == beside[0] for path in scenario.files):
             text = f"{beside[0]} is next to the matrix file, but is not copied; add it: files: [{beside[0]}]"
             context.add(place, text)
-        file = _file_of(entry.module, entry, context.folder)
-        tree = _tree(str(file), place, context) if file else None
-    if isinstance(entry.steps_are, shape.StepsFunction):
-        _check_function(entry, entry.steps_are.function, tree, (*key, "steps_are", "function"), context)
-    return None if tree is None else Script(name=str(entry.program or file), title=title_of(tree))
+        file = _file_of(scenario.module, scenario)
+        tree = _tree(file, place, context) if file else None
+    if isinstance(written.get("steps_are"), dict):
+        _check_function(scenario, tree, (*key, "steps_are", "function"), context)
+    return None if tree is None else Script(name=str(file), title=title_of(tree))
 
 
-def _tree(text: str, key: KeyPath, context: Context) -> ast.Module | None:
-    path = context.existing(text, key)
-    if path is not None and not path.is_file():
+def _tree(path: Path, key: KeyPath, context: Context) -> ast.Module | None:
+    if not path.is_file():
+        text = os.path.relpath(path, context.folder)
         context.add(key, f"{shown(text)} is not a file; name the Python file that starts the training")
         return None
-    return read_python(text, key, context, parse_python) if path else None
+    return read_python(path, key, context, parse_python)
 
 
-def _file_of(module: str, entry: shape.ScenarioEntry, folder: Path) -> Path | None:
+def _file_of(module: str, scenario: model.Scenario) -> Path | None:
     """Return the module's file among the scenario's files, None if it must be in the image."""
     first, *rest = module.split(".")
-    homes = [Path(entry.program).parent] if entry.program else []
-    homes += [Path(text).parent for text in entry.files if Path(text).name in (first, f"{first}.py")]
+    homes = [scenario.program.parent] if scenario.program else []
+    homes += [path.parent for path in scenario.files if path.name in (first, f"{first}.py")]
     for home in homes:
         place = home.joinpath(first, *rest)
         for file in (place.with_name(f"{place.name}.py"), place / "__main__.py", place / "__init__.py"):
-            if (folder / file).is_file():
+            if file.is_file():
                 return file
     return None
 
 
-def _check_function(
-    entry: shape.ScenarioEntry, written: str, own: ast.Module | None, key: KeyPath, context: Context
-) -> None:
+def _check_function(scenario: model.Scenario, own: ast.Module | None, key: KeyPath, context: Context) -> None:
     """Check the named function if the file that should define it is available. `own`: the program's own code."""
-    match = FUNCTION.fullmatch(written)
+    match = FUNCTION.fullmatch(scenario.steps_are)
     if match is None:
-        context.add(key, f"{shown(written)} is not a function; write module:name, such as mypkg.loop:train_one")
+        text = f"{shown(scenario.steps_are)} is not a function; write module:name, such as mypkg.loop:train_one"
+        context.add(key, text)
         return
-    tree, name = own, str(entry.program or entry.module)
-    if match[1] not in ("__main__", Path(entry.program).stem if entry.program else entry.module):
-        file = _file_of(match[1], entry, context.folder)
-        tree, name = (_tree(str(file), key, context) if file else None), str(file)
+    name = str(context.written(*key[:-2], "program" if scenario.program else "module"))
+    tree = own
+    if match[1] not in ("__main__", scenario.program.stem if scenario.program else scenario.module):
+        file = _file_of(match[1], scenario)
+        tree = _tree(file, key, context) if file else None
+        name = os.path.relpath(file, context.folder) if file else ""
     if tree is not None and (problem := undefined_function(tree.body, match[3].split("."), name)):
         context.add(key, problem)
 

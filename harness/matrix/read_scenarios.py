@@ -1,4 +1,4 @@
-"""Reads the file's scenarios into the model's scenarios, checks their scripts and files, and reads the rules that add
+"""Checks the file's scenarios with their scripts and files, and reads the rules that add
 variants (`include`) and leave out cells (`exclude`).
 
 As in a matrix of GitHub Actions, a rule of `exclude` leaves out every cell that it matches; the fewer axes it names,
@@ -11,15 +11,15 @@ from __future__ import annotations
 import keyword
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from dataclasses import dataclass, replace
+from typing import Any
 
 from harness import model
 from harness.errors import did_you_mean
-from harness.matrix import shape
-from harness.matrix.problems import Context, KeyPath, listed, shown, unknown_name
-from harness.matrix.programs import Script, among, read_program, read_script_or_program
+from harness.matrix.problems import Context, KeyPath, listed, unknown_name
+from harness.matrix.programs import Script, among, read_script_or_program
 from harness.matrix.shape import MatrixFile
+from harness.model.forms import shown
 
 MOST_VARIANTS = 10_000
 AXES = ("series", "image", "host", "scenario", "why")
@@ -44,87 +44,41 @@ def read_scenarios(
         context.written("include", at, "scenario") for at, rule in enumerate(file.include) if "scenario" in rule
     }
     result = []
-    for name, entry in file.scenarios.items():
+    for name, scenario in file.scenarios.items():
         key: KeyPath = ("scenarios", name)
         for axis, what in (("series", "series"), ("hosts", "host")):
-            for position, wanted in enumerate(getattr(entry, axis) or ()):
+            for position, wanted in enumerate(getattr(scenario, axis)):
                 if wanted not in names[axis]:
                     context.add((*key, axis, position), unknown_name(wanted, names[axis], what=what))
-        script = read_script_or_program(entry, key, context)
-        time_s = entry.steps.time
-        if time_s is not None and time_s >= entry.timeout:
-            text = f"{time_s:g} s is not less than timeout ({entry.timeout:g} s), which must leave time for setup"
+        script = read_script_or_program(scenario, key, context)
+        time_s, timeout_s = scenario.steps.time_s, scenario.timeout_s
+        if time_s is not None and time_s >= timeout_s:
+            text = f"{time_s:g} s is not less than timeout ({timeout_s:g} s), which must leave time for setup"
             context.add((*key, "steps", "time"), text)
-        _check_params(entry, script, key, context, included=name in included)
-        meant = tuple(host for wanted in entry.hosts or () for host in hosts.get(wanted, (wanted,)))
-        scenario = _scenario(name, entry, script, context, hosts=meant)
-        result.append(ReadScenario(scenario=scenario, script=script))
+        for position in range(len(scenario.files)):
+            context.existing((*key, "files", position))
+        if scenario.folder is not None:
+            context.existing((*key, "folder"))
+        _check_params(scenario, script, key, context, included=name in included)
+        _check_probes(scenario, key, context)
+        meant = tuple(host for wanted in scenario.hosts for host in hosts.get(wanted, (wanted,)))
+        title = script.title if script else ""
+        result.append(ReadScenario(scenario=replace(scenario, title=title, hosts=meant), script=script))
     return tuple(result)
-
-
-def _scenario(
-    name: str, entry: shape.ScenarioEntry, script: Script | None, context: Context, *, hosts: tuple[str, ...]
-) -> model.Scenario:
-    key: KeyPath = ("scenarios", name)
-    files = (context.existing(text, (*key, "files", position)) for position, text in enumerate(entry.files))
-    ulimits = tuple((limit, pair.soft, pair.hard) for limit, pair in (entry.ulimits or {}).items())
-    limits = entry.limits
-    given = {name: getattr(limits, key) for key, name in shape.KEYS_OF_LIMITS.items() if key in limits.model_fields_set}
-    off = model.TIMES if given.get("step_time", 0.0) is None else ()
-    return model.Scenario(
-        name=name,
-        where=context.where(*key),
-        title=script.title if script else "",
-        script=context.folder / entry.script if entry.script else None,
-        program=read_program(entry, context),
-        command=tuple(entry.command or ()),
-        step_pattern=entry.step_pattern,
-        printed=None if entry.printed is None else tuple(entry.printed.items()),
-        params=tuple((param, tuple(values)) for param, values in entry.params.items()),
-        series=tuple(entry.series or ()),
-        hosts=hosts,
-        steps=model.Steps(first=entry.steps.first, budget=entry.steps.budget, time_s=entry.steps.time),
-        limits=model.Limits(
-            signals={**dict.fromkeys(off), **given},
-            metrics=tuple(_metric_limit(metric, limit) for metric, limit in entry.metrics.items()),
-            slowdown=limits.slowdown,
-            setup_bad=None if limits.setup is None else limits.setup == "bad",
-            exit_only=entry.judge == "exit",
-        ),
-        timeout_s=entry.timeout,
-        memory_bytes=entry.memory,
-        shm_bytes=entry.shm_size,
-        ulimits=model.Scenario.ulimits if entry.ulimits is None else ulimits,
-        environment=tuple(entry.environment.items()),
-        files=tuple(path for path in files if path),
-        folder=context.existing(entry.folder, (*key, "folder")) if entry.folder else None,
-        network=entry.network,
-        cap_add=tuple(entry.cap_add),
-        probes=read_probes(entry, key, context),
-    )
-
-
-def _metric_limit(metric: str, limit: shape.AnyMetricLimit) -> model.MetricLimit:
-    if not isinstance(limit, shape.MetricLimitEntry):
-        return model.MetricLimit(metric=metric, rule=limit)
-    if limit.reproducible:
-        return model.MetricLimit(metric=metric, rule="reproducible")
-    rule: model.MetricRule = "change" if limit.change else "drop" if limit.drop else "rise"
-    return model.MetricLimit(metric=metric, rule=rule, limit=getattr(limit, rule))
 
 
 # ---------------------------------------------------------------- params
 
 
 def _check_params(
-    entry: shape.ScenarioEntry, script: Script | None, key: KeyPath, context: Context, *, included: bool
+    scenario: model.Scenario, script: Script | None, key: KeyPath, context: Context, *, included: bool
 ) -> None:
     """Check the params. `included`: `include` adds variants of this scenario, so that it needs no `params`."""
-    count = math.prod(len(values) for values in entry.params.values())
+    count = math.prod(len(values) for _, values in scenario.params)
     if count > MOST_VARIANTS:
         text = f"{count} combinations; at most {MOST_VARIANTS}: give fewer values"
         context.add((*key, "params"), text)
-    for name, values in entry.params.items():
+    for name, values in scenario.params:
         place = (*key, "params", name)
         if problem := name_problem(name):
             context.add(place, problem)
@@ -137,13 +91,13 @@ def _check_params(
             seen.append(value)
             if script and (wrong := script.wrong_value(name, value)):
                 context.add((*place, position), wrong)
-        parts = entry.command or (None if entry.script else [*entry.args, entry.launcher or ""])
-        if parts is not None and not any(f"{{{name}}}" in part for part in parts):
-            what = "the command has" if entry.command else "args have"
+        parts = scenario.command or (*scenario.args, *scenario.launcher)
+        if scenario.script is None and not any(f"{{{name}}}" in part for part in parts):
+            what = "the command has" if scenario.command else "args have"
             text = f"{what} no '{{{name}}}', so all of its variants would be the same; put it there"
             context.add(place, text)
-    if script and (entry.params or not included):
-        check_names(entry.params, script, (*key, "params"), context)
+    if script and (scenario.params or not included):
+        check_names(dict(scenario.params), script, (*key, "params"), context)
 
 
 def check_names(names: Collection[str], script: Script, key: KeyPath, context: Context) -> None:
@@ -162,30 +116,23 @@ def name_problem(name: str) -> str | None:
 # ---------------------------------------------------------------- probes
 
 
-def read_probes(entry: shape.ScenarioEntry, key: KeyPath, context: Context) -> tuple[model.Probe, ...]:
-    """Return the scenario's probes. Problems are added to the context."""
-    asked, probes = entry.probes, []
-    for name in get_args(model.ProbeName):
-        probe, place = getattr(asked, name), (*key, "probes", name)
-        if probe is None:
-            continue
-        if entry.program is not None or entry.module is not None:
+def _check_probes(scenario: model.Scenario, key: KeyPath, context: Context) -> None:
+    for probe in scenario.probes:
+        place, settings = (*key, "probes", probe.name), dict(probe.settings)
+        if scenario.is_program:
             context.add(place, "is for a script or a command; a program has no probes")
-        elif entry.command is not None and name != "valgrind":
+        elif scenario.command and probe.name != "valgrind":
             context.add(place, "is for a script; a command can have valgrind")
-        settings = {each: tuple(sorted(value)) if each == "at" else value for each, value in probe if each != "steps"}
-        probes.append(model.Probe(name=name, steps=probe.steps, settings=tuple(settings.items())))
-    if asked.optrace is not None:
-        for position, step in enumerate(asked.optrace.at):
-            if step in asked.optrace.at[:position]:
-                context.add((*key, "probes", "optrace", "at", position), f"{step} appears twice; keep one")
-    if asked.largest is not None:
-        param, place = asked.largest.param, (*key, "probes", "largest", "param")
-        if param not in entry.params:
-            context.add(place, unknown_name(param, list(entry.params), what="param"))
-        elif not all(isinstance(value, int) and not isinstance(value, bool) for value in entry.params[param]):
-            context.add(place, f"the values of {param} must be whole numbers to be compared")
-    return tuple(probes)
+        steps = context.written(*place).get("at", ()) if probe.name == "optrace" else ()
+        for position, step in enumerate(steps):
+            if step in steps[:position]:
+                context.add((*place, "at", position), f"{step} appears twice; keep one")
+        if probe.name == "largest":
+            params, param = dict(scenario.params), settings["param"]
+            if param not in params:
+                context.add((*place, "param"), unknown_name(param, list(params), what="param"))
+            elif not all(isinstance(value, int) and not isinstance(value, bool) for value in params[param]):
+                context.add((*place, "param"), f"the values of {param} must be whole numbers to be compared")
 
 
 # ---------------------------------------------------------------- include and exclude

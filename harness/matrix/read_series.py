@@ -15,8 +15,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from harness import model, package_index
-from harness.matrix.problems import Context, KeyPath, listed, shown, unknown_name
+from harness.matrix.problems import Context, KeyPath, listed, unknown_name
 from harness.matrix.shape import VERSION, Built, Installed, Listed, Locks, MatrixFile, Repository, SeriesEntry, TagRange
+from harness.model.forms import shown
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.image_references import in_range
 from harness.registry.registry_client import TagSource
@@ -89,7 +90,7 @@ class SeriesReader:
                 keep_entrypoint=entry.entrypoint,
                 yanked=each.yanked,
                 environment=tuple(
-                    (variable, text.replace(VERSION, each.version)) for variable, text in entry.environment.items()
+                    (variable, text.replace(VERSION, each.version)) for variable, text in entry.environment
                 ),
             )
             for each in versions
@@ -153,7 +154,8 @@ class SeriesReader:
         ]
 
     def _built(self, entry: Built, key: KeyPath) -> list[Entry]:
-        text = self.context.text_of(f"{entry.build}/Dockerfile", (*key, "build"))
+        path = self.context.existing((*key, "build"), below="/Dockerfile")
+        text = None if path is None else self.context.content(path, (*key, "build"))
         if text is not None and not re.search(rf"^\s*ARG\s.*\b{re.escape(entry.arg)}\b".encode(), text, re.I | re.M):
             problem = f"{entry.build}/Dockerfile has no 'ARG {entry.arg}': all versions would be the same image"
             self.context.add((*key, "arg"), problem)
@@ -173,9 +175,9 @@ class SeriesReader:
 
     def _locks(self, entry: Locks, key: KeyPath) -> list[Entry]:
         result = []
-        for name, text in entry.locks.items():
+        for name in entry.locks:
             place = (*key, "locks", name)
-            path = self.context.existing(text, place)
+            path = self.context.existing(place)
             try:
                 if path is not None:
                     source = install_of(path, python=entry.python, base=entry.base or self.context.default_base)

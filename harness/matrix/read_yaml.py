@@ -16,7 +16,7 @@ import yaml
 
 from harness.errors import MatrixError, nearest
 from harness.matrix.problems import Context, KeyPath
-from harness.matrix.values import FloatAsWritten, IntAsWritten
+from harness.model.forms import FloatAsWritten, IntAsWritten
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000  # with aliases expanded: a page of nested aliases can expand to billions of values

@@ -9,9 +9,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from harness.model.scenario import Scenario, Where
+from harness.model.scenario import FromFile, Later, Scenario, Where
+
+if TYPE_CHECKING:
+    from harness.model import file_keys, forms
+else:
+    file_keys, forms = Later("harness.model.file_keys"), Later("harness.model.forms")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,21 +159,102 @@ class Gpu:
 
 
 ContainerKind = Literal["none", "docker", "podman", "enroot", "pyxis", "apptainer"]
+MOST_NODES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select(FromFile):
+    """The node to request, and the account to charge: options of salloc by their long names, passed on unchanged."""
+
+    partition: file_keys.Option | None = None
+    """The partition, or several, separated by commas."""
+    gres: file_keys.Option | None = None
+    """Generic resources of the node: gpu:rtx3090:1."""
+    gpus: file_keys.Option | None = None
+    """The number of GPUs: 1, rtx3090:1."""
+    constraint: file_keys.Option | None = None
+    """Features that the node must have: driver535&nvlink."""
+    exclude: file_keys.Option | None = None
+    """Nodes to avoid."""
+    account: file_keys.Option | None = None
+    """The account to charge."""
+    qos: file_keys.Option | None = None
+    """The quality of service."""
+    reservation: file_keys.Option | None = None
+    """A reservation to use."""
+    mem: file_keys.Option | None = None
+    """The node's memory for the sweep; default: all of it if the hold is exclusive."""
+    cpus_per_task: Annotated[file_keys.Option | None, forms.key("cpus-per-task")] = None
+    """The number of CPUs; default: all of the node's if the hold is exclusive."""
+    licenses: file_keys.Option | None = None
+    """Licenses that the sweep needs."""
+    nice: file_keys.Option | None = None
+    """The amount by which the sweep's priority in the queue is lowered."""
+
+    @property
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """Return the options that are given, by their long names."""
+        return tuple((name.replace("_", "-"), value) for name, value in vars(self).items() if value is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeHold(FromFile):
+    """The time for which a node is held for the sweep, and the time to wait for one."""
+
+    time_s: Annotated[forms.Duration, forms.Within(least=60), forms.key("time", default="4h")] = 4 * 3600.0
+    """The time limit of an allocation; a sweep that takes longer requests another one on the same node."""
+    wait_s: Annotated[forms.Duration, forms.key("wait", default="24h")] = 24 * 3600.0
+    """How long to wait in the queue before the host counts as lost."""
+    exclusive: forms.Truth = True
+    """false: other jobs may run on the node at the same time, and may disturb what is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRequest(FromFile):
+    """The node that a host requests from a queue, and how a trial is started on it.
+
+    `node` is the only node to use, if given. `place` is the number of the node in its pool, from 1. `preferred` is the
+    node to request first, because it measured rows in an earlier run. A run's files have only `container`.
+    """
+
+    container: ContainerKind = "none"
+    """slurm: what starts images on the node; none: virtual environments. Default: none."""
+    select: Annotated[
+        tuple[tuple[str, str], ...],
+        forms.InFile(form=Select, then=lambda select: select.options),
+        forms.UNTOLD,
+    ] = ()
+    """slurm: the requirements on the node, and the account to charge."""
+    nodes: Annotated[file_keys.Nodes | None, forms.UNTOLD] = None
+    """slurm: the number of equal nodes that share the rows, or the names of nodes; each named node is a separate host,
+    HOST.NODE. Default: 1."""
+    nodes_per_trial: Annotated[forms.Whole, forms.Within(least=1, most=MOST_NODES), forms.UNTOLD] = 1
+    """slurm: the number of nodes on which each launch runs at the same time, with container: none. Default: 1."""
+    hold: Annotated[NodeHold, forms.UNTOLD] = NodeHold()
+    """slurm: how long a node is held for the sweep, and how long the harness waits for one."""
+    images: Annotated[Path | None, forms.Located(), forms.UNTOLD] = None
+    """slurm: a folder that this machine shares with the nodes, for environments and imported images. Default: the
+    harness's cache folder."""
+    node: Annotated[str | None, forms.NotInFile(), forms.UNTOLD] = None
+    place: Annotated[int, forms.NotInFile(), forms.UNTOLD] = 0
+    preferred: Annotated[str | None, forms.NotInFile(), forms.UNTOLD] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineKind:
     """The meaning of `engine: NAME`. `opener` is the function that opens it, as `module:name`; its module is imported
-    only when it is needed. `in_environments`: its images are virtual environments, not containers."""
+    only when it is needed. `in_environments`: its images are virtual environments, not containers. `settings`: the
+    record that reads the keys of a host which only this engine has."""
 
     opener: str
     in_environments: bool = False
+    settings: type[Any] | None = None
 
 
 ENGINES: dict[str, EngineKind] = {
     "docker": EngineKind(opener="harness.run.docker.engine:open_engine"),
     "process": EngineKind(opener="harness.run.process.engine:open_engine", in_environments=True),
-    "slurm": EngineKind(opener="harness.run.slurm.engine:open_engine"),
+    "slurm": EngineKind(opener="harness.run.slurm.engine:open_engine", settings=NodeRequest),
 }
 """The engines by name. Whatever is not a name is the address of a Docker Engine. The entry points `harness.engines` of
 installed packages are engines as well: each is an EngineKind."""
@@ -183,50 +270,62 @@ def engine_kind(engine: str) -> EngineKind:
     return ENGINES.get(engine, ENGINES["docker"])
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeRequest:
-    """The node that a host requests from a queue, and how a trial is started on it.
+ADDRESS = re.compile(r"context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+")
+ADDRESSES = "context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
 
-    `container` is what starts images there, `none` for virtual environments. `select` are options of salloc by their
-    long names. `node` is the only node to use, if given. `time_s` limits an allocation; `wait_s` limits how long the
-    harness waits for one. `images` is a folder that this machine shares with the nodes. `place` is the number of the
-    node in its pool, from 1. `preferred` is the node to request first, because it measured rows in an earlier run.
-    `nodes` is the number of nodes of each trial.
+
+def engine_address(engine: str) -> str:
+    """Return the address of an engine, checked."""
+    if engine_kind(engine) and engine in ENGINES:
+        return engine
+    allowed = f"{', '.join(ENGINES)}, {ADDRESSES}"
+    if not ADDRESS.fullmatch(engine):
+        raise ValueError(f"unknown engine {forms.shown(engine)}; allowed: {allowed}")
+    try:
+        address = urlsplit(engine)
+        port = address.port
+    except ValueError as error:  # "Port out of range 0-65535", "Invalid IPv6 URL"
+        raise ValueError(f"{forms.shown(engine)} is not an address: {error}; allowed: {allowed}") from error
+    if address.password is not None:  # do not show it: it is a secret
+        raise ValueError("a password does not belong in an address; use a key, and ssh://USER@HOST")
+    if address.scheme == "tcp" and not (address.hostname and port):
+        raise ValueError(
+            f"{forms.shown(engine)} names no host or port; write tcp://HOST:PORT, such as tcp://gpu-1:2376"
+        )
+    if address.scheme == "ssh" and not address.hostname:
+        raise ValueError(f"{forms.shown(engine)} names no host; write ssh://[USER@]HOST")
+    return engine
+
+
+GpuWord = Literal["none", "all", "each"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host(FromFile):
+    """One engine and its GPUs, or a pool of equal machines.
+
+    For a pool, `pool` holds the engines, and `engine` is a text that lists them. `machine` is the name of one machine
+    of a pool; a node that the queue chooses is `node 1` until its name is known. `request` is set only for an engine
+    whose nodes are requested from a queue.
     """
 
-    container: ContainerKind
-    select: tuple[tuple[str, str], ...] = ()
-    node: str | None = None
-    time_s: float = 4 * 3600.0
-    wait_s: float = 24 * 3600.0
-    exclusive: bool = True
-    images: Path | None = None
-    place: int = 0
-    preferred: str | None = None
-    nodes: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Host:
-    """One engine, or a pool: several equal machines that share the rows.
-
-    `engine` is a name of ENGINES, `context:NAME`, `ssh://…` or `tcp://…`. For a pool, `pool` holds the engines, and
-    `engine` is a text that lists them. `machine` is the name of one machine of a pool; a node that the queue chooses is
-    `node 1` until its name is known. `request` is set only for an engine whose nodes are requested from a queue.
-
-    `parallel` is the number of launches that run side by side if their times are not compared, `auto` for as many as
-    the host has room for. False: one launch at a time. True: all lanes at the same time, whatever is compared.
-    """
-
-    name: str
-    engine: str
-    gpus: Literal["none", "all", "each"] | tuple[str, ...]
-    where: Where
-    parallel: bool | int | Literal["auto"] = "auto"
-    disk_bytes: int | None = None
-    request: NodeRequest | None = None
-    pool: tuple[str, ...] = ()
-    machine: str = ""
+    name: Annotated[str, forms.NotInFile()]
+    where: Annotated[Where, forms.NotInFile()]
+    engine: Annotated[str, forms.InFile(form=file_keys.Engines, then=", ".join)]
+    """docker (the active context or DOCKER_HOST), process (no container), slurm (nodes of a cluster), context:NAME,
+    ssh://…, tcp://… or unix://…; or a list of container engines: a pool of equal machines, which share the rows."""
+    gpus: Annotated[GpuWord | tuple[str, ...], forms.InFile(form=file_keys.Gpus)] = "none"
+    """none; all (one lane with all GPUs); each (one lane per GPU); or a list by index, UUID, MIG id or name, one
+    lane each."""
+    parallel: forms.Parallel = "auto"
+    """auto: launches whose times are not compared run side by side, as many as the host has room for; a number: at most
+    that many; false: one at a time; true: the host's lanes run at the same time, whatever is compared, and changes of
+    their step times are reported with a warning."""
+    disk_bytes: Annotated[forms.Size | None, forms.key("disk")] = None
+    """Maximum disk space for pulled images on the host: 60GiB."""
+    request: Annotated[NodeRequest | None, forms.NotInFile()] = None
+    pool: Annotated[tuple[str, ...], forms.NotInFile()] = ()
+    machine: Annotated[str, forms.NotInFile()] = ""
 
     @property
     def machines(self) -> tuple[Host, ...]:
@@ -277,21 +376,25 @@ MOST_TRIALS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trials:
-    least: int = 3
-    most: int = 8
+class Trials(FromFile):
+    """Number of launches per cell."""
+
+    least: Annotated[forms.Whole, forms.Within(least=1, most=MOST_TRIALS)] = 3
+    """Number of launches of every cell."""
+    most: Annotated[forms.Whole, forms.Within(least=1, most=MOST_TRIALS), forms.at_least("least")] = 8
+    """Maximum number of launches of an undecided cell; at least `least`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stop:
-    """The conditions that end a sweep before every result is as certain as it can be: after the first confirmed
-    finding (`first_bad`), after one round and the launches that confirm what looks bad (`quick`), or after a time
-    (`time_s`). A running launch is not cut off.
-    """
+class Stop(FromFile):
+    """End the sweep before every result is as certain as it can be, at whichever of these comes first."""
 
-    first_bad: bool = False
-    quick: bool = False
-    time_s: float | None = None
+    first_bad: Annotated[bool, forms.InFile(form=Literal["first-bad"], then=bool), forms.key("until")] = False
+    """first-bad: end after the first confirmed finding."""
+    quick: forms.Truth = False
+    """true: end after one round of every row and the launches that confirm what looks bad."""
+    time_s: Annotated[forms.Duration | None, forms.key("time")] = None
+    """End after this time: 2h, 45m, or seconds. A running launch is not cut off."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from harness.model.signals import LIMITED, SIGNALS, TIMES, log_of
+
+
+class Later:
+    """A module that is imported when a name in it is first used: pydantic, which reads files, is slow to import."""
+
+    def __init__(self, name: str) -> None:
+        self.__name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name), name)
+
+
+if TYPE_CHECKING:
+    from harness.model import file_keys, forms
+else:
+    file_keys, forms = Later("harness.model.file_keys"), Later("harness.model.forms")
+
+
+class FromFile:
+    """A record that reads a mapping of a matrix file, which has only the keys that are its fields. The attributes'
+    docstrings describe them in the JSON Schema."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
+        return forms.described(cls, core, handler)
+
 
 Scalar = str | int | float | bool | None
 Key = TypeVar("Key")
@@ -107,15 +136,20 @@ time: if a look has too few steps to show anything, the trial goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps:
-    """Looks are at `first`·2^j steps; a trial never runs more than `budget` steps, nor more than `time_s` seconds in
+class Steps(FromFile):
+    """Number of steps of a trial.
+
+    Looks are at `first`·2^j steps; a trial never runs more than `budget` steps, nor more than `time_s` seconds in
     steps (None: no limit). A look is due after its steps, or after its time if that comes first: its share of `time_s`,
     and at most FIRST_LOOK_S for the first, twice that for the second, and so on.
     """
 
-    first: int = 500
-    budget: int = 4000
-    time_s: float | None = None
+    first: Annotated[forms.Whole, forms.Within(least=64)] = 500
+    """The step of the first look; each later look comes after twice as many steps."""
+    budget: Annotated[forms.Whole, forms.Within(least=64, most=10**9), forms.at_least("first")] = 4000
+    """Maximum number of steps of a trial; at least `first`."""
+    time_s: Annotated[forms.Duration | None, forms.key("time")] = None
+    """Maximum time in steps: 5m. A look comes after its steps or its share of this time, whichever is first."""
 
     def looks(self) -> tuple[int, ...]:
         """Return the step counts of the looks; the last is the budget itself."""
@@ -167,6 +201,7 @@ StepsAre = Literal[
     "auto", "torch", "keras", "tf1", "tf2", "jax", "lightning", "transformers", "lightgbm", "xgboost", "sklearn"
 ]
 """What can count as a program's steps, other than a named function."""
+KINDS_OF_STEPS: tuple[str, ...] = get_args(StepsAre)
 
 
 PYTHON_LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
@@ -181,65 +216,101 @@ def starts_python(launcher: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
-    """An unmodified Python program: a file, or a module that `python -m` would start. Exactly one of them is set.
+class Scenario(FromFile):
+    """A script with setup(**params) that returns a step function, an unmodified Python program, or a command.
 
-    `steps_are` is a StepsAre, or a function as `module:name`. `launcher`: the words of what starts its ranks,
-    such as `torchrun`; none if it starts them itself, or has only one.
+    Exactly one of `script`, `program`, `module` and `command` is set. `steps_are` is a StepsAre, or a function as
+    `module:name`. In a trial, the files below `folder` have the same places as there; None: the script's own folder.
     """
 
-    path: Path | None = None
-    module: str | None = None
-    args: tuple[str, ...] = ()
-    steps_are: str = "auto"
-    launcher: tuple[str, ...] = ()
+    name: Annotated[str, forms.NotInFile()]
+    where: Annotated[Where, forms.NotInFile()]
+    title: Annotated[str, forms.NotInFile()] = ""
+    script: Annotated[Path | None, forms.Located()] = None
+    """A Python script with setup(**params), relative to the matrix file. Give this, program, module or command."""
+    program: Annotated[Path | None, forms.Located()] = None
+    """An unmodified Python program, such as train.py, relative to the matrix file; measured from inside."""
+    module: forms.Text | None = None
+    """An unmodified Python program that is a module, run as by python -m."""
+    args: tuple[forms.Anything, ...] = ()
+    """For a program: its arguments; a param replaces its name in braces."""
+    launcher: Annotated[tuple[str, ...], forms.Written(read=file_keys.launcher_words, schema=forms.TEXT)] = ()
+    """For a program: the command that starts its ranks, such as torchrun --nproc-per-node {gpus}; {gpus} is the number
+    of the lane's GPUs, 1 without any; {nodes}, {node}, {address} and {port} are for several nodes."""
+    steps_are: Annotated[
+        str,
+        forms.InFile(
+            form=file_keys.AnyStepsAre, then=lambda asked: asked if isinstance(asked, str) else asked.function
+        ),
+    ] = "auto"
+    """For a program: what counts as its steps; auto, the default: those of the first framework that makes one."""
+    printed: file_keys.Printed | None = None
+    """For a program or a command: the numbers that it prints, such as {loss: "loss: {}"}, where {} is the number; off:
+    none. Default: all numbers beside a name."""
+    command: Annotated[tuple[forms.Anything, ...], forms.Within(items=1)] = ()
+    """Any other program, as a list of its arguments, measured from outside. Give this, script, program or module."""
+    step_pattern: file_keys.Expression | None = None
+    """For a command: a regular expression; each line of output that matches it is a step."""
+    judge: InitVar[Literal["exit"] | None] = None
+    """exit: only the command's exit code decides: 0 good, 125 untested, else bad."""
+    params: file_keys.Params = ()
+    """The values of each parameter; every combination is a variant."""
+    series: forms.Names = ()
+    """The series to run it on; default: all."""
+    hosts: forms.Names = ()
+    """The hosts to run it on; default: all."""
+    steps: Steps = Steps()
+    """Number of steps of a trial."""
+    limits: Annotated[Limits, forms.InFile(form=file_keys.WrittenLimits, then=file_keys.limits_of)] = Limits()
+    """What counts as bad."""
+    metrics: InitVar[
+        Annotated[
+            tuple[MetricLimit, ...],
+            forms.InFile(form=dict[forms.Text, file_keys.AnyMetricLimit], then=file_keys.metric_limits),
+        ]
+    ] = ()
+    """Limits of the numbers that it returns or prints: {loss: {change: 1%}, items: {drop: 5%}, sum: equal}."""
+    timeout_s: Annotated[forms.Duration, forms.key("timeout", default="20m")] = 1200.0
+    """Time limit for setup and all the steps of a trial: 20m, 90s, 1h30m, or seconds."""
+    memory_bytes: Annotated[forms.Size | None, forms.key("memory")] = None
+    """Memory limit, swap included: 8GiB."""
+    shm_bytes: Annotated[forms.Size, forms.key("shm_size", default="1GiB")] = 1 << 30
+    """The size of /dev/shm: 1GiB."""
+    ulimits: Annotated[
+        file_keys.Ulimits,
+        forms.InFile(
+            form=dict[forms.Name, file_keys.AnyUlimit],
+            then=lambda limits: tuple((name, limit.soft, limit.hard) for name, limit in limits.items()),
+        ),
+    ] = (("memlock", -1, -1), ("stack", 67108864, 67108864))
+    """Kernel limits, as in Compose; default: memlock: -1, stack: 67108864."""
+    environment: forms.Environment = ()
+    """Environment variables, as a mapping or a list of NAME=value; they override the series' own."""
+    files: tuple[Annotated[Path, forms.Located()], ...] = ()
+    """Files and folders to copy next to the script, relative to the matrix file."""
+    folder: Annotated[Path | None, forms.Located()] = None
+    """For a program or a command: the folder to start it in, relative to the matrix file; the files keep their places
+    below it. Default: the program's own folder."""
+    network: forms.Truth = False
+    """true: the container has a network."""
+    cap_add: tuple[file_keys.Capability, ...] = ()
+    """Capabilities to add, such as SYS_PTRACE."""
+    probes: Annotated[tuple[Probe, ...], forms.InFile(form=file_keys.Probes, then=lambda probes: probes.chosen)] = ()
+    """Probes inside the scenario, run by `harness probe`."""
+
+    def __post_init__(self, judge: Literal["exit"] | None, metrics: tuple[MetricLimit, ...]) -> None:
+        if judge or metrics:
+            object.__setattr__(self, "limits", replace(self.limits, exit_only=judge == "exit", metrics=metrics))
 
     @property
-    def launched(self) -> tuple[str, ...]:
-        """Return the words before the program: `{python}` stands for the interpreter, and `{gpus}` for the number of
-        the trial's GPUs, 1 without any."""
-        if not self.launcher or starts_python(self.launcher):
-            return self.launcher
-        return (*self.launcher, "{python}", "-u")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
-    """A script with `setup(**params) -> step`, a program, or a command. Exactly one of the three is set.
-
-    `params` maps a name to its values. `step_pattern` is a regular expression that counts a command's steps in its
-    output. `printed` maps the name of a metric to a pattern of the lines that print it; None: the numbers beside names
-    are read. In a trial, the files below `folder` have the same places as there; None: the script's own folder.
-    """
-
-    name: str
-    where: Where
-    title: str = ""
-    script: Path | None = None
-    program: Program | None = None
-    command: tuple[str, ...] = ()
-    step_pattern: str | None = None
-    printed: tuple[tuple[str, str], ...] | None = None
-    params: tuple[tuple[str, tuple[Scalar, ...]], ...] = ()
-    series: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    steps: Steps = Steps()
-    limits: Limits = Limits()
-    timeout_s: float = 1200.0
-    memory_bytes: int | None = None
-    shm_bytes: int = 1 << 30
-    ulimits: tuple[tuple[str, int, int], ...] = (("memlock", -1, -1), ("stack", 67108864, 67108864))
-    environment: tuple[tuple[str, str], ...] = ()
-    files: tuple[Path, ...] = ()
-    folder: Path | None = None
-    network: bool = False
-    cap_add: tuple[str, ...] = ()
-    probes: tuple[Probe, ...] = ()
+    def is_program(self) -> bool:
+        """Return whether it is an unmodified Python program: a file, or a module that `python -m` would start."""
+        return self.program is not None or self.module is not None
 
     @property
     def file(self) -> Path | None:
         """Return the Python file that is started; None for a command, and for a program that is a module."""
-        return self.program.path if self.program else self.script
+        return self.program or self.script
 
     @property
     def compares_times(self) -> bool:
@@ -249,7 +320,7 @@ class Scenario:
     @property
     def may_count_lines(self) -> bool:
         """Return whether its steps may be lines of output that the agent finds by itself."""
-        return self.program is not None and self.program.steps_are == "auto" and not self.limits.exit_only
+        return self.is_program and self.steps_are == "auto" and not self.limits.exit_only
 
     @property
     def file_place(self) -> str:
@@ -283,12 +354,14 @@ class Variant:
     @property
     def program_args(self) -> tuple[str, ...]:
         """Return the program's arguments, filled in likewise; empty without a program."""
-        return self._filled(self.scenario.program.args if self.scenario.program else ())
+        return self._filled(self.scenario.args)
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """Return the words that start the program's ranks, filled in likewise."""
-        return self._filled(self.scenario.program.launched if self.scenario.program else ())
+        """Return the words that start the program's ranks, filled in likewise: `{python}` stands for the interpreter,
+        and `{gpus}` for the number of the trial's GPUs, 1 without any."""
+        words = self.scenario.launcher
+        return self._filled(words if not words or starts_python(words) else (*words, "{python}", "-u"))
 
     def _filled(self, parts: tuple[str, ...]) -> tuple[str, ...]:
         for name, value in self.params:

@@ -86,8 +86,8 @@ def restored(
     started = None if scenario.file is None else paths.pop(scenario.file_place)
     home = into / PREFIX if scenario.folder else None
     restored = replace(scenario, files=tuple(paths.values()), folder=home)
-    if scenario.program is not None and started is not None:
-        return replace(restored, program=replace(scenario.program, path=started)), ()
+    if scenario.is_program:
+        return replace(restored, program=started), ()
     return replace(restored, script=started), ()
 
 

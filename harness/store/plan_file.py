@@ -103,7 +103,7 @@ class PlanFile:
             "series": {"__all__": {"where": True, "images": place}},
             "scenarios": place,
         }
-        return {"schema": SCHEMA, **_format().dump_python(self, mode="json", exclude=places)}
+        return {"schema": SCHEMA, **_format().dump_python(self, mode="json", by_alias=True, exclude=places)}
 
 
 @cache
@@ -180,13 +180,10 @@ def _public_image(image: Image) -> Image:
 
 def _public_scenario(scenario: Scenario) -> Scenario:
     """Return a scenario without folders of this machine, credentials, and probes, which no sweep runs."""
-    program = scenario.program
-    if program is not None and program.path is not None:
-        program = replace(program, path=Path(scenario.file_place))
     return replace(
         scenario,
         script=Path(scenario.script.name) if scenario.script else None,
-        program=program,
+        program=Path(scenario.file_place) if scenario.program else None,
         files=(),
         folder=Path() if scenario.folder else None,
         probes=(),

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.model import Program, Steps, Variant
+from harness.model import Steps, Variant
 from harness.run.engine import LaunchRequest
 from harness.run.process import cgroups
 from harness.run.process.engine import ProcessEngine
@@ -111,7 +111,7 @@ def test_the_semaphores_of_a_killed_agent_are_removed(
     told = tmp_path / "told"
     (tmp_path / "spawns.py").write_text(SPAWNS.replace("TOLD", str(told)))
     launch = process.launch("quiet", steps=Steps(first=5000, budget=5000))
-    scenario = replace(launch.scenario, script=None, program=Program(path=tmp_path / "spawns.py"), files=())
+    scenario = replace(launch.scenario, script=None, program=tmp_path / "spawns.py", files=())
     looks = 0
     if what == "killed without a cgroup":
         monkeypatch.setattr(cgroups, "create", lambda *of, **more: None)

@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
-from harness.model import Limits, Program, Steps, Variant
+from harness.model import Limits, Steps, Variant
 from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.trial.payload import pack
@@ -251,7 +251,7 @@ def test_the_ranks_of_a_program_are_measured(world: World, tmp_path: Path, metho
     program.write_text(RANKS)
     launch = world.launch("quiet")
     scenario = replace(
-        launch.scenario, script=None, program=Program(path=program, args=(str(fails_at), method)), files=(),
+        launch.scenario, script=None, program=program, args=(str(fails_at), method), files=(),
         steps=Steps(first=50, budget=100),
     )  # fmt: skip
     trial = world.run(replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))))

@@ -18,6 +18,7 @@ from harness.model import (
     Host,
     Image,
     Install,
+    NodeHold,
     NodeRequest,
     Prepared,
     Pull,
@@ -59,7 +60,7 @@ def host(kind: str) -> Host:
     if not kind.startswith("slurm"):
         return Host(name="here", engine=kind, gpus="none", where=where)
     _, _, container = kind.partition(":")
-    asked = NodeRequest(container=cast(ContainerKind, container or "none"), time_s=1800.0, wait_s=120.0)
+    asked = NodeRequest(container=cast(ContainerKind, container or "none"), hold=NodeHold(time_s=1800.0, wait_s=120.0))
     return Host(name="here", engine="slurm", gpus="none", where=where, request=asked)
 
 

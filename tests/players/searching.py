@@ -20,7 +20,6 @@ from harness.model import (
     Lane,
     Limits,
     Prepared,
-    Program,
     Proposal,
     RowRun,
     RowStanding,
@@ -111,7 +110,7 @@ STEPS = Steps(first=500, budget=1000)
 
 def row(versions: int, *, limits: Limits | None = None, is_program: bool = False) -> list[CellRun]:
     host = Host(name="here", engine="process", gpus="none", where=WHERE)
-    script, program = (None, Program(path=Path("s.py"))) if is_program else (Path("s.py"), None)
+    script, program = (None, Path("s.py")) if is_program else (Path("s.py"), None)
     scenario = Scenario(name="s", where=WHERE, script=script, program=program, steps=STEPS, limits=limits or Limits())
     lane = Lane(host=host)
     return [

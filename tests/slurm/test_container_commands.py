@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.model import Host, Image, NodeRequest, Steps
+from harness.model import Host, Image, NodeHold, NodeRequest, Steps
 from harness.run import open_engine, owners
 from harness.run.engine import Engine
 from harness.run.slurm import steps
@@ -76,7 +76,7 @@ def node(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pyt
     program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     program.chmod(0o755)
     environ = {**cluster.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "SECRET_TOKEN": "hunter2"}
-    asked = NodeRequest(container=request.param, time_s=1800.0, wait_s=60.0)
+    asked = NodeRequest(container=request.param, hold=NodeHold(time_s=1800.0, wait_s=60.0))
     engine = open_engine(
         Host(name="here", engine="slurm", gpus="none", where=WHERE, request=asked), environ=environ, say=quiet
     )

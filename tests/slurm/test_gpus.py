@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.model import Host, NodeRequest
+from harness.model import Host, NodeHold, NodeRequest
 from harness.plan.cells import choose_lanes
 from harness.run import open_engine
 from harness.run.hosts.host_gpus import mismatch
@@ -59,8 +59,10 @@ def driver(environ: dict[str, str], tmp_path: Path) -> Path:
 @contextlib.contextmanager
 def opened(environ: dict[str, str], *, gpus: tuple[str, ...]) -> Iterator[tuple[World, Host]]:
     """Open a host that shares the node with other jobs, and gets one of its cards."""
-    asked = NodeRequest(container="none", time_s=600.0, wait_s=60.0, exclusive=False,
-                         select=(("gres", GRES), ("cpus-per-task", "1"), ("mem", "600M")))  # fmt: skip
+    asked = NodeRequest(
+        select=(("gres", GRES), ("cpus-per-task", "1"), ("mem", "600M")),
+        hold=NodeHold(time_s=600.0, wait_s=60.0, exclusive=False),
+    )
     host = Host(name="here", engine="slurm", gpus=gpus, where=WHERE, request=asked)
     with contextlib.closing(open_engine(host, environ=environ, say=quiet)) as engine, held(engine):
         yield World(kind="slurm", engine=engine, environ=environ), host

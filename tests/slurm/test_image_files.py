@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
-from harness.model import ContainerKind, Host, Image, NodeRequest, Prepared, Steps
+from harness.model import ContainerKind, Host, Image, NodeHold, NodeRequest, Prepared, Steps
 from harness.run import open_engine, owners
 from harness.run.engine import Engine
 from harness.run.slurm.container_commands import NODE_FOLDER
@@ -107,7 +107,7 @@ def add_plugin(cluster: Cluster, state: Path) -> None:
 
 
 def engine_of(kind: ContainerKind, images: Path, environ: dict[str, str]) -> Engine:
-    asked = NodeRequest(container=kind, time_s=1800.0, wait_s=60.0, images=images)
+    asked = NodeRequest(container=kind, images=images, hold=NodeHold(time_s=1800.0, wait_s=60.0))
     return open_engine(
         Host(name="here", engine="slurm", gpus="none", where=WHERE, request=asked), environ=environ, say=quiet
     )

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from harness.flows import clean as clean_flow
-from harness.model import Host
+from harness.model import Host, NodeHold
 from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
 from tests.contract.conftest import what_remains
@@ -92,7 +92,7 @@ def test_a_node_in_use_is_not_waited_for_as_long_as_by_a_sweep(
     """It waited a day for such a node, without a message."""
     monkeypatch.setattr(clean_flow, "NODE_S", 5.0)
     node, said = cluster.nodes[0], list[str]()
-    asked = replace(REQUEST, container="docker", node=node, wait_s=24 * 3600.0)
+    asked = replace(REQUEST, container="docker", node=node, hold=NodeHold(time_s=600.0))
     host = Host(name="here", engine="slurm", gpus="none", where=WHERE, request=asked)
     with opened(environ, node=node) as one, held(one.engine):
         (told,) = clean_flow.clean([host], images=True, dry_run=dry_run, environ=environ, say=said.append)

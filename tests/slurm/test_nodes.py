@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from harness.model import Program, Steps, Trial, Variant
+from harness.model import Steps, Trial, Variant
 from harness.run.trial.payload import pack
 from tests.contract.conftest import what_remains
 from tests.contract.test_trials import cmdline
@@ -67,7 +67,7 @@ if __name__ == "__main__":
 """
 
 
-TWO: dict[str, Any] = {"nodes": 2, "exclusive": False, "select": (("cpus-per-task", "1"), ("mem", "600M"))}
+TWO: dict[str, Any] = {"nodes_per_trial": 2, "exclusive": False, "select": (("cpus-per-task", "1"), ("mem", "600M"))}
 
 
 def run(world: World, folder: Path, more: str = "pass", *, steps: int = 700, budget: int = 500) -> Trial:
@@ -76,7 +76,7 @@ def run(world: World, folder: Path, more: str = "pass", *, steps: int = 700, bud
     program.write_text(RANKS.replace("MORE", more))
     launch = world.launch("quiet")
     scenario = replace(
-        launch.scenario, script=None, program=Program(path=program, args=(str(steps),)), files=(),
+        launch.scenario, script=None, program=program, args=(str(steps),), files=(),
         steps=Steps(first=100, budget=budget),
     )  # fmt: skip
     return world.run(replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))))
@@ -142,7 +142,7 @@ def test_the_tasks_that_srun_starts_in_a_trial_are_its_ranks(environ: dict[str, 
             program.write_text(text.replace("MORE", more))
             asked = world.launch("quiet", timeout_s=5.0)
             scenario = replace(
-                asked.scenario, script=None, program=Program(path=program, launcher=launch), files=(),
+                asked.scenario, script=None, program=program, launcher=launch, files=(),
                 steps=Steps(first=100, budget=300),
             )  # fmt: skip
             trial = world.run(replace(asked, scenario=scenario, payload=pack(Variant(scenario=scenario))))

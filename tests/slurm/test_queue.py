@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
-from harness.model import Host, NodeRequest, Steps, Where
+from harness.model import Host, NodeHold, NodeRequest, Steps, Where
 from harness.run import open_engine
 from harness.run.engine import Engine
 from tests.contract.conftest import what_remains
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slurm
 
 WHERE = Where(file="matrix.yaml", line=2, key="hosts.here")
 LONG = Steps(first=50_000, budget=50_000)
-REQUEST = NodeRequest(container="none", time_s=600.0, wait_s=60.0)
+REQUEST = NodeRequest(container="none", hold=NodeHold(time_s=600.0, wait_s=60.0))
 
 
 @pytest.fixture
@@ -42,7 +42,9 @@ def environ(cluster: Cluster) -> Iterator[dict[str, str]]:
 
 @contextlib.contextmanager
 def opened(environ: Mapping[str, str], request: NodeRequest = REQUEST, **fields: Any) -> Iterator[World]:
-    host = Host(name="here", engine="slurm", gpus="none", where=WHERE, request=replace(request, **fields))
+    hold = replace(request.hold, **{name: fields.pop(name) for name in fields.keys() & vars(request.hold).keys()})
+    request = replace(request, hold=hold, **fields)
+    host = Host(name="here", engine="slurm", gpus="none", where=WHERE, request=request)
     engine = open_engine(host, environ=environ, say=quiet)
     try:
         yield World(kind="slurm", engine=engine, environ=environ)

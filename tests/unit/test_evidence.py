@@ -26,19 +26,7 @@ from harness.errors import InfrastructureError, UsageError
 from harness.facts import sections
 from harness.flows.evidence import difference, issue, recipe
 from harness.masking import WITHHELD
-from harness.model import (
-    SIGNALS,
-    Build,
-    CellVerdict,
-    Effect,
-    Finding,
-    Install,
-    Lane,
-    Program,
-    Pull,
-    SignalVerdict,
-    Variant,
-)
+from harness.model import SIGNALS, Build, CellVerdict, Effect, Finding, Install, Lane, Pull, SignalVerdict, Variant
 from harness.model.answers import Container, EnvironmentDifference, Machine, Section
 from harness.report.content.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
@@ -286,8 +274,8 @@ def test_a_command_is_repeated_with_its_files(tmp_path: Path) -> None:
 def repeated(folder: Path, text: str, *words: str) -> str:
     """Return what the repro of a program prints."""
     (folder / "train.py").write_text(text)
-    program = Program(path=folder / "train.py", module=None, args=words, steps_are="torch")
-    done = played(script_of(opened(folder, script=None, program=program), "6.3.0"), folder / "bare")
+    program = {"script": None, "program": folder / "train.py", "args": words, "steps_are": "torch"}
+    done = played(script_of(opened(folder, **program), "6.3.0"), folder / "bare")
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -21,8 +21,8 @@ from harness.errors import Undecided, UsageError
 from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import steps_of
-from harness.matrix.shape import NAME
 from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
+from harness.model.forms import NAME
 from harness.model.measured import Facts
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
@@ -147,9 +147,8 @@ def test_a_requirement_beside_images_is_an_error() -> None:
 @pytest.mark.parametrize("python", ["python", "python3", "python3.11", "/usr/bin/python3"])
 def test_a_python_program_is_measured_from_inside(python: str, folder: Path) -> None:
     (scenario,) = drafted(folder, ("app:1", "app:2"), python, "-u", "train.py", "--epochs", "9").scenarios
-    assert scenario.program is not None
-    assert scenario.program.path == folder / "train.py"
-    assert scenario.program.args == ("--epochs", "9")
+    assert scenario.program == folder / "train.py"
+    assert scenario.args == ("--epochs", "9")
     assert scenario.name == "train"
 
 
@@ -166,8 +165,7 @@ def test_what_an_argument_names_comes_to_the_same_place(folder: Path) -> None:
 
 def test_a_module_of_the_folder_is_run_as_one(folder: Path) -> None:
     (scenario,) = drafted(folder, ("app:1", "app:2"), "python", "-m", "parts.loss", "-v").scenarios
-    assert scenario.program is not None
-    assert (scenario.program.module, scenario.program.args) == ("parts.loss", ("-v",))
+    assert (scenario.module, scenario.args) == ("parts.loss", ("-v",))
     assert scenario.files == (folder / "parts",)
 
 

@@ -29,7 +29,6 @@ from harness.model import (
     MetricLimit,
     Observation,
     Plan,
-    Program,
     Pull,
     RunResult,
     Scenario,
@@ -199,11 +198,11 @@ def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:
         for number, source in enumerate(sources)
     )
     series = Series(name="s", images=images, where=build.WHERE, baseline="1.1")
-    program = Program(path=Path("train.py"), args=("--x",))
     loss = MetricLimit(metric="loss", rule="change", limit=0.1)
     limits = Limits(signals={"memory": 2.0, "tail": None}, metrics=(loss,))
     scenario = Scenario(
-        name="train", where=build.WHERE, program=program, limits=limits, params=(("n", (1, True, "1", None, 1.5)),),
+        name="train", where=build.WHERE, program=Path("train.py"), args=("--x",), limits=limits,
+        params=(("n", (1, True, "1", None, 1.5)),),
         printed=(("loss", "loss: {}"),),
         steps=Steps(time_s=3.0), network=True,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.next.bisection import Bisection
 from harness.judge.row import judge_row
 from harness.judge.run import corrected
-from harness.model import LEVELS, Cell, CellRun, End, JudgedRow, Limits, Look, Program, Skip, Trial, Trials, VersionRow
+from harness.model import LEVELS, Cell, CellRun, End, JudgedRow, Limits, Look, Skip, Trial, Trials, VersionRow
 from harness.report.exports.cell_table import cell_json
 from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
@@ -321,7 +321,7 @@ def test_rates_are_told_by_what_the_launched_versions_count() -> None:
     assert per_of([skipped]) == "step"
 
 
-PROGRAM, WHOLE = {"script": None, "program": Program(path=Path("train.py"))}, {"is_whole": True}
+PROGRAM, WHOLE = {"script": None, "program": Path("train.py")}, {"is_whole": True}
 DIED = {"message": "before the first step: ValueError"}
 NO_STEP = {"shortfall": "no_step", "message": "no step was seen"}
 

@@ -38,7 +38,7 @@ def test_the_page_of_signals_tells_of_each(name: str) -> None:
 @pytest.mark.parametrize("name", LIMITED)
 def test_the_matrix_file_takes_each_limit(name: str) -> None:
     key = "leak" if name == "memory" else name
-    assert schema()["$defs"]["Limits"]["properties"][key]["description"]
+    assert schema()["$defs"]["Scenario"]["properties"]["limits"]["properties"][key]["description"]
     assert Limits().of(name) == SIGNALS[name].limit
 
 

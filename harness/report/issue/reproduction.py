@@ -88,9 +88,9 @@ def python_file(recipe: Recipe) -> str:
     variant, scenario = recipe.cell.variant, recipe.cell.variant.scenario
     limit_s = f"{scenario.timeout_s:g}" if math.isfinite(scenario.timeout_s) else "1e9"
     if recipe.script is None:
-        command, program = repr(list(variant.command)), scenario.program
-        if program is not None:  # it is started by the interpreter that runs the file
-            start = ["-m", program.module] if program.module else [scenario.file_place]
+        command = repr(list(variant.command))
+        if scenario.is_program:  # it is started by the interpreter that runs the file
+            start = ["-m", scenario.module] if scenario.module else [scenario.file_place]
             launcher, gpus = variant.launcher or ("{python}", "-u"), str(max(1, len(recipe.cell.lane.gpus)))
             words = [*(word.replace("{gpus}", gpus) for word in launcher), *start, *variant.program_args]
             command = repr(words).replace("'{python}'", "__import__('sys').executable")

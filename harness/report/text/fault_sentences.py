@@ -193,7 +193,7 @@ def gives(attribution: Attribution, result: RunResult) -> str:
     scenario = attribution.variants[0].scenario
     if scenario.command or per_of(attribution, result) != "step":
         return "prints"
-    return "returns" if scenario.program is None else "logs"
+    return "logs" if scenario.is_program else "returns"
 
 
 def _slow_launches(attribution: Attribution, result: RunResult) -> str:

@@ -315,7 +315,7 @@ def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
     if is_recorded and not any(name.startswith(METRIC_PREFIX) for entry in cells for name in entry.verdict.signals):
         none = "the scenario returns none"
         if scenario.script is None:
-            logs = "logs none, and " if scenario.program is not None else ""
+            logs = "logs none, and " if scenario.is_program else ""
             none = f"in the steps that it made, the program {logs}prints none under the name of a result"
         found.append((signal_words.GROUP_NAMES["values"], none))
     return found

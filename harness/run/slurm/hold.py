@@ -79,7 +79,7 @@ class Hold:
             if old is None:
                 self._allocate(say)
                 return
-            needed_s = min(max(LEAST_LEFT_S, 2 * self.longest_s), self.request.time_s / 2)
+            needed_s = min(max(LEAST_LEFT_S, 2 * self.longest_s), self.request.hold.time_s / 2)
             ends_soon = old.until_s - time.monotonic() < needed_s
             why = old.why_gone() or ("the allocation ends soon" if ends_soon else "")
             if why:
@@ -93,8 +93,8 @@ class Hold:
         else any node."""
         if node is None and self.request.preferred is not None:
             with contextlib.suppress(InfrastructureError):  # it is in use, down, or no longer part of this cluster
-                soon = replace(self.request, wait_s=min(PREFERRED_S, self.request.wait_s))
-                self._ask(soon, say, node=self.request.preferred)
+                hold = replace(self.request.hold, wait_s=min(PREFERRED_S, self.request.hold.wait_s))
+                self._ask(replace(self.request, hold=hold), say, node=self.request.preferred)
         allocation = self.allocation or self._ask(self.request, say, node=node)
         facts, different = self._facts_of(allocation, say), ""
         for other in allocation.beside:
@@ -151,7 +151,7 @@ class Hold:
                 "engine": f"{self.version}, container: {container}",
                 **({"options": options} if (options := options_of(self.request.container)) else {}),
                 "name": allocation.node,
-                "exclusive": self.request.exclusive,
+                "exclusive": self.request.hold.exclusive,
                 "cpu": cpu[0] if cpu else None,
                 "cpus": int(cpus),
                 "memory_bytes": int(memory_kib) << 10,

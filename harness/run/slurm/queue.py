@@ -208,10 +208,10 @@ def salloc_options(request: NodeRequest, *, node: str | None, without: Sequence[
     chosen = dict(request.select)
     if without:
         chosen["exclude"] = ",".join(filter(None, [chosen.get("exclude", ""), *without]))
-    seconds = int(request.time_s)
-    whole = [] if not request.exclusive else ["--exclusive", *([] if "mem" in chosen else ["--mem=0"])]
+    seconds, nodes = int(request.hold.time_s), request.nodes_per_trial
+    whole = [] if not request.hold.exclusive else ["--exclusive", *([] if "mem" in chosen else ["--mem=0"])]
     return [
-        f"--job-name={owners.new_name()}", "--kill-command", f"--nodes={request.nodes}", f"--ntasks={request.nodes}",
+        f"--job-name={owners.new_name()}", "--kill-command", f"--nodes={nodes}", f"--ntasks={nodes}",
         f"--time={seconds // 60}:{seconds % 60:02}", *whole, *([f"--nodelist={node}"] if node else []),
         *(f"--{name}={value}" for name, value in chosen.items()),
     ]  # fmt: skip
@@ -256,7 +256,7 @@ class _Waiting:
             job=words[0],
             node=node,
             cpus=int(re.split(r"\D", words[2])[0]),
-            until_s=time.monotonic() + self.request.time_s,
+            until_s=time.monotonic() + self.request.hold.time_s,
             place=self.place,
             environ=self.environ,
             holder=self.holder,
@@ -280,11 +280,11 @@ class _Waiting:
         why = f"{self.reason or 'Slurm gives no reason'}{hint}"
         if NEVER.fullmatch(self.reason):
             raise InfrastructureError(f"Slurm can never provide such a node: {why}", place=self.place)
-        if DOWN.search(self.reason) and waited_s > min(GONE_NODE_S, self.request.wait_s):
+        if DOWN.search(self.reason) and waited_s > min(GONE_NODE_S, self.request.hold.wait_s):
             raise EngineUnreachable(f"the node is unavailable: {why}; see `sinfo --list-reasons`", place=self.place)
-        if waited_s > self.request.wait_s:
+        if waited_s > (most_s := self.request.hold.wait_s):
             raise EngineUnreachable(
-                f"no node within {self.request.wait_s:.0f} s (hold.wait): {why}; the next sweep continues from here",
+                f"no node within {most_s:.0f} s (hold.wait): {why}; the next sweep continues from here",
                 place=self.place,
             )
 

@@ -98,7 +98,7 @@ def _on_node(
     removal, protecting = ["rm", "-rf", "--", f"{NODE_FOLDER}/{name}"], contextlib.ExitStack()
     if isinstance(images, EnvironmentStore):
         _check_shared(hold, allocation, Path(prepared.reference))
-        if scenario.program is not None and scenario.program.launcher[:1] == ("srun",):
+        if scenario.launcher[:1] == ("srun",):
             given = {**given, **slurm_environment(allocation.environ), "SLURM_JOB_ID": allocation.job}
         environment, start = {**given, **environment_of(launch)}, start_of(name, prepared)
         protecting.enter_context(environments.in_use(Path(prepared.reference)))

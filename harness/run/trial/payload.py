@@ -74,18 +74,19 @@ def _packed(scenario: Scenario, job: Mapping[str, Any]) -> Payload:
 
 
 def _job(variant: Variant) -> dict[str, Any]:
-    scenario, program = variant.scenario, variant.scenario.program
+    scenario = variant.scenario
     return {
         "script": f"scenario/{scenario.script.name}" if scenario.script else None,
         "params": dict(variant.params),
-        "program": program
-        and {
-            "path": f"scenario/{scenario.file_place}" if program.path else None,
-            "module": program.module,
+        "program": {
+            "path": f"scenario/{scenario.file_place}" if scenario.program else None,
+            "module": scenario.module,
             "args": list(variant.program_args),
             "launcher": list(variant.launcher),
-            "steps_are": program.steps_are,
-        },
+            "steps_are": scenario.steps_are,
+        }
+        if scenario.is_program
+        else None,
         "command": list(variant.command) or None,
         "step_pattern": scenario.step_pattern,
         "printed": None if scenario.printed is None else dict(scenario.printed),

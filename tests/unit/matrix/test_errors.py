@@ -9,7 +9,7 @@ import pytest
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
 from harness.matrix.read_yaml import MOST_BYTES, MOST_LEVELS
-from harness.matrix.shape import MetricLimitEntry
+from harness.model.file_keys import WrittenMetricLimit
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
 
 # (what is replaced in GOOD, the replacement, the beginning of the message after "matrix.yaml:")
@@ -218,7 +218,7 @@ TEXT = [
 def test_a_fall_that_no_value_can_have_is_no_limit() -> None:
     """`{drop: 200%}` was accepted, and never found anything."""
     with pytest.raises(ValueError, match="a value cannot fall by 100 % or more"):
-        MetricLimitEntry.model_validate({"drop": "200%"})
+        WrittenMetricLimit.model_validate({"drop": "200%"}, context=Path())
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), SHAPE + MEANING + TEXT)

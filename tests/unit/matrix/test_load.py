@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from harness.errors import MatrixError
-from harness.matrix import load_matrix, schema
+from harness.matrix import check_shape, load_matrix, schema
+from harness.matrix.problems import Context
 from harness.matrix.read_series import RUNNING_PYTHON
-from harness.matrix.shape import Limits, MatrixFile, ScenarioEntry
-from harness.model import ENGINES, Build, Install, Matrix, Pull, Variant
+from harness.model import ENGINES, Build, Install, Matrix, Pull, Scenario, Variant, Where
+from harness.model.file_keys import WrittenLimits
+from harness.model.forms import Given
 from harness.plan.cells import make_plan, select
 from tests.nightly import SUPPRESSED, many
 from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
@@ -247,11 +252,18 @@ def test_an_installed_package_may_bring_an_engine(
 # ---------------------------------------------------------------- schema, docs, and the file at the top
 
 
+def mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every schema of a mapping with known keys."""
+    if isinstance(value, dict) and isinstance(value.get("properties"), dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from mappings(inner)
+
+
 def test_every_key_is_described_and_in_the_docs() -> None:
     text = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
+    keys = [(key, value) for entry in mappings(schema()) for key, value in entry["properties"].items()]
     definitions = schema()["$defs"]
-    objects = [schema(), *definitions.values()]
-    keys = [(key, value) for entry in objects for key, value in entry["properties"].items()]
     assert len(keys) > 50
     assert [key for key, _ in keys if f"`{key}`" not in text] == []
     described = (
@@ -266,16 +278,19 @@ def test_examples_in_the_docs_are_of_the_right_shape() -> None:
     least = {"version": 1, "series": {"s": {"images": ["a"]}}, "scenarios": {"x": {"command": ["a"]}}}
     assert len(examples) >= 6
     for example in examples:
-        assert MatrixFile.model_validate({**least, **yaml.safe_load(example)})
+        data = {**least, **yaml.safe_load(example)}
+        assert check_shape(Context(file="m.yaml", folder=Path(), data=data))
 
 
 def test_defaults_in_the_schema_are_those_of_the_records() -> None:
     definitions = schema()["$defs"]
-    for shape in (Limits, ScenarioEntry):
-        properties = definitions[shape.__name__]["properties"]
+    scenario = definitions["Scenario"]["properties"]
+    own = {"name": "x", "where": Where(file="", line=0, key="")}
+    for shape, properties, filled in ((WrittenLimits, scenario["limits"]["properties"], {}), (Scenario, scenario, own)):
         written = {key: value["default"] for key, value in properties.items() if "default" in value}
         assert written
-        assert shape.model_validate(written) == shape()
+        data = {**written, **{name: Given(value) for name, value in filled.items()}}
+        assert TypeAdapter(shape).validate_python(data, context=Path()) == shape(**filled)
 
 
 def test_matrix_at_the_top_of_the_repository_loads() -> None:
@@ -346,7 +361,12 @@ def test_named_nodes_are_hosts_of_their_own_and_the_hosts_name_means_all_of_them
     assert [host.name for host in matrix.hosts] == ["here.gpu01", "here.gpu02", "venv"]
     first = matrix.hosts[0].request
     assert first is not None
-    assert (first.node, first.select, first.exclusive, first.time_s) == ("gpu01", (("gres", "gpu:1"),), True, 4 * 3600)
+    assert (first.node, first.select, first.hold.exclusive, first.hold.time_s) == (
+        "gpu01",
+        (("gres", "gpu:1"),),
+        True,
+        4 * 3600,
+    )
     assert matrix.scenarios[0].hosts == ("here.gpu01", "here.gpu02", "venv")
 
 
@@ -356,4 +376,4 @@ def test_a_cluster_s_images_are_beside_the_matrix_or_where_it_says(load: Load) -
     )
     asked = matrix.hosts[0].request
     assert asked is not None
-    assert (str(asked.images), asked.exclusive, asked.node) == ("/shared/harness", False, None)
+    assert (str(asked.images), asked.hold.exclusive, asked.node) == ("/shared/harness", False, None)

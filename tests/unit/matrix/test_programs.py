@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import MatrixError
 from harness.matrix import load_matrix
-from harness.model import Program, Variant
+from harness.model import Variant
 from harness.run.trial.payload import pack, payload_hash
 from tests.unit.matrix.conftest import FakeIndex
 
@@ -96,7 +96,7 @@ def test_a_program_is_copied_and_started_with_its_arguments(tmp_path: Path) -> N
     variant = Variant(scenario=scenario, params=(("b", 8),))
 
     assert scenario.title == "Train a net."
-    assert scenario.program == Program(path=tmp_path / "train.py", args=("--batch={b}", "x"))
+    assert (scenario.program, scenario.args) == (tmp_path / "train.py", ("--batch={b}", "x"))
     assert scenario.printed == (("loss", "loss: {}"),)
     payload = pack(variant)
     assert {"scenario/train.py", "scenario/pkg/loop.py"} < set(payload.files)

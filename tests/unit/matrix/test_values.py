@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.matrix import values
 from harness.matrix.read_yaml import substitute
+from harness.model import forms as values
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 TEXTS = st.text(max_size=30)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.model import Finding, Program, Scenario, Trace, Trial, Variant
+from harness.model import Finding, Scenario, Trace, Trial, Variant
 from harness.model.measured import End
 from harness.model.narrowed import Hybrid, HybridOutcome
 from harness.narrow.launches import hybrid_outcomes
@@ -101,7 +101,7 @@ def test_a_hybrid_that_does_not_begin_is_unresolved_and_for_good_after_the_secon
 @pytest.mark.parametrize(("message", "expected"), [("ImportError: x needs y 2", "bad"), ("KeyError: 1", "unresolved")])
 def test_a_program_that_does_not_begin_has_the_fault_if_b_fails_in_the_same_way(message: str, expected: str) -> None:
     """A search for the package that a training cannot import saw the fault in no launch."""
-    program = replace(SCENARIO, script=None, program=Program(path=Path("train.py")))
+    program = replace(SCENARIO, script=None, program=Path("train.py"))
     assert state(setup_failed(message), metric="outcome", b=[setup_failed()], scenario=program) == expected
 
 

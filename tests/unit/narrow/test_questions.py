@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.model import Finding, Matrix, NodeRequest, Program, Variant
+from harness.model import Finding, Matrix, NodeRequest, Variant
 from harness.narrow import flow
 from harness.narrow.question import matrix_of_files, of_run
 from harness.plan.cells import make_plan, select
@@ -50,13 +50,11 @@ def test_the_sides_of_a_finding_are_its_last_good_and_first_bad_version(run: Sto
 def test_the_program_of_a_finding_is_the_one_that_the_run_kept(run: StoredRun, tmp_path: Path) -> None:
     """A finding of `harness try` or `init` could not be narrowed, because the program existed twice."""
     scripted = run.findings[0].variant.scenario
-    program = Program(path=scripted.script)
-    programmed = replace(scripted, script=None, program=program)
+    programmed = replace(scripted, script=None, program=scripted.script)
     kept, missing = inputs.restored(programmed, run.files, run.path, into=tmp_path / "copy")
     assert not missing
     assert kept.program is not None
-    assert kept.program.path is not None
-    assert kept.program.path.read_text() == stored_run.SCRIPT
+    assert kept.program.read_text() == stored_run.SCRIPT
     assert pack(Variant(scenario=kept)).files, "its files go to different places"
 
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli import results
-from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, Program, RunResult, SignalVerdict
+from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, RunResult, SignalVerdict
 from harness.model.measured import Printed
 from harness.report.content import version_table
 from harness.report.document import document
@@ -312,7 +312,7 @@ def test_what_was_not_looked_at_is_told_once_with_the_reason() -> None:
 def program_run(verdict: CellVerdict, printed: tuple[tuple[str, str], ...] = (), **launch: Any) -> RunResult:
     """Return a run of a program, with one such launch of each version."""
     variant = build.variant("train")
-    scenario = replace(variant.scenario, script=None, program=Program(path=Path("train.py")), printed=printed)
+    scenario = replace(variant.scenario, script=None, program=Path("train.py"), printed=printed)
     result = build.run([(build.ORJSON, [build.HERE], [replace(variant, scenario=scenario)])], lambda *_: verdict)
     trials = (replace(result.cells[0].trials[0], **launch),)
     return replace(result, cells=tuple(replace(cell, trials=trials) for cell in result.cells))

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
-from harness.model import Image, NodeRequest, Pull, Scenario, Where
+from harness.model import Image, NodeHold, NodeRequest, Pull, Scenario, Where
 from harness.model.matrix import Gpu
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import Registry
@@ -86,11 +86,11 @@ def test_a_shell_inside_another_job_does_not_change_what_is_asked() -> None:
 
 
 def test_what_is_selected_goes_to_salloc_and_always_a_time_limit() -> None:
-    request = NodeRequest(container="none", select=(("gres", "gpu:1"), ("mem", "8G")), time_s=90.0)
+    request = NodeRequest(container="none", select=(("gres", "gpu:1"), ("mem", "8G")), hold=NodeHold(time_s=90.0))
     asked = salloc_options(request, node="n1")
     assert {"--gres=gpu:1", "--mem=8G", "--time=1:30", "--nodelist=n1", "--exclusive"} <= set(asked)
     assert "--mem=0" not in asked
-    shared = salloc_options(NodeRequest(container="none", exclusive=False), node=None)
+    shared = salloc_options(NodeRequest(container="none", hold=NodeHold(exclusive=False)), node=None)
     assert not {"--exclusive", "--mem=0"} & set(shared)
 
 
