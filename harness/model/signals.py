@@ -40,7 +40,8 @@ class Signal:
     that a change of this one moves as well: a finding of theirs at the same version is a consequence of this one's.
     `weight` is its share of the false-alarm probability of all levels of a scenario together. `rounds` is the smallest
     number of rounds in which a change of this level is named: other load on the machine disturbs some figures so much
-    that fewer rounds accuse equal versions.
+    that fewer rounds accuse equal versions. `short` is its name in narrow columns, if its title is long. `spent`: it is
+    a part of the run time, once in a launch or at each step.
     """
 
     name: str
@@ -58,6 +59,8 @@ class Signal:
     explains: tuple[str, ...] = ()
     weight: float = 1.0
     rounds: int = 2
+    short: str = ""
+    spent: Literal["", "once", "each step"] = ""
 
 
 _TABLE = (
@@ -76,7 +79,7 @@ _TABLE = (
         help="resident memory, the C heap and the memory of GPUs",
     ),
     Signal(
-        name="worker_memory", kind="growth", group="memory", title="memory of the workers",
+        name="worker_memory", kind="growth", group="memory", title="memory of the workers", short="workers",
         noun="memory leak in the workers", verb="leaks {amount} in its workers", unit="KiB/step", limit=0.5,
         limit_unit="size a step",
         explains=(
@@ -109,44 +112,48 @@ _TABLE = (
         help="dead processes that the scenario started and did not wait for",
     ),
     Signal(
-        name="shm", kind="growth", group="resources", title="shared memory", noun="shared memory that fills",
+        name="shm", kind="growth", group="resources", title="shared memory", short="/dev/shm",
+        noun="shared memory that fills",
         verb="fills /dev/shm", unit="KiB/step", limit=0.5, limit_unit="size a step",
         explains=("memory", "peak_memory", "step_time", "stalls"),
         help="bytes in /dev/shm",
     ),
     Signal(
-        name="disk", kind="growth", group="resources", title="files on disk", noun="files on disk that pile up",
+        name="disk", kind="growth", group="resources", title="files on disk", short="disk",
+        noun="files on disk that pile up",
         verb="fills the disk", unit="KiB/step", limit=0.5, limit_unit="size a step",
         explains=("step_time", "stalls", "cpu_time"),
         help="bytes in the places that the trial may write to",
     ),
     # ------------------------------------------------------------ levels: one figure per launch
     Signal(
-        name="step_time", kind="level", group="step time", title="step time", noun="slower steps",
+        name="step_time", kind="level", group="step time", title="step time", spent="each step", noun="slower steps",
         verb="takes {longer} per step", unit="s", limit=0.10, least=0.5e-6, weight=5.0,
         explains=("throughput", "tail", "stalls", "warm_up", "cpu_time", "late_step_time", "first_step", "run_time"),
         help="the median duration of a step",
     ),
     Signal(
-        name="late_step_time", kind="level", group="step time", title="late step time",
+        name="late_step_time", kind="level", group="step time", title="late step time", short="late steps",
         noun="steps that are slower late in a launch", verb="takes {longer} per step late in a launch", unit="ratio",
         limit=0.25, explains=("tail", "stalls", "throughput", "cpu_time", "run_time"),
         help="the step time in the last eighth of a whole launch, compared with its second quarter",
     ),
     Signal(
-        name="tail", kind="level", group="step time", title="tail of the step time", noun="a longer tail of slow steps",
+        name="tail", kind="level", group="step time", title="tail of the step time", short="tail",
+        noun="a longer tail of slow steps",
         verb="has slow steps that take {longer}", unit="s", limit=1.0, least=100e-6, weight=2.0, rounds=5,
         explains=("stalls", "warm_up", "throughput", "cpu_time", "run_time"),
         help="the 99th percentile of the step time, after the warm-up",
     ),
     Signal(
-        name="stalls", kind="level", group="step time", title="step time with stalls", noun="longer stalls",
+        name="stalls", kind="level", group="step time", title="step time with stalls", short="stalls",
+        spent="each step", noun="longer stalls",
         verb="takes {longer} per step with its stalls", unit="s", limit=0.25, least=20e-6, weight=0.5, rounds=5,
         explains=("warm_up", "throughput", "cpu_time", "run_time"),
         help="the usual duration of a step, plus the mean time lost in steps that take more than twice as long",
     ),
     Signal(
-        name="rank_spread", kind="level", group="step time", title="spread between ranks",
+        name="rank_spread", kind="level", group="step time", title="spread between ranks", short="ranks",
         noun="a rank that is slower than the others", verb="has a rank that takes {longer} than the others",
         unit="ratio", limit=0.10, weight=0.5, explains=("step_time", "tail", "stalls", "throughput", "run_time"),
         help="the step time of the slowest rank without waits for others, compared with that of the others",
@@ -172,22 +179,23 @@ _TABLE = (
         help="the time from the launch until Python runs in the container or the environment",
     ),
     Signal(
-        name="setup_time", kind="level", group="start-up", title="setup time", noun="a slower setup",
+        name="setup_time", kind="level", group="start-up", title="setup time", spent="once", noun="a slower setup",
         verb="takes {longer} to set up", unit="s", limit=0.50, least=0.5, explains=("first_step", "run_time"),
         help="the time to import the script and run its `setup`",
     ),
     Signal(
-        name="first_step", kind="level", group="start-up", title="first step", noun="a slower first step",
+        name="first_step", kind="level", group="start-up", title="first step", spent="once", noun="a slower first step",
         verb="takes {longer} for its first step", unit="s", limit=0.50, least=0.5, explains=("run_time",),
         help="the duration of the first step, in which frameworks compile",
     ),
     Signal(
-        name="warm_up", kind="level", group="start-up", title="warm-up", noun="a longer warm-up",
+        name="warm_up", kind="level", group="start-up", title="warm-up", spent="once", noun="a longer warm-up",
         verb="takes {longer} to warm up", unit="s", limit=0.50, least=0.5, weight=0.5, explains=("run_time",),
         help="the time lost in the steps of the first quarter that take more than twice as long as later ones",
     ),
     Signal(
-        name="end_time", kind="level", group="start-up", title="time to end", noun="a slower end",
+        name="end_time", kind="level", group="start-up", title="time to end", short="end", spent="once",
+        noun="a slower end",
         verb="takes {longer} to end", unit="s", limit=0.50, least=0.5, weight=0.5, explains=("run_time",),
         help="the time from the last step to the end of the process",
     ),
@@ -197,13 +205,14 @@ _TABLE = (
         help="the largest resident memory of a single process at any time",
     ),
     Signal(
-        name="gpu_peak", kind="level", group="memory", title="peak GPU memory", noun="higher peak GPU memory",
+        name="gpu_peak", kind="level", group="memory", title="peak GPU memory", short="GPU peak",
+        noun="higher peak GPU memory",
         verb="needs {more} GPU memory at its peak", unit="KiB", limit=0.10, weight=0.5, least=1024.0,
         explains=("pool_peak",),
         help="the largest memory in use on the GPUs at any time",
     ),
     Signal(
-        name="pool_peak", kind="level", group="memory", title="peak of the GPU pool",
+        name="pool_peak", kind="level", group="memory", title="peak of the GPU pool", short="pool peak",
         noun="a higher peak of the GPU pool", verb="needs {more} of the GPU pool at its peak", unit="KiB", limit=0.10,
         weight=0.5, least=1024.0,
         help="the largest memory that the framework's own GPU allocator handed out at any time",

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness import amounts
-from harness.model import Attribution, CellResult, Episode, Finding, Observation, RunResult, gist, signal_of, unit_per
+from harness.model import Attribution, CellResult, Episode, Finding, Observation, RunResult, gist
 from harness.model.episodes import bounds_of, met, sign_of, span
 from harness.model.judged import State
+from harness.model.signals import SIGNALS, signal_of, unit_per
 from harness.report.blocks import Figure, Point
 from harness.report.text import fault_sentences, finding_words, signal_words
 from harness.report.text.fault_causes import whose_fault
@@ -219,7 +220,7 @@ class _Box:
         if before is None or after is None or not all(one.of("step_time").value for one in (old, new)):
             return ""
         steps = min(old.steps, new.steps)
-        counts = {"setup_time": 1, "first_step": 1, "warm_up": 1, "step_time": steps, "stalls": steps, "end_time": 1}
+        counts = {signal.name: 1 if signal.spent == "once" else steps for signal in SIGNALS.values() if signal.spent}
         parts = [
             (count * (more - less), "steps" if name == "step_time" else signal_words.short(name, new.of(name))[0])
             for name, count in counts.items()
@@ -299,14 +300,6 @@ def _sides(episode: Episode) -> tuple[str, str | None]:
     return ends.before or ends.after, ends.after
 
 
-_OF_VALUE = {
-    "nan": " is NaN or infinity",
-    "vanished": " in no launch",
-    "varies": " differs in each launch",
-    "late": " at the end of a launch",
-}
-
-
 def _change(figure: Figure, old: str | None, new: str, episode: Episode, *, is_brief: bool = False) -> str:
     """Return `memory at most 0.017 → 7.84 (7.83 to 7.85) KiB/step`, and for a ratio the finding's own size, which
     compares all versions before and after it; "" if the new side has no figure. `is_brief`: if that size has an
@@ -314,10 +307,10 @@ def _change(figure: Figure, old: str | None, new: str, episode: Episode, *, is_b
     """
     points = {point.version: point for point in figure.points}
     after, before = points[new], points.get(old or "")
-    verdict = episode.finding.verdict
-    if verdict in _OF_VALUE:
+    symptom = finding_words.SYMPTOMS.get(episode.finding.verdict)
+    if symptom is not None and symptom.shows:
         effect = f"; {amounts.effect(size)}" if (size := fault_sentences.size_of(episode)) is not None else ""
-        return f"{figure.title}{_OF_VALUE[verdict]}{effect}"
+        return f"{figure.title}{symptom.shows}{effect}"
     if after.value is None or math.isnan(after.value):
         return ""
     is_bound = before is not None and before.most is not None and before.tone == "good"

@@ -33,7 +33,7 @@ from harness.model import (
 )
 from harness.model.attributed import lane_bounds
 from harness.model.episodes import EpisodeBounds, Order, met, mostly_fixed
-from harness.report.text import signal_words
+from harness.report.text import finding_words, signal_words
 from harness.report.text.fault_causes import LaneNames, cause_text
 from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import RowKey, at_most, ordered, params_text, place_of, place_of_cell, side_of, together
@@ -48,12 +48,6 @@ _MEASURES: Mapping[str, tuple[str, str, str]] = {
     "higher": ("higher", "lower", "what it was"),
 }
 """What follows a share that is added, a share that is taken away, and a number of times, by the place in a verb."""
-_VALUES = {
-    "nan": "{gives} NaN or infinity as `{name}`",
-    "vanished": "no longer {gives} `{name}`",
-    "varies": "{gives} another `{name}` in each launch",
-}
-_FAILS = {"oom": "runs out of memory", "crash": "crashes", "hang": "hangs"}
 
 
 def clause(attribution: Attribution, result: RunResult) -> str:
@@ -171,14 +165,16 @@ def predicate(same: Sequence[Finding], size: str, *, gives: str = "returns") -> 
     """
     finding, signal = same[0], signal_of(same[0].metric)
     if finding.metric == "outcome":
-        said = " or ".join(dict.fromkeys(_FAILS.get(finding.verdict, "fails") for finding in same))
+        known = (finding_words.SYMPTOMS.get(finding.verdict) for finding in same)
+        said = " or ".join(dict.fromkeys((symptom and symptom.does) or "fails" for symptom in known))
         return f"{said}{f' in {size}' if size else ''}"
+    does = finding_words.SYMPTOMS[finding.verdict].does if finding.verdict in finding_words.SYMPTOMS else ""
     if finding.verdict == "slowdown":
-        return "gets slower step by step"
+        return does
     if signal.kind == "value":
         name = plain(signal.title)
-        if finding.verdict in _VALUES or not size:
-            return _VALUES.get(finding.verdict, "{gives} another `{name}`").format(gives=gives, name=name)
+        if does or not size:
+            return (does or "{gives} another `{name}`").format(gives=gives, name=name)
         return f"`{name}` is {size}{' at the end' if finding.verdict == 'late' else ''}"
     return signal_words.verb(signal, size)
 

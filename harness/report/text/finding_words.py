@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from harness import amounts
 from harness.model import Finding, FindingKind, Metric, SignalState
@@ -13,24 +14,37 @@ from harness.report.text.signal_words import SYMBOLS, Tone, shown_signal, tone
 
 Runs = Mapping[int, IndexedRun]
 UNCONFIRMED = "one side has fewer than two launches"
-_OF_VALUE = {"vanished": "{} that is gone", "varies": "{} that differs in each launch", "late": "another {} at the end"}
-_WHAT = {
-    "leak": "memory leak",
-    "slowdown": "steps that get slower during a launch",
-    "oom": "running out of memory",
-    "crash": "crash",
-    "hang": "hang",
-    "two modes": "launches in a slow mode",
+
+
+class Symptom(NamedTuple):
+    """What a verdict of a finding is, as a noun; what the scenario does; and what follows the figure's title."""
+
+    noun: str
+    does: str = ""
+    shows: str = ""
+
+
+SYMPTOMS: Mapping[str, Symptom] = {
+    "leak": Symptom("memory leak"),
+    "slowdown": Symptom("steps that get slower during a launch", "gets slower step by step"),
+    "oom": Symptom("running out of memory", "runs out of memory"),
+    "crash": Symptom("crash", "crashes"),
+    "hang": Symptom("hang", "hangs"),
+    "two modes": Symptom("launches in a slow mode"),
+    "nan": Symptom("NaN or infinity in {name}", "{gives} NaN or infinity as `{name}`", " is NaN or infinity"),
+    "vanished": Symptom("{name} that is gone", "no longer {gives} `{name}`", " in no launch"),
+    "varies": Symptom(
+        "{name} that differs in each launch", "{gives} another `{name}` in each launch", " differs in each launch"
+    ),
+    "late": Symptom("another {name} at the end", shows=" at the end of a launch"),
 }
+"""The verdicts whose words are not those of their signal; `gives` is what the scenario does with its numbers."""
 
 
 def symptom(metric: Metric, verdict: str) -> str:
     """Return what is wrong, as a noun for a metric and the verdict on it: `memory leak`, `slower steps`."""
-    if verdict == "nan":
-        return f"NaN or infinity in {shown_signal(metric).title}"
-    if verdict in _OF_VALUE:
-        return _OF_VALUE[verdict].format(shown_signal(metric).title)
-    return _WHAT.get(verdict) or shown_signal(metric).noun
+    signal = shown_signal(metric)
+    return SYMPTOMS[verdict].noun.format(name=signal.title) if verdict in SYMPTOMS else signal.noun
 
 
 def text(finding: Finding) -> str:

@@ -36,12 +36,6 @@ _FINEST = 1e-4
 """The smallest relative change that is named: launches that agree to the last bit would show any change."""
 _TENFOLD = 9.0
 """A relative change above this is named `more than tenfold`: two noisy launches may hide millions of per cent."""
-_SHORT: Mapping[str, str] = {
-    "tail": "tail", "late_step_time": "late steps", "gpu_peak": "GPU peak", "pool_peak": "pool peak",
-    "shm": "/dev/shm", "disk": "disk", "worker_memory": "workers", "stalls": "stalls", "end_time": "end",
-    "rank_spread": "ranks",
-}  # fmt: skip
-"""Short names for narrow columns, for signals with long titles."""
 
 
 @lru_cache(maxsize=1024)
@@ -220,7 +214,7 @@ def is_coarse(signal: SignalVerdict) -> bool:
 
 def short(name: str, signal: SignalVerdict, per: Per = "step") -> tuple[str, str]:
     """Return a signal's name and figure for a table: (`step time`, `unclear <35 %`), (`disk`, `1 KiB/step`)."""
-    title = _SHORT.get(name, shown_signal(name).title)
+    title = shown_signal(name).short or shown_signal(name).title
     if signal.seen != "blind":
         return title, value_text(name, signal.value, per=per)
     visible = _smallest(name, signal.visible, per).replace("tenfold", "10 times")
