@@ -205,11 +205,9 @@ def _unsteady_lines(trials: Sequence[Trial], version: str) -> str:
         )
     bars = (trial for trial in ended if "bar" in (trial.facts.step_shape or "").split())
     drawn = min((_times_drawn(trial) for trial in bars), default=LEAST_STEPS)
-    return (
-        f"a progress bar was drawn only {drawn} times in a launch, so only whole runs are compared"
-        if drawn < LEAST_STEPS
-        else ""
-    )
+    if drawn >= LEAST_STEPS:
+        return ""
+    return f"a progress bar was drawn only {drawn} times in a launch, so only whole runs are compared"
 
 
 def _times_drawn(trial: Trial) -> int:
