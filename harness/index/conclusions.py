@@ -12,7 +12,7 @@ from harness.index.queries import OpenIndex
 from harness.judge.comparison.level_rules import RULES
 from harness.judge.history.drift import DriftFound, LevelPoint, drift_of
 from harness.model import BAD, LEVELS, SIGNALS, grouped, log_of
-from harness.model.episodes import Order
+from harness.model.attributed import Order
 from harness.model.indexed import FindingLife, IndexedHistory, Measurement, SeenFinding
 from harness.model.judged import SignalState
 

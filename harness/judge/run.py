@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.judge.attribution.cause import attribute
-from harness.judge.attribution.merge_findings import with_consequences
+from harness.judge.attribution.group_faults import with_consequences
 from harness.judge.history.changes import FAMILY_ALPHA, holm
 from harness.judge.signal_verdicts import with_findings
 from harness.model import (

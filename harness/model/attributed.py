@@ -1,16 +1,181 @@
-"""Defines records of the causes of faults: the image, the GPU, the host or several, and the params that matter."""
+"""Defines the records of a fault: its episodes, from the version at which it began to the one at which it ended, its
+cause (the image, the GPU, the host or several), and the params that matter. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.model.episodes import Episode, EpisodeBounds, Order, bounds_of, met
-from harness.model.judged import Metric
+from harness.model.judged import CellVerdict, Finding, Metric, State
 from harness.model.matrix import Lane
 from harness.model.planned import Cell
 from harness.model.scenario import Scalar, Variant
+from harness.model.signals import signal_of
+
+# ---------------------------------------------------------------- episodes
+
+
+Sign = str
+"""A metric, or "slowdown": a step time that drifts within a trial."""
+Order = Mapping[str, int]
+"""Version -> its position in the series; 0 is the oldest."""
+Bounds = tuple[int, int]
+"""The positions between which something changed: after the first (-1: possibly before all versions), and at the second
+at the latest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """One period in which one metric is bad: at one place or, if several that may be one are merged (`met`), at all.
+
+    `begins` is None if only its end was found, `ends` is None if it lasts; `since` and `until` are the positions of
+    both. `seen`: the last position at which it was seen. `depth`: number of episodes that were already open when it
+    began. `states`: the state of the metric in all versions of the place, oldest first, also outside the episode.
+    `is_open`: of several, the end of some only is known.
+    """
+
+    begins: Finding | None
+    ends: Finding | None
+    since: Bounds | None
+    until: Bounds | None
+    seen: int
+    depth: int = 0
+    states: tuple[State, ...] = ()
+    is_open: bool = False
+
+    @property
+    def finding(self) -> Finding:
+        """Return the finding that gives the size of the effect."""
+        finding = self.begins or self.ends
+        assert finding is not None, "an episode has a begin or an end"
+        return finding
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in (self.begins, self.ends) if finding is not None)
+
+    @property
+    def is_gradual(self) -> bool:
+        """Return whether it became worse with each version of `since`."""
+        return self.begins is not None and self.begins.kind == "drift"
+
+    @property
+    def when(self) -> tuple[object, ...]:
+        """Return what is equal for episodes that began and ended at the same versions."""
+        return self.since, self.until, self.seen, self.is_open, self.is_gradual
+
+    @property
+    def span(self) -> range:
+        """Return the positions that it covers: from its first bad version up to the first good one after it."""
+        first = 0 if self.since is None else self.since[1]
+        return range(first, len(self.states) if self.until is None else self.until[1])
+
+
+def sign_of(finding: Finding) -> Sign:
+    """Return the sign by which a finding is judged: its metric, or `slowdown`."""
+    return "slowdown" if finding.verdict == "slowdown" else finding.metric
+
+
+def episodes_of(findings: Iterable[Finding], order: Order, states: Sequence[State] = ()) -> list[Episode]:
+    """Return the episodes of one sign at one place, oldest first. `states`: the state of each version, if known.
+
+    A repair ends everything that is bad at that point. A fault that begins while another one lasts makes it worse.
+    """
+    known = (*states, *[None] * (len(order) - len(states)))
+    episodes: list[Episode] = []
+    lasting: list[Finding] = []
+    for finding in sorted(findings, key=lambda finding: order[finding.after]):
+        if finding.kind != "first_fixed":
+            lasting.append(finding)
+            continue
+        episodes += _episodes(lasting, finding, order, known)
+        lasting = []
+    return episodes + (_episodes(lasting, None, order, known) if lasting else [])
+
+
+def _episodes(
+    begins: Sequence[Finding], ends: Finding | None, order: Order, states: tuple[State, ...]
+) -> list[Episode]:
+    until = None if ends is None else bounds_of(ends, order)
+    if not begins:
+        assert ends is not None, "an episode has a begin or an end"
+        seen = order[ends.before or ends.after]
+        return [Episode(begins=None, ends=ends, since=None, until=until, seen=seen, states=states)]
+    stop = len(order) if until is None else until[1]
+    episodes = []
+    for depth, begin in enumerate(begins):
+        since = bounds_of(begin, order)
+        bad = [place for place in range(since[1], stop) if states[place]]
+        seen = max([since[1], *bad, *([] if until is None else [until[0]])])
+        episodes.append(
+            Episode(begins=begin, ends=ends, since=since, until=until, seen=seen, depth=depth, states=states)
+        )
+    return episodes
+
+
+def bounds_of(finding: Finding, order: Order) -> Bounds:
+    """Return the positions of both sides of a finding."""
+    return -1 if finding.before is None else order[finding.before], order[finding.after]
+
+
+def met(several: Sequence[Episode]) -> Episode | None:
+    """Return several episodes as one, with what their bounds have in common; None if they cannot be one episode. The
+    end must come after the last version in which the fault was seen."""
+    since = _intersection([each.since for each in several if each.since is not None])
+    until = _intersection([each.until for each in several if each.until is not None])
+    seen = max(each.seen for each in several)
+    if until is not None:
+        until = max(until[0], seen), until[1]
+    if any(bounds is not None and bounds[0] >= bounds[1] for bounds in (since, until)):
+        return None
+    lasts = any(each.until is None or each.is_open for each in several)
+    first = next((each for each in several if not each.is_gradual), several[0])
+    return replace(first, since=since, until=until, seen=seen, is_open=until is not None and lasts)
+
+
+def _intersection(several: Sequence[Bounds]) -> Bounds | None:
+    if not several:
+        return None
+    return max(low for low, _ in several), min(high for _, high in several)
+
+
+MOSTLY = 0.75
+"""The share of a change, as a log, without which a fault is mostly repaired."""
+
+
+def mostly_fixed(episode: Episode, known: Mapping[str, CellVerdict], order: Order) -> int | None:
+    """Return the position from which on the fault is mostly repaired, though the rest is still beyond the limit, until
+    it ends; None if it never is. `known` are the verdicts on the versions of its place, and `order` their positions.
+    """
+    begins, kind = episode.begins, signal_of(episode.finding.metric).kind
+    if begins is None or begins.before is None or begins.kind != "first_bad" or kind not in ("growth", "level"):
+        return None
+    if begins.verdict == "two modes":  # the figures are those of the usual mode
+        return None
+    figures: dict[int, float] = {}
+    for version, verdict in known.items():
+        signal = verdict.of(begins.metric)
+        figure = max(signal.value or 0.0, signal.limit or 0.0) if kind == "growth" else signal.value
+        if figure is not None and figure > 0 and version in order:
+            figures[order[version]] = math.log(figure)
+    good, worst = figures.get(order[begins.before]), figures.get(order[begins.after])
+    if good is None or worst is None or good == worst:
+        return None
+    found = None
+    fine = {order[version] for version, verdict in known.items() if verdict.of(begins.metric).seen == "good"}
+    for place in episode.span:
+        if place in fine:
+            return None
+        if place in figures:
+            is_mild = (figures[place] - good) / (worst - good) <= 1 - MOSTLY
+            found = None if not is_mild else place if found is None else found
+    return found
+
+
+# ---------------------------------------------------------------- causes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,18 +254,17 @@ class Attribution:
     suspect: str = ""
 
 
-def lane_bounds(attribution: Attribution, order: Order) -> dict[Lane, tuple[EpisodeBounds, ...]]:
-    """Return the bounds of the episodes on each bad lane: the intersection of the bounds in all its variants. Raises
-    ValueError if the variants have no episodes in common, and KeyError for a version that `order` lacks.
+def on_lanes(attribution: Attribution) -> dict[Lane, tuple[Episode, ...]]:
+    """Return the episodes on each bad lane, those of all its variants as one. Raises ValueError if the variants have no
+    episodes in common.
     """
-    of: dict[Lane, dict[object, list[EpisodeBounds]]] = {}
+    of: dict[Lane, dict[Variant, list[Episode]]] = {}
     for episode in attribution.episodes:
-        finding = episode.finding
-        of.setdefault(finding.lane, {}).setdefault(finding.variant, []).append(bounds_of(episode, order))
+        of.setdefault(episode.finding.lane, {}).setdefault(episode.finding.variant, []).append(episode)
     return {lane: tuple(_one(same) for same in zip(*variants.values(), strict=True)) for lane, variants in of.items()}
 
 
-def _one(same: Sequence[EpisodeBounds]) -> EpisodeBounds:
+def _one(same: Sequence[Episode]) -> Episode:
     found = met(same)
     if found is None:
         raise ValueError("variants share an attribution only if their episodes may be one")

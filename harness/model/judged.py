@@ -284,7 +284,7 @@ class Finding:
     `confirmed`: both sides of the boundary were measured in at least two fresh launches each, which agree.
     `untestable`: the versions between `before` and `after` that could not run, or that may belong to either side.
     `consequence_of`: the metric of the finding at the same place that explains this one
-    (`judge/attribution/merge_findings.py`), or "".
+    (`judge/attribution/group_faults.py`), or "".
     """
 
     series: str

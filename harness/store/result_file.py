@@ -35,7 +35,7 @@ from harness.model import (
     VersionRow,
     Where,
 )
-from harness.model.attributed import lane_bounds
+from harness.model.attributed import on_lanes
 from harness.store.json_files import UNENDED, WRONG, first_problem, read_json
 
 FILE = "result.json"
@@ -278,4 +278,7 @@ def _check(record: Finding | Observation | Attribution, rows: Mapping[tuple[str,
         row = rows[record.series, finding.lane, finding.variant]
         if finding.series != record.series or len(episode.states) != len(row.cells):
             raise ValueError("an episode of another row")
-    lane_bounds(record, {cell.image.version: place for place, cell in enumerate(row.cells)})
+        for bounds, low in ((episode.since, -1), (episode.until, 0), ((0, episode.seen), 0)):
+            if bounds is not None and not low <= bounds[0] <= bounds[1] < len(row.cells):
+                raise ValueError("an episode beyond its row")
+    on_lanes(record)

@@ -254,7 +254,7 @@ def test_attributions_are_kept_and_not_computed_again(tmp_path: Path) -> None:
         ("an attribution", '"finding":0', '"finding":99'),
         ("an attribution", '"variant":0', '"variant":[]'),
         ("an attribution", '{"lane":"local"}', '{"lane":1}'),
-        ("an attribution", '"seen":"', '"seen":"not-'),
+        ("an attribution", '"until":[', '"until":[99,100],"":['),
         ("an attribution", '"states":[', '"states":[null,'),
         ("an attribution", '"bad_lanes":[', '"bad_lanes":[],"":['),
         ("an attribution", '"cause":"', '"cause":"no '),

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from harness.judge.attribution.group_faults import Fault, LaneOfVariant, RowStates, alike, faults_of
 from harness.judge.attribution.image_or_gpu import (
     Square,
     SquareAnswer,
@@ -20,7 +21,6 @@ from harness.judge.attribution.image_or_gpu import (
     row_states,
     signs,
 )
-from harness.judge.attribution.merge_findings import Fault, LaneOfVariant, RowStates, alike, faults_of
 from harness.judge.attribution.param_rules import find_rule
 from harness.judge.launches import AGREE
 from harness.model import (
@@ -39,13 +39,13 @@ from harness.model import (
     grouped,
     signal_of,
 )
-from harness.model.episodes import Sign
+from harness.model.attributed import Sign
 
 
 def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Finding]) -> tuple[Attribution, ...]:
     """Return the attribution of each fault, in the plan's order and, for each metric, the oldest fault first.
 
-    A fault is an episode, merged over lanes and variants by `merge_findings.py`, and has its own rule of params.
+    A fault is an episode, merged over lanes and variants by `group_faults.py`, and has its own rule of params.
     Consequences of other findings are not faults.
     """
     known = {entry.cell.id: entry for entry in cells}
@@ -66,7 +66,6 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
 def _faults(
     rows: Sequence[VersionRow], states: Mapping[LaneOfVariant, RowStates], findings: Sequence[Finding], *, sign: Sign
 ) -> list[list[Fault]]:
-    order = {cell.image.version: place for place, cell in enumerate(rows[0].cells)}
     of: dict[Variant, dict[Lane, Sequence[Episode]]] = {}
     for row in rows:
         place = (row.variant, row.lane)
@@ -74,10 +73,10 @@ def _faults(
     faults = [
         fault
         for variant, episodes in of.items()
-        for fault in faults_of(variant, episodes, {lane: states[variant, lane] for lane in episodes}, order)
+        for fault in faults_of(variant, episodes, {lane: states[variant, lane] for lane in episodes})
         if any(True in on_lane for on_lane in fault.states.values())  # contradictory findings have no bad version
     ]
-    return alike(faults, order)
+    return alike(faults)
 
 
 def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:

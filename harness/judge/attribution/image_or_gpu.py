@@ -24,7 +24,7 @@ from harness.model import (
     VersionRow,
     signal_of,
 )
-from harness.model.episodes import Sign, episodes_of, sign_of
+from harness.model.attributed import Sign, episodes_of, sign_of
 from harness.model.judged import State
 
 SquareCell = tuple[int, int]

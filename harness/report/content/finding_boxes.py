@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness import amounts
 from harness.model import Attribution, CellResult, Episode, Finding, Observation, RunResult, gist
-from harness.model.episodes import bounds_of, met, sign_of, span
+from harness.model.attributed import bounds_of, sign_of
 from harness.model.judged import State
 from harness.model.signals import SIGNALS, signal_of, unit_per
 from harness.report.blocks import Figure, Point
@@ -124,7 +124,7 @@ class _Box:
         """Return an episode's figure for its series, lane and variant. Tones show only the state of its metric."""
         finding, place = episode.finding, place_of(episode.finding)[:3]
         row = next(row for row in self.result.plan.rows if place_of_cell(row.cells[0])[:3] == place)
-        own = span(episode, {cell.image.version: number for number, cell in enumerate(row.cells)})
+        own = episode.span
         drifts, points, per = finding.verdict == "slowdown", [], fault_sentences.per_of(self.of, self.result)
         for number, (cell, told) in enumerate(zip(row.cells, episode.states, strict=True)):
             entry = self.cells.get(place_of_cell(cell))
@@ -274,11 +274,11 @@ class _Box:
         if finding.series != self.of.series:
             return False
         order = fault_sentences.order_of(self.of, self.result)
-        bounds = bounds_of(Episode(begins=finding, ends=None, seen=finding.after), order)
+        last, first = bounds_of(finding, order)
         return any(
             place_of(episode.finding)[:3] == place_of(finding)[:3]
-            and episode.begins is not None
-            and met((bounds_of(Episode(begins=episode.begins, ends=None, seen=episode.begins.after), order), bounds))
+            and episode.since is not None
+            and max(last, episode.since[0]) < min(first, episode.since[1])
             for episode in self.of.episodes
         )
 

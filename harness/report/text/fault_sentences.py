@@ -19,6 +19,7 @@ from harness.model import (
     Effect,
     Episode,
     Finding,
+    Lane,
     Metric,
     ParamCondition,
     Per,
@@ -31,8 +32,7 @@ from harness.model import (
     signal_of,
     written,
 )
-from harness.model.attributed import lane_bounds
-from harness.model.episodes import EpisodeBounds, Order, met, mostly_fixed
+from harness.model.attributed import Order, met, mostly_fixed, on_lanes
 from harness.report.text import finding_words, signal_words
 from harness.report.text.fault_causes import LaneNames, cause_text
 from harness.report.text.harmless_text import plain, version
@@ -296,29 +296,30 @@ def _rough(value: float) -> str:
 
 def _since_and_where(attribution: Attribution, result: RunResult) -> tuple[str, str]:
     names, order = LaneNames(attribution, result), order_of(attribution, result)
-    versions, lanes, mild = list(order), lane_bounds(attribution, order), _mostly_fixed(attribution, result, order)
+    versions, lanes, mild = list(order), on_lanes(attribution), _mostly_fixed(attribution, result, order)
     together = _common(list(lanes.values()))
     if together is not None:
         return _since(together, attribution, versions, mild), names.on(attribution.bad_lanes)
-    apart = grouped((bounds, lane) for lane, bounds in lanes.items())
+    apart = grouped((tuple(each.when for each in several), lane) for lane, several in lanes.items())
 
-    def vagueness(several: Sequence[EpisodeBounds]) -> tuple[bool, int]:
-        last, first = several[0].begins or (-1, several[0].seen)
+    def vagueness(alike: Sequence[Lane]) -> tuple[bool, int]:
+        first_seen = lanes[alike[0]][0]
+        last, first = first_seen.since or (-1, first_seen.seen)
         return last < 0, first - last  # with a last good version first, then those that span fewest versions
 
     clauses = [
-        f"{_since(bounds, attribution, versions, mild)} on {names.all_of(apart[bounds])}"
-        for bounds in sorted(apart, key=vagueness)
+        f"{_since(lanes[alike[0]], attribution, versions, mild)} on {names.all_of(alike)}"
+        for alike in sorted(apart.values(), key=vagueness)
     ]
     return " and ".join(clauses), ""
 
 
-def _common(lanes: Sequence[tuple[EpisodeBounds, ...]]) -> tuple[EpisodeBounds, ...] | None:
-    """Return the bounds that hold on all lanes; None if the lanes must have changed at different versions."""
-    if len({len(bounds) for bounds in lanes}) > 1:
+def _common(lanes: Sequence[tuple[Episode, ...]]) -> tuple[Episode, ...] | None:
+    """Return the episodes of all lanes as one each; None if the lanes must have changed at different versions."""
+    if len({len(several) for several in lanes}) > 1:
         return None
     found = [met(same) for same in zip(*lanes, strict=True)]
-    known = [bounds for bounds in found if bounds is not None]
+    known = [each for each in found if each is not None]
     return tuple(known) if len(known) == len(found) else None
 
 
@@ -335,40 +336,40 @@ def _mostly_fixed(attribution: Attribution, result: RunResult, order: Order) -> 
     return "" if others or place_in_order is None else version(list(order)[place_in_order])
 
 
-def _since(several: Sequence[EpisodeBounds], attribution: Attribution, versions: Sequence[str], mild: str) -> str:
+def _since(several: Sequence[Episode], attribution: Attribution, versions: Sequence[str], mild: str) -> str:
     only = several[0]
-    if len(several) == len(attribution.images) == 1 and only.begins is not None and only.begins[0] < 0:
+    if len(several) == len(attribution.images) == 1 and only.since is not None and only.since[0] < 0:
         return f"in {version(attribution.images[0])}{_fixed(only, versions, mild)}"
-    return " and ".join(since(bounds, versions, mild=mild if several == (only,) else "") for bounds in several)
+    return " and ".join(since(each, versions, mild=mild if len(several) == 1 else "") for each in several)
 
 
-def since(bounds: EpisodeBounds, versions: Sequence[str], *, mild: str = "") -> str:
+def since(episode: Episode, versions: Sequence[str], *, mild: str = "") -> str:
     """Return when an episode begins and ends, as far as known: `since 6.3.0 (fixed in 6.3.2, most of it in 6.3.1)`.
 
     `versions` are all versions of the series, oldest first; `mild` is the one that repairs most of it, if any.
     """
-    end = _fixed(bounds, versions, mild)
-    if bounds.begins is None:
-        return f"up to {version(versions[bounds.seen])}{end}"
-    last, first = bounds.begins
+    end = _fixed(episode, versions, mild)
+    if episode.since is None:
+        return f"up to {version(versions[episode.seen])}{end}"
+    last, first = episode.since
     name = version(versions[first])
     if last < 0:
         return f"in every version from {name}, the oldest{' that can be judged' if first else ''}{end}"
-    if bounds.gradual:
+    if episode.is_gradual:
         return f"gradually from {version(versions[last])} to {name}{end}"
     if first - last > 1:
         return f"since a version after {version(versions[last])}, {name} at the latest{end}"
     return f"since {name}{end}"
 
 
-def _fixed(bounds: EpisodeBounds, versions: Sequence[str], mild: str) -> str:
+def _fixed(episode: Episode, versions: Sequence[str], mild: str) -> str:
     """Return the end of an episode: ` (fixed in 6.3.2)`; "" if no version fixes it."""
-    if bounds.ends is None:
+    if episode.until is None:
         return f" (most of it fixed in {mild})" if mild else ""
-    last, first = bounds.ends
+    last, first = episode.until
     name = version(versions[first])
     where = name if first - last == 1 else f"a version after {version(versions[last])}, {name} at the latest"
-    told = (where, "where that is known" if bounds.open else "", f"most of it in {mild}" if mild else "")
+    told = (where, "where that is known" if episode.is_open else "", f"most of it in {mild}" if mild else "")
     return f" (fixed in {', '.join(filter(None, told))})"
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge.attribution.merge_findings import with_consequences
+from harness.judge.attribution.group_faults import with_consequences
 from harness.model import SIGNALS, CellVerdict, Effect, Finding, SignalVerdict
-from harness.model.episodes import episodes_of, mostly_fixed
+from harness.model.attributed import episodes_of, mostly_fixed
 from tests.players import build
 
 VERSIONS = [image.version for image in build.MULTIDICT.images]

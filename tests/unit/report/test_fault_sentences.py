@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.model import SIGNALS, CellVerdict, Effect, SignalVerdict
-from harness.model.episodes import EpisodeBounds
+from harness.model.attributed import Episode
 from harness.report.text import fault_sentences
 from harness.report.text.headline import sentence
 from tests.players import build
@@ -109,7 +109,7 @@ def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None
 
 
 @pytest.mark.parametrize(
-    ("begins", "ends", "text"),
+    ("since", "until", "text"),
     [
         ((0, 1), None, "since 2"),
         ((0, 1), (2, 3), "since 2 (fixed in 4)"),
@@ -121,9 +121,10 @@ def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None
     ],
 )
 def test_an_end_is_no_more_exact_than_it_is_known(
-    begins: tuple[int, int] | None, ends: tuple[int, int] | None, text: str
+    since: tuple[int, int] | None, until: tuple[int, int] | None, text: str
 ) -> None:
-    assert fault_sentences.since(EpisodeBounds(begins=begins, ends=ends, seen=2), VERSIONS) == text
+    episode = Episode(begins=None, ends=None, since=since, until=until, seen=2)
+    assert fault_sentences.since(episode, VERSIONS) == text
 
 
 def test_a_fault_that_is_mostly_repaired_in_between_says_so() -> None:

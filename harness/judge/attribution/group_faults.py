@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant, grouped
-from harness.model.episodes import EpisodeBounds, Order, bounds_of, episodes_of, met, mostly_fixed, sign_of, span
+from harness.model.attributed import Order, episodes_of, met, mostly_fixed, sign_of
 from harness.model.judged import State
 
 LaneOfVariant = tuple[Variant, Lane]
@@ -35,44 +35,41 @@ class Fault:
 
 
 def faults_of(
-    variant: Variant, episodes: Mapping[Lane, Sequence[Episode]], states: Mapping[Lane, RowStates], order: Order
+    variant: Variant, episodes: Mapping[Lane, Sequence[Episode]], states: Mapping[Lane, RowStates]
 ) -> list[Fault]:
     """Return the faults of a variant, from its episodes and the states of its versions on each lane."""
     linked: list[list[tuple[Lane, Episode]]] = []
     for lane, on_lane in episodes.items():
         for episode in on_lane:
-            near = [group for group in linked if any(_shares(episode, other, order) for _, other in group)]
+            near = [group for group in linked if any(_shares(episode, other) for _, other in group)]
             linked = [group for group in linked if group not in near]
             linked.append([*(entry for group in near for entry in group), (lane, episode)])
-    return [_fault(variant, group, states, order) for group in linked]
+    return [_fault(variant, group, states) for group in linked]
 
 
-def _shares(one: Episode, other: Episode, order: Order) -> bool:
+def _shares(one: Episode, other: Episode) -> bool:
     """Return whether the episodes have the same depth, and share a version that may be bad."""
-    return one.depth == other.depth and bool(set(span(one, order)) & set(span(other, order)))
+    return one.depth == other.depth and bool(set(one.span) & set(other.span))
 
 
-def _fault(
-    variant: Variant, group: Sequence[tuple[Lane, Episode]], states: Mapping[Lane, RowStates], order: Order
-) -> Fault:
+def _fault(variant: Variant, group: Sequence[tuple[Lane, Episode]], states: Mapping[Lane, RowStates]) -> Fault:
     by_lane = {lane: [episode for at, episode in group if at == lane] for lane in states}
+    depth = group[0][1].depth
     return Fault(
         variant=variant,
-        depth=group[0][1].depth,
+        depth=depth,
         episodes={
-            lane: sorted(on_lane, key=lambda episode: span(episode, order).start)
+            lane: sorted(on_lane, key=lambda episode: episode.span.start)
             for lane, on_lane in by_lane.items()
             if on_lane
         },
-        states={
-            lane: _states_of(by_lane[lane], on_lane, order, depth=group[0][1].depth) for lane, on_lane in states.items()
-        },
+        states={lane: _states_of(by_lane[lane], on_lane, depth=depth) for lane, on_lane in states.items()},
     )
 
 
-def _states_of(episodes: Sequence[Episode], on_lane: RowStates, order: Order, *, depth: int) -> RowStates:
+def _states_of(episodes: Sequence[Episode], on_lane: RowStates, *, depth: int) -> RowStates:
     """Return the states of a lane's versions for this fault alone. Versions before a worsening are good."""
-    inside = {place for episode in episodes for place in span(episode, order)}
+    inside = {place for episode in episodes for place in episode.span}
     first = min(inside, default=0)
     milder = depth > 0 and bool(episodes)
     return tuple(
@@ -84,54 +81,51 @@ def _states_of(episodes: Sequence[Episode], on_lane: RowStates, order: Order, *,
 # ---------------------------------------------------------------- in several variants
 
 
-def alike(faults: Sequence[Fault], order: Order) -> list[list[Fault]]:
+def alike(faults: Sequence[Fault]) -> list[list[Fault]]:
     """Group the faults of all variants that may be one fault; the oldest group comes first.
 
     The most precise faults are grouped first, so that the result does not depend on the input order. A vague fault that
     fits several groups gets its own.
     """
     groups: list[_Group] = []
-    for fault in sorted(faults, key=lambda fault: _precision(fault, order)):
-        bounds = {lane: [bounds_of(episode, order) for episode in own] for lane, own in fault.episodes.items()}
-        fitting = [group for group in groups if group.fits(fault, bounds, order)]
-        chosen = [group for group in fitting if group.first == bounds] or fitting
+    for fault in sorted(faults, key=_precision):
+        fitting = [group for group in groups if group.fits(fault)]
+        chosen = [group for group in fitting if _when(group.members[0]) == _when(fault)] or fitting
         if len(chosen) != 1:
-            groups.append(_Group(first=bounds))
+            groups.append(_Group())
             chosen = groups[-1:]
-        chosen[0].add(fault, bounds, order)
-    return [group.members for group in sorted(groups, key=lambda group: _precision(group.members[0], order)[1:])]
+        chosen[0].add(fault)
+    return [group.members for group in sorted(groups, key=lambda group: _precision(group.members[0])[1:])]
 
 
-def _precision(fault: Fault, order: Order) -> tuple[int, int, list[tuple[int, int, int, int, int]]]:
+def _when(fault: Fault) -> dict[Lane, list[tuple[object, ...]]]:
+    return {lane: [episode.when for episode in own] for lane, own in fault.episodes.items()}
+
+
+def _precision(fault: Fault) -> tuple[int, int, list[tuple[int, int, int, int, int]]]:
     """Return a sort key: the width of the fault's bounds, its start, and all bounds. Equal keys mean equal bounds."""
     episodes = [episode for on_lane in fault.episodes.values() for episode in on_lane]
-    bounds = [bounds_of(episode, order) for episode in episodes]
-    unknown = (len(order), len(order))
-    ends = [(*(bound.begins or (-1, -1)), *(bound.ends or unknown), bound.seen) for bound in bounds]
-    start = min(span(episode, order).start for episode in episodes)
+    unknown = (len(episodes[0].states), len(episodes[0].states))
+    ends = [(*(each.since or (-1, -1)), *(each.until or unknown), each.seen) for each in episodes]
+    start = min(episode.span.start for episode in episodes)
     return sum(high - low for end in ends for low, high in (end[:2], end[2:4])), start, ends
-
-
-Ends = Mapping[Lane, Sequence[EpisodeBounds]]
-"""Lane -> the bounds of its episodes."""
 
 
 @dataclass(kw_only=True)
 class _Group:
-    """Faults that may be one, and their common bounds. Intervals that overlap pairwise also have a common overlap."""
+    """Faults that may be one, and their episodes as one. Intervals that overlap pairwise also have a common overlap."""
 
-    first: Ends
     members: list[Fault] = field(default_factory=list)
-    _bounds: dict[Lane, Sequence[EpisodeBounds]] = field(default_factory=dict)
+    _episodes: dict[Lane, Sequence[Episode]] = field(default_factory=dict)
     _states: dict[Lane, RowStates] = field(default_factory=dict)
     _places: set[int] = field(default_factory=set)
 
-    def fits(self, fault: Fault, bounds: Ends, order: Order) -> bool:
+    def fits(self, fault: Fault) -> bool:
         """Return whether a fault may be the same as the faults of the group."""
-        lanes = [lane for lane in bounds if lane in self._bounds]
-        if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault, order)):
+        lanes = [lane for lane in fault.episodes if lane in self._episodes]
+        if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault)):
             return False
-        if any(_together(bounds[lane], self._bounds[lane]) is None for lane in lanes):
+        if any(_together(fault.episodes[lane], self._episodes[lane]) is None for lane in lanes):
             return False
         pairs = [
             zip(on_lane, self._states[lane], strict=True)
@@ -140,28 +134,28 @@ class _Group:
         ]
         return not any({True, False} == set(pair) for pair in itertools.chain(*pairs))
 
-    def add(self, fault: Fault, bounds: Ends, order: Order) -> None:
+    def add(self, fault: Fault) -> None:
         """Add a fault, and narrow the common bounds and states by those of the fault."""
         self.members.append(fault)
-        self._places |= _places(fault, order)
-        for lane, own in bounds.items():
-            self._bounds[lane] = _together(own, self._bounds.get(lane, own)) or own
+        self._places |= _places(fault)
+        for lane, own in fault.episodes.items():
+            self._episodes[lane] = _together(own, self._episodes.get(lane, own)) or own
         for lane, on_lane in fault.states.items():
             common = self._states.get(lane, on_lane)
             self._states[lane] = [new if old is None else old for old, new in zip(common, on_lane, strict=True)]
 
 
-def _together(own: Sequence[EpisodeBounds], others: Sequence[EpisodeBounds]) -> list[EpisodeBounds] | None:
-    """Return the common bounds of the episodes of one lane; None if they cannot be the same episodes."""
+def _together(own: Sequence[Episode], others: Sequence[Episode]) -> list[Episode] | None:
+    """Return the episodes of one lane as one each; None if they cannot be the same episodes."""
     if len(own) != len(others):
         return None
     common = [both for pair in zip(own, others, strict=True) if (both := met(pair)) is not None]
     return common if len(common) == len(own) else None
 
 
-def _places(fault: Fault, order: Order) -> set[int]:
+def _places(fault: Fault) -> set[int]:
     """Return the positions of the versions that may be bad by this fault, on any lane."""
-    return {place for own in fault.episodes.values() for episode in own for place in span(episode, order)}
+    return {place for own in fault.episodes.values() for episode in own for place in episode.span}
 
 
 # ---------------------------------------------------------------- consequences
@@ -200,9 +194,8 @@ def _consequences(
     """Return, by each finding of one row that is a consequence, the metric of its first cause."""
     signs = grouped((sign_of(finding), finding) for finding in findings)
     items = [
-        _BoundedEpisode(
+        _Sized(
             episode=episode,
-            bounds=bounds_of(episode, order),
             mild=mostly_fixed(episode, known, order),
             effect=ratios.get((episode.finding.metric, episode.finding.after), episode.finding.effect),
         )
@@ -216,25 +209,26 @@ def _consequences(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _BoundedEpisode:
+class _Sized:
+    """An episode with the version in which it is mostly repaired, and the size of its effect."""
+
     episode: Episode
-    bounds: EpisodeBounds
     mild: int | None
     effect: Effect | None
 
     @property
-    def ends(self) -> list[EpisodeBounds]:
-        """Return the bounds with its end, and with the version in which it is mostly repaired in place of its end."""
+    def ends(self) -> list[Episode]:
+        """Return it with its end, and with the version in which it is mostly repaired in place of its end."""
         if self.mild is None:
-            return [self.bounds]
-        return [self.bounds, replace(self.bounds, ends=(self.mild - 1, self.mild), seen=self.mild - 1)]
+            return [self.episode]
+        return [self.episode, replace(self.episode, until=(self.mild - 1, self.mild), seen=self.mild - 1)]
 
     @property
     def metric(self) -> str:
         return self.episode.finding.metric
 
 
-def _first_cause(item: _BoundedEpisode, causes: Mapping[_BoundedEpisode, Sequence[_BoundedEpisode]]) -> _BoundedEpisode:
+def _first_cause(item: _Sized, causes: Mapping[_Sized, Sequence[_Sized]]) -> _Sized:
     while causes[item]:
         item = min(causes[item], key=lambda cause: _place(cause.metric))
     return item
@@ -244,7 +238,7 @@ def _place(metric: str) -> int:
     return list(SIGNALS).index(metric)
 
 
-def _explains(cause: _BoundedEpisode, result: _BoundedEpisode, known: Mapping[str, CellVerdict]) -> bool:
+def _explains(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
     is_named = _names(cause.metric, result.metric) or _is_printing(cause, result, known)
     if not is_named or not _same_time(cause, result):
         return False
@@ -258,7 +252,7 @@ def _names(cause: str, effect: str) -> bool:
     return cause in SIGNALS and effect in SIGNALS[cause].explains
 
 
-def _is_printing(cause: _BoundedEpisode, result: _BoundedEpisode, known: Mapping[str, CellVerdict]) -> bool:
+def _is_printing(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
     """Return whether steps, or runs without steps, take longer by no more than their additional output may take."""
     finding = result.episode.finding
     old, new = known.get(finding.before or ""), known.get(finding.after)
@@ -270,13 +264,13 @@ def _is_printing(cause: _BoundedEpisode, result: _BoundedEpisode, known: Mapping
     return 0 < more_s <= BYTE_S * more
 
 
-def _same_time(cause: _BoundedEpisode, result: _BoundedEpisode) -> bool:
+def _same_time(cause: _Sized, result: _Sized) -> bool:
     """Return whether both may have begun at the same version and, if either ended, have ended at the same version."""
     first, second = cause.episode.begins, result.episode.begins
     if first is None or second is None or (first.kind == "bad_from_start") != (second.kind == "bad_from_start"):
         return False
     pairs = itertools.product(cause.ends, result.ends)
-    return any((one.ends is None) == (other.ends is None) and met((one, other)) is not None for one, other in pairs)
+    return any((one.until is None) == (other.until is None) and met([one, other]) is not None for one, other in pairs)
 
 
 def _in_reason(cause: Effect | None, effect: Effect | None) -> bool:

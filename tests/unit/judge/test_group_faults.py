@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.attribution.merge_findings import Fault, alike, faults_of
+from harness.judge.attribution.group_faults import Fault, alike, faults_of
 from harness.judge.history.transitions import state_changes
 from harness.model import Finding, Lane, RunResult, Variant
-from harness.model.episodes import EpisodeBounds, Order, bounds_of, episodes_of, met
+from harness.model.attributed import Episode, Order, episodes_of, met
 from harness.report.text.headline import sentence
 from tests.nightly import many
 from tests.players import build, faults
@@ -44,13 +44,13 @@ def made(histories: Sequence[str], variants: Sequence[Variant] = VARIANTS) -> li
     for history, variant in zip(histories, variants, strict=False):
         row = tuple(LETTERS[letter] for letter in history)
         episodes = episodes_of(findings(history, variant), ORDER, row)
-        found += faults_of(variant, {build.HERE: episodes}, {build.HERE: row}, ORDER)
+        found += faults_of(variant, {build.HERE: episodes}, {build.HERE: row})
     return found
 
 
 def groups(*histories: str) -> list[list[int]]:
     """Return the numbers of the variants of each fault, oldest first."""
-    return [sorted(VARIANTS.index(one.variant) for one in group) for group in alike(made(histories), ORDER)]
+    return [sorted(VARIANTS.index(one.variant) for one in group) for group in alike(made(histories))]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_lanes_that_may_share_a_version_are_one_fault_and_others_are_not() -> No
         rows = {OLD: old, NEW: new}
         episodes = {lane: episodes_of(findings(row, VARIANTS[0], lane), ORDER) for lane, row in rows.items()}
         states = {lane: tuple(LETTERS[letter] for letter in row) for lane, row in rows.items()}
-        return len(faults_of(VARIANTS[0], episodes, states, ORDER))
+        return len(faults_of(VARIANTS[0], episodes, states))
 
     assert count("ggbbbbbbbb", "gggbbbbbbb") == 1
     assert count("gbbggggggg", "ggggggbbbb") == 2
@@ -103,7 +103,7 @@ def test_what_made_it_worse_is_a_fault_of_its_own_and_ends_with_it() -> None:
         (0, "first_bad", True), (1, "worse", True),
     ]  # fmt: skip
     row = tuple(LETTERS[letter] for letter in "gbbbbbbggg")
-    plain, much = faults_of(VARIANTS[0], {build.HERE: episodes}, {build.HERE: row}, ORDER)
+    plain, much = faults_of(VARIANTS[0], {build.HERE: episodes}, {build.HERE: row})
     assert plain.states[build.HERE] == row
     assert much.states[build.HERE] == (*[False] * 4, *[True] * 3, *[False] * 3)
 
@@ -116,20 +116,20 @@ HISTORIES = st.lists(st.text("bgu", min_size=6, max_size=6), min_size=1, max_siz
 @settings(max_examples=many(40, 3000))
 @given(histories=HISTORIES)
 def test_every_episode_is_in_one_fault_and_holds_what_is_said_of_it(histories: list[str]) -> None:
-    found = alike(made(histories), ORDER)
+    found = alike(made(histories))
     told = [episode for group in found for fault in group for episode in fault.episodes[build.HERE]]
     assert len(told) == sum(len(episodes_of(findings(one, VARIANTS[0]), ORDER)) for one in histories)
     for group in found:
-        each = [bounds_of(one, ORDER) for fault in group for one in fault.episodes[build.HERE]]
+        each = [one for fault in group for one in fault.episodes[build.HERE]]
         common = met(each)
         assert common is not None
         assert len({fault.variant for fault in group}) == len(group)
         assert all(_holds(one, common) for one in each)
 
 
-def _holds(one: EpisodeBounds, common: EpisodeBounds) -> bool:
+def _holds(one: Episode, common: Episode) -> bool:
     """Return whether the reported interval lies within that of a finding."""
-    pairs = [(one.begins, common.begins), (one.ends, common.ends)]
+    pairs = [(one.since, common.since), (one.until, common.until)]
     return all(own is None or (said is not None and own[0] <= said[0] < said[1] <= own[1]) for own, said in pairs)
 
 
@@ -143,7 +143,7 @@ def test_the_order_of_variants_makes_no_difference(histories: list[str], seed: o
     def sets(some: Sequence[Sequence[Fault]]) -> set[frozenset[int]]:
         return {frozenset(map(id, group)) for group in some}
 
-    assert sets(alike(found, ORDER)) == sets(alike(turned, ORDER))
+    assert sets(alike(found)) == sets(alike(turned))
 
 
 # ---------------------------------------------------------------- as it is said
