@@ -253,8 +253,11 @@ GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and 
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")
 LIMITED = tuple(signal.name for signal in _TABLE if signal.limit is not None)
-_START_AND_END = ("start_time", "setup_time", "first_step", "warm_up", "end_time")
-TIMES = tuple(signal.name for signal in _TABLE if signal.group == "step time" or signal.name in _START_AND_END)
+TIMES = tuple(
+    signal.name
+    for signal in _TABLE
+    if signal.group == "step time" or (signal.group == "start-up" and signal.unit == "s")
+)
 """The levels that load on the machine changes. `step_time: none` turns off all of them that have no limit in the file.
 """
 METRIC_PREFIX = "metrics."

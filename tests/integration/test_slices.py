@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.model import LEVELS
 from tests.integration.conftest import ROOT, Harness
 from tests.players.planted import NO_LEVELS, changes, needs_two_processors, planted, trials
 
@@ -18,10 +19,7 @@ def setup():
     return lambda: held.fileno() and time.sleep(0.002)
 '''
 
-ONLY_STEP_TIME = (
-    "{late_step_time: none, tail: none, stalls: none, cpu_time: none, peak_memory: none, setup_time: none, "
-    "first_step: none, warm_up: none, end_time: none, output: none, shm: none}"
-)
+ONLY_STEP_TIME = f"{{{', '.join(f'{name}: none' for name in (*LEVELS, 'shm') if name != 'step_time')}}}"
 
 
 def test_later_rounds_take_turns_and_name_the_slower_version(harness: Harness) -> None:

@@ -13,7 +13,7 @@ from harness.judge.comparison.noise import floor, noise_of, pooled
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import too_wide, visible, wants_round
-from harness.model import Change, Limits, Noise, Trial, Trials
+from harness.model import TIMES, Change, Limits, Noise, Trial, Trials
 from tests.nightly import many
 from tests.players.trials import LIMITS, STEPS, cell_of, failed, of_row, trial_of
 
@@ -76,7 +76,7 @@ def test_what_the_limits_leave_out_is_not_compared():
     """A user who asks only for leaks pays for no rounds, and reads nothing about step times."""
     trials, limits = (
         row([1, 1, 1, 1, 3, 3], spread=0.3),
-        Limits(signals=dict.fromkeys(("step_time", "tail", "stalls", "warm_up", "cpu_time"))),
+        Limits(signals=dict.fromkeys(TIMES)),
     )
     assert wanted(trials, limits=limits) is None
     assert list(visible(of_row(trials), limits=limits) or {}) == ["peak_memory"]

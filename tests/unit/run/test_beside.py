@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from harness.errors import Interrupted
 from harness.model import (
+    TIMES,
     Cell,
     CellRun,
     Conditions,
@@ -32,11 +33,7 @@ from harness.model.matrix import Gpu
 from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Load, add_trial, fits, load_of, slots_of
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
-NO_TIMES = (
-    "late_step_time", "tail", "stalls", "rank_spread", "cpu_time", "run_time", "throughput", "start_time", "setup_time",
-    "first_step", "warm_up", "end_time",
-)  # fmt: skip
-MEMORY_ONLY = Limits(signals=dict.fromkeys(("step_time", *NO_TIMES)))
+MEMORY_ONLY = Limits(signals=dict.fromkeys(TIMES))
 GIB = float(1 << 30)
 
 
@@ -64,7 +61,7 @@ def trial(number: int = 1, *, end: End = "completed", beside: int = 0, peak_gib:
 # ---------------------------------------------------------------- who
 
 
-@pytest.mark.parametrize("name", ["step_time", *NO_TIMES])
+@pytest.mark.parametrize("name", TIMES)
 def test_a_scenario_with_one_limited_time_is_measured_alone(name: str) -> None:
     """Other launches would make a version look slower than the one before."""
     own = Limits(signals={**MEMORY_ONLY.signals, name: 0.5})
