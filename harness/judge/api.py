@@ -11,10 +11,9 @@ from harness.amounts import general
 from harness.judge.cell import judge_cell, quiet
 from harness.judge.comparison import slow_versions
 from harness.judge.comparison.which_launches import per_of
-from harness.judge.launches import growths_of, judged_steps_of, limits_of_version, shared_growths
+from harness.judge.launches import growths_of, limits_of_version, shared_growths, whole_trace
 from harness.judge.trace import stopping
 from harness.judge.trace.counts import count_pace
-from harness.judge.trace.trace_verdict import is_shared, judge_trace
 from harness.model import BAD, GOOD, SIGNALS, Cell, CellVerdict, Trace, Trial, counted, unit_per
 from harness.model.judged import is_small_growth
 
@@ -59,9 +58,8 @@ def describe_trial(cell: Cell, trial: Trial) -> tuple[str, bool | None]:
         return f"ended well after {general(trial.run_s or 0.0, 3)} s", False
     if trial.grows_by_design:
         return f"ended well after step {trial.last_step}", False
-    steps = judged_steps_of(trial, scenario.steps)
-    shared, per = is_shared(trial.facts), per_of([trial])
-    whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps, shared=shared, per=per)
+    whole = whole_trace(trial, trial.trace, limits=scenario.limits, steps=scenario.steps)
+    per = per_of([trial])
     unit = unit_per(SIGNALS["memory"], per)
     memory = whole.growth
     rate = f" {memory.rate:.3g} {unit}" if whole.verdict == "leak" and memory.rate else ""
@@ -99,6 +97,5 @@ def wants_alone(cell: Cell, trial: Trial) -> bool:
         return False
     if shared_growths(trial, growths_of(trial, limits=scenario.limits, steps=scenario.steps)):
         return True
-    steps = judged_steps_of(trial, scenario.steps)
-    whole = judge_trace(trial.trace, limits=scenario.limits, steps=steps)
+    whole = whole_trace(trial, trial.trace, limits=scenario.limits, steps=scenario.steps)
     return trial.conditions.beside > 0 and "slowdown" in whole.verdicts

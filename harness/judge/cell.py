@@ -24,7 +24,6 @@ from harness.judge.launches import (
     judge_launches,
     rarest_failure,
     too_short,
-    trace_verdicts,
 )
 from harness.judge.remedies import SETTLED, wider
 from harness.judge.trace.trace_verdict import undecided
@@ -209,7 +208,7 @@ def _summarized(
     if not limits.exit_only:
         signals["memory"] = _memory(names, why, quoted, launches=launches, support=support, limit=limits.of("memory"))
         signals |= {name: _count(name, launches, limit=limits.of(name)) for name in GROWTHS}
-        step_ms = _known(verdict.step_ms for verdict in trace_verdicts(launches))
+        step_ms = _known(launch.trace_verdict.step_ms for launch in launches)
         signals |= {
             "step_time": _own_level([each / 1000 for each in step_ms]),
             "peak_memory": _own_level(_known(map(_peak_kib, launches))),
@@ -227,7 +226,7 @@ def _summarized(
         signal=next(iter(died), None),
         steps=min((launch.steps for launch in support), default=0),
         layer=layers.most_common(1)[0][0] if has_layer else None,
-        drift=median(_known(verdict.step_drift for verdict in trace_verdicts(launches))),
+        drift=median(_known(launch.trace_verdict.step_drift for launch in launches)),
         signals=signals,
         per=per_of(trials),
     )
@@ -239,7 +238,7 @@ def _own_level(values: Sequence[float]) -> SignalVerdict:
 
 
 def _peak_kib(launch: JudgedTrial) -> float | None:
-    sampled_mib = None if launch.trace_verdict is None else launch.trace_verdict.peak_rss_mib
+    sampled_mib = launch.trace_verdict.peak_rss_mib
     return launch.trial.peak_rss_kib or (None if sampled_mib is None else sampled_mib * 1024)
 
 
@@ -265,22 +264,26 @@ def _why(name: VerdictName, quoted: JudgedTrial, *, launches: Launches, support:
     if quoted.failure is not None and name == quoted.failure:
         return f"{name} in {len(support)} of {count(at_risk, 'launch')}: {_failure_words(quoted)}"
     if name not in GOOD or quoted.blind_kib is not None:
-        why = "; ".join([*_bad_growths(quoted), quoted.why]) if name == "growth" else quoted.why
+        why = (
+            "; ".join([*_bad_growths(quoted), quoted.trace_verdict.why])
+            if name == "growth"
+            else quoted.trace_verdict.why
+        )
         return f"{len(support)} of {count(len(launches), 'launch')}: {why}"
     good = [launch for launch in launches if launch.is_good]
     if why := _growth_not_judged(good):
         return f"{len(good)} of {count(len(launches), 'launch')} ended well; {why}"
-    if quoted.trace_verdict is None:
+    if not quoted.is_traced:
         exited = all(launch.trial.failure.exit_code == 0 for launch in good)
         share = f"{len(good)} of {count(len(launches), 'launch')}"
         return f"exit 0 in {share}" if exited else f"{share} ended well; nothing was measured"
     verdicts = " or ".join(sorted({launch.verdicts[0] for launch in good}))
-    return f"{verdicts} in {len(good)} of {count(len(launches), 'launch')}; the longest: {quoted.why}"
+    return f"{verdicts} in {len(good)} of {count(len(launches), 'launch')}; the longest: {quoted.trace_verdict.why}"
 
 
 def _unsure_words(quoted: JudgedTrial, *, launches: Launches, support: Launches) -> str:
     bad = [launch for launch in support if launch.is_bad]
-    words = _failure_words(quoted) if quoted.failure is not None or quoted.trace_verdict is None else quoted.why
+    words = _failure_words(quoted) if quoted.failure is not None or not quoted.is_traced else quoted.trace_verdict.why
     words = "; ".join([*_bad_growths(quoted), words])
     own_end = next((one.trial.message for one in support if one.trial.ended_early and not one.trial.is_one_figure), "")
     if own_end and not bad:
@@ -372,9 +375,9 @@ def _memory(
     if "leak" in names:
         return replace(plain, seen="bad", why="")
     sampled = [
-        (launch, launch.trace_verdict)
+        launch
         for launch in launches
-        if launch.trace_verdict is not None
+        if launch.is_traced
         and launch.failure is None
         and launch.trial.trace is not None
         and launch.trial.trace.column("rss_kib") is not None
@@ -382,7 +385,7 @@ def _memory(
     if not sampled:
         why = _growth_not_judged(launches) or "memory was not measured"
         return replace(plain, seen="none", why=why)
-    if names[0] == "suspect" and any({"leak", "suspect"} & set(verdict.verdicts) for _, verdict in sampled):
+    if names[0] == "suspect" and any({"leak", "suspect"} & set(launch.trace_verdict.verdicts) for launch in sampled):
         return replace(plain, seen="suspect")
     if names[0] in GOOD and not _outnumbered(launches) and _is_blind(launches):
         ends_itself = any(launch.trial.run_s is not None for launch in launches)
@@ -391,10 +394,10 @@ def _memory(
         )
         remedy = wider("limits: {leak: …}", more=more, timed=False)
         return replace(plain, why="it rises and falls too much", remedy=remedy)
-    quiet = [verdict for launch, verdict in sampled if launch.is_whole and GOOD & set(verdict.verdicts)]
+    quiet = [launch for launch in sampled if launch.is_whole and GOOD & set(launch.trace_verdict.verdicts)]
     if not quiet:
         return plain
-    on_gpu = [undecided(verdict) for verdict in quiet]
+    on_gpu = [undecided(launch.trace_verdict) for launch in quiet]
     return replace(plain, why=on_gpu[0]) if all(on_gpu) else replace(plain, seen="good", why="")
 
 

@@ -22,40 +22,41 @@ from harness.model import (
     Limits,
     Scenario,
     Steps,
+    Trace,
     TraceVerdict,
     Trial,
     VerdictName,
 )
 
-_FAILURES: Mapping[str, VerdictName] = {"oom": "oom", "crash": "crash", "hang": "hang"}
-"""The verdict on a launch by its end."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedTrial:
     """A judged trial: the verdict on its trace, the growth of its counts by signal, and the failure in which it ended,
-    if any. If only its exit code counts, it has no verdict on its trace. `asked`: the steps that it was to make.
-    `clear`: its memory certainly grows by many times the limit.
+    if any. `trace_verdict` has no verdicts if the trace is not judged, as when only the exit code counts. `asked`: the
+    steps that it was to make. `clear`: its memory certainly grows by many times the limit.
     """
 
     trial: Trial
-    trace_verdict: TraceVerdict | None
+    trace_verdict: TraceVerdict
     failure: VerdictName | None
     asked: Steps
     clear: bool = False
     growths: Mapping[str, Growth] = field(default_factory=dict)
 
     @property
+    def is_traced(self) -> bool:
+        """Return whether its trace was judged."""
+        return bool(self.trace_verdict.verdicts)
+
+    @property
     def memory(self) -> Growth:
         """Return the growth of its memory."""
-        return NOT_MEASURED if self.trace_verdict is None else self.trace_verdict.growth
+        return self.trace_verdict.growth
 
     @property
     def steps(self) -> int:
         """Return the number of steps on which the verdicts rest; 0 if no step was seen."""
-        if self.trial.failure.shortfall == "no_step":
-            return 0
-        return self.trace_verdict.steps if self.trace_verdict is not None else self.trial.last_step
+        return 0 if self.trial.failure.shortfall == "no_step" else self.trace_verdict.steps
 
     @property
     def verdicts(self) -> tuple[VerdictName, ...]:
@@ -64,8 +65,8 @@ class JudgedTrial:
         own: tuple[VerdictName, ...] = () if self.failure is None else (self.failure,)
         if any(growth.verdict == "leak" for growth in self.growths.values()):
             own = (*own, "growth")
-        if self.trace_verdict is not None and (self.failure is None or BAD & set(self.trace_verdict.verdicts)):
-            return (*own, *self.trace_verdict.verdicts)
+        if self.failure is None or BAD & set(self.trace_verdict.verdicts):
+            own = (*own, *self.trace_verdict.verdicts)
         return own or (("inconclusive",) if self.trial.ended_early and not self.trial.ran_to_its_end else ("flat",))
 
     @property
@@ -84,21 +85,16 @@ class JudgedTrial:
         In a program that ends by itself after few steps, allocators still take memory, so that a growth on which no
         launches agree is noise as well.
         """
-        verdict, unsure = self.trace_verdict, ["inconclusive"]
+        unsure = ["inconclusive"]
         if self.trial.ran_to_its_end and self.steps <= EARLY_STEPS:
             unsure += ["suspect", "leak"]
-        if self.failure is not None or verdict is None or len(self.verdicts) > 1 or self.verdicts[0] not in unsure:
+        if self.failure is not None or not self.is_traced or len(self.verdicts) > 1 or self.verdicts[0] not in unsure:
             return None
         if self.memory.excluded is not None:
             return self.memory.excluded
         if len(unsure) == 1:
             return None
         return math.inf if self.memory.interval is None else self.memory.interval[1]
-
-    @property
-    def why(self) -> str:
-        """Return the reason for the verdict on the trace; without a trace, how the launch ended."""
-        return self.trial.end if self.trace_verdict is None else self.trace_verdict.why
 
     @property
     def silent(self) -> bool:
@@ -162,11 +158,11 @@ def judge_launches(trials: Sequence[Trial], *, limits: Limits, steps: Steps) -> 
 
 
 def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:
-    failure = _FAILURES.get(trial.end)
+    failure: VerdictName | None = next((name for name in FAILURES if name == trial.end), None)
     if trial.end == "setup":
         failure = "oom" if trial.ran_out_of_memory else "hang" if trial.failure.stacks else "crash"
     if limits.exit_only:
-        return JudgedTrial(trial=trial, trace_verdict=None, failure=failure, asked=steps)
+        return JudgedTrial(trial=trial, trace_verdict=_untraced(trial), failure=failure, asked=steps)
     trace_verdict = _trace(trial, limits=limits, steps=steps)
     return JudgedTrial(
         trial=trial,
@@ -176,11 +172,6 @@ def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:
         clear=clear_leak(trace_verdict, limits=limits),
         growths=growths_of(trial, limits=limits, steps=steps),
     )
-
-
-def trace_verdicts(launches: Sequence[JudgedTrial]) -> list[TraceVerdict]:
-    """Return the verdicts on the traces of these launches, without launches that have no trace."""
-    return [launch.trace_verdict for launch in launches if launch.trace_verdict is not None]
 
 
 def judged_steps_of(trial: Trial, steps: Steps) -> Steps:
@@ -218,15 +209,24 @@ def shared_growths(trial: Trial, growths: Mapping[str, Growth]) -> list[str]:
     return [name for name in SHARED if name in growths and growths[name].verdict not in GOOD]
 
 
-def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict | None:
+def _untraced(trial: Trial) -> TraceVerdict:
+    """Return the verdict on the trace of a launch that is not judged by it: only how it ended is known."""
+    return TraceVerdict(verdicts=(), steps=trial.last_step, why=trial.end)
+
+
+def whole_trace(trial: Trial, trace: Trace, *, limits: Limits, steps: Steps) -> TraceVerdict:
+    """Return the verdict on the trace of a trial, whatever disturbed it. `steps` is what the scenario asks for."""
+    shared, per = is_shared(trial.facts), per_of([trial])
+    return judge_trace(trace, limits=limits, steps=judged_steps_of(trial, steps), shared=shared, per=per)
+
+
+def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict:
     """Return the verdict on a trace, as far as the output, the time limit and other load on the machine allow."""
     if trial.trace is None or not len(trial.trace.step) or trial.is_one_figure or trial.grows_by_design:
-        return None
-    asked, steps = steps, judged_steps_of(trial, steps)
-    shared, per = is_shared(trial.facts), per_of([trial])
-    verdict = judge_trace(trial.trace, limits=limits, steps=steps, shared=shared, per=per)
-    if steps.budget < asked.budget and not trial.ran_to_its_end:
-        time_s = trial.asked.time_s or asked.time_s or 0.0
+        return _untraced(trial)
+    verdict = whole_trace(trial, trial.trace, limits=limits, steps=steps)
+    if judged_steps_of(trial, steps).budget < steps.budget and not trial.ran_to_its_end:
+        time_s = trial.asked.time_s or steps.time_s or 0.0
         verdict = replace(verdict, why=f"{verdict.why}; its time of {general(time_s, 6)} s ran out")
     if trial.output.buffered:  # its rows are not steps, so only its peak memory counts
         why = (
@@ -273,9 +273,7 @@ def agreeing_launches(launches: Sequence[JudgedTrial], name: VerdictName) -> lis
         return shown if len(shown) >= AGREE else []
     if name == "leak" and shown:
         # A launch that ended early because its growth was clear agrees, too: another one showed that it goes on.
-        early = [
-            each for each in launches if each.clear and each.trace_verdict is not None and each.trace_verdict.early
-        ]
+        early = [each for each in launches if each.clear and each.trace_verdict.early]
         shown = _same_rate(
             [*shown, *(each for each in early if each.trial.ended_well)], lambda launch: launch.memory.rate or 0.0
         )
@@ -286,7 +284,6 @@ def agreeing_launches(launches: Sequence[JudgedTrial], name: VerdictName) -> lis
             launch
             for launch in launches
             if launch.failure is None
-            and launch.trace_verdict is not None
             and (
                 GOOD & set(launch.trace_verdict.verdicts)
                 if name == "leak"

@@ -204,10 +204,10 @@ class _Reader:
     def _verdict(self, judged: JudgedTrial, name: str) -> Reading:
         trace = judged.trace_verdict
         if name in judged.verdicts:
-            return "bad", trace.why if trace else ""
-        if trace is not None and judged.is_whole and GOOD & set(trace.verdicts):
+            return "bad", trace.why
+        if judged.is_whole and GOOD & set(trace.verdicts):
             return "good", ""
-        return "unresolved", trace.why if trace else "it has no samples"
+        return "unresolved", trace.why if judged.is_traced else "it has no samples"
 
     def _value(self, trial: Trial, name: str) -> Reading:
         """Compare what the scenario returned with what it returned in A and in B."""

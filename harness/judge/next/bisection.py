@@ -178,7 +178,6 @@ def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:
     """Return the state that one launch shows, if any. A failed launch shows no state of memory unless it leaked."""
     if metric == "outcome":
         return "good" if launch.failure is None or launch.failure in usual.failures else "bad"
-    trace = launch.trace_verdict
     if metric == "memory" and "leak" in launch.verdicts:
         return "good" if (launch.memory.rate or 0.0) <= usual.leak_kib_per_step else "bad"
     if metric == "slowdown" and "slowdown" in launch.verdicts:
@@ -186,7 +185,7 @@ def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:
     if launch.failure is not None:
         return None
     if metric == "slowdown":
-        return "good" if trace is not None and trace.step_drift is not None else None
+        return "good" if launch.trace_verdict.step_drift is not None else None
     return "good" if GOOD & set(launch.verdicts) else "unsure"
 
 

@@ -48,9 +48,9 @@ def looks_bad(trace: Trace, *, limits: Limits, steps: Steps) -> bool:
     return bool({"leak", "suspect"} & set(verdict.verdicts))
 
 
-def clear_leak(verdict: TraceVerdict | None, *, limits: Limits) -> bool:
+def clear_leak(verdict: TraceVerdict, *, limits: Limits) -> bool:
     """Return whether memory certainly grows by CLEAR times the limit: then even a shorter launch counts as agreeing."""
-    interval = None if verdict is None else verdict.growth.interval
+    interval = verdict.growth.interval
     return interval is not None and interval[0] >= CLEAR * limits.leak_kib_per_step
 
 

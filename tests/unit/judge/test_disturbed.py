@@ -32,7 +32,6 @@ def test_a_clock_that_falls_is_no_slowdown():
         [replace(drifting, conditions=replace(drifting.conditions, disturbed="hot"))], limits=LIMITS, steps=STEPS
     )
     assert marked.verdicts == tuple(name for name in seen.verdicts if name != "slowdown")
-    assert marked.trace_verdict is not None
     assert (marked.trace_verdict.step_ms, marked.trace_verdict.step_drift) == (None, None)
     assert "hot" in marked.trace_verdict.why
 
