@@ -1,7 +1,7 @@
 # make demo    a virtual environment with the harness in it, and a first sweep (no Docker needed)
 # make test    style, types and all tests but the stories, after setting up what they need (9 minutes)
 # make unit    only the unit tests: no Docker, no network (a minute)
-# make nightly make test with more random examples, every test on every Python, and repeated kills
+# make nightly make test with more random examples, every test on every Python, repeated kills, and random faults
 # make stories the published stories in real containers with TensorFlow and onnxruntime (15 minutes)
 # make check   style and types
 # make base    a local base image, for machines that cannot reach an image registry
@@ -98,7 +98,8 @@ stories: $(VENV)/installed-dev engine
 	@$(PYTEST) -m stories tests/stories
 
 figures: $(VENV)/installed-dev
-	@for each in agent_cost trial_length trial_overhead report_size accuracy; do echo "== $$each"; $(BIN)/python -m benchmarks.$$each || exit 1; done
+	@for each in "cost agent" "cost length" "cost trial" "cost reports" accuracy; do \
+	  echo "== $$each"; $(BIN)/python -m benchmarks.$$each || exit 1; done
 
 # Without --quiet: with it, MkDocs counts no warnings, and --strict lets every broken link pass.
 site: $(VENV)/installed-docs

@@ -8,7 +8,7 @@ GROUPS = {
     "lab engines": ("lab", ("tests/lab/", "tests/integration/test_pool.py")),
     "lab sweeps": ("lab", ("tests/integration/test_lab_faults.py", "tests/integration/test_story.py")),
     "registry": ("public", ("tests/registry/",)),
-    "cluster": ("cluster", ("tests/slurm/",)),
+    "cluster": ("cluster", ("tests/slurm/", "tests/faults/test_faults.py::test_kills_on_a_cluster")),
     "leftovers": ("", ("tests/contract/test_trials.py::test_nothing_outlives",)),
 }
 """Groups by name: a fixture that is kept until a pytest process ends, and the tests that may use it. There are two labs

@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,6 +16,7 @@ from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
 from harness.report.terminal.progress.plain import plain_progress
+from tests.lab.daemon import Daemon
 
 SLEEPS = '''"""A step that sleeps."""
 import time
@@ -96,3 +98,42 @@ def machines(result: RunResult) -> dict[str, set[str]]:
     for cell in result.cells:
         found.setdefault(str(cell.cell.variant), set()).update(trial.machine for trial in cell.trials)
     return found
+
+
+# ---------------------------------------------------------------- engines of the lab
+
+FOLDER = Path("/var/tmp/harness-lab-pool")
+CARD = {"name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6", "memory_mib": 24576, "power_limit_w": 350}
+DRIVER = {"driver": "535.104.05", "cuda": "12.2"}
+
+
+def gpus_of(*numbers: int) -> dict[str, Any]:
+    """Return the double of a driver with these cards, for `Daemon.start`."""
+    cards = [{**CARD, "uuid": f"GPU-3090000{number}-0000-0000-0000-000000000000"} for number in numbers]
+    return {**DRIVER, "gpus": cards}
+
+
+@contextmanager
+def engines(count: int, base: str, *, first: int = 51) -> Iterator[list[Daemon]]:
+    """Yield equal engines of the lab, each with one card. `first`: the number of the first engine on this machine."""
+    found = [Daemon(folder=FOLDER / f"m{number}", number=first + number) for number in range(count)]
+    try:
+        for number, engine in enumerate(found, start=1):
+            engine.stop()
+            engine.start(gpus_of(number))
+            engine.load([base])
+        yield found
+    finally:
+        for engine in found:
+            engine.stop()
+
+
+def on_engines(
+    folder: Path, machines: Sequence[Daemon], *, base: str, rows: int, steps: int, versions: int, trials: int
+) -> Path:
+    """Write a matrix whose only host is the pool of these engines; return the matrix file."""
+    images = ", ".join(f'v{number}: "{base}"' for number in range(versions))
+    hosts = f"{{farm: {{engine: {json.dumps([each.address for each in machines])}, gpus: each}}}}"
+    return write(
+        folder, hosts, rows=rows, steps=steps, series=f"{{images: {{{images}}}}}", trials=trials, timeout="20m"
+    )

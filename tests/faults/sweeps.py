@@ -1,8 +1,8 @@
 """Faults at random moments of real sweeps: is a trial lost or doubled, a file torn, a process left, a verdict wrong?
 
-    python -m benchmarks.faults --times 300                    # process engine
-    python -m benchmarks.faults --faults full,memory,pressure,clock,beside --times 30
-    python -m benchmarks.faults --engine docker --faults harness,frozen,restarted,cut --times 30
+    python -m tests.faults.sweeps --times 300                    # process engine
+    python -m tests.faults.sweeps --faults full,memory,pressure,clock,beside --times 30
+    python -m tests.faults.sweeps --engine docker --faults harness,frozen,restarted,cut --times 30
 
 Each time, one fault hits a sweep of four versions, of which the newer two crash:
 
@@ -336,6 +336,11 @@ FAULTS: Mapping[str, Callable[[Place, subprocess.Popen[str], random.Random], Non
     "restarted": restart,
     "cut": cut,
 }
+ON_ENGINES = {
+    "process": ("harness", "agent", "scenario", "full", "memory", "pressure", "clock", "beside"),
+    "docker": ("harness", "agent", "scenario", "frozen", "restarted", "cut"),
+}
+"""The faults that hit the sweeps of each kind of engine."""
 
 
 def of(at: Place) -> Daemon:
@@ -391,6 +396,16 @@ class Campaign:
     daemon: Daemon | None
     wanted: Ending
     usual_s: float
+
+    @classmethod
+    def prepared(cls, folder: Path, daemon: Daemon | None) -> Campaign:
+        """Return a campaign whose packages are built in a folder, after two undisturbed sweeps."""
+        workshop = Workshop(folder=folder)
+        workshop.build()
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(folder / "clock.so"), str(CLOCK_SOURCE)], check=True)
+        wanted, usual_s = undisturbed(workshop, daemon)
+        print(f"undisturbed: {dict(wanted.words)}, {sorted(wanted.findings)}, {usual_s:.1f} s", flush=True)
+        return cls(workshop=workshop, daemon=daemon, wanted=wanted, usual_s=usual_s)
 
     def once(self, fault: str, rng: random.Random) -> list[str]:
         """Disturb one sweep up to three times, and return a description of each problem that it showed afterwards."""
@@ -494,13 +509,7 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="faults-shop-") as folder,
         own_engine() if asked.engine == "docker" else contextlib.nullcontext() as daemon,
     ):
-        workshop = Workshop(folder=Path(folder))
-        workshop.build()
-        if "clock" in asked.faults:
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", f"{folder}/clock.so", str(CLOCK_SOURCE)], check=True)
-        wanted, usual_s = undisturbed(workshop, daemon)
-        print(f"undisturbed: {dict(wanted.words)}, {sorted(wanted.findings)}, {usual_s:.1f} s", flush=True)
-        campaign = Campaign(workshop=workshop, daemon=daemon, wanted=wanted, usual_s=usual_s)
+        campaign = Campaign.prepared(Path(folder), daemon)
         for fault in asked.faults.split(","):
             bad = done = 0
             try:

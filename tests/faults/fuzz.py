@@ -1,7 +1,7 @@
 """Random damaged and hostile input: is every error one line, within two seconds of processor time and 200 MB?
 
-    python -m benchmarks.fuzz --times 100000
-    python -m benchmarks.fuzz --of matrix,run --times 1000 --seed 7
+    python -m tests.faults.fuzz --times 100000
+    python -m tests.faults.fuzz --of matrix,run --times 1000 --seed 7
 
     matrix    the example matrix files, for `harness sweep --dry-run`
     run       plan.json, result.json and the trial files of a run, for `harness issue`, `repro` and `diff`
@@ -53,7 +53,7 @@ from tests.players import stored_run
 from tests.players.conversation import DONE, HELLO, Player, counts, held, lines, samples
 from tests.players.servers import Reply, Request, Server, started
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 MOST_S = 2.0
 """Most processor seconds for one input; other work on the machine does not count."""
 MOST_WAIT_S = 60.0

@@ -1,11 +1,7 @@
-"""What the agent costs the scenario that it measures, as ratios within one run: `python benchmarks/agent_cost.py`.
+"""What the agent costs the scenario that it measures, as ratios within one run."""
 
-Prints the agent's own time on an empty step, in a script and in an unmodified program; its share of a step of 1 ms,
-also with ten workers; how much the measured process grows in 100,000 empty steps; and the measured durations of steps
-of 0.3 to 10 µs, next to those in a plain loop. The agent runs as in a container: two processes, all probes.
-"""
+from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -15,8 +11,6 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from harness.model import Scenario, Variant, Where
 from harness.run.trial.payload import pack
@@ -200,17 +194,16 @@ def figures(python: str) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("python", nargs="*", default=[sys.executable], help="interpreters to try (default: this one)")
-    for python in parser.parse_args().python:
-        print(python)
-        for name, value in figures(python).items():
-            print(f"  {name:<36}{value:8.2f}")
-        for turns in TURNS:
-            plain, measured = plain_s(python, turns), measured_s(python, turns)
-            print(f"  a step of {plain * 1e6:5.2f} µs is measured as {measured * 1e6:5.2f} µs")
+def agent(python: str = sys.executable) -> bool:
+    """Measure the agent's own time on an empty step, in a script and in an unmodified program; its share of a step of
+    1 ms, also with ten workers; how much the measured process grows in 100,000 empty steps; and the measured durations
+    of steps of 0.3 to 10 µs, next to those in a plain loop.
 
-
-if __name__ == "__main__":
-    main()
+    The agent runs as in a container: two processes, all probes. `--python` is the interpreter that runs it.
+    """
+    for name, value in figures(python).items():
+        print(f"{name:<38}{value:8.2f}")
+    for turns in TURNS:
+        plain, measured = plain_s(python, turns), measured_s(python, turns)
+        print(f"a step of {plain * 1e6:5.2f} µs is measured as {measured * 1e6:5.2f} µs")
+    return True

@@ -1,0 +1,60 @@
+"""What `make nightly` tries at random; by hand, the modules of this package try it as often as one likes."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import pools
+from tests.faults import fuzz, kills, sweeps
+from tests.nightly import at_night, many
+from tests.slurm.cluster import Cluster
+
+NIGHTLY = at_night("by day, tests of the contract and the integration kill, freeze and cut off once each")
+
+
+@pytest.mark.parametrize("kind", fuzz.CASES)
+def test_damaged_input_is_an_error_of_one_line(kind: str) -> None:
+    with fuzz.CASES[kind]() as case:
+        assert fuzz.campaign(kind, case, times=many(3, 2000), seed=1) == 0
+
+
+@pytest.fixture(scope="module")
+def campaign(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[sweeps.Campaign]:
+    with sweeps.own_engine() if request.param == "docker" else contextlib.nullcontext() as daemon:
+        yield sweeps.Campaign.prepared(Path(tmp_path_factory.mktemp("faults")), daemon)
+
+
+DOCKER = pytest.mark.docker
+FAULTS = [
+    pytest.param(engine, fault, marks=[DOCKER] if engine == "docker" else [])
+    for engine, faults in sweeps.ON_ENGINES.items()
+    for fault in faults
+]
+
+
+@NIGHTLY
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("campaign", "fault"), FAULTS, indirect=["campaign"])
+def test_a_fault_loses_doubles_and_leaves_nothing(campaign: sweeps.Campaign, fault: str) -> None:
+    chance = random.Random(fault)
+    assert [problem for _ in range(3) for problem in campaign.once(fault, chance)] == []
+
+
+@NIGHTLY
+@pytest.mark.timeout(3600)
+@pytest.mark.docker
+def test_kills_on_a_pool_lose_double_and_leave_nothing() -> None:
+    with pools.engines(3, kills.BASE) as machines:
+        assert kills.on_engines(machines, kills=5) == 0
+
+
+@NIGHTLY
+@pytest.mark.timeout(3600)
+@pytest.mark.slurm
+def test_kills_on_a_cluster_lose_double_and_leave_nothing(cluster: Cluster) -> None:
+    assert kills.on_cluster(cluster, kills=5) == 0
