@@ -51,6 +51,8 @@ from harness.plan.cells import make_plan, select
 from tests.players.trials import facts_of
 
 RUNS = Path(__file__).parent / "runs"
+APPROVED = Path(__file__).with_name("made.approved.txt")
+"""What a terminal prints of the results in `made.py`."""
 Launch = dict[str, Any]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from harness.matrix import load_matrix
 from harness.model import Cell, Trial
 from harness.store.saved_run import read_result, read_run
+from tests.golden import made
 from tests.golden.load import NAMES, RUNS
 from tests.golden.render import replayed
 
@@ -120,3 +121,4 @@ if __name__ == "__main__":
     else:
         for found in sys.argv[1:] or NAMES:
             expect(found)
+        made.approve()

@@ -2,7 +2,8 @@
 
 If this fails, a user would be told something else about the same measurements. The launches were recorded once; only a
 change that is made on purpose writes new answers and reports (`python -m tests.golden.record`): their diff is what a
-reviewer reads. `runs/NAME.approved.txt` is what every report says of a run.
+reviewer reads. `runs/NAME.approved.txt` is what every report says of a run, `made.approved.txt` what a terminal prints
+of made results.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 
 import pytest
 
-from tests.golden.load import NAMES, RUNS
+from tests.golden.load import APPROVED, NAMES, RUNS
 from tests.golden.render import Replayed, replayed
 
 
@@ -31,3 +32,19 @@ def test_a_recorded_run_keeps_its_reports(golden: Replayed) -> None:
 
 def test_the_golden_runs_are_there() -> None:
     assert len(NAMES) >= 12
+
+
+MADE = [part.partition(" ====\n")[::2] for part in APPROVED.read_text().split("==== ")[1:]]
+
+
+@pytest.mark.parametrize(("name", "text"), MADE, ids=[name for name, _ in MADE])
+def test_a_made_result_keeps_its_words(name: str, text: str) -> None:
+    from tests.golden import made  # here, because making all of them takes a second in each process
+
+    assert made.shown(made.CASES[name]).splitlines() == text.splitlines()
+
+
+def test_every_made_result_is_approved() -> None:
+    from tests.golden import made
+
+    assert [name for name, _ in MADE] == list(made.CASES)

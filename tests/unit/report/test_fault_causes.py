@@ -3,160 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import pytest
 
-from harness.model import CellResult, CellVerdict, Effect, RunResult, SignalVerdict, Variant
-from harness.report.content.finding_boxes import boxes
-from harness.report.exports import junit, markdown
-from harness.report.page import html_page
+from harness.model import SIGNALS, CellResult, CellVerdict, Effect, RunResult, SignalVerdict, Variant
+from harness.model.attributed import Episode
+from harness.report.text import fault_sentences
 from harness.report.text.fault_sentences import params_clause, rule_evidence, rule_text
 from harness.report.text.headline import sentence
 from tests.players import build, faults
-from tests.players.faults import NEW, OLD, PLAIN, SIGNAL, Square, lane, run
-from tests.players.pages import shown
+from tests.players.faults import NEW, OLD, SIGNAL, Square, run
 
 TORCH = build.variant("torch_ops")
-THIRD = lane("third", "RTX 5090")
-TWIN = lane("twin", "RTX 4090")
-X, Y = lane("x", None), lane("y", None)
-BOX_OLD, BOX_NEW = lane("box", "RTX 3090"), lane("box", "RTX 4090")
 LEAKS = "signal_ops leaks 24 KiB/step"
-
-
-def test_the_story_once_its_deciding_cell_was_run() -> None:
-    assert sentence(run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)) == (
-        "signal_ops leaks 24 KiB/step since 22.12, on both cards, when input is random or variable; "
-        "not the RTX 4090's fault; layer: native heap."
-    )
-
-
-def test_the_story_before() -> None:
-    assert sentence(run({OLD: "ggu", NEW: "iib"}, variants=SIGNAL)) == (
-        "signal_ops leaks 24 KiB/step in 22.12, on the RTX 4090, when input is random or variable; "
-        "whether the image or the RTX 4090 is at fault is undecided: run 22.12 on the RTX 3090 to settle it; "
-        "layer: native heap."
-    )
-
-
-def test_a_cell_that_was_launched_and_stays_undecided_is_not_to_be_run_again() -> None:
-    """It said "run 22.12 on the RTX 3090 to settle it" of a cell that had run twice: more launches settle nothing."""
-    text = sentence(run({OLD: "ggn", NEW: "iib"}))
-    assert (
-        "22.12 on the RTX 3090 would settle it, but is inconclusive after 2 launches: let it run longer; layer" in text
-    )
-    other = sentence(run({OLD: "ggn", NEW: "unb"}, of=faults.NGC))
-    assert "run 20.12 on the RTX 4090 to settle it" in other, "not run yet"
-
-
-def test_a_cell_that_passed_in_too_few_launches_is_not_nothing_good() -> None:
-    """It said "there is nothing good to compare with … run 22.12 to settle it" of a cell that had passed 4 launches."""
-    result = run({NEW: "uub"})
-    passed = [
-        replace(cell, verdict=replace(cell.verdict, verdicts=("flat",), trials=4)) if cell.verdict.trials == 0 else cell
-        for cell in result.cells
-    ]
-    assert "there is nothing good" not in (text := sentence(replace(result, cells=tuple(passed))))
-    assert "passed 4 launches, too few to rule out there a fault that comes in only some launches, so" in text
-
-
-@pytest.mark.parametrize(
-    ("square", "text"),
-    [
-        ({OLD: "ggx", NEW: "iib"},
-         "in 22.12, on the RTX 4090; whether the image or the RTX 4090 is at fault is undecided: "
-         "run 22.12 on the RTX 3090, which the matrix leaves out, to settle it."),
-        ({OLD: "ggs", NEW: "iib"},
-         "in 22.12, on the RTX 4090; whether the image or the RTX 4090 is at fault is undecided: "
-         "run 22.12 on the RTX 3090 to settle it."),
-        ({OLD: "ggb", NEW: "ggb"}, "since 22.12, on both cards; not the card's fault."),
-        ({OLD: "gub", NEW: "iib"},
-         "since a version after 20.12, 22.12 at the latest, on both cards; not the RTX 4090's fault."),
-        ({OLD: "bbb", NEW: "bbb"},
-         "in every version from 20.12, the oldest, on both cards; not the card's fault."),
-        ({OLD: "gbg", NEW: "gbg"},
-         "since 21.08 (fixed in 22.12), on both cards; not the card's fault."),
-        ({OLD: "ggb", NEW: "iib", THIRD: "iib"},
-         "since 22.12, on all 3 cards; not the fault of the RTX 4090 and the RTX 5090."),
-        ({OLD: "gbb", NEW: "ggb"},
-         "since 21.08 on the RTX 3090 and since 22.12 on the RTX 4090; the image's fault on each of "
-         "them."),
-        ({NEW: "ggb"}, "since 22.12, on the RTX 4090."),
-        ({OLD: "uuu", NEW: "ggb"}, "since 22.12, on the RTX 4090; unknown on the RTX 3090."),
-        ({X: "ggb", Y: "ggb"}, "since 22.12, on both hosts; not the host's fault."),
-        ({X: "ggb", Y: "uub"}, "since 22.12, on both hosts; not the fault of host y."),
-        ({TWIN: "ggb", NEW: "iib"}, "since 22.12, on both cards; not the host's fault."),
-        ({OLD: "ggb", X: "ggb"}, "since 22.12, on the RTX 3090 and x; not the host or card's fault."),
-        ({OLD: "ggg", NEW: "bbb"},
-         "in every version from 20.12, the oldest, on the RTX 4090; the same images are good on the "
-         "RTX 3090: the fault of the RTX 4090, or of its host (new), not the image's."),
-        ({BOX_OLD: "ggg", BOX_NEW: "bbb"},
-         "in every version from 20.12, the oldest, on the RTX 4090; the same images are good on the "
-         "RTX 3090: the fault of the RTX 4090, not the image's."),
-        ({OLD: "ggg", NEW: "bbb", THIRD: "bbb"},
-         "in every version from 20.12, the oldest, on the RTX 4090 and the RTX 5090; the same images are good on the "
-         "RTX 3090: the fault of the RTX 4090 and the RTX 5090, or of their hosts (new and third), not the image's."),
-        ({BOX_OLD: "ggg", BOX_NEW: "bbb", THIRD: "bbb"},
-         "in every version from 20.12, the oldest, on the RTX 4090 and the RTX 5090; the same images are good on the "
-         "RTX 3090: the fault of the RTX 4090 and the RTX 5090, or of host third, not the image's."),
-        ({OLD: "ggg", NEW: "bbb", TWIN: "bbb"},
-         "in every version from 20.12, the oldest, on new/RTX 4090 and twin/RTX 4090; the same images are good on the "
-         "RTX 3090: the fault of new/RTX 4090 and twin/RTX 4090, not the image's."),
-        ({TWIN: "ggg", NEW: "bbb"},
-         "in every version from 20.12, the oldest, on new/RTX 4090; the same images are good on "
-         "twin/RTX 4090: the fault of host new, not the image's."),
-        ({X: "ggg", Y: "bbb"},
-         "in every version from 20.12, the oldest, on y; the same images are good on x: the fault of "
-         "host y, not the image's."),
-        ({OLD: "ggg", NEW: "ggb"},
-         "since 22.12, on the RTX 4090; 22.12 is good on the RTX 3090: it takes both the image and the "
-         "RTX 4090."),
-        ({OLD: "ggb", NEW: "iib", THIRD: "ggg"},
-         "since 22.12, on the RTX 3090 and the RTX 4090; 22.12 is good on the RTX 5090: it takes both "
-         "the image and one of these cards."),
-        ({OLD: "bgg", NEW: "ggb"},
-         "since 22.12, on the RTX 4090; 22.12 is good on the RTX 3090: it takes both the image and the RTX 4090; "
-         "layer: native heap. "
-         "signal_ops leaks 24 KiB/step in 20.12 (fixed in 21.08), on the RTX 3090; "
-         "20.12 is good on the RTX 4090: it takes both the image and the RTX 3090."),
-        ({OLD: "ggg", NEW: "uub"},
-         "in 22.12, on the RTX 4090; 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
-         "fault is undecided: run 21.08 on the RTX 4090 to settle it."),
-        ({OLD: "ggg", NEW: "iib"},
-         "in 22.12, on the RTX 4090; 22.12 is good on the RTX 3090; whether the RTX 4090 alone is at "
-         "fault is undecided: no cell of this matrix can settle it, so add a host, or a version that runs there."),
-        ({NEW: "uub"},
-         "in 22.12, on the RTX 4090; there is nothing good to compare with, so the cause is "
-         "undecided: run 21.08 on the RTX 4090 to settle it."),
-        ({NEW: "bbb"},
-         "in every version from 20.12, the oldest, on the RTX 4090; there is nothing good to compare with, so the "
-         "cause is undecided: add an older version; if that is bad too, the scenario itself may be the cause."),
-        ({NEW: "iib"},
-         "in 22.12, on the RTX 4090; there is nothing good to compare with, so the cause is undecided: "
-         "no cell of this matrix can settle it, so add a host, or a version that runs there."),
-    ],
-)  # fmt: skip
-def test_each_square_has_its_words(square: Square, text: str) -> None:
-    assert sentence(run(square)) == f"{LEAKS} {text.removesuffix('.')}; layer: native heap."
-
-
-def test_what_is_bad_on_a_lane_that_is_not_blamed_is_not_told_of_those_that_are() -> None:
-    """The 3090 is bad in 20.12, with which the others were never tried: they were "bad in every version from" it."""
-    assert sentence(run({OLD: "bub", NEW: "ubb", THIRD: "ubu"})) == (
-        f"{LEAKS} in every version from 21.08, the oldest that can be judged, on the RTX 4090 and the RTX 5090; "
-        "not the card's fault; unknown on the RTX 3090; layer: native heap."
-    )
-
-
-def test_a_control_that_stays_good_is_quoted_and_one_that_does_not_is_not() -> None:
-    assert sentence(run({NEW: "ggb"}, controls=[TORCH])).endswith("; torch_ops stays good there; layer: native heap.")
-    many = [build.variant(f"t{number}") for number in range(6)]
-    assert sentence(run({NEW: "ggb"}, controls=many)).endswith(
-        "t0, t1, t2 and 3 more scenarios stay good there; layer: native heap."
-    )
-    assert "t2 and 1 more scenario stay good" in sentence(run({NEW: "ggb"}, controls=many[:4]))
-    assert "stays good" not in sentence(run({NEW: "ggb"}, variants=[PLAIN, TORCH]))
 
 
 @pytest.mark.parametrize(
@@ -181,73 +40,6 @@ def test_what_was_not_seen_good_in_the_bad_version_is_not_said_to_stay_good(bad_
 
     assert "torch_ops stays good" in sentence(drawn)
     assert "stays good" not in sentence(faults.judged(replace(drawn, cells=tuple(map(judge, drawn.cells)))))
-
-
-def test_two_series_say_each_for_itself() -> None:
-    wheel = build.series("wheel", ["1.15.4", "1.15.5"])
-    versions = {"20.12": False, "21.08": False, "22.12": True, "1.15.4": False, "1.15.5": True}
-    both = faults.judged(
-        build.run(
-            [(faults.NGC, [OLD], [PLAIN]), (wheel, [OLD], [PLAIN])],
-            lambda version, *_: build.leak(24.1) if versions[version] else build.flat(),
-        )
-    )
-    assert sentence(both) == (
-        "ngc: signal_ops leaks 24 KiB/step since 22.12, on the RTX 3090; layer: native heap. "
-        "wheel: signal_ops leaks 24 KiB/step since 1.15.5, on the RTX 3090; layer: native heap."
-    )
-
-
-def test_a_host_that_was_left_out_of_the_run_is_named() -> None:
-    result = run({NEW: "ggb"})
-    matrix = replace(result.plan.matrix, hosts=(NEW.host, OLD.host))
-    told = sentence(faults.judged(replace(result, plan=replace(result.plan, matrix=matrix))))
-    assert told == f"{LEAKS} since 22.12, on the RTX 4090; unknown on old; layer: native heap."
-
-
-def test_what_else_can_be_wrong_has_its_words() -> None:
-    result = run({OLD: "ggb", NEW: "ggb"})
-    slower = tuple(
-        replace(one, metric="step_time", verdict="slower", effect=Effect(value=2.5, unit="ratio"))
-        for one in result.findings
-    )
-    told = replace(result, findings=slower, attribution=faults.attribute(result.plan, result.cells, slower))
-    assert (
-        sentence(told)
-        == "signal_ops takes 2.5 times as long per step since 22.12, on both cards; not the card's fault."
-    )
-
-
-def test_what_came_went_and_came_again_has_each_size() -> None:
-    assert sentence(build.quickstart()) == (
-        "multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2); layer: native heap. "
-        "multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4); layer: native heap."
-    )
-
-
-def test_steps_that_get_slower_are_told_from_steps_that_are_slower() -> None:
-    result = run({OLD: "ggb", NEW: "ggb"})
-    drift = tuple(replace(one, metric="step_time", verdict="slowdown", effect=None) for one in result.findings)
-    higher = tuple(replace(one, metric="step_time", verdict="slower", effect=None) for one in result.findings)
-    cells = [
-        replace(entry, verdict=replace(entry.verdict, verdicts=("leak", "slowdown")))
-        if entry.verdict.verdict == "leak"
-        else entry
-        for entry in result.cells
-    ]
-    both = (*drift, *higher)
-    told = replace(result, findings=both, attribution=faults.attribute(result.plan, cells, both))
-    assert sentence(told) == (
-        "signal_ops gets slower step by step since 22.12, on both cards; not the card's fault. "
-        "signal_ops takes longer per step since 22.12, on both cards; not the card's fault."
-    )
-
-
-def test_more_faults_than_fit_are_counted_and_told_below() -> None:
-    many = [build.variant(f"s{number}") for number in range(5)]
-    result = run({NEW: "ggb"}, variants=many)
-    assert sentence(result).endswith("layer: native heap. And 2 further faults below.")
-    assert "s4 leaks 24 KiB/step since 22.12" in shown(result)
 
 
 # ---------------------------------------------------------------- rules
@@ -301,32 +93,6 @@ def test_params_that_always_came_together_are_both_named() -> None:
     assert params_clause(one) == "when a is 1 (or when b is x: the two always occur together)"
 
 
-def test_what_a_rule_rests_on_is_below_the_tables() -> None:
-    result = run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)
-    line = "params: input in {random, variable}; op makes no difference; 4 variants bad, 4 good"
-    assert line in " ".join(shown(result, wide=True).split())
-
-
-def test_variants_with_histories_of_their_own_have_rules_of_their_own() -> None:
-    """A real case: both ways of use leak in 6.3.0, and one of them goes on."""
-    pop, read = (build.variant("headers", then=then) for then in ("pop", "read"))
-    bad = {("21.08", "pop"), ("21.08", "read"), ("22.12", "pop")}
-    result = faults.judged(
-        build.run(
-            [(faults.NGC, [NEW], [pop, read])],
-            lambda version, _, one: build.leak(5.06) if (version, one.params[0][1]) in bad else build.flat(),
-        )
-    )
-    assert sentence(result) == (
-        "headers leaks 5.1 KiB/step since 21.08, on the RTX 4090, when then is pop; layer: native heap. "
-        "headers leaks 5.1 KiB/step since 21.08 (fixed in 22.12), on the RTX 4090, when then is read; "
-        "layer: native heap."
-    )
-    assert any(
-        card.texts["params"].endswith("1 variant bad, 0 good; 1 bad there with another fault") for card in boxes(result)
-    )
-
-
 def test_exceptions_and_what_never_ran_are_listed() -> None:
     every = [build.variant("s", a=a, b=b, c=c) for a in range(4) for b in range(4) for c in range(2)]
     bad = [one for one in every if dict(one.params)["a"] == 0 and one != every[0]] + [every[-1]]
@@ -339,16 +105,6 @@ def test_exceptions_and_what_never_ran_are_listed() -> None:
 
 
 # ---------------------------------------------------------------- on top of every report
-
-
-def test_the_sentence_stands_on_top_of_every_report() -> None:
-    result = run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL)
-    told = sentence(result)
-    assert " ".join(shown(result).split()).startswith(told)
-    assert f"**{markdown.escaped(told)}**" in markdown.render(result)
-    assert told.replace("'", "&#39;") in html_page.render(result)
-    suite = ElementTree.fromstring(junit.render(result).encode())[0]
-    assert [(one.get("name"), one.get("value")) for one in suite[0]] == [("headline", told)]
 
 
 POOL = replace(
@@ -394,3 +150,118 @@ def test_a_card_that_is_bad_on_two_machines_of_a_pool_is_told_from_its_host() ->
     assert "the fault of the RTX 3090, or of its host (gpu2), not the image's" in one
     two = sentence(in_a_pool({POOL: "bbb", NEW: "ggg"}, {**ON_GPU2, "variable": "gpu1"}))
     assert "the fault of the RTX 3090, not the image's" in two
+
+
+VERSIONS = ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (7.838, "KiB/step", "7.8 KiB/step"),
+        (3072, "KiB/step", "3 MiB/step"),
+        (1.0, "files/step", "1 file/step"),
+        (0.5, "files/step", "0.50 files/step"),
+        (1.01, "processes/step", "1 process/step"),
+        (2.0, "zombies/step", "2 zombies/step"),
+        (0.02, "s/step", "20 ms/step"),
+        (1.0, "s/step", "1 s/step"),
+        (100, "B/step", "100 B/step"),
+        (5000, "B/step", "4.9 KiB/step"),
+        (2.1, "ratio", "2.1 times as much"),
+        (1.5, "ratio", "50 % more"),
+        (0.5, "ratio", "50 % less"),
+        (0.375, "failures", "38 % of launches"),
+        (1.0, "failures", ""),
+        (0.6, "loss", "0.6 loss"),
+    ],
+)
+def test_a_size_is_told_in_plain_words(value: float, unit: str, text: str) -> None:
+    effect = Effect(value=value, unit=unit, ci=(value, value))
+    assert fault_sentences.size(effect, metric="memory") == text
+
+
+def test_a_size_says_what_it_measures() -> None:
+    """`has slower steps (50 % more)` does not say what there is more of."""
+    half, five = (Effect(value=value, unit="ratio") for value in (1.5, 5.0))
+    assert fault_sentences.size(half, metric="step_time") == "50 % longer"
+    assert fault_sentences.size(five, metric="peak_memory") == "5 times as much"
+    assert fault_sentences.size(five, metric="metrics.loss") == "5 times what it was"
+    late = Effect(value=3.0, unit="s")
+    assert fault_sentences.size(late, metric="end_time") == "3 s longer"
+
+
+def test_a_size_has_the_unit_of_its_effect() -> None:
+    """`81 KiB/step` of a program that has no steps, only lines of output."""
+    assert fault_sentences.size(Effect(value=81.0, unit="KiB/line"), metric="memory") == "81 KiB/line"
+    assert fault_sentences.size(Effect(value=2.0, unit="s"), metric="cpu_time") == "2 s more"
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "text"),
+    [
+        ((0.2, 0.4), "failures", "20 to 40 % of launches"),
+        ((0.2, 1.0), "failures", "20 % of launches to all launches"),
+        ((1.0, 2.0), "files/step", "1 file/step to 2 files/step"),
+        ((2.8, 24 * 1024), "KiB/step", "2.8 KiB/step to 24 MiB/step"),
+        ((1.2, 1.4), "ratio", "20 to 40 % more"),
+        ((1.5, 3.0), "ratio", "50 % more to 3 times as much"),
+    ],
+)
+def test_several_sizes_are_told_from_the_least_to_the_most(values: tuple[float, ...], unit: str, text: str) -> None:
+    assert fault_sentences.sizes([Effect(value=value, unit=unit) for value in values], metric="memory") == text
+
+
+@pytest.mark.parametrize("name", list(SIGNALS))
+def test_every_signal_has_a_verb(name: str) -> None:
+    size = fault_sentences.size(Effect(value=2.0, unit="ratio"), metric=name)
+    finding = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric=name)
+    told = fault_sentences.predicate([finding], size)
+    assert told.startswith(SIGNALS[name].verb.split(maxsplit=1)[0]) or name == "outcome"
+    assert size in told
+
+
+def test_a_leak_says_whose_memory_it_is() -> None:
+    """A user who reads only `leaks 8.1 KiB a step` looks for it in the wrong process."""
+    own, workers = (
+        build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric=metric)
+        for metric in ("memory", "worker_memory")
+    )
+    assert fault_sentences.predicate([own], "8.1 KiB/step") == "leaks 8.1 KiB/step"
+    assert fault_sentences.predicate([workers], "8.1 KiB/step") == "leaks 8.1 KiB/step in its workers"
+
+
+def test_a_number_that_is_none_and_a_metric_of_the_scenario_have_words() -> None:
+    of = build.finding(build.MULTIDICT, build.HERE, build.POP, before="6.2.0", after="6.3.0", metric="metrics.loss")
+    for value, told in ((1.5, "50 % higher"), (0.9, "10 % lower"), (5.0, "5 times what it was")):
+        size = fault_sentences.size(Effect(value=value, unit="ratio"), metric="metrics.loss")
+        assert fault_sentences.predicate([of], size) == f"`loss` is {told}"
+    assert fault_sentences.predicate([of], "") == "returns another `loss`"
+    late = fault_sentences.predicate([replace(of, verdict="late")], "10 % higher")
+    assert late == "`loss` is 10 % higher at the end"
+    assert fault_sentences.predicate([replace(of, verdict="vanished")], "") == "no longer returns `loss`"
+    assert fault_sentences.predicate([replace(of, verdict="varies")], "") == "returns another `loss` in each launch"
+    nan = build.finding(
+        build.MULTIDICT, build.HERE, build.POP, before=None, after="6.3.0", metric="metrics.loss", verdict="nan"
+    )
+    assert fault_sentences.predicate([nan], "") == "returns NaN or infinity as `loss`"
+    assert fault_sentences.predicate([nan], "", gives="prints") == "prints NaN or infinity as `loss`"
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "text"),
+    [
+        ((0, 1), None, "since 2"),
+        ((0, 1), (2, 3), "since 2 (fixed in 4)"),
+        ((0, 1), (2, 4), "since 2 (fixed in a version after 3, 5 at the latest)"),
+        ((0, 2), None, "since a version after 1, 3 at the latest"),
+        ((-1, 0), None, "in every version from 1, the oldest"),
+        ((-1, 2), None, "in every version from 3, the oldest that can be judged"),
+        (None, (2, 3), "up to 3 (fixed in 4)"),
+    ],
+)
+def test_an_end_is_no_more_exact_than_it_is_known(
+    since: tuple[int, int] | None, until: tuple[int, int] | None, text: str
+) -> None:
+    episode = Episode(begins=None, ends=None, since=since, until=until, seen=2)
+    assert fault_sentences.since(episode, VERSIONS) == text

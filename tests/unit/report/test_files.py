@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 from xml.etree import ElementTree
 
@@ -54,14 +52,6 @@ def outcomes(result: RunResult) -> dict[str, str]:
     return {case.get("name", ""): case[0].tag if len(case) else "passed" for case in suite.iter("testcase")}
 
 
-def test_junit_fails_what_is_bad_and_passes_what_is_good() -> None:
-    found = outcomes(build.quickstart())
-    assert {version for version, outcome in found.items() if outcome == "failure"} == {
-        "6.3.0", "6.3.1", "6.5.0", "6.6.3",
-    }  # fmt: skip
-    assert set(found.values()) == {"failure", "passed"}
-
-
 @pytest.mark.parametrize("result", [build.quickstart(), build.varied(), build.unreachable(), searched()])
 def test_junit_is_what_ci_servers_take(result: RunResult) -> None:
     junit_schema().validate(junit.render(result).encode())
@@ -73,25 +63,10 @@ def test_the_schema_of_junit_refuses_what_ci_servers_refuse() -> None:
     )
 
 
-def test_junit_has_a_test_for_each_finding_and_a_repair_passes() -> None:
-    (suite,) = [
-        one for one in ElementTree.fromstring(junit.render(build.quickstart())) if one.get("name") == "findings"
-    ]
-    assert [case.find("failure") is not None for case in suite] == [True, True, False, False]
-    assert (suite[0].get("name") or "").startswith("memory leak since 6.3.0 (last good 6.2.0)")
-
-
 def test_junit_counts_add_up() -> None:
     root = ElementTree.fromstring(junit.render(build.varied()).encode())
     for kind, tag in (("failures", "failure"), ("errors", "error"), ("tests", "testcase")):
         assert int(root.get(kind, "")) == len(list(root.iter(tag))) == sum(int(one.get(kind, "")) for one in root)
-
-
-def test_junit_fails_the_version_where_steps_get_slower_though_its_memory_is_flat() -> None:
-    """Otherwise a run with exit code 1 would be all green in the CI server."""
-    assert outcomes(build.varied()) == {
-        "1.19.2": "passed", "1.20.0": "passed", "1.20.1": "passed", "1.21.0": "failure", "1.21.1": "passed",
-    }  # fmt: skip
 
 
 def test_junit_tells_infrastructure_from_what_could_not_be_asked() -> None:
@@ -123,16 +98,6 @@ def test_junit_tells_what_kept_a_cell_with_a_verdict_from_being_measured_as_plan
     assert all("local: connection lost" in text for text in told)
     tags = {case[0].tag for case in root.iter("testcase")}
     assert tags == {"failure", "system-out"}
-
-
-def test_cells_as_csv() -> None:
-    rows = list(csv.DictReader(io.StringIO(cell_table.cells_csv(build.varied()))))
-    assert len(rows) == 49
-    assert rows[3] | {"image": "1.21.0", "verdict": "flat", "step_ms": "2.303"} == rows[3]
-    assert json.loads(rows[3]["params"]) == {"size": 64}
-    assert float(rows[3]["step_ms_low"]) < 2.303 < float(rows[3]["step_ms_high"])
-    assert rows[3]["smallest_visible_step_time"] == "0.03"
-    assert {name for row in rows for name in row} == set(rows[0])
 
 
 def test_a_change_is_as_large_in_every_report() -> None:
@@ -186,21 +151,6 @@ def test_every_report_shows_the_warnings(render: Callable[[RunResult], str]) -> 
     page = render(lost)
     assert "numpy on local: 2.0.2 ran on another day" in page
     assert "host old could not be used: ssh" in page
-
-
-def test_markdown_has_versions_downwards_when_there_are_more_of_them() -> None:
-    text = markdown.render(build.varied())
-    assert text[text.index("### orjson") : text.index("### ngc on old")] == dedent("""\
-        ### orjson on local
-
-        | version   | orjson\\_deleted     |
-        |-----------|---------------------|
-        | 3.7.7     | ✓ flat ≤0.017       |
-        | 3.7.8     | ✓ flat ≤0.017       |
-        | 3.7.9     | **▼ crash SIGSEGV** |
-        | 3.7.10    | ▲ flat ≤0.017       |
-
-        """)
 
 
 def test_markdown_fits_a_step_summary() -> None:
@@ -259,23 +209,9 @@ def test_markdown_counts_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> 
     assert "- and 1 more: see report.html" in text
 
 
-def test_markdown_begins_with_what_matters() -> None:
-    assert markdown.render(build.quickstart()).splitlines()[:3] == [
-        "## quickstart",
-        "",
-        "**multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2); layer: native heap.**",
-    ]
-
-
 def test_the_page_needs_nothing_from_elsewhere() -> None:
     page = html_page.render(build.varied())
     assert not re.findall(r"<script|<link(?! rel=\"icon\" href=\"data:,\")|<img|https?://|@import|url\(", page)
-
-
-def test_the_page_shows_each_version_with_its_line() -> None:
-    page = html_page.render(build.quickstart())
-    assert page.count('aria-label="memory over the steps"') == 10
-    assert page.count('<th scope="row" id="r') == 10
 
 
 def test_a_page_of_a_large_run_stays_small() -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -18,7 +16,6 @@ from hypothesis import strategies as st
 
 from harness.cli import results
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, RunResult, SignalVerdict
-from harness.model.measured import Printed
 from harness.report.content import version_table
 from harness.report.document import document
 from harness.report.exports import cell_table, junit, markdown, summary_json
@@ -26,24 +23,13 @@ from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import not_decided, signal_words
 from tests.players import build
-from tests.players.trials import facts_of
 
 GOOD = SignalVerdict(seen="good")
-
-
-def quiet_lines(begin: str, result: RunResult) -> list[str]:
-    """Return the lines on what a good verdict does not cover that begin so."""
-    return [line for line in not_decided.quiet(result) if line.startswith(begin)]
 
 
 def one_row(verdict: CellVerdict) -> RunResult:
     """Return a run of one variant, in which all versions are alike."""
     return build.run([(build.ORJSON, [build.HERE], [build.DELETED])], lambda *_: verdict, verdict="ok")
-
-
-def doubt(signal: SignalVerdict) -> str:
-    (told,) = signal_words.doubts(replace(build.flat(), signals={"step_time": signal}))
-    return told
 
 
 def first_cell(verdict: CellVerdict) -> version_table.Shown:
@@ -189,77 +175,6 @@ def test_what_never_ran_has_no_strip() -> None:
 # ---------------------------------------------------------------- blind, and so far
 
 
-def test_what_is_too_coarse_says_how_coarse_the_limit_and_what_helps() -> None:
-    """`±? ±0.673 %` next to a name was a riddle, and a limit that could not be checked had a ✓."""
-    told = "step time: a change below 36 % would not have shown (limit 10 %)"
-    assert signal_words.state_text("step_time", build.BLIND) == told
-    assert doubt(build.BLIND) == f"{told}; {build.BLIND.why}"
-    judged = replace(build.BLIND, why="", remedy="more launches")
-    assert doubt(judged) == f"{told}; more launches"
-    result = one_row(build.seen(build.flat(), step_time=build.BLIND))
-    assert not_decided.lines(result) == [
-        f"{told}: 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson on local, orjson_deleted): {build.BLIND.why}"
-    ]
-    assert document(result).totals.startswith("4 cells: 4 partly undecided; ")
-    for page in (
-        run_report.text(result, width=300, wide=True),
-        markdown.render(result).replace("\\", ""),
-        html_page.render(result),
-    ):
-        assert told in page
-        assert "±?" not in page
-
-
-def test_one_screen_says_which_numbers_need_a_limit_to_be_judged() -> None:
-    """`損失=0.5` was called good, and only the long report said that it had no limit."""
-    remedy = "`metrics: {損失: {rise: 10%}}` or `drop` judges it"
-    why = "checked for NaN and infinity only: its name does not tell what is worse"
-    number = SignalVerdict(seen="none", value=0.5, why=why, remedy=remedy)
-    shown = run_report.text(one_row(replace(build.flat(), signals={"metrics.損失": number})), width=300)
-    assert "ot judged: 損失 (`metrics: {損失: {rise: 10%}}` or `drop` judges it)" in shown
-
-
-def test_what_is_blind_for_want_of_launches_is_not_called_coarse() -> None:
-    """`only a change of 2 % would have shown, the limit is 10 %` is nonsense."""
-    few = SignalVerdict(seen="blind", value=1.43e-5, limit=0.1, visible=0.02, why="too few rounds")
-    assert doubt(few) == "step time: cannot be judged (limit 10 %); too few rounds"
-
-
-def test_the_first_screen_names_what_would_help() -> None:
-    """It said `not decided: step time`; how many launches would settle it was only in `--wide`."""
-    remedy = "more launches (`--trials 13`), a wider limit (`limits: {step_time: …}`, or none) would help"
-    result = one_row(build.seen(build.flat(), step_time=replace(build.BLIND, remedy=remedy)))
-    assert f"Not decided in 4 cells: step time: {remedy}; " in f"{not_decided.gist(result)}; "
-
-
-def test_rows_that_are_blind_for_one_reason_share_a_line() -> None:
-    verdicts = {"rfft": 0.352, "fft": 0.5}
-    result = build.run(
-        [(build.ORJSON, [build.HERE], build.SIGNAL)],
-        lambda _version, _lane, of: build.seen(
-            build.flat(), step_time=replace(build.BLIND, visible=verdicts[str(of.params[0][1])])
-        ),
-    )
-    (line,) = not_decided.lines(result)
-    assert line.startswith(
-        "step time: a change below 50 % would not have shown (limit 10 %): 3.7.7, 3.7.8, 3.7.9 and 3.7.10 (orjson"
-    )
-    assert "4 variants" in line
-
-
-def test_a_line_of_some_cells_does_not_name_every_variant_of_every_version() -> None:
-    """`3.7.7 and 3.7.8 (…, 2 variants)` also accused the two cells that had all their launches."""
-    early = {("3.7.7", "rfft"), ("3.7.8", "fft")}
-    result = build.run(
-        [(build.ORJSON, [build.HERE], build.SIGNAL[::2])],
-        lambda version, _lane, of: replace(build.flat(), provisional=(version, of.params[0][1]) in early),
-    )
-    assert not_decided.lines(result)[0].startswith(
-        "flat so far: 2 cells of 3.7.7 and 3.7.8 (orjson on local, 2 variants): "
-    )
-    assert "its verdict" not in not_decided.lines(result)[0], "there are two verdicts"
-
-
 def test_what_has_too_few_launches_is_good_so_far_and_no_more() -> None:
     result = one_row(replace(build.seen(build.flat()), provisional=True, trials=1))
     cell = next(version_table.tables(result)[0].shown)
@@ -291,50 +206,6 @@ def test_junit_skips_what_is_blind_and_fails_what_is_bad() -> None:
 
 
 # ---------------------------------------------------------------- never looked at
-
-
-def test_what_was_not_looked_at_is_told_once_with_the_reason() -> None:
-    assert quiet_lines("not checked", build.signalled()) == [
-        "not checked: peak GPU memory and peak of the GPU pool (no GPU), throughput (the scenario has no items); "
-        "in multidict_read: results (the scenario returns none)"
-    ]
-    none = SignalVerdict(seen="none", why="the command's exit code decides")
-    only_outcome = build.seen(build.flat(), **{name: none for name in SIGNALS if name != "outcome"})
-    assert quiet_lines("not checked", one_row(only_outcome)) == [
-        "not checked: memory, other growth, step time and start-up (the command's exit code decides), "
-        "results (the scenario returns none)"
-    ]
-    assert quiet_lines("not checked", one_row(build.flat())) == [], (
-        "runs of before there were signals tell nothing of them"
-    )
-
-
-def program_run(verdict: CellVerdict, printed: tuple[tuple[str, str], ...] = (), **launch: Any) -> RunResult:
-    """Return a run of a program, with one such launch of each version."""
-    variant = build.variant("train")
-    scenario = replace(variant.scenario, script=None, program=Path("train.py"), printed=printed)
-    result = build.run([(build.ORJSON, [build.HERE], [replace(variant, scenario=scenario)])], lambda *_: verdict)
-    trials = (replace(result.cells[0].trials[0], **launch),)
-    return replace(result, cells=tuple(replace(cell, trials=trials) for cell in result.cells))
-
-
-@pytest.mark.parametrize(("facts", "told"), [({}, "Looked at the first 4,000 steps only"), ({"run_s": 9.0}, "")])
-def test_the_first_screen_says_that_the_rest_of_a_program_never_ran(facts: dict[str, float], told: str) -> None:
-    """A program of 10,000 steps was `good`, ✓, though it was stopped after 4,000 of them."""
-    result = program_run(build.flat(), end="completed", last_step=4000, facts=facts_of(facts))
-    assert not_decided.gist(result) == told
-
-
-def test_a_pattern_that_no_line_matched_is_named_with_a_line_that_was_printed() -> None:
-    """`results (the scenario returns none)` left users guessing which of their patterns was wrong."""
-    printed = (("loss", "loss: {}"), ("cost", "cost={}"))
-    seen = build.seen(build.flat(), **{"metrics.cost": SignalVerdict(seen="good", value=0.5)})
-    output = Printed(head="begin\nstep 0 cost=0.500\n")
-    assert not_decided.lines(program_run(seen, printed, last_step=500, output=output)) == [
-        "printed: train: no line matched 'loss: {}'; it printed, e.g.: step 0 cost=0.500"
-    ]
-    silent = program_run(seen, printed, last_step=500, output=Printed())
-    assert not_decided.lines(silent)[0].endswith("; it printed nothing")
 
 
 # ---------------------------------------------------------------- old → new
@@ -424,30 +295,9 @@ def test_every_signal_has_words_for_each_of_its_figures() -> None:
 # ---------------------------------------------------------------- for programs
 
 
-def test_a_cell_of_the_summary_has_its_signals_with_their_units() -> None:
-    cell = json.loads(summary_json.encoded(build.signalled()))["cells"][0]
-    assert cell["provisional"] is False
-    assert cell["signals"]["tail"] | {"value": None, "ci": None} == {
-        "seen": "good", "value": None, "ci": None, "limit": 1.0, "visible": 0.4, "why": "", "unit": "s",
-    }  # fmt: skip
-    row = one_row(build.seen(build.flat(), step_time=build.BLIND))
-    blind = json.loads(summary_json.encoded(row))["cells"][0]["signals"]
-    assert (blind["step_time"]["seen"], blind["step_time"]["visible"]) == ("blind", 0.352)
-
-
 @pytest.mark.parametrize("result", [build.signalled(), build.varied(), one_row(build.flat())])
 def test_the_summary_has_a_line_for_each_cell(result: RunResult) -> None:
     assert len(summary_json.encoded(result).splitlines()) >= len(result.cells)
-
-
-def test_the_csv_has_a_figure_and_what_was_seen_of_each_signal() -> None:
-    row = _rows(build.signalled())[3]
-    assert (row["setup_time"], row["setup_time_seen"]) == ("2.1", "bad")
-    assert (row["gpu_peak"], row["gpu_peak_seen"]) == ("", "none")
-    assert float(row["step_time"]) == pytest.approx(0.0143e-3)
-    assert {"metrics.loss", "metrics.loss_seen"} <= row.keys()
-    few = _rows(one_row(build.flat()))[0]
-    assert (few["step_time_seen"], few["setup_time"], few["setup_time_seen"]) == ("good", "", "")
 
 
 # ---------------------------------------------------------------- the page

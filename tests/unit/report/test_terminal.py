@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from harness.model import RunResult, SignalVerdict, Skip
+from harness.model import RunResult, SignalVerdict
 from harness.report.text.harmless_text import whole_clauses
 from tests.players import build
 from tests.players.pages import shown
@@ -18,24 +18,6 @@ def table_of(text: str, lines: int) -> str:
     every = text.splitlines()
     first = every.index("multidict on local")
     return "\n".join(every[first : first + lines])
-
-
-def test_a_whole_report() -> None:
-    """It was 26 lines long, and a sweep of 18 cells 44: the finding was out of sight."""
-    assert shown(build.quickstart()) == dedent("""\
-        multidict leaks 7.8 KiB/step since 6.3.0 (fixed in 6.3.2); layer: native heap.
-        multidict leaks 2.8 KiB/step since 6.5.0 (fixed in 6.6.4); layer: native heap.
-        10 cells: 6 good, 4 bad; 30 launches in 3 min 20 s; seed 1
-
-        multidict on local
-                       6.0.5  6.1.0  6.2.0  6.3.0        6.3.1  6.3.2  6.4.4  6.5.0        6.6.3  6.6.4
-        multidict_pop  ✓      ✓      ✓      ▼ leak 7.84  ✗      ▲      ✓      ▼ leak 2.82  ✗      ▲
-
-        1. memory at most 0.017 → 7.84 (7.82 to 7.85) KiB/step; 3 launches against 3
-           next: harness issue reports/quickstart/20250301T120000Z-1a2b 1
-        2. memory at most 0.017 → 2.82 (2.81 to 2.82) KiB/step; 3 launches against 3
-           next: harness issue reports/quickstart/20250301T120000Z-1a2b 2
-        Report: reports/quickstart/20250301T120000Z-1a2b/report.html""")
 
 
 @pytest.mark.parametrize("width", [50, 60, 80])
@@ -59,28 +41,6 @@ def test_an_answer_is_one_screen(result: RunResult) -> None:
     lines = shown(result).splitlines()
     assert len(lines) <= 50
     assert all(len(line) <= 100 for line in lines)
-
-
-def test_wide_has_the_words_the_figures_and_the_reasons() -> None:
-    text = shown(build.quickstart(), wide=True)
-    assert " - whose fault: the package's" in text
-    assert " - evidence: 3 launches against 3; confirmed" in text
-    assert "✓ flat ≤0.017" in text
-    assert " - flat rules out a leak above 0.017 KiB/step up to step 4,000; a smaller leak could go unnoticed" in text
-
-
-def test_step_times_and_crashes_in_their_tables() -> None:
-    text = shown(build.varied())
-    assert text[text.index("onnxruntime on local, ort_lrn\n") : text.index("\nngc on old")] == dedent("""\
-        onnxruntime on local, ort_lrn
-                            1.19.2  1.20.0  1.20.1  1.21.0           1.21.1
-        size=64             ✓       ✓       ✓       ✓                ✓
-        size=64, step time  ✓       ✓       ✓       ▼ 2.30 ms 5.62×  ✗
-
-        orjson on local
-                        3.7.7  3.7.8  3.7.9            3.7.10
-        orjson_deleted  ✓      ✓      ▼ crash SIGSEGV  ▲
-        """)
 
 
 def test_a_terminal_without_unicode_gets_signs_of_ascii() -> None:
@@ -123,18 +83,6 @@ def test_a_tick_of_a_whole_run_says_that_growth_was_not_judged() -> None:
     whole = replace(build.flat(), signals=signals)
     text = shown(build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: whole))
     assert "✓ whole run" in text
-
-
-def test_what_the_signs_of_a_table_mean_is_said_beneath_it() -> None:
-    """`not run` is a riddle for a new user; signs that are not in the table need no explanation."""
-    text = " ".join(shown(build.varied(), wide=True).split())
-    assert "– untested: should have run but did not – incompatible: cannot run on that card" in text
-    ran = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], lambda *_: build.flat())
-    last = replace(
-        ran.cells[-1], verdict=build.unknown("untested", ""), skipped=Skip(by="search", why="not needed: 6.6.3 is good")
-    )
-    text = " ".join(shown(replace(ran, cells=(*ran.cells[:-1], last)), wide=True).split())
-    assert "– not run: not needed" in text
 
 
 def test_colours_are_there_beside_the_signs() -> None:
