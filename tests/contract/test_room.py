@@ -219,12 +219,11 @@ class Alone:
 
 
 def test_images_take_turns_where_there_is_no_room_for_all(docker: World, pushed: Pushed) -> None:
-    """The image that is needed last is removed first; an image in use is never removed."""
+    """The image that was used longest ago is removed first; an image in use is never removed."""
     engine: Any = Alone(docker.engine, pushed.repository)
     references = [pushed.image(tag, mib=8) for tag in ("1", "2", "3")]
     first, second, third = (replace(pulled(each), version=each) for each in references)
-    disk = Disk(limit_bytes=20 * MIB, expected_bytes=dict.fromkeys(map(name_of, (first, second, third)), 8 * MIB))
-    disk.expect(1, [[name_of(first), name_of(third)], [name_of(second)]])
+    disk = Disk(limit_bytes=20 * MIB, sizes=dict.fromkeys(map(name_of, (first, second, third)), 8 * MIB))
 
     def get(image: Image) -> Prepared:
         with disk.getting(engine, image, quiet):
@@ -233,11 +232,11 @@ def test_images_take_turns_where_there_is_no_room_for_all(docker: World, pushed:
         return prepared  # type: ignore[no-any-return]
 
     got = [get(each) for each in (first, second, third)]
-    assert [engine.holds(each) for each in got] == [True, False, True]
+    assert [engine.holds(each) for each in got] == [False, True, True]
     assert total_bytes(engine.kept()) <= 20 * MIB
-    assert disk.admits(engine, second) is False
-    with disk.in_use(first):
-        get(second)
+    assert disk.admits(engine, first) is False
+    with disk.in_use(second):
+        get(first)
     assert [engine.holds(each) for each in got] == [True, True, False]
 
 

@@ -317,7 +317,7 @@ def test_images_that_cannot_all_fit_are_told_before_the_start(folder: Path) -> N
         return disk_of(replace(host, disk_bytes=limit_bytes), planted, images, registry=registry, note=notes.append)
 
     assert disk(None).limit_bytes is None
-    assert disk(40 * GIB).expected_bytes == {("ngc", "20.12-tf1-py3"): 6 * GIB, ("ngc", "22.12-tf1-py3"): 9 * GIB}
+    assert disk(40 * GIB).sizes == {("ngc", "20.12-tf1-py3"): 6 * GIB, ("ngc", "22.12-tf1-py3"): 9 * GIB}
     assert notes == []
     disk(20 * GIB)
     assert "will take about 23 GiB, and 20 GiB is allowed" in notes[0]

@@ -52,7 +52,6 @@ class HostRun:
         """
         try:
             while (turn := queue.take(self.worker, self._is_ready)) is not None:
-                self.launcher.images.expect([[run.cell for run in row.cells] for row in queue.ahead(self.worker)])
                 self._run_turn(turn, queue)
         except BaseException:
             queue.abandon(self.worker)

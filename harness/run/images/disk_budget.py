@@ -1,16 +1,15 @@
-"""Keeps a host's images within their disk space (`disk:` in the matrix file): removes images when the space is used up.
+"""Keeps a host's images within their disk space (`disk:` in the matrix file): when the space is used up, the image that
+was used longest ago is removed.
 
-It removes only images that the harness pulled or made, as the engine records it (`ImageStore.kept`), and only while the
-lease is held, so that no other run uses them. Images that this run no longer needs are removed first, then those that
-it needs latest. Among images that every round needs, the most recently used is removed first, because its next use is
-the latest.
+Only images that the harness pulled or made are removed, as the engine records it (`ImageStore.kept`), and only while
+the lease is held, so that no other run uses them.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -24,8 +23,6 @@ from harness.registry.registry_client import PublishedImage, Registry
 from harness.run.engine import Engine, ImageStore, Kept
 
 ImageName = tuple[str, str]
-NEVER = 1 << 30
-"""Distance in rows that stands for an image that is not needed again."""
 
 
 def name_of(image: Image) -> ImageName:
@@ -41,38 +38,30 @@ def total_bytes(kept: Iterable[Kept]) -> int:
 class Disk:
     """The images of one host, shared by all its lanes. Without a limit, nothing is removed. Thread-safe.
 
-    `expected_bytes`: the expected sizes of images that are not on the host, where known. `stay`: the names of images
-    that others are based on; they are never removed.
+    `sizes`: the sizes of images in bytes, as expected or, for those that this run got, as measured. `stay`: the names
+    of images that others are based on; they are never removed.
     """
 
     limit_bytes: int | None = None
-    expected_bytes: Mapping[ImageName, int] = field(default_factory=dict)
+    sizes: dict[ImageName, int] = field(default_factory=dict)
     stay: frozenset[str] = frozenset()
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _images: dict[str, Image] = field(default_factory=dict)
-    """Images by the reference that the engine launches."""
-    _orders: dict[Hashable, Sequence[Collection[ImageName]]] = field(default_factory=dict)
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+    _used: list[ImageName] = field(default_factory=list)
+    """The images that this run has used, the one that was used longest ago first."""
+    _names: dict[str, ImageName] = field(default_factory=dict)
+    """The same images by the reference that the engine launches."""
     _pins: list[ImageName] = field(default_factory=list)
-    _coming: list[ImageName] = field(default_factory=list)
-    _last_used: dict[ImageName, int] = field(default_factory=dict)
-    _measured: dict[ImageName, int] = field(default_factory=dict)
-
-    def expect(self, user: Hashable, order: Sequence[Collection[ImageName]]) -> None:
-        """Set the images that one user of this host will need from now on, row by row, soonest first."""
-        with self._lock:
-            self._orders[user] = order
 
     def admits(self, engine: ImageStore, image: Image) -> bool:
-        """Return whether the image may be pulled ahead of its turn: whether it fits in addition to all images that are
-        still needed."""
+        """Return whether the image may be pulled ahead of its turn: whether it fits in addition to all images that this
+        run has used."""
         if self.limit_bytes is None:
             return True
-        name = name_of(image)
-        if name not in self.expected_bytes:
-            return False
         with self._lock:
-            needed = [kept for kept in engine.kept() if self._needed_in(kept) < NEVER]
-            return total_bytes(needed) + self._coming_bytes() + self._bytes(name) <= self.limit_bytes
+            used = [kept for kept in engine.kept() if kept.reference in self._names]
+            size = self.sizes.get(name_of(image))
+            return size is not None and total_bytes(used) + size <= self.limit_bytes
 
     @contextmanager
     def getting(self, engine: ImageStore, image: Image, say: Say) -> Iterator[None]:
@@ -80,34 +69,26 @@ class Disk:
         if self.limit_bytes is None:
             yield
             return
-        name = name_of(image)
-        with self._pinned(name):
-            self._make_room(engine, self._bytes(name), say)
+        with self._one_at_a_time, self.in_use(image):
+            self._make_room(engine, self.sizes.get(name_of(image), 0), say)
             before_bytes = total_bytes(engine.kept())
-            self._coming.append(name)
-            try:
-                yield
-            finally:
-                self._coming.remove(name)
-            self._measured[name] = max(0, total_bytes(engine.kept()) - before_bytes)
+            yield
+            self.sizes[name_of(image)] = max(0, total_bytes(engine.kept()) - before_bytes)
             self._make_room(engine, 0, say)
 
     def got(self, prepared: Prepared) -> None:
-        """Record that an image is on the host."""
+        """Record that an image is on the host. A build stays there: a new build would not be what was measured."""
         with self._lock:
-            self._images[prepared.reference] = prepared.image
+            self._names[prepared.reference] = name_of(prepared.image)
+            if isinstance(prepared.image.source, Build):
+                self._pins.append(name_of(prepared.image))
 
     @contextmanager
     def in_use(self, image: Image) -> Iterator[None]:
         """Protect the image from removal during the block."""
+        name = name_of(image)
         with self._lock:
-            self._last_used[name_of(image)] = 1 + max(self._last_used.values(), default=0)
-        with self._pinned(name_of(image)):
-            yield
-
-    @contextmanager
-    def _pinned(self, name: ImageName) -> Iterator[None]:
-        with self._lock:
+            self._used = [*(each for each in self._used if each != name), name]
             self._pins.append(name)
         try:
             yield
@@ -115,53 +96,26 @@ class Disk:
             with self._lock:
                 self._pins.remove(name)
 
-    # ------------------------------------------------------------ making room
-
     def _make_room(self, engine: ImageStore, wanted_bytes: int, say: Say) -> None:
         """Remove images until there is room for `wanted_bytes` or no more images may be removed. In the second case the
         limit is exceeded, which the sweep warns about at its start.
         """
-        if self.limit_bytes is None:
-            return
+        assert self.limit_bytes is not None
         with self._lock:
             kept = list(engine.kept())
-            for victim in self._victims(kept):
-                if total_bytes(kept) + self._coming_bytes() + wanted_bytes <= self.limit_bytes:
+            for victim in sorted(kept, key=self._used_at):
+                if total_bytes(kept) + wanted_bytes <= self.limit_bytes:
                     return
                 without = [image for image in kept if image is not victim]
                 freed_bytes = total_bytes(kept) - total_bytes(without)
-                if freed_bytes:
+                if freed_bytes and victim.name not in self.stay and self._names.get(victim.reference) not in self._pins:
                     say(f"making room: removing {victim.name}, {amounts.size(freed_bytes)}")
                     kept = without if engine.remove(victim, say) else kept
 
-    def _coming_bytes(self) -> int:
-        return sum(map(self._bytes, self._coming))
-
-    def _bytes(self, name: ImageName) -> int:
-        """Return the size of an image in bytes: measured in this run, else expected, else 0."""
-        return self._measured.get(name, self.expected_bytes.get(name, 0))
-
-    def _victims(self, kept: Sequence[Kept]) -> list[Kept]:
-        """Return the images that may be removed, in the order of removal. An image in use stays, and so does a build
-        that this run still needs, because a new build would not be the image that was measured.
-        """
-        victims: list[tuple[int, int, int, Kept]] = []
-        for each in kept:
-            image, needed_in = self._images.get(each.reference), self._needed_in(each)
-            used = image is not None and name_of(image) in self._pins
-            needed_build = image is not None and isinstance(image.source, Build) and needed_in < NEVER
-            if each.name not in self.stay and not used and not needed_build:
-                used_at = 0 if image is None else self._last_used.get(name_of(image), 0)
-                victims.append((-needed_in, -used_at, len(victims), each))
-        return [each for *_, each in sorted(victims)]
-
-    def _needed_in(self, kept: Kept) -> int:
-        """Return the number of rows before the image is needed; NEVER for an image that this run has not prepared."""
-        if (image := self._images.get(kept.reference)) is None:
-            return NEVER
-        orders = self._orders.values()
-        places = (place for order in orders for place, names in enumerate(order) if name_of(image) in names)
-        return min(places, default=NEVER)
+    def _used_at(self, kept: Kept) -> int:
+        """Return the place of an image in the order of use; -1 if this run has not used it."""
+        name = self._names.get(kept.reference)
+        return self._used.index(name) if name in self._used else -1
 
 
 # ---------------------------------------------------------------- registry sizes
@@ -301,7 +255,7 @@ def disk_of(
         name: round(UNPACKED * sum(size for layer, size in found.items() if times[layer] == 1))
         for name, found in layers.items()
     }
-    return Disk(limit_bytes=host.disk_bytes, expected_bytes=expected, stay=stay)
+    return Disk(limit_bytes=host.disk_bytes, sizes=expected, stay=stay)
 
 
 def bases_of(images: Sequence[Image]) -> frozenset[str]:

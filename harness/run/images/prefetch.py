@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -97,10 +97,6 @@ class HostImages:
                 present = present if self.engine.holds(present) else self._again(cell, prepared)
             yield present
 
-    def expect(self, rows: Sequence[Sequence[Cell]]) -> None:
-        """Set the cells that will run from now on, row by row, so that the image needed latest is removed first."""
-        self.disk.expect(self, [{name_of(cell.image) for cell in row} for row in rows])
-
     def pulled_since(self, begun_s: float) -> bool:
         """Return whether a background pull was active at `begun_s` (monotonic clock, seconds) or later."""
         return self._last_busy_s >= begun_s
@@ -115,7 +111,6 @@ class HostImages:
         self._closed = True
         if self._thread is not None:
             self._thread.join()
-        self.expect([])
 
     # ------------------------------------------------------------ one image
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,10 +51,8 @@ class Engine:
         return prepared.reference in self.there
 
 
-def disk_for(*rows: Iterable[Image], limit_bytes: int = 30, **fields: Any) -> Disk:
-    disk = Disk(limit_bytes=limit_bytes, expected_bytes=dict.fromkeys(map(name_of, (A, B, C, D)), 10), **fields)
-    disk.expect(1, [[name_of(image) for image in row] for row in rows])
-    return disk
+def disk_of_bytes(limit_bytes: int = 30, **fields: Any) -> Disk:
+    return Disk(limit_bytes=limit_bytes, sizes=dict.fromkeys(map(name_of, (A, B, C, D)), 10), **fields)
 
 
 def get(disk: Disk, engine: Any, *images: Image) -> None:
@@ -64,58 +61,36 @@ def get(disk: Disk, engine: Any, *images: Image) -> None:
             disk.got(engine.prepare(image, quiet))
 
 
-def test_what_nobody_needs_goes_before_what_is_needed_later() -> None:
-    engine = Engine("old")
-    disk = disk_for([A, C], [B])
+def test_what_was_used_longest_ago_goes_and_first_what_this_run_never_used() -> None:
+    engine, disk = Engine("old"), disk_of_bytes()
     get(disk, engine, A, B, C)
     assert engine.there == ["A", "B", "C"]
-    get(disk, engine, D)
-    assert engine.there == ["A", "C", "D"]
-
-
-def test_of_those_that_take_turns_the_one_used_last_goes() -> None:
-    """Its turn comes last again: removing the one used first would remove each image just before its turn."""
-    engine, disk = Engine(), disk_for([A, B, C, D])
-    get(disk, engine, A, B, C)
     for image in (B, A, C):
         with disk.in_use(image):
             pass
     get(disk, engine, D)
-    assert engine.there == ["A", "B", "D"]
+    assert engine.there == ["A", "C", "D"]
 
 
 def test_what_is_launched_or_made_from_stays() -> None:
-    engine, disk = Engine(), disk_for([D], limit_bytes=20, stay=frozenset({"x:B"}))
+    engine, disk = Engine(), disk_of_bytes(20, stay=frozenset({"x:B"}))
     get(disk, engine, A, B)
     with disk.in_use(A):
         get(disk, engine, D)
     assert engine.there == ["A", "B", "D"], "the limit is exceeded rather than a launch failed"
 
 
-def test_a_build_stays_as_long_as_it_is_needed() -> None:
+def test_a_build_stays() -> None:
+    """A new build would not be the image that was measured."""
     build = replace(A, source=Build(context=Path(), args=()))
-    engine, disk = Engine(), disk_for([build, B, C])
-    get(disk, engine, build, B)
-    disk.limit_bytes = 20
-    get(disk, engine, C)
+    engine, disk = Engine(), disk_of_bytes(20)
+    get(disk, engine, build, B, C)
     assert engine.there == ["A", "C"]
-    disk.expect(1, [[C]])
-    get(disk, engine, D)
-    assert engine.there == ["C", "D"]
 
 
-def test_lanes_side_by_side_keep_what_either_needs() -> None:
-    engine, disk = Engine(), disk_for([A], limit_bytes=20)
-    disk.expect(2, [[name_of(B)]])
-    get(disk, engine, A, B)
-    disk.expect(1, [])
-    get(disk, engine, C)
-    assert engine.there == ["B", "C"]
-
-
-def test_ahead_of_time_only_what_fits_beside_all_that_is_needed() -> None:
+def test_ahead_of_time_only_what_fits_beside_all_that_was_used() -> None:
     engine: Any = Engine("old", "older")
-    disk = disk_for([A, B], [C, D])
+    disk = disk_of_bytes()
     get(disk, engine, A)
     assert disk.admits(engine, B)
     get(disk, engine, B, C)
@@ -156,7 +131,7 @@ def cell(image: Image) -> Cell:
 
 def test_an_image_that_made_room_is_got_again_by_its_digest() -> None:
     engine = Engine()
-    images = images_on(engine, disk_for([A, B], limit_bytes=10))
+    images = images_on(engine, disk_of_bytes(10))
     first = images.get(cell(A))
     assert isinstance(first, Prepared)
     images.get(cell(B))
@@ -168,7 +143,7 @@ def test_an_image_that_made_room_is_got_again_by_its_digest() -> None:
 
 def test_another_image_under_the_same_name_is_refused() -> None:
     engine = Engine()
-    images = images_on(engine, disk_for([A]))
+    images = images_on(engine, disk_of_bytes())
     first = images.get(cell(A))
     assert isinstance(first, Prepared)
     engine.there.clear()
