@@ -98,7 +98,7 @@ def clean(
 
 
 def _keeps_images_on_nodes(host: Host) -> bool:
-    return host.request is not None and host.request.container in ("docker", "podman")
+    return host.request is not None and host.request.container == "docker"
 
 
 def _name(machine: Host, engine: Engine | None = None) -> str:

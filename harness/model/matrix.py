@@ -158,7 +158,7 @@ class Gpu:
 # ---------------------------------------------------------------- hosts and lanes
 
 
-ContainerKind = Literal["none", "docker", "podman", "enroot", "pyxis", "apptainer"]
+ContainerKind = Literal["none", "docker", "enroot", "pyxis", "apptainer"]
 MOST_NODES = 64
 
 

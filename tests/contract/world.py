@@ -53,7 +53,7 @@ def engine_named() -> dict[str, str]:
 
 
 def host(kind: str) -> Host:
-    """Return the host of an engine. `slurm` with a suffix, such as `slurm:podman`, starts
+    """Return the host of an engine. `slurm` with a suffix, such as `slurm:docker`, starts
     containers with that program.
     """
     where = Where(file="matrix.yaml", line=2, key="hosts.here")

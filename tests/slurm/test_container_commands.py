@@ -20,14 +20,10 @@ from harness.run.engine import Engine
 from harness.run.slurm import steps
 from tests.contract.world import BASE, World, installed, pulled, quiet
 from tests.dead import dead_name
-from tests.own_place import ENGINES
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import LONG, WHERE, held
 
 pytestmark = [pytest.mark.slurm, pytest.mark.docker]
-
-PODMAN = ENGINES / "podman"
-"""Its images, kept between runs."""
 
 
 @dataclass(frozen=True)
@@ -55,33 +51,18 @@ def docker_of_the_tests() -> str:
     return f"{shutil.which('docker')} --host {os.environ['DOCKER_HOST']}" if "DOCKER_HOST" in os.environ else "docker"
 
 
-def podman_of_the_tests() -> str:
-    """Return the prefix of a `podman` command, with the base image loaded; skip if there is no Podman."""
-    found = [shutil.which(name) for name in ("podman", "runc", "catatonit")]
-    if None in found[:2] or not (found[2] or Path("/usr/libexec/podman/catatonit").exists()):
-        if os.environ.get("HARNESS_REQUIRE_SLURM") == "1":
-            pytest.fail("no podman, runc or catatonit; see tools/slurm need")
-        pytest.skip("no podman, runc or catatonit here")
-    words = f"{found[0]} --root {PODMAN}/root --runroot {PODMAN}/run --cgroup-manager=cgroupfs --runtime runc"
-    if subprocess.run([*words.split(), "image", "exists", BASE], check=False).returncode != 0:
-        with subprocess.Popen(["docker", "save", BASE], stdout=subprocess.PIPE) as saved:
-            subprocess.run([*words.split(), "load", "--quiet"], stdin=saved.stdout, check=True, capture_output=True)
-    return words
-
-
-@pytest.fixture(scope="module", params=["docker", "podman"])
-def node(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    words = docker_of_the_tests() if request.param == "docker" else podman_of_the_tests()
-    program = tmp_path_factory.mktemp("bin") / request.param
-    program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+@pytest.fixture(scope="module")
+def node(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    program = tmp_path_factory.mktemp("bin") / "docker"
+    program.write_text(f'#!/bin/sh\nexec {docker_of_the_tests()} "$@"\n')
     program.chmod(0o755)
     environ = {**cluster.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "SECRET_TOKEN": "hunter2"}
-    asked = NodeRequest(container=request.param, hold=NodeHold(time_s=1800.0, wait_s=60.0))
+    asked = NodeRequest(container="docker", hold=NodeHold(time_s=1800.0, wait_s=60.0))
     engine = open_engine(
         Host(name="here", engine="slurm", gpus="none", where=WHERE, request=asked), environ=environ, say=quiet
     )
     with contextlib.closing(engine), held(engine):
-        yield Node(World(kind=f"slurm:{request.param}", engine=engine, environ=environ), program)
+        yield Node(World(kind="slurm:docker", engine=engine, environ=environ), program)
 
 
 def test_a_trial_runs_in_a_container_and_nothing_of_it_stays(node: Node) -> None:

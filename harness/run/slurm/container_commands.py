@@ -4,8 +4,8 @@ The commands do not rely on the programs' defaults: the network is off unless th
 node's files is mounted, and no capability is given. The container runs `inside.py`, which reads the trial's files from
 its input.
 
-`docker` and `podman` manage their own images and containers on the node. The other programs start an image file inside
-the step: the step limits the memory, and whatever a trial writes stays in memory and disappears when the trial ends.
+`docker` manages its own images and containers on the node. The other programs start an image file inside the step: the
+step limits the memory, and whatever a trial writes stays in memory and disappears when the trial ends.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ PYTHON = (
 )
 INSIDE = f'{PYTHON}exec "$p" -c "$0"'
 KEPT_RUN = (
-    'program=$1; name=$2; shift 2; "$program" run --name "$name" LIMITS "$@"; code=$?;'
-    ' "$program" inspect --format "harness-oom {{.State.OOMKilled}}" "$name" >&2;'
-    ' "$program" rm --force --volumes "$name" >/dev/null 2>&1; exit $code'
+    'name=$1; shift; docker run --name "$name" "$@"; code=$?;'
+    ' docker inspect --format "harness-oom {{.State.OOMKilled}}" "$name" >&2;'
+    ' docker rm --force --volumes "$name" >/dev/null 2>&1; exit $code'
 )
 """Runs a container without `--rm`, because the engine reports whether it ran out of memory only while it exists."""
-NODE_LIMITS = f'--ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)" --ulimit nproc={PIDS_LIMIT}:{PIDS_LIMIT}'
-"""Podman would raise these two limits itself, and then start no container on a node that does not allow that."""
 OOM_TOLD = "harness-oom true"
 NODE_FOLDER = "/tmp"
 IN_FOLDER = (
@@ -71,27 +69,17 @@ def docker(start: Start) -> list[str]:
     """Return the command of `docker run`."""
     gpus = "all" if start.gpus == ("all",) else f'"device={",".join(start.gpus)}"'
     given = ["--gpus", gpus] if start.gpus else ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
-    return _run("docker", start, given)
-
-
-def podman(start: Start) -> list[str]:
-    """Return the command of `podman run`, which supports GPUs only through CDI."""
-    given = [word for gpu in start.gpus for word in ("--device", f"nvidia.com/gpu={gpu}")]
-    return _run("podman", start, given, limits=NODE_LIMITS)
-
-
-def _run(program: str, start: Start, gpus: Sequence[str], *, limits: str = "") -> list[str]:
     memory = start.scenario.memory_bytes or start.memory_bytes
     capped = [] if memory is None else ["--memory", str(memory), "--memory-swap", str(memory)]
     entrypoint = [] if start.keep_entrypoint else ["--entrypoint", "sh"]
     return [
-        "sh", "-c", KEPT_RUN.replace("LIMITS", limits), "sh", program, start.name,
+        "sh", "-c", KEPT_RUN, "sh", start.name,
         "--interactive", "--init", "--log-driver", "none",
         *(("--network", "bridge") if start.scenario.network else ("--network", "none", "--hostname", HOSTNAME)),
         "--cap-drop", "ALL", *(f"--cap-add={name}" for name in start.scenario.cap_add),
         "--security-opt", "no-new-privileges", "--pids-limit", str(PIDS_LIMIT),
         "--shm-size", str(start.scenario.shm_bytes), *capped,
-        *(f"--ulimit={name}={soft}:{hard}" for name, soft, hard in start.ulimits), *gpus, *entrypoint, start.image,
+        *(f"--ulimit={name}={soft}:{hard}" for name, soft, hard in start.ulimits), *given, *entrypoint, start.image,
         *(["sh"] if start.keep_entrypoint else []), "-c", INSIDE, start.text,
     ]  # fmt: skip
 
@@ -149,7 +137,7 @@ def pyxis_variables(start: Start) -> dict[str, str]:
 
 
 COMMANDS: Mapping[str, Callable[[Start], list[str]]] = {
-    "docker": docker, "podman": podman, "enroot": enroot, "apptainer": apptainer, "pyxis": pyxis
+    "docker": docker, "enroot": enroot, "apptainer": apptainer, "pyxis": pyxis
 }  # fmt: skip
 WITH_FILES = ("enroot", "apptainer", "pyxis")
 """Programs whose images are files in a folder that this machine and the nodes share."""
@@ -173,8 +161,7 @@ def visible_gpus(container: str, gpus: Sequence[str]) -> dict[str, str]:
 
 
 def options_of(container: str) -> str:
-    """Return a hash of the command that starts such containers, for each trial's key; "" for docker, podman and
-    environments."""
+    """Return a hash of the command that starts such containers, for each trial's key; "" for docker and none."""
     if container not in WITH_FILES:
         return ""
     command = COMMANDS[container](Start(name="NAME", image="IMAGE", text="", scenario=BARE))

@@ -55,7 +55,7 @@ class SlurmEngine:
         assert host.request is not None
         self._request, self._environ = host.request, environ
         self._place = str(host.where)
-        if self._request.container not in ("docker", "podman"):
+        if self._request.container != "docker":
             check_folder(self._request, place=self._place)
         self._hold = hold.join(host, environ=environ, version=version)
         images = self._images = self._store()
@@ -70,7 +70,7 @@ class SlurmEngine:
         if request.container in WITH_FILES:
             return ImageFiles(self._hold, environ=self._environ)
         if request.container != "none":
-            return NodeImages(self._hold, program=request.container)
+            return NodeImages(self._hold)
         shared = {**self._environ, "HARNESS_CACHE": str(request.images)} if request.images else self._environ
         return EnvironmentStore(environ=shared, host_in_words="engine: slurm with container: none")
 

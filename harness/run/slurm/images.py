@@ -29,7 +29,7 @@ from harness.run.engine import Kept, remove_all
 from harness.run.images import our_images
 from harness.run.images.disk_budget import architecture_of
 from harness.run.images.find_images import prepared as prepared_of
-from harness.run.images.our_images import EngineImage, familiar
+from harness.run.images.our_images import EngineImage
 from harness.run.interruptible import Beat, NetworkTrouble, silent, unavailable
 from harness.run.leases import locked, protected, reason_of, removable
 from harness.run.process import environments
@@ -278,22 +278,22 @@ PULL_S = 4 * 3600.0
 
 
 class NodeImages:
-    """An ImageStore that uses `docker` or `podman` on the node that is held. Images that the harness pulled stay on the
+    """An ImageStore that uses `docker` on the node that is held. Images that the harness pulled stay on the
     node until they are removed; a second name marks them as the harness's.
     """
 
-    def __init__(self, hold: Hold, *, program: str) -> None:
-        self._hold, self._program = hold, program
-        self.api = NodeApi(program, self._printed)
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self.api = NodeApi(self._printed)
 
     def prepare(self, image: Image, say: Say) -> Prepared:
-        reference = pull_reference(image, container=self._program)
+        reference = pull_reference(image, container="docker")
         self._hold.node(say)
         try:
             entry = self._inspected(reference, say)
             if entry is None:
                 before = our_images.entries(self.api, inner=True)
-                pull = (self._program, "pull", "--quiet", reference)
+                pull = ("docker", "pull", "--quiet", reference)
                 self._printed(*pull, limit_s=PULL_S, beat=lambda: say(f"pulling {reference}"))
                 entry = self._inspected(reference, say)
                 if entry is not None:
@@ -308,7 +308,7 @@ class NodeImages:
         if self._hold.allocation is None:  # a look is not worth requesting a node
             return None
         try:
-            reference = pull_reference(image, container=self._program)
+            reference = pull_reference(image, container="docker")
             entry = self._inspected(reference, say)
         except ImageUnavailable:  # `prepare` reports it
             return None
@@ -339,13 +339,13 @@ class NodeImages:
     def _inspected(self, reference: str, say: Say) -> dict[str, Any] | None:
         """Return the engine's record of an image; None if the engine does not have the image. Raises
         InfrastructureError."""
-        script = '"$0" image inspect "$1" 2>/dev/null || { "$0" version >/dev/null && echo "[]"; }'
-        answer = self._printed("sh", "-c", script, self._program, reference, beat=lambda: say("looking for it"))
+        script = 'docker image inspect "$0" 2>/dev/null || { docker version >/dev/null && echo "[]"; }'
+        answer = self._printed("sh", "-c", script, reference, beat=lambda: say("looking for it"))
         try:
             entries, _ = json.JSONDecoder().raw_decode(answer.lstrip())  # a failed inspect prints an empty list too
             return dict(entries[0]) if entries else None
         except (ValueError, TypeError, IndexError) as error:
-            raise InfrastructureError(f"{self._program} answered {answer[-200:]!r}", place=self._hold.place) from error
+            raise InfrastructureError(f"docker answered {answer[-200:]!r}", place=self._hold.place) from error
 
     def _printed(self, *command: str, limit_s: float = ANSWER_S, beat: Beat = silent) -> str:
         return printed_on_node(self._hold.node(unheard), *command, limit_s=limit_s, beat=beat)
@@ -366,10 +366,9 @@ def pull_reference(image: Image, *, container: str) -> str:
 
 
 LIST = (
-    'ids=$("$0" image ls --quiet --no-trunc $1 | sort -u) || exit 1;'
-    ' [ -z "$ids" ] && echo "[]" || "$0" image inspect $ids'
+    "ids=$(docker image ls --quiet --no-trunc $0 | sort -u) || exit 1;"
+    ' [ -z "$ids" ] && echo "[]" || docker image inspect $ids'
 )
-HUB = "docker.io/"
 
 
 class NodeApi:
@@ -377,21 +376,16 @@ class NodeApi:
     returns its output. All methods raise InfrastructureError.
     """
 
-    def __init__(self, program: str, run: Callable[..., str]) -> None:
-        self._program, self._run = program, run
-        self._names: dict[str, str] = {}
-        """The names of images as the engine writes them, by their familiar names."""
+    def __init__(self, run: Callable[..., str]) -> None:
+        self._run = run
 
     def images(self, *, all: bool = False) -> list[EngineImage]:  # noqa: A002 - as the Docker SDK has it
         """Return the engine's images; if `all` is true, also the unnamed images that others are based on."""
-        answer = self._run("sh", "-c", LIST, self._program, "--all" if all else "")
+        answer = self._run("sh", "-c", LIST, "--all" if all else "")
         try:
             records = json.loads(answer)
         except ValueError as error:
-            raise InfrastructureError(f"{self._program} answered {answer[-200:]!r}") from error
-        for record in records:
-            for name in (*(record.get("RepoTags") or ()), *(record.get("RepoDigests") or ())):
-                self._names[familiar(name)] = name
+            raise InfrastructureError(f"docker answered {answer[-200:]!r}") from error
         return [
             {
                 "Id": str(record["Id"]),
@@ -404,16 +398,16 @@ class NodeApi:
         ]
 
     def tag(self, image: str, repository: str, tag: str) -> None:
-        """Give an image a name, with the address of Docker Hub: Podman would otherwise prefix `localhost/`."""
-        self._run(self._program, "tag", image, f"{HUB}{repository}:{tag}")
+        """Give an image a name."""
+        self._run("docker", "tag", image, f"{repository}:{tag}")
 
     def containers(self, *, all: bool, filters: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:  # noqa: A002
         """Return the names of the containers that match the filters, as the SDK returns them."""
         chosen = [word for name, value in filters.items() for word in ("--filter", f"{name}={value}")]
         some = ["--all"] if all else []
-        listed = self._run(self._program, "ps", *some, *chosen, "--format", "{{.Names}}")
+        listed = self._run("docker", "ps", *some, *chosen, "--format", "{{.Names}}")
         return [{"Names": [f"/{name}"]} for name in listed.split()]
 
     def remove_image(self, name: str) -> None:
         """Remove a name of an image; removing the last name removes the image."""
-        self._run(self._program, "rmi", self._names.get(name, name))
+        self._run("docker", "rmi", name)

@@ -57,7 +57,7 @@ SHAPE = [
     ("engine: docker", "engine: slurm, nodes_per_trial: 0", "14: hosts.here.nodes_per_trial: 0 is too small; it must"),
     ("engine: docker", "engine: slurm, nodes_per_trial: 2, nodes: [a, b]",
      "14: hosts.here.nodes_per_trial: is for a host without `nodes`, and with `container: none`; remove one of them"),
-    ("engine: docker", "engine: slurm, nodes_per_trial: 2, container: podman",
+    ("engine: docker", "engine: slurm, nodes_per_trial: 2, container: docker",
      "14: hosts.here.nodes_per_trial: is for a host without `nodes`, and with `container: none`; remove one of them"),
     ("engine: docker", "nodes_per_trial: 2, engine: docker", "14: hosts.here.nodes_per_trial: is for engine: slurm"),
     ("engine: docker", "engine: slurm, container: lxc", "14: hosts.here.container: 'lxc' is not allowed; allowed: 'n"),
