@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import sys
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
 
+from harness.model.engines import GROUP
 from tests import groups, nightly, own_place
 from tests.lab.daemon import Daemon, LabError
 from tests.lab.running import lab
@@ -26,6 +29,9 @@ ENGINE = pytest.StashKey[Daemon]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not entry_points(group=GROUP, name="slurm"):
+        told = "the harness was installed before pyproject.toml named its engines; install it again"
+        raise pytest.UsageError(f"{told}: {sys.executable} -m pip install --editable .")
     starts_workers = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
     config.stash[PLACE] = contextlib.ExitStack()
     if starts_workers:

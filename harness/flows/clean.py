@@ -86,7 +86,7 @@ def clean(
     """
     for host in hosts:
         # One machine of a cluster is enough, unless images are to be removed that exist only on its nodes.
-        only_one = host.request is not None and not (images and _keeps_images_on_nodes(host))
+        only_one = host.can.queues and not (images and host.can.keeps_images_there)
         with contextlib.ExitStack() as opened:
             for machine in host.machines[:1] if only_one else host.machines:
                 try:
@@ -97,14 +97,10 @@ def clean(
                     yield Cleaned(host=_name(machine), problem=error.text_at(HERE))
 
 
-def _keeps_images_on_nodes(host: Host) -> bool:
-    return host.request is not None and host.request.container == "docker"
-
-
 def _name(machine: Host, engine: Engine | None = None) -> str:
-    if not machine.machine or (machine.request is not None and engine is None):
+    if not machine.machine or (machine.can.queues and engine is None):
         return machine.name
-    node = engine.facts.get("name") if engine is not None and machine.request is not None else machine.machine
+    node = engine.facts.get("name") if engine is not None and machine.can.queues else machine.machine
     return f"{machine.name}, {node}" if node else machine.name
 
 
@@ -113,12 +109,12 @@ def _clean(host: Host, engine: Engine, *, images: bool, dry_run: bool, say: Say)
     if not dry_run:
         engine.remove_leftovers()
     if images:
-        if _keeps_images_on_nodes(host):
+        if host.can.keeps_images_there:
             engine.cpu((), _for_a_while(say, place=host.where))  # makes the queue grant the node
             if not dry_run:
                 engine.remove_leftovers()  # images that leftovers use could not be removed
         gone = tuple(each.name for each in engine.kept()) if dry_run else engine.remove_images(say)
-    elif not _keeps_images_on_nodes(host):
+    elif not host.can.keeps_images_there:
         kept = len(engine.kept())
     return Cleaned(host=_name(host, engine), leftovers=left, images=gone, kept=kept, dry_run=dry_run)
 

@@ -140,7 +140,7 @@ def _look(each: OpenHost, into: _Seen, context: RunContext) -> None:
             say("looking for it")
             if (found := each.engine.look(image, say)) is not None:
                 into.images[name_of(image)] = found, each.engine.size_bytes(found)
-            elif isinstance(image.source, Install) and not each.host.in_environments:
+            elif isinstance(image.source, Install) and not each.host.can.makes_environments:
                 base = replace(image, source=Pull(reference=image.source.base))
                 if (found := each.engine.look(base, say)) is not None:
                     into.bases[image.source.base] = found
@@ -156,7 +156,7 @@ def _host_check(
     controls: Mapping[Host, Control | str],
 ) -> HostCheck:  # fmt: skip
     missing = [image for image in each.images if name_of(image) not in seen.images]
-    bases = bases_of(each.images) if each.host.in_environments else seen.bases
+    bases = bases_of(each.images) if each.host.can.makes_environments else seen.bases
     needs = None
     if each.usable:
         needs = wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
@@ -192,7 +192,7 @@ def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
 def _fits(each: OpenHost, seen: _Seen, told: RegistryAnswers) -> list[ImageFit]:
     """Return how each image fits each GPU; on a host without GPUs, how it fits the host."""
     # Environments need no image, so a base does not matter there.
-    asked = told if each.problem is None and not each.host.in_environments else None
+    asked = told if each.problem is None and not each.host.can.makes_environments else None
     return [_fit(image, gpu, each, seen, asked) for gpu in _gpus(each) or (None,) for image in each.images]
 
 

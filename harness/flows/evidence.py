@@ -12,7 +12,7 @@ from typing import Any
 from harness import facts
 from harness.errors import HarnessError, UsageError
 from harness.judge.comparison.compared_levels import new_lines
-from harness.model import BAD, ENGINES, GOOD, Build, Cell, Finding, Host, Install, Pull, Trial, signal_of
+from harness.model import BAD, GOOD, Build, Cell, Finding, Host, Install, Pull, Trial, signal_of
 from harness.model.answers import Changed, Container, EnvironmentDifference, Issue, Machine, Recipe, Section
 from harness.registry.image_references import split_tag
 from harness.run.docker.containers import PIDS_LIMIT
@@ -118,7 +118,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character, so Python cannot run it")
     return Recipe(
         result=result,
-        run=(_machine if cell.lane.host.in_environments else _container)(cell, trial),
+        run=(_machine if cell.lane.host.can.makes_environments else _container)(cell, trial),
         script=text,
         files=files,
         missing=missing,
@@ -137,7 +137,7 @@ def _container(cell: Cell, trial: Trial) -> Container:
     for name in (image, source.reference if isinstance(source, Pull) else ""):
         if name and not REFERENCE.fullmatch(name):  # an option of docker, for example
             raise UsageError(f"{cell.id}: {name!r:.100} is not the name of an image; is the run's directory complete?")
-    client: tuple[str, ...] = ("docker",) if engine in ENGINES else ("docker", "--host", engine)
+    client: tuple[str, ...] = ("docker", "--host", engine) if "://" in engine else ("docker",)
     if engine.startswith("context:"):
         client = ("docker", "--context", engine.removeprefix("context:"))
     return Container(
@@ -237,7 +237,8 @@ def difference(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> 
         None if cell is None else telling_trial([one for one in run.cells[cell.id].trials if one.facts])
         for cell in cells
     ]
-    sections = (*facts.sections(*trials), *([] if finding.lane.host.in_environments else _image(trials, inspect)))
+    has_images = not finding.lane.host.can.makes_environments
+    sections = (*facts.sections(*trials), *(_image(trials, inspect) if has_images else ()))
     return EnvironmentDifference(finding=finding, before=before, after=after, sections=sections)
 
 
@@ -289,4 +290,4 @@ def of_engine(host: Host, *, environ: Mapping[str, str]) -> Inspect | None:
             raise UsageError(f"the engine of {host.name} no longer has {image[:19]}")
         return described
 
-    return None if host.in_environments or host.request is not None else inspect
+    return inspect if host.can.speaks_docker else None

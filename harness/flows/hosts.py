@@ -42,7 +42,7 @@ class OpenHost:
     @property
     def awaited(self) -> bool:
         """Return whether this is a node of a pool that the queue has not granted yet."""
-        return self.engine is None and self.problem is None and self.host.request is not None
+        return self.engine is None and self.problem is None and self.host.can.queues
 
     @property
     def seen(self) -> MachineSeen:
@@ -78,8 +78,7 @@ class OpenHost:
 
     def await_another(self) -> None:
         """Free the place of this node, so that another node is requested from the queue."""
-        assert self.host.request is not None
-        self.host = self.part_of.machines[self.host.request.place - 1]
+        self.host = self.part_of.machines[self.host.place - 1]
         self.engine, self.lanes, self.opened_s = None, (), None
 
     def close(self) -> None:
@@ -90,7 +89,7 @@ class OpenHost:
 
 def leave_out(each: OpenHost, difference: str) -> None:
     """Leave a machine out of its pool; a node of a cluster goes back to the queue."""
-    is_node = each.host.request is not None
+    is_node = each.host.can.queues
     if is_node:
         each.close()
         remedy = "make `select` match equal nodes only, or name this one in `nodes` of another host"
@@ -164,10 +163,10 @@ def using_hosts(
         # The nodes of a pool that measured rows before, the node with the most rows first.
         lanes = Counter(machine for (_, lane, _), machine in homes.items() if lane.partition("/")[0] == host.name)
         nodes = [name for name, _ in lanes.most_common()]
-        for place, machine in enumerate(host.machines[:1] if one and host.request is not None else host.machines):
+        for place, machine in enumerate(host.machines[:1] if one and host.can.queues else host.machines):
             own = machine
-            if machine.request is not None and machine.machine and place < len(nodes):
-                own = replace(machine, request=replace(machine.request, preferred=nodes[place]))
+            if machine.can.queues and machine.machine and place < len(nodes):
+                own = replace(machine, preferred=nodes[place])
             machines.append(OpenHost(host=own, part_of=host, images=wanted))
     try:
         in_threads(
@@ -202,7 +201,7 @@ def _open_unless_late(each: OpenHost, machines: Sequence[OpenHost], context: Run
 
     def is_late() -> bool:
         opened = [one.opened_s for one in machines if one.part_of == each.part_of and one.opened_s is not None]
-        late = each.part_of.request is not None and opened and time.monotonic() > min(opened) + GATHER_S
+        late = each.part_of.can.queues and opened and time.monotonic() > min(opened) + GATHER_S
         if late and each.opened_s is None:
             raise _Late
         return context.stopped.is_set()
@@ -226,7 +225,7 @@ def open_machine(each: OpenHost, context: RunContext, *, over: Callable[[], bool
             # In the engine's facts, the machine is in the record and the key of every trial: a row that is resumed
             # takes over no trials of another machine. A node gets its name when the queue grants it.
             cpu = engine.cpu(each.images, say)
-            if each.host.request is not None:
+            if each.host.can.queues:
                 each.host = replace(each.host, machine=str(engine.facts["name"]))
             engine.facts = {**engine.facts, "machine": each.host.machine, "cpu": cpu}
         if each.host.gpus != "none":
@@ -248,7 +247,7 @@ def leased(each: OpenHost, context: RunContext, *, over: Callable[[], bool]) -> 
     """
     engine, host, progress = each.engine, each.host, context.progress
     assert engine is not None
-    announced = leases.announced(host.name, engine.facts, is_process=host.is_process, note=progress.note)
+    announced = leases.announced(host.name, engine.facts, is_process=host.can.shares_programs, note=progress.note)
     with engine.lease(context.showing(lane=each.name, image="lease"), over) as lease, announced:
         if removed := engine.remove_leftovers():
             progress.note(f"{each.name}: removed {removed} leftover{'s' if removed > 1 else ''} of killed runs")

@@ -140,7 +140,7 @@ class PoolRun:
         lost, note = error.text_at(where), self.run.context.progress.note
         problem = f"{name} was lost: {lost}"
         self.break_rounds(name, queue)
-        is_node = each.host.request is not None
+        is_node = each.host.can.queues
         difference = self._waited(each, problem) if again and not is_node else None
         if difference == "":
             note(f"{where}: {name} is back, and goes on with its row")

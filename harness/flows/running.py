@@ -205,7 +205,7 @@ class Run:
         images is limited, the series run one after the other: if they took turns, each round would pull their images
         again.
         """
-        together = isinstance(host.parallel, bool) or host.pool or host.request is not None
+        together = isinstance(host.parallel, bool) or host.pool or host.can.queues
         queue = RowQueue(
             standing=self.standing,
             recall=self.open_rows.recall,

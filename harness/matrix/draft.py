@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 
 from harness.errors import UsageError, did_you_mean, nearest
 from harness.matrix.programs import ScriptProblem, parse_python, undefined_function
-from harness.model import KINDS_OF_STEPS, LAUNCHER_MODULES, LAUNCHERS, Scenario, starts_python
+from harness.model import KINDS_OF_STEPS, LAUNCHER_MODULES, LAUNCHERS, Scenario, engine_kind, starts_python
 from harness.model.forms import LETTERS
 from harness.model.measured import LEAST_STEPS
 from harness.safe_files import read_regular
@@ -88,7 +88,7 @@ def drafted(
         example = "harness try team/app:41 team/app:42 -- python train.py"
         raise UsageError(f"no command: give it after --, such as: {example}")
     series = series_of(versions, folder=folder, beside=beside)
-    has_image = engine_of(engine, series) != "process"
+    has_image = not engine_kind(engine_of(engine, series)).can.shares_programs
     job = job_of(
         command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image
     )
@@ -107,7 +107,7 @@ def text(draft: Draft, *, name: str) -> str:
     """Return the text of the matrix file."""
     engine, gpus = engine_of(draft.engine, draft.series), draft.gpus
     if gpus == "auto":
-        gpus = "all" if engine in ("docker", "process") and GPU_FILE.exists() else "none"
+        gpus = "all" if engine_kind(engine).can.on_this_machine and GPU_FILE.exists() else "none"
     host = {"engine": engine, "gpus": gpus if gpus in ("none", "all", "each") else gpus.split(",")}
     scenario = {**draft.job.entry, **draft.more}
     if draft.has_steps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from typing import Annotated, Any, cast
@@ -14,11 +14,6 @@ from harness import model
 from harness.matrix.problems import Context, KeyPath
 from harness.model.forms import Given, Json, inlined, shown
 
-NO_MACHINES = {
-    "process": "process is only this machine, but a pool has several machines; write engine: process",
-    "slurm": "a cluster cannot be in a pool; write engine: slurm, and the number of `nodes`",
-}
-"""The message for each engine that cannot be in a pool."""
 DEFAULT_NAME = "local"
 """Name of the host in a matrix without `hosts:`. Stored runs contain it."""
 
@@ -36,12 +31,17 @@ AnyHost = Annotated[model.Host, _WithSettings()]
 @cache
 def _reader(engine: str) -> TypeAdapter[Any]:
     """Return the reader of the settings of an engine."""
-    return TypeAdapter(cast("Any", model.ENGINES[engine].settings))
+    return TypeAdapter(cast("Any", model.known_engines()[engine].settings))
 
 
 def settings_schemas() -> list[Json]:
     """Return the JSON Schemas of the engines' settings."""
-    return [inlined(_reader(name)) for name, kind in model.ENGINES.items() if kind.settings is not None]
+    return [inlined(_reader(name)) for name, kind in model.known_engines().items() if kind.settings is not None]
+
+
+def _own_keys(kind: model.EngineKind) -> set[str]:
+    """Return the keys that only the hosts of an engine have."""
+    return {each.name for each in fields(kind.settings or model.EngineSettings)} - {"can"}
 
 
 def _read_host(value: Any, read: Callable[[Any], model.Host], info: ValidationInfo) -> model.Host:
@@ -50,7 +50,7 @@ def _read_host(value: Any, read: Callable[[Any], model.Host], info: ValidationIn
         return read(value)
     engine, found = value.get("engine"), list[Any]()
     has_settings = isinstance(engine, str) and model.engine_kind(engine).settings is not None
-    owners = {each.name: name for name, its in model.ENGINES.items() if its.settings for each in fields(its.settings)}
+    owners = {key: name for name, kind in model.known_engines().items() for key in _own_keys(kind)}
     theirs = {key: value[key] for key in value if key in owners}
     own = {key: value[key] for key in value if key not in owners}
     if isinstance(engine, list):
@@ -62,7 +62,7 @@ def _read_host(value: Any, read: Callable[[Any], model.Host], info: ValidationIn
             found.append(InitErrorDetails(type=wrong, loc=(key,), input=given))
     else:
         try:
-            own["request"] = Given(_reader(engine).validate_python(theirs, context=info.context))
+            own["settings"] = Given(_reader(engine).validate_python(theirs, context=info.context))
         except ValidationError as error:
             found += error.errors(include_url=False)
     try:
@@ -87,12 +87,7 @@ def read_hosts(read: Mapping[str, model.Host] | None, context: Context) -> tuple
         is_one = given.parallel == 1 and given.parallel is not True
         host = replace(given, parallel=False) if is_one else given
         _check(given, ("hosts", name), context)
-        if host.request is None:
-            hosts.append(host)
-        elif isinstance(nodes := host.request.nodes, tuple):
-            hosts += [replace(host, name=f"{name}.{n}", request=replace(host.request, node=n)) for n in nodes]
-        else:
-            hosts.append(replace(host, pool=("slurm",) * nodes if nodes and nodes > 1 else ()))
+        hosts += _meant(host)
     return tuple(hosts)
 
 
@@ -100,12 +95,13 @@ def names_of(read: Mapping[str, model.Host] | None) -> dict[str, tuple[str, ...]
     """Return the hosts that each name stands for: one for each named node of a cluster, else the host itself."""
     if read is None:
         return {DEFAULT_NAME: (DEFAULT_NAME,)}
-    groups = {name: tuple(f"{name}.{node}" for node in _nodes(host)) or (name,) for name, host in read.items()}
+    groups = {name: tuple(host.name for host in _meant(entry)) for name, entry in read.items()}
     return {**{host: (host,) for group in groups.values() for host in group}, **groups}
 
 
-def _nodes(host: model.Host) -> tuple[str, ...]:
-    return host.request.nodes if host.request and isinstance(host.request.nodes, tuple) else ()
+def _meant(entry: model.Host) -> Sequence[model.Host]:
+    """Return the hosts that an entry stands for."""
+    return (entry,) if entry.settings is None else tuple(entry.settings.hosts(entry))
 
 
 def _check(host: model.Host, key: KeyPath, context: Context) -> None:
@@ -113,14 +109,14 @@ def _check(host: model.Host, key: KeyPath, context: Context) -> None:
     names = [model.machine_name(engine) for engine in host.pool]
     for number, engine in enumerate(host.pool):
         first = names.index(names[number])
-        if engine in NO_MACHINES:
-            context.add((*key, "engine", number), NO_MACHINES[engine])
+        if why := model.engine_kind(engine).not_in_pool:
+            context.add((*key, "engine", number), why)
         elif first < number:
             context.add((*key, "engine", number), f"{shown(engine)} is the same machine as engine[{first}]; keep one")
-    request, gpus = host.request, () if isinstance(host.gpus, str) else host.gpus
+    gpus = () if isinstance(host.gpus, str) else host.gpus
     if len(set(gpus)) < len(gpus):
         context.add((*key, "gpus"), "a GPU is listed twice; keep one")
-    is_pool = bool(host.pool or (request and isinstance(request.nodes, int) and request.nodes > 1))
+    is_pool = any(each.pool for each in _meant(host))
     for number, gpu in enumerate(gpus):
         if is_pool and gpu.startswith(("GPU-", "MIG-")):
             text = f"{shown(gpu)} is in one machine, but this host is a pool; name the GPU by its index or its name"
@@ -128,14 +124,5 @@ def _check(host: model.Host, key: KeyPath, context: Context) -> None:
     if host.pool and host.parallel not in ("auto", False):
         text = "the machines of a pool run at the same time, and the cards of each run one after the other; remove it"
         context.add((*key, "parallel"), text)
-    if request is None:
-        return
-    nodes = _nodes(host)
-    for position, node in enumerate(nodes):
-        if node in nodes[:position]:
-            context.add((*key, "nodes", position), f"{node} is listed twice; keep one")
-    if request.nodes_per_trial > 1 and (request.nodes or request.container != "none"):
-        text = "is for a host without `nodes`, and with `container: none`; remove one of them"
-        context.add((*key, "nodes_per_trial"), text)
-    if host.parallel not in ("auto", False):
-        context.add((*key, "parallel"), "is not for engine: slurm; ask for several nodes instead")
+    for place, text in host.settings.problems(host) if host.settings else ():
+        context.add((*key, *place), text)

@@ -8,6 +8,7 @@ An unknown value is None. This package imports no other part of the harness.
 
 from harness.model.answers import *
 from harness.model.attributed import *
+from harness.model.engines import *
 from harness.model.judged import *
 from harness.model.launched import *
 from harness.model.matrix import *

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Tag, create_model, model_validator
 
 from harness.model import forms
-from harness.model.matrix import MOST_NODES, GpuWord, engine_address
+from harness.model.matrix import GpuWord, engine_address
 from harness.model.scenario import KINDS_OF_STEPS, Limits, MetricLimit, MetricRule, Probe, ProbeName, StepsAre
 from harness.model.signals import LIMITED, SIGNALS, TIMES, Signal
 
@@ -25,21 +25,6 @@ class Shape(BaseModel):
 
 
 # ---------------------------------------------------------------- hosts
-
-
-Option = Annotated[
-    forms.Text, forms.fits(r"[\w:.,=&|*()\[\]!+@/%-]{1,500}", "has characters that salloc does not accept")
-]
-
-
-NodeName = Annotated[
-    forms.Text, forms.fits(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "is not the name of a node; write one name, not a range")
-]
-Nodes = Annotated[
-    Annotated[forms.Whole, forms.Within(least=1, most=MOST_NODES), Tag("<text>")]
-    | Annotated[tuple[NodeName, ...], forms.Within(items=1), Tag("<list>")],
-    forms.BY_FORM,
-]
 
 
 Address = Annotated[forms.Text, AfterValidator(engine_address)]

@@ -3,15 +3,14 @@ checked matrix file."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from harness.model.engines import Abilities, EngineSettings, engine_kind, known_engines
 from harness.model.scenario import FromFile, Later, Scenario, Where
 
 if TYPE_CHECKING:
@@ -158,127 +157,15 @@ class Gpu:
 # ---------------------------------------------------------------- hosts and lanes
 
 
-ContainerKind = Literal["none", "docker", "enroot", "pyxis", "apptainer"]
-MOST_NODES = 64
-
-
-@dataclass(frozen=True, kw_only=True)
-class Select(FromFile):
-    """The node to request, and the account to charge: options of salloc by their long names, passed on unchanged."""
-
-    partition: file_keys.Option | None = None
-    """The partition, or several, separated by commas."""
-    gres: file_keys.Option | None = None
-    """Generic resources of the node: gpu:rtx3090:1."""
-    gpus: file_keys.Option | None = None
-    """The number of GPUs: 1, rtx3090:1."""
-    constraint: file_keys.Option | None = None
-    """Features that the node must have: driver535&nvlink."""
-    exclude: file_keys.Option | None = None
-    """Nodes to avoid."""
-    account: file_keys.Option | None = None
-    """The account to charge."""
-    qos: file_keys.Option | None = None
-    """The quality of service."""
-    reservation: file_keys.Option | None = None
-    """A reservation to use."""
-    mem: file_keys.Option | None = None
-    """The node's memory for the sweep; default: all of it if the hold is exclusive."""
-    cpus_per_task: Annotated[file_keys.Option | None, forms.key("cpus-per-task")] = None
-    """The number of CPUs; default: all of the node's if the hold is exclusive."""
-    licenses: file_keys.Option | None = None
-    """Licenses that the sweep needs."""
-    nice: file_keys.Option | None = None
-    """The amount by which the sweep's priority in the queue is lowered."""
-
-    @property
-    def options(self) -> tuple[tuple[str, str], ...]:
-        """Return the options that are given, by their long names."""
-        return tuple((name.replace("_", "-"), value) for name, value in vars(self).items() if value is not None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeHold(FromFile):
-    """The time for which a node is held for the sweep, and the time to wait for one."""
-
-    time_s: Annotated[forms.Duration, forms.Within(least=60), forms.key("time", default="4h")] = 4 * 3600.0
-    """The time limit of an allocation; a sweep that takes longer requests another one on the same node."""
-    wait_s: Annotated[forms.Duration, forms.key("wait", default="24h")] = 24 * 3600.0
-    """How long to wait in the queue before the host counts as lost."""
-    exclusive: forms.Truth = True
-    """false: other jobs may run on the node at the same time, and may disturb what is measured."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeRequest(FromFile):
-    """The node that a host requests from a queue, and how a trial is started on it.
-
-    `node` is the only node to use, if given. `place` is the number of the node in its pool, from 1. `preferred` is the
-    node to request first, because it measured rows in an earlier run. A run's files have only `container`.
-    """
-
-    container: ContainerKind = "none"
-    """slurm: what starts images on the node; none: virtual environments. Default: none."""
-    select: Annotated[
-        tuple[tuple[str, str], ...],
-        forms.InFile(form=Select, then=lambda select: select.options),
-        forms.UNTOLD,
-    ] = ()
-    """slurm: the requirements on the node, and the account to charge."""
-    nodes: Annotated[file_keys.Nodes | None, forms.UNTOLD] = None
-    """slurm: the number of equal nodes that share the rows, or the names of nodes; each named node is a separate host,
-    HOST.NODE. Default: 1."""
-    nodes_per_trial: Annotated[forms.Whole, forms.Within(least=1, most=MOST_NODES), forms.UNTOLD] = 1
-    """slurm: the number of nodes on which each launch runs at the same time, with container: none. Default: 1."""
-    hold: Annotated[NodeHold, forms.UNTOLD] = NodeHold()
-    """slurm: how long a node is held for the sweep, and how long the harness waits for one."""
-    images: Annotated[Path | None, forms.Located(), forms.UNTOLD] = None
-    """slurm: a folder that this machine shares with the nodes, for environments and imported images. Default: the
-    harness's cache folder."""
-    node: Annotated[str | None, forms.NotInFile(), forms.UNTOLD] = None
-    place: Annotated[int, forms.NotInFile(), forms.UNTOLD] = 0
-    preferred: Annotated[str | None, forms.NotInFile(), forms.UNTOLD] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineKind:
-    """The meaning of `engine: NAME`. `opener` is the function that opens it, as `module:name`; its module is imported
-    only when it is needed. `in_environments`: its images are virtual environments, not containers. `settings`: the
-    record that reads the keys of a host which only this engine has."""
-
-    opener: str
-    in_environments: bool = False
-    settings: type[Any] | None = None
-
-
-ENGINES: dict[str, EngineKind] = {
-    "docker": EngineKind(opener="harness.run.docker.engine:open_engine"),
-    "process": EngineKind(opener="harness.run.process.engine:open_engine", in_environments=True),
-    "slurm": EngineKind(opener="harness.run.slurm.engine:open_engine", settings=NodeRequest),
-}
-"""The engines by name. Whatever is not a name is the address of a Docker Engine. The entry points `harness.engines` of
-installed packages are engines as well: each is an EngineKind."""
-
-
-def engine_kind(engine: str) -> EngineKind:
-    """Return the kind of an engine, given by its name or address. An installed package's engine is imported."""
-    if engine not in ENGINES and engine.isidentifier():
-        for entry in entry_points(group="harness.engines", name=engine):
-            with contextlib.suppress(ImportError, AttributeError):  # the matrix file's reader then knows no such engine
-                if isinstance(kind := entry.load(), EngineKind):
-                    ENGINES[engine] = kind
-    return ENGINES.get(engine, ENGINES["docker"])
-
-
 ADDRESS = re.compile(r"context:[A-Za-z0-9][A-Za-z0-9_.+-]*|(?:ssh|tcp)://[^\s/]+(?:/\S*)?|unix:///\S+")
 ADDRESSES = "context:NAME, ssh://[USER@]HOST, tcp://HOST:PORT, unix:///PATH"
 
 
 def engine_address(engine: str) -> str:
     """Return the address of an engine, checked."""
-    if engine_kind(engine) and engine in ENGINES:
+    if engine in known_engines():
         return engine
-    allowed = f"{', '.join(ENGINES)}, {ADDRESSES}"
+    allowed = f"{', '.join(known_engines())}, {ADDRESSES}"
     if not ADDRESS.fullmatch(engine):
         raise ValueError(f"unknown engine {forms.shown(engine)}; allowed: {allowed}")
     try:
@@ -305,8 +192,8 @@ class Host(FromFile):
     """One engine and its GPUs, or a pool of equal machines.
 
     For a pool, `pool` holds the engines, and `engine` is a text that lists them. `machine` is the name of one machine
-    of a pool; a node that the queue chooses is `node 1` until its name is known. `request` is set only for an engine
-    whose nodes are requested from a queue.
+    of a pool. A machine that a queue grants is `node 1` until its name is known; `place` is its number in the pool,
+    from 1, and `preferred` is the one to request first, because it measured rows in an earlier run.
     """
 
     name: Annotated[str, forms.NotInFile()]
@@ -323,30 +210,26 @@ class Host(FromFile):
     their step times are reported with a warning."""
     disk_bytes: Annotated[forms.Size | None, forms.key("disk")] = None
     """Maximum disk space for pulled images on the host: 60GiB."""
-    request: Annotated[NodeRequest | None, forms.NotInFile()] = None
+    settings: Annotated[EngineSettings | None, forms.NotInFile()] = None
     pool: Annotated[tuple[str, ...], forms.NotInFile()] = ()
     machine: Annotated[str, forms.NotInFile()] = ""
+    place: Annotated[int, forms.NotInFile()] = 0
+    preferred: Annotated[str | None, forms.NotInFile()] = None
 
     @property
     def machines(self) -> tuple[Host, ...]:
         """Return one host for each machine; a host that is not a pool is its only machine."""
         if not self.pool:
             return (self,)
-        if self.request is not None:
-            return tuple(
-                replace(self, pool=(), machine=f"node {place}", request=replace(self.request, place=place))
-                for place in range(1, len(self.pool) + 1)
-            )
+        if self.can.queues:
+            places = range(1, len(self.pool) + 1)
+            return tuple(replace(self, pool=(), machine=f"node {place}", place=place) for place in places)
         return tuple(replace(self, engine=engine, pool=(), machine=machine_name(engine)) for engine in self.pool)
 
     @property
-    def is_process(self) -> bool:
-        return self.engine == "process"
-
-    @property
-    def in_environments(self) -> bool:
-        """Return whether its images are virtual environments, not containers."""
-        return engine_kind(self.engine).in_environments if self.request is None else self.request.container == "none"
+    def can(self) -> Abilities:
+        """Return what its engine can."""
+        return engine_kind(self.engine).can if self.settings is None else self.settings.can
 
 
 def machine_name(engine: str) -> str:

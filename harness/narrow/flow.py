@@ -76,7 +76,7 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     """
     question, both, coupling = narrowing.question, narrowing.both, narrowing.coupling
     journal = RunDirectory.create(out=out, matrix=question.journal, now=both.context.now())
-    in_environments = both.lane.host.in_environments
+    in_environments = both.lane.host.can.makes_environments
     scheduler = NarrowScheduler(
         search=ComponentSearch(coupling.groups, narrowing.rules, needs=coupling.pairs, apart=not in_environments),
         like=both.cells["A"],
@@ -227,7 +227,7 @@ def checked(plan: Plan, context: RunContext) -> Contents:
 def _check_program(cells: Mapping[Side, Cell], made: Mapping[Side, Prepared]) -> None:
     """Raise UsageError if the scenario starts a program that neither environment nor the machine has."""
     command = cells["A"].variant.command
-    if not command or "/" in command[0] or not cells["A"].lane.host.is_process:
+    if not command or "/" in command[0] or not cells["A"].lane.host.can.shares_programs:
         return
     for side, cell in cells.items():
         given = dict((*cell.image.environment, *cell.variant.scenario.environment))

@@ -105,7 +105,7 @@ def check_finding(finding: Finding) -> None:
             f"{place}: only some launches are slower, which the few launches of a hybrid do not show; swap one "
             "component in a series of your own, and sweep it with --trials 20"
         )
-    if finding.lane.host.request is not None:
+    if finding.lane.host.can.queues:
         raise UsageError(
             f"{place}: narrow makes no hybrids on a cluster's nodes yet; run it on a node with --good and --bad"
         )

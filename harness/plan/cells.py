@@ -180,7 +180,7 @@ def _excluded(matrix: Matrix, image: Image, host: Host, variant: Variant) -> str
 
 
 def _needs_engine(image: Image, host: Host) -> bool:
-    return host.in_environments and not isinstance(image.source, Install)
+    return host.can.makes_environments and not isinstance(image.source, Install)
 
 
 # ---------------------------------------------------------------- lanes

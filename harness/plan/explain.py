@@ -91,7 +91,7 @@ def _source_text(image: Image, host: Host) -> str:
         args = " ".join(f"{arg}={value}" for arg, value in masking.told(source.args).items())
         return f"{name}: build {source.context} with {args}{mark}"
     packages = masking.without_credentials(" ".join(source.packages))
-    if not host.in_environments:
+    if not host.can.makes_environments:
         return f"{name}: install {packages} over {source.base}{mark}"
     python = f"Python {source.python}" if source.python else "the running Python"
     return f"{name}: install {packages} in a virtual environment of {python}{mark}"

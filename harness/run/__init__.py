@@ -1,6 +1,6 @@
 """Does everything that touches engines: hosts, images, and the conversation with the agent in each trial.
 
-`harness.model.ENGINES` has the function that opens each kind of engine. Its module is imported only when it is needed:
+An engine's `EngineKind` names the function that opens it. Its module is imported only when it is needed:
 importing Docker's client takes a fifth of a sweep's start-up time. All kinds obey one contract
 (`tests/contract`); `trial/conversation.py` runs a trial on any of them.
 """
@@ -8,12 +8,11 @@ importing Docker's client takes a fifth of a sweep's start-up time. All kinds ob
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import cast
 
 from harness import file_locks
 from harness.errors import EngineUnreachable
-from harness.model import Host, engine_kind
+from harness.model import Host, engine_kind, named
 from harness.model.watching import Say
 from harness.run.engine import Engine
 
@@ -22,5 +21,4 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> Engine:
     """Open the engine of `host`. Raises EngineUnreachable with a one-line message that includes the remedy."""
     if not file_locks.are_known():
         raise EngineUnreachable(file_locks.NO_LOCKS, place=host.where)
-    module, _, name = engine_kind(host.engine).opener.partition(":")
-    return cast(Engine, getattr(import_module(module), name)(host, environ=environ, say=say))
+    return cast(Engine, named(engine_kind(host.engine).opener)(host, environ=environ, say=say))

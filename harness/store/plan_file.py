@@ -22,7 +22,6 @@ from harness.model import (
     Install,
     Lane,
     Matrix,
-    NodeRequest,
     Plan,
     Pull,
     Scalar,
@@ -135,7 +134,7 @@ def plan_to_json(
         trials=plan.trials,
         include=plan.matrix.include,
         exclude=plan.matrix.exclude,
-        hosts=tuple(_public_host(host) for host in dict.fromkeys(row.lane.host for row in plan.rows)),
+        hosts=tuple(dict.fromkeys(row.lane.host for row in plan.rows)),
         series=tuple(replace(one, images=tuple(map(_public_image, one.images))) for one in series),
         scenarios=tuple(map(_public_scenario, scenarios)),
         lanes=tuple(
@@ -160,11 +159,6 @@ def _planned_row(row: VersionRow, payload: str | None) -> PlannedRow:
         cells=cells,
         payload=payload,
     )
-
-
-def _public_host(host: Host) -> Host:
-    """Return a host without what it requests from a queue, such as an account."""
-    return replace(host, request=None if host.request is None else NodeRequest(container=host.request.container))
 
 
 def _public_image(image: Image) -> Image:
@@ -211,6 +205,7 @@ def _add_places(content: Any, where: Mapping[str, Any]) -> None:
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict):
                 entry["where"] = where
+                entry.pop("request", None)  # what a host had in place of `settings`
                 _add_places({"images": entry.get("images")}, where)
 
 

@@ -26,7 +26,7 @@ import psutil
 from packaging.requirements import Requirement
 
 from harness.errors import ImageUnavailable, InfrastructureError
-from harness.model import EngineKind, Host, Image, Install, Prepared
+from harness.model import Abilities, EngineKind, Host, Image, Install, Prepared
 from harness.model.answers import HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
@@ -35,7 +35,10 @@ from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Session
 from harness.run.hosts import host_gpus
 from harness.run.process import cgroups
 
-KIND = EngineKind(opener="tests.contract.local_engine:open_engine", in_environments=True)
+KIND = EngineKind(
+    opener=f"{__name__}:open_engine",
+    can=Abilities(makes_environments=True, on_this_machine=True, sees_ports=True),
+)
 """What an entry point of the group `harness.engines` names."""
 
 

@@ -12,31 +12,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
-from harness.model import (
-    ENGINES,
-    ContainerKind,
-    Host,
-    Image,
-    Install,
-    NodeHold,
-    NodeRequest,
-    Prepared,
-    Pull,
-    Scenario,
-    Source,
-    Steps,
-    Trial,
-    Variant,
-    Where,
-)
+from harness.model import Host, Image, Install, Prepared, Pull, Scenario, Source, Steps, Trial, Variant, Where
+from harness.model.engines import known_engines
 from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest
 from harness.run.hosts.slices import take_turns
+from harness.run.slurm.request import ContainerKind, NodeHold, NodeRequest
 from harness.run.trial.conversation import Sliced, run_trial, trial_in_slices
 from harness.run.trial.payload import pack
 from tests.contract import local_engine
 
-ENGINES["local"] = local_engine.KIND
+known_engines()["local"] = local_engine.KIND
 WHERE = Where(file="matrix.yaml", line=7, key="series.tested")
 SCRIPT = Path(__file__).parent / "faults.py"
 ROOT = Path(__file__).parents[2]
@@ -61,7 +47,7 @@ def host(kind: str) -> Host:
         return Host(name="here", engine=kind, gpus="none", where=where)
     _, _, container = kind.partition(":")
     asked = NodeRequest(container=cast(ContainerKind, container or "none"), hold=NodeHold(time_s=1800.0, wait_s=120.0))
-    return Host(name="here", engine="slurm", gpus="none", where=where, request=asked)
+    return Host(name="here", engine="slurm", gpus="none", where=where, settings=asked)
 
 
 def image(source: Source, **fields: Any) -> Image:

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.model import Host, Image, NodeHold, NodeRequest, Steps
+from harness.model import Host, Image, Steps
 from harness.run import open_engine, owners
 from harness.run.engine import Engine
 from harness.run.slurm import steps
+from harness.run.slurm.request import NodeHold, NodeRequest
 from tests.contract.world import BASE, World, installed, pulled, quiet
 from tests.dead import dead_name
 from tests.slurm.cluster import Cluster
@@ -59,7 +60,7 @@ def node(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     environ = {**cluster.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "SECRET_TOKEN": "hunter2"}
     asked = NodeRequest(container="docker", hold=NodeHold(time_s=1800.0, wait_s=60.0))
     engine = open_engine(
-        Host(name="here", engine="slurm", gpus="none", where=WHERE, request=asked), environ=environ, say=quiet
+        Host(name="here", engine="slurm", gpus="none", where=WHERE, settings=asked), environ=environ, say=quiet
     )
     with contextlib.closing(engine), held(engine):
         yield Node(World(kind="slurm:docker", engine=engine, environ=environ), program)

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.model import Host, NodeHold, NodeRequest
+from harness.model import Host
 from harness.plan.cells import choose_lanes
 from harness.run import open_engine
 from harness.run.hosts.host_gpus import mismatch
+from harness.run.slurm.request import NodeHold, NodeRequest
 from harness.run.trial.conversation import run_trial
 from tests.contract.world import ROOT, World, installed, quiet
 from tests.slurm.cluster import Cluster
@@ -63,7 +64,7 @@ def opened(environ: dict[str, str], *, gpus: tuple[str, ...]) -> Iterator[tuple[
         select=(("gres", GRES), ("cpus-per-task", "1"), ("mem", "600M")),
         hold=NodeHold(time_s=600.0, wait_s=60.0, exclusive=False),
     )
-    host = Host(name="here", engine="slurm", gpus=gpus, where=WHERE, request=asked)
+    host = Host(name="here", engine="slurm", gpus=gpus, where=WHERE, settings=asked)
     with contextlib.closing(open_engine(host, environ=environ, say=quiet)) as engine, held(engine):
         yield World(kind="slurm", engine=engine, environ=environ), host
 

@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
-from harness.model import ContainerKind, Host, Image, NodeHold, NodeRequest, Prepared, Steps
+from harness.model import Host, Image, Prepared, Steps
 from harness.run import open_engine, owners
 from harness.run.engine import Engine
 from harness.run.slurm.container_commands import NODE_FOLDER
+from harness.run.slurm.request import ContainerKind, NodeHold, NodeRequest
 from tests.contract.world import ROOT, World, pulled, quiet
 from tests.players.servers import Server
 from tests.slurm.cluster import Cluster
@@ -109,7 +110,7 @@ def add_plugin(cluster: Cluster, state: Path) -> None:
 def engine_of(kind: ContainerKind, images: Path, environ: dict[str, str]) -> Engine:
     asked = NodeRequest(container=kind, images=images, hold=NodeHold(time_s=1800.0, wait_s=60.0))
     return open_engine(
-        Host(name="here", engine="slurm", gpus="none", where=WHERE, request=asked), environ=environ, say=quiet
+        Host(name="here", engine="slurm", gpus="none", where=WHERE, settings=asked), environ=environ, say=quiet
     )
 
 

@@ -13,9 +13,10 @@ import psutil
 import pytest
 
 from harness.flows import clean as clean_flow
-from harness.model import Host, NodeHold
+from harness.model import Host
 from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
+from harness.run.slurm.request import NodeHold
 from tests.contract.conftest import what_remains
 from tests.contract.test_trials import cmdline
 from tests.contract.world import ROOT
@@ -93,7 +94,7 @@ def test_a_node_in_use_is_not_waited_for_as_long_as_by_a_sweep(
     monkeypatch.setattr(clean_flow, "NODE_S", 5.0)
     node, said = cluster.nodes[0], list[str]()
     asked = replace(REQUEST, container="docker", node=node, hold=NodeHold(time_s=600.0))
-    host = Host(name="here", engine="slurm", gpus="none", where=WHERE, request=asked)
+    host = Host(name="here", engine="slurm", gpus="none", where=WHERE, settings=asked)
     with opened(environ, node=node) as one, held(one.engine):
         (told,) = clean_flow.clean([host], images=True, dry_run=dry_run, environ=environ, say=said.append)
         assert len(cluster.jobs()) == 1, "its own request is still in the queue"

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted
-from harness.model import Host, NodeHold, NodeRequest, Steps, Where
+from harness.model import Host, Steps, Where
 from harness.run import open_engine
 from harness.run.engine import Engine
+from harness.run.slurm.request import NodeHold, NodeRequest
 from tests.contract.conftest import what_remains
 from tests.contract.world import ROOT, World, quiet
 from tests.integration.conftest import Harness, harness

@@ -271,6 +271,6 @@ class _Group:
         if variant is None or self.states[variant, square.lanes[lane]][image] is not None:
             return None
         cell = rows[variant].cells[image]
-        entry, needs_install = self.known.get(cell.id), cell.lane.host.in_environments
+        entry, needs_install = self.known.get(cell.id), cell.lane.host.can.makes_environments
         is_incompatible = entry is not None and entry.verdict.verdict == "incompatible"
         return None if is_incompatible or (needs_install and not isinstance(cell.image.source, Install)) else cell

@@ -57,7 +57,7 @@ def _references(issue: Issue) -> Iterator[str]:
         source = entry.cell.image.source
         if isinstance(source, Pull):
             yield source.reference
-        elif isinstance(source, Install) and not entry.cell.lane.host.in_environments:
+        elif isinstance(source, Install) and not entry.cell.lane.host.can.makes_environments:
             yield source.base
     if isinstance(issue.bad.cell.image.source, Build):
         yield from _FROM.findall(issue.dockerfile)

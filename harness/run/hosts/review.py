@@ -47,7 +47,7 @@ def review(cell: Cell, trial: Trial) -> Review:
     """
     said = trial.output.tail if WITHOUT_SERVER.search(trial.message) else trial.message
     fails_early = trial.end in ("setup", "crash") and not trial.last_step
-    if cell.lane.host.in_environments and fails_early and PORT_IN_USE.search(said):
+    if cell.lane.host.can.sees_ports and fails_early and PORT_IN_USE.search(said):
         message = (
             "a port that the program needs is in use on this host, or two of its processes ask for the same one; "
             f"let it take a free one, as `torchrun --standalone` does: {trial.message}"

@@ -113,7 +113,7 @@ def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:
     Return 1 for a host whose lanes run at the same time in any case (`parallel: true`), for a machine of a pool, and
     for a node of a cluster.
     """
-    if isinstance(host.parallel, bool) or host.machine or host.request is not None:
+    if isinstance(host.parallel, bool) or host.machine or host.can.queues:
         return 1
     processors = facts.get("cpus")
     most = min(MOST, processors if isinstance(processors, int) and processors > 0 else 1)

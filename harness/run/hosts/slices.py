@@ -33,8 +33,7 @@ LONGEST_S = 1.0
 
 def takes_turns(host: Host, environ: Mapping[str, str]) -> bool:
     """Return whether launches of a host may be alive together."""
-    is_on_one = host.request is None or host.request.nodes_per_trial == 1
-    return environ.get(OFF) != "off" and host.disk_bytes is None and is_on_one
+    return environ.get(OFF) != "off" and host.disk_bytes is None and not host.can.spans_machines
 
 
 def able(runs: Sequence[CellRun]) -> list[CellRun]:

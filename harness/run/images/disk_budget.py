@@ -235,7 +235,8 @@ def disk_of(
     stay = bases_of(images)
     missing = [image for image in images if engine.look(image, unheard) is None]
     told, architecture = RegistryAnswers(registry=registry()), architecture_of(engine.facts)
-    needs = wanted(images, missing, told, architecture=architecture, at_hand=stay if host.in_environments else ())
+    at_hand = stay if host.can.makes_environments else ()
+    needs = wanted(images, missing, told, architecture=architecture, at_hand=at_hand)
     all_bytes = total_bytes(engine.kept()) + needs.unpacked_bytes
     if all_bytes > host.disk_bytes:
         note(

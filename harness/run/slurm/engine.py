@@ -29,6 +29,7 @@ from harness.run.slurm import hold, queue, steps, trials
 from harness.run.slurm.container_commands import NODE_FOLDER, WITH_FILES
 from harness.run.slurm.images import ImageFiles, NodeImages, check_folder
 from harness.run.slurm.queue import Allocation, run_slurm, run_slurm_quietly
+from harness.run.slurm.request import NodeRequest
 from harness.run.slurm.steps import printed_on_node
 from harness.run.slurm.trials import NodeStore
 from harness.run.trial.payload import agent_files
@@ -52,8 +53,8 @@ class SlurmEngine:
     """Runs trials on one node of the cluster. `version`: Slurm's name and version."""
 
     def __init__(self, host: Host, *, environ: Mapping[str, str], version: str) -> None:
-        assert host.request is not None
-        self._request, self._environ = host.request, environ
+        assert isinstance(host.settings, NodeRequest)
+        self._request, self._environ = host.settings, environ
         self._place = str(host.where)
         if self._request.container != "docker":
             check_folder(self._request, place=self._place)

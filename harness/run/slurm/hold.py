@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.errors import InfrastructureError
-from harness.model import Host, NodeRequest
+from harness.model import Host
 from harness.model.matrix import Gpu
 from harness.model.watching import Say, Waiting
 from harness.run.docker.containers import Ulimits
 from harness.run.interruptible import BEAT_S, Beat
 from harness.run.slurm.container_commands import VERSIONS, options_of
 from harness.run.slurm.queue import Allocation, allocate, run_slurm
+from harness.run.slurm.request import NodeRequest
 from harness.run.slurm.steps import printed_on_node
 
 LOOK = (
@@ -178,12 +179,13 @@ def waited_for(lock: threading.Lock, beat: Beat) -> Iterator[None]:
 
 def join(host: Host, *, environ: Mapping[str, str], version: str) -> Hold:
     """Return the hold of a host for one more engine. This requests nothing from the cluster yet."""
-    assert host.request is not None
-    key = (host.name, environ.get("SLURM_CONF", ""), host.request)
+    assert isinstance(host.settings, NodeRequest)
+    request = replace(host.settings, place=host.place, preferred=host.preferred)
+    key = (host.name, environ.get("SLURM_CONF", ""), request)
     with _LOCK:
         hold = _HOLDS.get(key)
         if hold is None:
-            hold = Hold(place=str(host.where), request=host.request, environ=environ, version=version)
+            hold = Hold(place=str(host.where), request=request, environ=environ, version=version)
             _HOLDS[key] = hold
         hold.users += 1
         return hold

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
-from harness.model import Image, Install, NodeRequest, Prepared, Pull
+from harness.model import Image, Install, Prepared, Pull
 from harness.model.answers import Room
 from harness.model.watching import Say, unheard
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
@@ -35,6 +35,7 @@ from harness.run.leases import locked, protected, reason_of, removable
 from harness.run.process import environments
 from harness.run.process.environments import room_of
 from harness.run.slurm.hold import Hold
+from harness.run.slurm.request import NodeRequest
 from harness.run.slurm.steps import ANSWER_S, printed_on_node
 
 FOLDER = "containers"

@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.errors import EngineUnreachable, InfrastructureError
-from harness.model import NodeRequest
 from harness.model.watching import Say, Waiting
 from harness.run import owners
 from harness.run.interruptible import BEAT_S, BoundedTail, piped, run_command
+from harness.run.slurm.request import NodeRequest
 
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LD_LIBRARY_PATH")
 """Variables of the caller that are passed to Slurm's commands. The variables that Slurm sets in a job are not passed,

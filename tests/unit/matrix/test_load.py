@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from harness.errors import MatrixError
 from harness.matrix import check_shape, load_matrix, schema
 from harness.matrix.problems import Context
 from harness.matrix.read_series import RUNNING_PYTHON
-from harness.model import ENGINES, Build, Install, Matrix, Pull, Scenario, Variant, Where
+from harness.model import Build, Install, Matrix, Pull, Scenario, Variant, Where
+from harness.model.engines import known_engines
 from harness.model.file_keys import WrittenLimits
 from harness.model.forms import Given
 from harness.plan.cells import make_plan, select
@@ -233,17 +234,18 @@ def test_versions_that_are_no_versions_with_a_url(load: Load) -> None:
 
 @pytest.mark.parametrize(("broken", "accepted"), [(False, True), (True, False)])
 def test_an_installed_package_may_bring_an_engine(
-    load: Load, monkeypatch: pytest.MonkeyPatch, broken: bool, accepted: bool
+    load: Load, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, broken: bool, accepted: bool
 ) -> None:
     """A package that cannot be imported brings none, and the matrix file's error lists the engines that there are."""
     value = "no.such.module:KIND" if broken else "tests.contract.local_engine:KIND"
     brought = EntryPoint(name="theirs", value=value, group="harness.engines")
-    monkeypatch.setattr("harness.model.matrix.entry_points", lambda *, group, name: [brought] * (name == "theirs"))
-    monkeypatch.setattr("harness.model.matrix.ENGINES", known := dict(ENGINES))
-    monkeypatch.setattr("harness.model.ENGINES", known)
+    installed = entry_points(group="harness.engines")
+    monkeypatch.setattr("harness.model.engines.entry_points", lambda *, group: [*installed, brought])
+    known_engines.cache_clear()
+    request.addfinalizer(known_engines.cache_clear)
     text = GOOD.replace("engine: docker", "engine: theirs")
     if accepted:
-        assert (load(text).hosts[0].engine, load(text).hosts[0].in_environments) == ("theirs", True)
+        assert (load(text).hosts[0].engine, load(text).hosts[0].can.makes_environments) == ("theirs", True)
     else:
         with pytest.raises(MatrixError, match="unknown engine 'theirs'; allowed: docker, process, slurm, "):
             load(text)
@@ -359,7 +361,7 @@ def test_named_nodes_are_hosts_of_their_own_and_the_hosts_name_means_all_of_them
     text = GOOD.replace("here: {engine: docker}", "here: {engine: slurm, nodes: [gpu01, gpu02], select: {gres: gpu:1}}")
     matrix = load(text.replace("    memory: 8GiB", "    memory: 8GiB\n    hosts: [here, venv]"))
     assert [host.name for host in matrix.hosts] == ["here.gpu01", "here.gpu02", "venv"]
-    first = matrix.hosts[0].request
+    first = matrix.hosts[0].settings
     assert first is not None
     assert (first.node, first.select, first.hold.exclusive, first.hold.time_s) == (
         "gpu01",
@@ -374,6 +376,6 @@ def test_a_cluster_s_images_are_beside_the_matrix_or_where_it_says(load: Load) -
     matrix = load(
         GOOD.replace("{engine: docker}", "{engine: slurm, images: /shared/harness, hold: {exclusive: false}}")
     )
-    asked = matrix.hosts[0].request
+    asked = matrix.hosts[0].settings
     assert asked is not None
     assert (str(asked.images), asked.hold.exclusive, asked.node) == ("/shared/harness", False, None)

@@ -14,10 +14,11 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.model import Finding, Matrix, NodeRequest, Variant
+from harness.model import Finding, Matrix, Variant
 from harness.narrow import flow
 from harness.narrow.question import matrix_of_files, of_run
 from harness.plan.cells import make_plan, select
+from harness.run.slurm.request import NodeRequest
 from harness.run.trial.payload import pack
 from harness.store import inputs
 from harness.store.saved_run import StoredRun, read_run
@@ -69,7 +70,7 @@ def test_what_is_bad_from_the_start_has_no_good_version(run: StoredRun) -> None:
 
 def test_a_host_of_a_cluster_is_refused_with_the_way_that_works(run: StoredRun) -> None:
     lane = run.findings[0].lane
-    slurm = replace(lane, host=replace(lane.host, engine="slurm", request=NodeRequest(container="none")))
+    slurm = replace(lane, host=replace(lane.host, engine="slurm", settings=NodeRequest(container="none")))
     assert "run it on a node with --good and --bad" in refused(run, replace(run.findings[0], lane=slurm))
 
 

@@ -23,7 +23,6 @@ from harness.model import (
     Install,
     Lane,
     Limits,
-    NodeRequest,
     Scenario,
     Trial,
     Variant,
@@ -31,6 +30,7 @@ from harness.model import (
 )
 from harness.model.matrix import Gpu
 from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Load, add_trial, fits, load_of, slots_of
+from harness.run.slurm.request import NodeRequest
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
 MEMORY_ONLY = Limits(signals=dict.fromkeys(TIMES))
@@ -85,7 +85,7 @@ def test_a_scenario_that_is_judged_by_its_exit_code_compares_no_times() -> None:
         (host(parallel=True), {"cpus": 8}, (), 1),
         (host(), {"cpus": 8}, ("GPU-1", "GPU-2", "GPU-1"), 2),
         (host(machine="gpu1"), {"cpus": 8}, (), 1),
-        (host(engine="slurm", request=NodeRequest(container="none")), {"cpus": 8}, (), 1),
+        (host(engine="slurm", settings=NodeRequest(container="none")), {"cpus": 8}, (), 1),
     ],
 )
 def test_a_host_has_as_many_launches_as_it_has_room_for(

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
-from harness.model import Image, NodeHold, NodeRequest, Pull, Scenario, Where
+from harness.model import Image, Pull, Scenario, Where
 from harness.model.matrix import Gpu
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import Registry
@@ -25,6 +25,7 @@ from harness.run.slurm.engine import allocated_gpus
 from harness.run.slurm.images import IMPORT, ImageFiles
 from harness.run.slurm.inside import is_outside
 from harness.run.slurm.queue import Allocation, salloc_options
+from harness.run.slurm.request import NodeHold, NodeRequest
 from harness.run.trial.payload import agent_files
 
 CARDS = tuple(Gpu(uuid=f"GPU-{number}", name="NVIDIA GeForce RTX 3090", index=number) for number in range(4))

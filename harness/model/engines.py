@@ -1,0 +1,117 @@
+"""Defines what an engine says about itself: what it can, and which settings only its own hosts have. The rest of the
+harness asks this, and never which engine it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Annotated, Any
+
+from harness.model.scenario import FromFile, Later
+
+if TYPE_CHECKING:
+    from harness.model import forms
+    from harness.model.matrix import Host
+else:
+    forms = Later("harness.model.forms")
+
+GROUP = "harness.engines"
+"""The entry points of installed packages that name an EngineKind each. Slurm is one of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Abilities:
+    """What an engine can do on a host.
+
+    `makes_environments`: its images are virtual environments, not containers. `on_this_machine`: it runs where the
+    harness runs, unless the user's environment says otherwise. `sees_ports`: all trials of the host share its network
+    ports. `speaks_docker`: the harness can ask it about an image through Docker's API at any time.
+
+    `queues`: a queue grants its machines, which have names only then, and go back to the queue when they are closed.
+    `keeps_images_there`: images stay on such a machine. `spans_machines`: a trial runs on several of them at once.
+    """
+
+    makes_environments: bool = False
+    on_this_machine: bool = False
+    sees_ports: bool = False
+    speaks_docker: bool = False
+    queues: bool = False
+    keeps_images_there: bool = False
+    spans_machines: bool = False
+
+    @property
+    def shares_programs(self) -> bool:
+        """Return whether its trials can start the programs of the machine on which the harness runs."""
+        return self.makes_environments and self.on_this_machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings(FromFile):
+    """The settings of a host that only its engine has. The engine derives a record from this one, whose fields are the
+    keys of a matrix file. The rest of the harness passes it on unread, and a run's directory has only `can`.
+    """
+
+    can: Annotated[Abilities, forms.NotInFile()] = Abilities()
+
+    def hosts(self, host: Host) -> Iterator[Host]:
+        """Yield the hosts for which an entry of a matrix file stands. `host` is the entry, with these settings."""
+        yield host
+
+    def problems(self, host: Host) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield what is wrong with the entry of a host as a whole: a key and a text for each problem."""
+        yield from ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineKind:
+    """The meaning of `engine: NAME`.
+
+    `opener`: the function that opens an engine, as `module:name`; its module is imported only when it is needed. `can`:
+    what the engine can on a host without settings. `settings`: the record of the keys that only its hosts have.
+    `not_in_pool`: why a pool cannot have such an engine; "" if it can.
+    """
+
+    opener: str
+    can: Abilities = Abilities()
+    settings: type[EngineSettings] | None = None
+    not_in_pool: str = ""
+
+
+DOCKER = EngineKind(
+    opener="harness.run.docker.engine:open_engine", can=Abilities(speaks_docker=True, on_this_machine=True)
+)
+AT_ADDRESS = EngineKind(opener=DOCKER.opener, can=Abilities(speaks_docker=True))
+"""A Docker Engine at an address."""
+PROCESS = EngineKind(
+    opener="harness.run.process.engine:open_engine",
+    can=Abilities(makes_environments=True, on_this_machine=True, sees_ports=True),
+    not_in_pool="process is only this machine, but a pool has several machines; write engine: process",
+)
+
+
+@cache
+def known_engines() -> dict[str, EngineKind]:
+    """Return the engines by name: those of the harness, and those of installed packages that can be imported."""
+    found = {"docker": DOCKER, "process": PROCESS}
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        with contextlib.suppress(ImportError, AttributeError):  # the matrix file's reader then knows no such engine
+            if isinstance(kind := entry.load(), EngineKind):
+                found.setdefault(entry.name, kind)
+    return found
+
+
+def engine_kind(engine: str) -> EngineKind:
+    """Return the kind of an engine, given by its name or address. Whatever is not a name is the address of a Docker
+    Engine."""
+    return known_engines().get(engine, AT_ADDRESS)
+
+
+def named(place: str) -> Any:
+    """Return what `module:name` names, and import the module if necessary."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
