@@ -257,7 +257,7 @@ def test_the_ranks_of_a_program_are_measured(world: World, tmp_path: Path, metho
     trial = world.run(replace(launch, scenario=scenario, payload=pack(Variant(scenario=scenario))))
     if fails_at < 0:
         assert (trial.end, trial.last_step) == ("completed", 100), trial.message
-        assert [rank["rank"] for rank in trial.ranks] == [0, 1, 2]
+        assert [rank.rank for rank in trial.facts.ranks] == [0, 1, 2]
         assert trial.trace is not None
         assert list(trial.trace.step) == list(range(1, 101))
     else:

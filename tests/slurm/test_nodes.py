@@ -88,8 +88,8 @@ def test_the_ranks_of_all_nodes_are_one_group(cluster: Cluster, environ: dict[st
         assert world.engine.facts["name"] == ",".join(cluster.nodes[:2])
         trial = run(world, tmp_path, "kept.append(bytearray(b'x' * 65536)); time.sleep(0.002)")
         assert (trial.end, trial.last_step) == ("completed", 500), trial.message
-        assert [rank["rank"] for rank in trial.ranks] == [0, 1, 2, 3]
-        grown = [rank["grown_kib"] for rank in trial.ranks]
+        assert [rank.rank for rank in trial.facts.ranks] == [0, 1, 2, 3]
+        grown = [rank.grown_kib for rank in trial.facts.ranks]
         assert max(grown[:3]) < 4096 < grown[3]
         assert trial.trace is not None
         rss_kib = trial.trace.columns["rss_kib"]
