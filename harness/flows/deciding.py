@@ -50,7 +50,7 @@ def _is_of(selection: Selection, run: Path) -> bool:
         return False
     hosts = {host.name: host for _, _, host in selection.combinations}
     lanes: dict[str, list[Lane]] = {name: [] for name in hosts}
-    for name, gpu in dict.fromkeys((row.host, row.gpu) for row in stored.rows):
+    for name, gpu in ((lane.host, lane.gpu) for lane in stored.lanes):
         if name not in hosts:
             return False
         lanes[name].append(Lane(host=hosts[name], gpu=gpu))
@@ -60,7 +60,7 @@ def _is_of(selection: Selection, run: Path) -> bool:
 
 def _compared(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan without the parts that may differ between two runs of it, such as the seed and the search."""
-    rows = [{**row, "cells": [cell["id"] for cell in row["cells"]]} for row in plan["rows"]]
+    rows = [{**row, "cells": [version for version, _ in row["cells"]]} for row in plan["rows"]]
     free = dict.fromkeys(("file", "seed", "search", "stop", "include", "exclude", "lanes", "files", "dockerfiles"))
     return {**plan, **free, "rows": rows}
 

@@ -27,12 +27,14 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    PlainSerializer,
     StringConstraints,
     TypeAdapter,
     ValidationInfo,
 )
 from pydantic_core import CoreSchema, PydanticKnownError, PydanticOmit, core_schema
 
+from harness import masking
 from harness.model.scenario import Scalar
 
 Json = dict[str, Any]
@@ -130,6 +132,11 @@ UNTOLD = Field(exclude=True)
 """Marks a field that is in no file of a run."""
 
 
+MASKED = PlainSerializer(masking.told)
+"""Marks variables or build arguments, of which files have no credentials."""
+WITHOUT_CREDENTIALS = PlainSerializer(masking.without_credentials)
+
+
 class Located:
     """Marks a path that is relative to the matrix file's folder, which is the context of the reading."""
 
@@ -161,6 +168,21 @@ class Given:
     """A value that the reader of a matrix file fills in."""
 
     value: Any
+
+
+def by_id(record: Any) -> CoreSchema:
+    """Return the schema of a record that files name by its id. The context of the reading maps each class of such
+    records to the records that there are, by their ids."""
+
+    def found(value: Any, info: ValidationInfo) -> Any:
+        try:
+            return value if isinstance(value, record) else cast("Any", info.context)[record][value]
+        except (LookupError, TypeError):
+            raise ValueError(f"the plan has no {record.__name__.lower()} {shown(value)}") from None
+
+    return core_schema.with_info_plain_validator_function(
+        found, serialization=core_schema.plain_serializer_function_ser_schema(lambda one: one.id)
+    )
 
 
 class NotInFile:
@@ -440,6 +462,7 @@ ScalarValue = Annotated[Scalar, Written(read=scalar, schema={"type": ["string", 
 Environment = Annotated[
     tuple[tuple[Variable, Anything], ...],
     Pairs(),
+    MASKED,
     BeforeValidator(environment, json_schema_input_type=dict[Variable, Anything] | list[str]),
 ]
 BY_FORM = Discriminator(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from harness.model.engines import Abilities, EngineSettings, engine_kind, known_engines
-from harness.model.scenario import FromFile, Later, Scenario, Where
+from harness.model.scenario import ById, FromFile, Later, Scenario, Where
 
 if TYPE_CHECKING:
     from harness.model import file_keys, forms
@@ -51,7 +51,7 @@ class Build:
     """An image built from `context/Dockerfile` with build args."""
 
     context: Path
-    args: tuple[tuple[str, str], ...]
+    args: Annotated[tuple[tuple[str, str], ...], forms.Pairs(), forms.MASKED]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Install:
 
     base: str
     python: str | None
-    packages: tuple[str, ...]
+    packages: tuple[Annotated[str, forms.WITHOUT_CREDENTIALS], ...]
     exact: bool = False
     hashes: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
@@ -89,10 +89,10 @@ class Image:
     series: str
     version: str
     source: Source
-    where: Where
+    where: Annotated[Where, forms.UNTOLD]
     keep_entrypoint: bool = True
     yanked: bool = False
-    environment: tuple[tuple[str, str], ...] = ()
+    environment: forms.Environment = ()
 
     @property
     def place(self) -> str:
@@ -106,7 +106,7 @@ class Series:
 
     name: str
     images: tuple[Image, ...]
-    where: Where
+    where: Annotated[Where, forms.UNTOLD]
     baseline: str | None = None
 
 
@@ -197,7 +197,7 @@ class Host(FromFile):
     """
 
     name: Annotated[str, forms.NotInFile()]
-    where: Annotated[Where, forms.NotInFile()]
+    where: Annotated[Where, forms.NotInFile(), forms.UNTOLD]
     engine: Annotated[str, forms.InFile(form=file_keys.Engines, then=", ".join)]
     """docker (the active context or DOCKER_HOST), process (no container), slurm (nodes of a cluster), context:NAME,
     ssh://…, tcp://… or unix://…; or a list of container engines: a pool of equal machines, which share the rows."""
@@ -239,7 +239,7 @@ def machine_name(engine: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lane:
+class Lane(ById):
     """One host and one GPU selection on it (None: no GPU).
 
     `gpu` is the selection's name in messages and reports. `gpus` are the GPUs that it selects; empty until the host has
@@ -250,8 +250,12 @@ class Lane:
     gpu: str | None = None
     gpus: tuple[Gpu, ...] = ()
 
-    def __str__(self) -> str:
+    @property
+    def id(self) -> str:
         return self.host.name if self.gpu is None else f"{self.host.name}/{self.gpu}"
+
+    def __str__(self) -> str:
+        return self.id
 
 
 MOST_TRIALS = 1000

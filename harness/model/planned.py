@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Literal
 
 from harness.model.matrix import Image, Lane, Matrix, Series, Stop, Trials
-from harness.model.scenario import Variant
+from harness.model.scenario import ById, Variant
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class Cell(ById):
     """image × lane × variant.
 
     `excluded`: why the matrix leaves it out; None if it does not. `replicate`: the A/A replicate, the same image again

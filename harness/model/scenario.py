@@ -41,6 +41,14 @@ class FromFile:
         return forms.described(cls, core, handler)
 
 
+class ById:
+    """A record of a plan, which the other files of its run name by its `id`."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return forms.by_id(cls)
+
+
 Scalar = str | int | float | bool | None
 Key = TypeVar("Key")
 Each = TypeVar("Each")
@@ -224,7 +232,7 @@ class Scenario(FromFile):
     """
 
     name: Annotated[str, forms.NotInFile()]
-    where: Annotated[Where, forms.NotInFile()]
+    where: Annotated[Where, forms.NotInFile(), forms.UNTOLD]
     title: Annotated[str, forms.NotInFile()] = ""
     script: Annotated[Path | None, forms.Located()] = None
     """A Python script with setup(**params), relative to the matrix file. Give this, program, module or command."""
@@ -286,7 +294,7 @@ class Scenario(FromFile):
     """Kernel limits, as in Compose; default: memlock: -1, stack: 67108864."""
     environment: forms.Environment = ()
     """Environment variables, as a mapping or a list of NAME=value; they override the series' own."""
-    files: tuple[Annotated[Path, forms.Located()], ...] = ()
+    files: Annotated[tuple[Annotated[Path, forms.Located()], ...], forms.UNTOLD] = ()
     """Files and folders to copy next to the script, relative to the matrix file."""
     folder: Annotated[Path | None, forms.Located()] = None
     """For a program or a command: the folder to start it in, relative to the matrix file; the files keep their places
@@ -295,7 +303,9 @@ class Scenario(FromFile):
     """true: the container has a network."""
     cap_add: tuple[file_keys.Capability, ...] = ()
     """Capabilities to add, such as SYS_PTRACE."""
-    probes: Annotated[tuple[Probe, ...], forms.InFile(form=file_keys.Probes, then=lambda probes: probes.chosen)] = ()
+    probes: Annotated[
+        tuple[Probe, ...], forms.InFile(form=file_keys.Probes, then=lambda probes: probes.chosen), forms.UNTOLD
+    ] = ()
     """Probes inside the scenario, run by `harness probe`."""
 
     def __post_init__(self, judge: Literal["exit"] | None, metrics: tuple[MetricLimit, ...]) -> None:
@@ -340,11 +350,16 @@ def _normal(path: Path) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
+class Variant(ById):
     """A scenario with its params fixed."""
 
     scenario: Scenario
     params: tuple[tuple[str, Scalar], ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Return a text that no other variant of a plan has, whatever the types of the params: `signal {"n": 1}`."""
+        return f"{self.scenario.name} {json.dumps(dict(self.params))}"
 
     @property
     def command(self) -> tuple[str, ...]:

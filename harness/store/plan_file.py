@@ -12,23 +12,18 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from harness import masking
 from harness.errors import UsageError
 from harness.model import (
     Build,
     Cell,
     Host,
-    Image,
-    Install,
     Lane,
     Matrix,
     Plan,
-    Pull,
     Scalar,
     Scenario,
     SearchMode,
     Series,
-    Source,
     Stop,
     Trials,
     Variant,
@@ -37,29 +32,20 @@ from harness.model import (
 from harness.model.matrix import Gpu
 from harness.store.json_files import ABSENT, WRONG, read_json
 
-SCHEMA = 3
+SCHEMA = 4
 NAME = "plan.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedCell:
-    """A cell. `image`: its version; `excluded`: why it is not run."""
-
-    id: str
-    image: str
-    excluded: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class PlannedRow:
-    """A row, with the names of its series, host and scenario. `payload`: a hash of what is copied into its trials."""
+    """A row, with the names of its series and scenario and the id of its lane. `cells`: each version, and why it is
+    not run, or None. `payload`: a hash of what is copied into its trials."""
 
     series: str
-    host: str
-    gpu: str | None
+    lane: str
     scenario: str
     params: Mapping[str, Scalar]
-    cells: Annotated[tuple[PlannedCell, ...], Field(min_length=1)]
+    cells: Annotated[tuple[tuple[str, str | None], ...], Field(min_length=1)]
     payload: str | None = None
 
 
@@ -96,13 +82,7 @@ class PlanFile:
 
     def json(self) -> dict[str, Any]:
         """Return the content as plain data."""
-        place: Any = {"__all__": {"where"}}
-        places: Any = {
-            "hosts": place,
-            "series": {"__all__": {"where": True, "images": place}},
-            "scenarios": place,
-        }
-        return {"schema": SCHEMA, **_format().dump_python(self, mode="json", by_alias=True, exclude=places)}
+        return {"schema": SCHEMA, **_format().dump_python(self, mode="json", by_alias=True)}
 
 
 @cache
@@ -135,7 +115,7 @@ def plan_to_json(
         include=plan.matrix.include,
         exclude=plan.matrix.exclude,
         hosts=tuple(dict.fromkeys(row.lane.host for row in plan.rows)),
-        series=tuple(replace(one, images=tuple(map(_public_image, one.images))) for one in series),
+        series=series,
         scenarios=tuple(map(_public_scenario, scenarios)),
         lanes=tuple(
             PlannedLane(host=lane.host.name, gpu=lane.gpu, gpus=lane.gpus)
@@ -149,39 +129,24 @@ def plan_to_json(
 
 
 def _planned_row(row: VersionRow, payload: str | None) -> PlannedRow:
-    cells = tuple(PlannedCell(id=cell.id, image=cell.image.version, excluded=cell.excluded) for cell in row.cells)
     return PlannedRow(
         series=row.series.name,
-        host=row.lane.host.name,
-        gpu=row.lane.gpu,
+        lane=row.lane.id,
         scenario=row.variant.scenario.name,
         params=dict(row.variant.params),
-        cells=cells,
+        cells=tuple((cell.image.version, cell.excluded) for cell in row.cells),
         payload=payload,
     )
 
 
-def _public_image(image: Image) -> Image:
-    source: Source = image.source
-    if isinstance(source, Install):
-        source = replace(source, packages=tuple(map(masking.without_credentials, source.packages)))
-    elif isinstance(source, Build):
-        source = replace(source, args=tuple(masking.told(source.args).items()))
-    else:
-        source = Pull(reference=source.reference)
-    return replace(image, source=source, environment=tuple(masking.told(image.environment).items()))
-
-
 def _public_scenario(scenario: Scenario) -> Scenario:
-    """Return a scenario without folders of this machine, credentials, and probes, which no sweep runs."""
+    """Return a scenario without folders of this machine: its files are named by their places in a trial."""
+    place = Path(scenario.file_place)
     return replace(
         scenario,
-        script=Path(scenario.script.name) if scenario.script else None,
-        program=Path(scenario.file_place) if scenario.program else None,
-        files=(),
+        script=place if scenario.script else None,
+        program=place if scenario.program else None,
         folder=Path() if scenario.folder else None,
-        probes=(),
-        environment=tuple(masking.told(scenario.environment).items()),
     )
 
 
@@ -216,10 +181,9 @@ def plan_from_file(file: PlanFile, folder: Path) -> Plan:
     series = {one.name: one for one in file.series}
     scenarios = {one.name: one for one in file.scenarios}
     try:
-        lanes = {(one.host, one.gpu): Lane(host=hosts[one.host], gpu=one.gpu, gpus=one.gpus) for one in file.lanes}
-        rows = tuple(
-            _row(row, series[row.series], lanes[row.host, row.gpu], scenarios[row.scenario]) for row in file.rows
-        )
+        lanes = [Lane(host=hosts[one.host], gpu=one.gpu, gpus=one.gpus) for one in file.lanes]
+        by_id = {lane.id: lane for lane in lanes}
+        rows = tuple(_row(row, series[row.series], by_id[row.lane], scenarios[row.scenario]) for row in file.rows)
     except KeyError as error:
         raise UsageError(f"{folder / NAME}: a row names {error}, which the plan does not have") from error
     matrix = Matrix(
@@ -238,7 +202,7 @@ def _row(entry: PlannedRow, series: Series, lane: Lane, scenario: Scenario) -> V
     variant = Variant(scenario=scenario, params=tuple(entry.params.items()))
     images = {image.version: image for image in series.images}
     cells = tuple(
-        Cell(image=images[cell.image], lane=lane, variant=variant, excluded=cell.excluded or None)
-        for cell in entry.cells
+        Cell(image=images[version], lane=lane, variant=variant, excluded=excluded or None)
+        for version, excluded in entry.cells
     )
     return VersionRow(series=series, lane=lane, variant=variant, cells=cells)

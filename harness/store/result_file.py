@@ -1,8 +1,7 @@
 """Writes result.json, which holds all conclusions of a run, and reads it back.
 
-All reports can be made again from result.json, plan.json and the trials. The file holds the harness's own records.
-What the plan has is referred to: lanes by their names, variants by their positions, cells by their ids; an attribution
-refers to findings by their positions. `summary.json` is only an export for other programs.
+All reports can be made again from result.json, plan.json and the trials. The file holds the harness's own records;
+lanes, variants and cells are named by their ids. `summary.json` is only an export for other programs.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -39,9 +39,9 @@ from harness.model.attributed import on_lanes
 from harness.store.json_files import UNENDED, WRONG, first_problem, read_json
 
 FILE = "result.json"
-SCHEMA = 4
-RECORDS = ("findings", "observations", "attribution")
-"""The lists of records that refer to the plan."""
+SCHEMA = 5
+RECORDS = {"findings": "a finding", "observations": "an observation", "attribution": "an attribution"}
+"""The lists of records that name parts of the plan, and what messages call such a record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +76,11 @@ class ResultFile:
     duration_s: float
     warnings: tuple[str, ...]
     problems: Mapping[str, str]
-    cells: Mapping[str, CellEntry]
-    findings: tuple[Finding, ...]
     causes: tuple[CauseEntry, ...]
-    attribution: tuple[Attribution, ...]
+    findings: tuple[Finding, ...]
     observations: tuple[Observation, ...]
-
-
-_FILE, _CELL = TypeAdapter(ResultFile), TypeAdapter(CellEntry)
-_FINDING, _OBSERVATION, _ATTRIBUTION = TypeAdapter(Finding), TypeAdapter(Observation), TypeAdapter(Attribution)
+    attribution: tuple[Attribution, ...]
+    cells: Mapping[str, CellEntry]
 
 
 def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], str]] = ()) -> bytes:
@@ -94,173 +90,124 @@ def encoded_result(result: RunResult, *, causes: Sequence[tuple[Sequence[int], s
     Findings keep the order of `result.findings`, which gives them their numbers in reports. `causes` are (numbers of
     findings, sentence). Numbers that are not finite are written as Python's `json` writes them (NaN, Infinity).
     """
-    references = _References.of(result.plan, result.findings)
-    head = {
-        "schema": SCHEMA,
-        "verdict": result.verdict,
-        "started": result.started,
-        "duration_s": result.duration_s,
-        "warnings": result.warnings,
-        "problems": {state.host.name: state.problem for state in result.hosts if state.problem is not None},
-        "causes": [{"findings": list(numbers), "sentence": sentence} for numbers, sentence in causes],
-        "attribution": [references.plain(each) for each in result.attribution],
-    }
-    lists = {
-        name: [references.fields_of(each) for each in entries]
-        for name, entries in (("findings", result.findings), ("observations", result.observations))
-    }
+    file = ResultFile(
+        verdict=result.verdict,
+        started=result.started,
+        duration_s=result.duration_s,
+        warnings=result.warnings,
+        problems={state.host.name: state.problem for state in result.hosts if state.problem is not None},
+        cells={entry.cell.id: _entry(entry, began=result.started) for entry in result.cells},
+        findings=result.findings,
+        causes=tuple(CauseEntry(findings=tuple(numbers), sentence=sentence) for numbers, sentence in causes),
+        attribution=result.attribution,
+        observations=result.observations,
+    )
     out = io.BytesIO()
-    out.write(b"{")
-    for name, value in head.items():
-        out.write(f"\n {json.dumps(name)}: {_json(value)},".encode())
-    for name, entries in lists.items():
-        _write(out, name, "[]", map(_json, entries))
-        out.write(b",")
-    cells = (f"{json.dumps(entry.cell.id)}: {_json(_cell_json(entry, began=result.started))}" for entry in result.cells)
-    _write(out, "cells", "{}", cells)
+    out.write(f'{{\n "schema": {SCHEMA}'.encode())
+    for field in fields(file):
+        value, written = getattr(file, field.name), _format(field.name)
+        out.write(f",\n {json.dumps(field.name)}: ".encode())
+        if isinstance(value, Mapping):
+            each = (f"{json.dumps(key)}: {_json(written.dump_python({key: one})[key])}" for key, one in value.items())
+            _write(out, "{}", each)
+        elif isinstance(value, tuple):
+            _write(out, "[]", (_json(written.dump_python((one,))[0]) for one in value))
+        else:
+            out.write(_json(value).encode())
     out.write(b"\n}\n")
     return out.getvalue()
 
 
-def _write(out: io.BytesIO, name: str, brackets: str, entries: Iterable[str]) -> None:
-    out.write(f"\n {json.dumps(name)}: {brackets[0]}".encode())
+def _write(out: io.BytesIO, brackets: str, entries: Iterable[str]) -> None:
+    out.write(brackets[0].encode())
     for number, entry in enumerate(entries):
         out.write(f"{',' if number else ''}\n  {entry}".encode())
     out.write(brackets[1].encode())
+
+
+@cache
+def _format(name: str) -> TypeAdapter[Any]:
+    """Return what reads and writes a field of the file."""
+    return TypeAdapter(get_type_hints(ResultFile)[name])
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), default=lambda scalar: scalar.item())  # numpy scalars
 
 
-def _cell_json(entry: CellResult, *, began: str) -> Any:
-    launches = [trial.started for trial in entry.trials if trial.measured and trial.started]
-    return _CELL.dump_python(
-        CellEntry(
-            verdict=entry.verdict,
-            digest=entry.digest,
-            problem=entry.problem,
-            skipped=entry.skipped,
-            first_launch=min(launches, default=None),
-            taken_over=sum(started < began for started in launches),
-        )
+def _entry(cell: CellResult, *, began: str) -> CellEntry:
+    launches = [trial.started for trial in cell.trials if trial.measured and trial.started]
+    return CellEntry(
+        verdict=cell.verdict,
+        digest=cell.digest,
+        problem=cell.problem,
+        skipped=cell.skipped,
+        first_launch=min(launches, default=None),
+        taken_over=sum(started < began for started in launches),
     )
-
-
-# ---------------------------------------------------------------- references
-
-
-@dataclass(frozen=True, kw_only=True)
-class _References:
-    """The things that records refer to, by the kind of the reference and its key in the file."""
-
-    known: Mapping[str, Mapping[Any, Any]]
-    keys: Mapping[str, Mapping[Any, Any]]
-    rows: Mapping[tuple[str, Lane, Variant], VersionRow]
-    where: Where
-
-    @classmethod
-    def of(cls, plan: Plan, findings: Sequence[Finding]) -> _References:
-        variants = dict(enumerate(dict.fromkeys(row.variant for row in plan.rows)))
-        known: dict[str, Mapping[Any, Any]] = {
-            "finding": dict(enumerate(findings)),
-            "variant": variants,
-            "cell": {cell.id: cell for cell in plan.cells},
-            "lane": {str(row.lane): row.lane for row in plan.rows},
-        }
-        keys = {name: {record: key for key, record in known[name].items()} for name in ("finding", "variant")}
-        rows = {(row.series.name, row.lane, row.variant): row for row in plan.rows}
-        return cls(known=known, keys=keys, rows=rows, where=Where(file=str(plan.matrix.path), line=1, key=""))
-
-    def plain(self, value: Any) -> Any:
-        """Return a record as plain data, with references in place of what the plan has."""
-        match value:
-            case Finding():
-                return {"finding": self.keys["finding"][value]}
-            case Variant():
-                return {"variant": self.keys["variant"][value]}
-            case Cell():
-                return {"cell": value.id}
-            case Lane():
-                return {"lane": str(value)}
-            case tuple():
-                return list(map(self.plain, value))
-        return self.fields_of(value) if is_dataclass(value) else value
-
-    def fields_of(self, record: Any) -> dict[str, Any]:
-        return {each.name: self.plain(getattr(record, each.name)) for each in fields(record)}
-
-    def whole(self, value: Any) -> Any:
-        """Return plain data with the records that it refers to. Raises LookupError, TypeError and ValueError."""
-        if isinstance(value, list):
-            return list(map(self.whole, value))
-        if not isinstance(value, dict):
-            return value
-        kind, *others = value
-        if others or kind not in self.known:
-            return {name: self.whole(each) for name, each in value.items()}
-        name = value[kind]
-        if kind != "lane" or name in self.known[kind]:
-            return self.known[kind][name]
-        if not isinstance(name, str):
-            raise ValueError("the name of a lane is not a text")
-        # A host of the matrix that the run left out; only its name is stored.
-        return Lane(host=Host(name=name, engine="", gpus="none", where=self.where))
 
 
 # ---------------------------------------------------------------- reading
 
 
-Record = TypeVar("Record", Finding, Observation, Attribution)
+class _Lanes(dict[str, Lane]):
+    """The lanes of a plan by their ids. Another id is that of a host that the run left out; only its name is known."""
+
+    def __missing__(self, name: str) -> Lane:
+        if not isinstance(name, str):
+            raise KeyError(name)
+        return Lane(host=Host(name=name, engine="", where=Where(file="", line=0, key="")))
 
 
 def read_result(folder: Path, plan: Plan) -> ResultFile:
     """Return the result of the run in a directory, which has this plan. Raises UsageError if it is missing or damaged,
     or if it names something that the plan does not have.
     """
+    rows = {(row.series.name, row.lane, row.variant): row for row in plan.rows}
+    parts: Mapping[Any, Mapping[str, Any]] = {
+        Lane: _Lanes({row.lane.id: row.lane for row in plan.rows}),
+        Variant: {row.variant.id: row.variant for row in plan.rows},
+        Cell: {cell.id: cell for cell in plan.cells},
+    }
 
     def validated(content: Any) -> ResultFile:
         if not isinstance(content, dict):
             raise ValueError("not an object")
-        plain = {name: content.pop(name, None) for name in RECORDS}
-        file = _FILE.validate_python(content | dict.fromkeys(RECORDS, ()))
-        references = _References.of(plan, ())
-        findings = _records(plain["findings"], _FINDING, "a finding", references)
-        references = _References.of(plan, findings)
-        cells = {
-            name: replace(entry, verdict=replace(entry.verdict, signals=signals))
-            for name, entry in file.cells.items()
-            # Another version of the harness may have written signals that this one does not have.
-            for signals in [{name: each for name, each in entry.verdict.signals.items() if _is_signal(name)}]
-        }
-        return replace(
-            file,
-            cells=cells,
-            findings=findings,
-            observations=_records(plain["observations"], _OBSERVATION, "an observation", references),
-            attribution=_records(plain["attribution"], _ATTRIBUTION, "an attribution", references),
-        )
+        records = {name: content.pop(name, None) for name in RECORDS}
+        file = _whole().validate_python(content | dict.fromkeys(RECORDS, ()))
+        for name, what in RECORDS.items():
+            try:
+                file = replace(file, **{name: _format(name).validate_python(records[name], context=parts)})
+                for record in getattr(file, name):
+                    _check(record, rows, file.findings)
+            except (LookupError, TypeError, ValueError, RecursionError) as error:
+                problem = first_problem(error) if isinstance(error, ValidationError) else error
+                raise ValueError(f"{what} that the plan and the findings do not allow: {problem}") from error
+        return replace(file, cells={name: _known(entry) for name, entry in file.cells.items()})
 
     return read_json(folder / FILE, validated, absent=UNENDED, wrong=WRONG, schema=SCHEMA)
+
+
+@cache
+def _whole() -> TypeAdapter[ResultFile]:
+    return TypeAdapter(ResultFile)
+
+
+def _known(entry: CellEntry) -> CellEntry:
+    """Return the entry without signals that this version of the harness does not have."""
+    signals = {name: each for name, each in entry.verdict.signals.items() if _is_signal(name)}
+    return replace(entry, verdict=replace(entry.verdict, signals=signals))
 
 
 def _is_signal(name: str) -> bool:
     return name in SIGNALS or name.startswith(METRIC_PREFIX)
 
 
-def _records(content: Any, kind: TypeAdapter[Record], what: str, references: _References) -> tuple[Record, ...]:
-    """Return the records in a list of the file. Raises ValueError."""
-    try:
-        records = tuple(map(kind.validate_python, references.whole(content)))
-        for record in records:
-            _check(record, references.rows)
-    except (LookupError, TypeError, ValueError, RecursionError) as error:
-        problem = first_problem(error) if isinstance(error, ValidationError) else error
-        raise ValueError(f"{what} that the plan and the findings do not allow: {problem}") from error
-    return records
-
-
-def _check(record: Finding | Observation | Attribution, rows: Mapping[tuple[str, Lane, Variant], VersionRow]) -> None:
+def _check(
+    record: Finding | Observation | Attribution,
+    rows: Mapping[tuple[str, Lane, Variant], VersionRow],
+    findings: Sequence[Finding],
+) -> None:
     """Raise LookupError or ValueError for a record that reports could not describe."""
     if isinstance(record, Finding | Observation):
         metric = record.metric if isinstance(record, Finding) else record.signal
@@ -274,6 +221,8 @@ def _check(record: Finding | Observation | Attribution, rows: Mapping[tuple[str,
     for episode in record.episodes:
         if episode.begins is None and episode.ends is None:
             raise ValueError("an episode without findings")
+        if not set(episode.findings) <= set(findings):
+            raise ValueError("an episode of other findings")
         finding = episode.finding
         row = rows[record.series, finding.lane, finding.variant]
         if finding.series != record.series or len(episode.states) != len(row.cells):

@@ -272,8 +272,8 @@ def test_one_image_that_differs_is_refused_and_the_rest_compared(runs: Runs) -> 
         ("plan.json", None, r"plan\.json: No such file"),
         ("plan.json", "{", r"plan\.json: is damaged: not JSON: .*; copy the run's directory"),
         ("result.json", "[]", r"result\.json: not an object; the file is"),
-        ("plan.json", '{"schema": 3}', "matrix: Field required"),
-        ("result.json", '{"schema": 4, "cells": 1}', "verdict: "),
+        ("plan.json", '{"schema": 4}', "matrix: Field required"),
+        ("result.json", '{"schema": 5, "cells": 1}', "verdict: "),
     ],
 )
 def test_what_is_no_run_is_said_with_its_file(runs: Runs, name: str, content: str | None, text: str) -> None:

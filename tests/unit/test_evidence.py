@@ -649,7 +649,7 @@ def test_a_script_for_a_pipe_leaves_the_pipe_as_it_is(run: StoredRun, tmp_path: 
         ("plan.json", None, "\udcff"),
         ("plan.json", None, "[" * 100_000),
         ("plan.json", None, None),
-        ("plan.json", '"cells": [{', '"cells": [], "were": [{'),
+        ("plan.json", '"cells": [[', '"cells": [], "were": [['),
         ("result.json", None, '{"cells": {}, "findings": []}'),
         ("result.json", None, "null"),
         ("result.json", None, None),

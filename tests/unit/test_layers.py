@@ -20,7 +20,7 @@ ROOT = Path(harness.__file__).parent
 BASE = {"model", "errors", "exit_codes"}
 ALLOWED = {
     "exit_codes": set(),
-    "model": {"exit_codes", "agent"},
+    "model": {"exit_codes", "agent", "masking"},
     "errors": {"exit_codes"},
     "amounts": {"model"},
     "agent": set(),

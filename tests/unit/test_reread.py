@@ -249,11 +249,11 @@ def test_attributions_are_kept_and_not_computed_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "old", "new"),
     [
-        ("a finding", '"lane":{"lane":"local"}', '"lane":{"lane":"other"}'),
+        ("a finding", '"lane":"local"', '"lane":"other"'),
         ("a finding", '"after":"6.3.0"', '"after":"9.9"'),
-        ("an attribution", '"finding":0', '"finding":99'),
-        ("an attribution", '"variant":0', '"variant":[]'),
-        ("an attribution", '{"lane":"local"}', '{"lane":1}'),
+        ("an attribution", '"begins":{"series":"', '"begins":{"series":"not-'),
+        ("an attribution", '"variants":["', '"variants":["not-'),
+        ("an attribution", '"bad_lanes":["', '"bad_lanes":[1,"'),
         ("an attribution", '"until":[', '"until":[99,100],"":['),
         ("an attribution", '"states":[', '"states":[null,'),
         ("an attribution", '"bad_lanes":[', '"bad_lanes":[],"":['),
