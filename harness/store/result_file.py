@@ -178,8 +178,9 @@ def read_result(folder: Path, plan: Plan) -> ResultFile:
         for name, what in RECORDS.items():
             try:
                 file = replace(file, **{name: _format(name).validate_python(records[name], context=parts)})
+                known = frozenset(file.findings)
                 for record in getattr(file, name):
-                    _check(record, rows, file.findings)
+                    _check(record, rows, known)
             except (LookupError, TypeError, ValueError, RecursionError) as error:
                 problem = first_problem(error) if isinstance(error, ValidationError) else error
                 raise ValueError(f"{what} that the plan and the findings do not allow: {problem}") from error
@@ -206,7 +207,7 @@ def _is_signal(name: str) -> bool:
 def _check(
     record: Finding | Observation | Attribution,
     rows: Mapping[tuple[str, Lane, Variant], VersionRow],
-    findings: Sequence[Finding],
+    findings: frozenset[Finding],
 ) -> None:
     """Raise LookupError or ValueError for a record that reports could not describe."""
     if isinstance(record, Finding | Observation):
@@ -221,7 +222,7 @@ def _check(
     for episode in record.episodes:
         if episode.begins is None and episode.ends is None:
             raise ValueError("an episode without findings")
-        if not set(episode.findings) <= set(findings):
+        if not findings.issuperset(episode.findings):
             raise ValueError("an episode of other findings")
         finding = episode.finding
         row = rows[record.series, finding.lane, finding.variant]
