@@ -45,7 +45,7 @@ def environ(cluster: Cluster) -> Iterator[dict[str, str]]:
 def opened(environ: Mapping[str, str], request: NodeRequest = REQUEST, **fields: Any) -> Iterator[World]:
     hold = replace(request.hold, **{name: fields.pop(name) for name in fields.keys() & vars(request.hold).keys()})
     request = replace(request, hold=hold, **fields)
-    host = Host(name="here", engine="slurm", gpus="none", where=WHERE, request=request)
+    host = Host(name="here", engine="slurm", gpus="none", where=WHERE, settings=request)
     engine = open_engine(host, environ=environ, say=quiet)
     try:
         yield World(kind="slurm", engine=engine, environ=environ)
