@@ -18,9 +18,9 @@ job.json
                                                 in place of a script (scenario/program_run.py)
      "command": [...] or null, "step_pattern": regex or null, "judge_exit": false,
      "printed": {"loss": "loss: {}"},           of a program or a command: the numbers to read from its output; null:
-                                                those beside a name (scenario/hooks/printed.py)
+                                                those beside a name (scenario/printed.py)
      "lines": "epoch #",                        of a program whose steps may be lines of output: the only ones that are;
-                                                "": none; null or absent: the first that recur (scenario/hooks/lines.py)
+                                                "": none; null or absent: the first that recur (scenario/printed.py)
      "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget
      "look_times_s": [10, 20, 40, null],        seconds in steps after the first, at which to look if they pass before
                                                 the step counts; the last ends the trial. Null or absent: only steps
@@ -104,7 +104,7 @@ its last look is at its end, if that was before the budget.
 
 The harness answers each look but the last with one line on stdin: {"answer": "go"} or {"answer": "stop"}. It answers
 `parked` with {"slice": 0.5}: the scenario goes on for that many seconds, and for at least LEAST_STEPS steps
-(supervisor/trial_watch.py), unless a look or its end comes first. While it is parked, all its processes are stopped
+(supervisor/job.py), unless a look or its end comes first. While it is parked, all its processes are stopped
 (SIGSTOP), and no time limit runs.
 
 {"leave": true}, sent when the launch has ended on another node, ends the trial as stopped, or as its ranks have failed.

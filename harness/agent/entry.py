@@ -37,24 +37,21 @@ def supervise(root):
     from . import libc, wire
     from .probes import gpus, image, memory
     from .supervisor import child
-    from .supervisor.command import CommandWatch
-    from .supervisor.program import ProgramWatch
-    from .supervisor.script import ScriptWatch
+    from .supervisor.job import Job
 
     begun = time.perf_counter()
     with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
-        job = json.load(file)
+        order = json.load(file)
     child.set_oom_score(-500)
     libc.adopt_orphans()
-    outbox = wire.Outbox(1, job["marker"])
+    outbox = wire.Outbox(1, order["marker"])
     found = gpus.find_gpus()
     if gpus.visible_cards(found.cards, os.environ):
         # Otherwise TensorFlow reserves nearly all GPU memory immediately, and its figures mean nothing.
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    told = dict(image.facts(job["environment"], os.environ, memory.find_cgroup()), **found.facts())
+    told = dict(image.facts(order["environment"], os.environ, memory.find_cgroup()), **found.facts())
     outbox.send("hello", own_s=time.perf_counter() - begun, **told)
-    kind = CommandWatch if job["command"] else ProgramWatch if job.get("program") else ScriptWatch
-    kind(job, root, outbox, found).run()
+    Job(order, root, outbox, found).run()
     if outbox.pending:
         sys.stderr.write("the harness did not read all messages of the agent\n")
     return 1 if outbox.pending else 0

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 
 from harness.errors import UsageError, did_you_mean, nearest
 from harness.matrix.programs import ScriptProblem, parse_python, undefined_function
-from harness.model import KINDS_OF_STEPS, LAUNCHER_MODULES, LAUNCHERS, Scenario, engine_kind, starts_python
+from harness.model import LAUNCHER_MODULES, LAUNCHERS, Scenario, engine_kind, starts_python, words_for_steps
 from harness.model.forms import LETTERS
 from harness.model.measured import LEAST_STEPS
 from harness.safe_files import read_regular
@@ -244,8 +244,8 @@ def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
     if job.source is None:
         raise UsageError("--steps-are: is for a Python program of this folder; use --step-pattern for a command")
     module, colon, name = kind.partition(":")
-    if not colon and kind not in KINDS_OF_STEPS:
-        hint, known = did_you_mean(kind, known=KINDS_OF_STEPS), ", ".join(KINDS_OF_STEPS)
+    if not colon and kind not in (words := words_for_steps()):
+        hint, known = did_you_mean(kind, known=words), ", ".join(words)
         raise UsageError(
             f"--steps-are {kind}: is not a kind of step{hint} write {known}, or a function, as {job.module}:FUNCTION"
         )

@@ -19,4 +19,5 @@ from harness.model.probed import *
 from harness.model.result import *
 from harness.model.scenario import *
 from harness.model.signals import *
+from harness.model.step_kinds import *
 from harness.model.watching import *

@@ -14,8 +14,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from harness.model import forms
 from harness.model.matrix import GpuWord, engine_address
-from harness.model.scenario import KINDS_OF_STEPS, Limits, MetricLimit, MetricRule, Probe, ProbeName, StepsAre
+from harness.model.scenario import Limits, MetricLimit, MetricRule, Probe, ProbeName
 from harness.model.signals import LIMITED, SIGNALS, TIMES, Signal
+from harness.model.step_kinds import words_for_steps
 
 
 class Shape(BaseModel):
@@ -245,14 +246,21 @@ class StepsFunction(Shape):
     """The function, as module:name or module:Class.name, such as mypkg.loop:train_one; __main__ is the program."""
 
 
+def _steps_are(value: Any) -> Any:
+    """Check what steps are: the packages that bring hooks are looked for only if a matrix file names a kind."""
+    words = ("auto",) if value == "auto" or isinstance(value, dict) else words_for_steps()
+    return forms.word_or(*words, form=dict, remedy=f'write {", ".join(words)}, or {{function: "module:name"}}')(value)
+
+
+def _name_words(schema: dict[str, Any]) -> None:
+    schema["enum"] = list(words_for_steps())
+
+
 AnyStepsAre = Annotated[
-    Annotated[StepsFunction, Tag("<mapping>")] | Annotated[StepsAre, Tag("<text>")],
+    Annotated[StepsFunction, Tag("<mapping>")] | Annotated[str, Tag("<text>")],
     forms.BY_FORM,
     BeforeValidator(
-        forms.word_or(
-            *KINDS_OF_STEPS, form=dict, remedy=f'write {", ".join(KINDS_OF_STEPS)}, or {{function: "module:name"}}'
-        ),
-        json_schema_input_type=StepsFunction | StepsAre,
+        _steps_are, json_schema_input_type=StepsFunction | Annotated[str, Field(json_schema_extra=_name_words)]
     ),
 ]
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from harness.model.step_kinds import adds_to_memory
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -448,7 +450,7 @@ class Trial:
     def grows_by_design(self) -> bool:
         """Return whether each step adds to the program's memory: a round of boosting adds a tree to its model, or the
         judge saw that it grows alike in every version of a program whose lines are steps."""
-        return self.facts.step_kind in ("lightgbm", "xgboost") or self.reading.grows_alike is not None
+        return adds_to_memory(self.facts.step_kind) or self.reading.grows_alike is not None
 
     @property
     def stepless(self) -> bool:

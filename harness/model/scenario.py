@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from harness.model.signals import LIMITED, SIGNALS, TIMES, log_of
 
@@ -205,13 +205,6 @@ class Probe:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
-StepsAre = Literal[
-    "auto", "torch", "keras", "tf1", "tf2", "jax", "lightning", "transformers", "lightgbm", "xgboost", "sklearn"
-]
-"""What can count as a program's steps, other than a named function."""
-KINDS_OF_STEPS: tuple[str, ...] = get_args(StepsAre)
-
-
 PYTHON_LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 LAUNCHERS = (*PYTHON_LAUNCHERS, "mpirun", "mpiexec", "horovodrun", "srun")
 """Known launchers of ranks. The first ones start a Python program by themselves, the others any command."""
@@ -227,8 +220,9 @@ def starts_python(launcher: Sequence[str]) -> bool:
 class Scenario(FromFile):
     """A script with setup(**params) that returns a step function, an unmodified Python program, or a command.
 
-    Exactly one of `script`, `program`, `module` and `command` is set. `steps_are` is a StepsAre, or a function as
-    `module:name`. In a trial, the files below `folder` have the same places as there; None: the script's own folder.
+    Exactly one of `script`, `program`, `module` and `command` is set. `steps_are` is one of `words_for_steps`, or a
+    function as `module:name`. In a trial, the files below `folder` have the same places as there; None: the script's
+    own folder.
     """
 
     name: Annotated[str, forms.NotInFile()]

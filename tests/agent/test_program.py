@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.agent.scenario.hooks import lines, printed
+from harness.agent.scenario import printed
 from tests.agent import driver
 from tests.agent.driver import LATE, Told, pack_with
 
@@ -560,9 +560,9 @@ def test_a_program_that_ends_after_its_steps_is_not_cut(tmp_path: Path, python: 
 
 def test_the_count_after_the_last_step_is_no_time_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the supervisor counted what a program holds after its steps, its run time went on."""
-    counting = "        self.census.look()  # what it holds after its steps"
-    slow = f"        import time; time.sleep(2)\n{counting}"
-    pack_with(monkeypatch, tmp_path, "supervisor/program.py", counting, slow)
+    counting = "            self._job.census.look()  # what it holds after its steps"
+    slow = f"            import time; time.sleep(2)\n{counting}"
+    pack_with(monkeypatch, tmp_path, "supervisor/ranks.py", counting, slow)
     text = STEP + "for _ in range(100): o.step()"
     done = run(tmp_path / "root", sys.executable, text, TORCH, looks=[50, 100]).done
     assert 0 < done["run_s"] < 2
@@ -586,7 +586,7 @@ def test_a_program_that_fails_after_its_steps_is_no_good_one(tmp_path: Path) -> 
 def test_a_program_that_goes_on_without_a_step_after_its_steps_is_cut_without_blame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float
 ) -> None:
-    pack_with(monkeypatch, tmp_path, "supervisor/program.py", "LEAST_GRACE_S = 10.0", "LEAST_GRACE_S = 0.5")
+    pack_with(monkeypatch, tmp_path, "supervisor/ranks.py", "LEAST_GRACE_S = 10.0", "LEAST_GRACE_S = 0.5")
     text = STEP + "for _ in range(100): o.step()\nimport time; time.sleep(600)"
     told = run(tmp_path / "root", sys.executable, text, TORCH, timeout_s=timeout_s)
     assert end_of(told) == ("completed", "", 100)
@@ -697,7 +697,7 @@ sys.stderr.write("\\n")
     ],
 )
 def test_the_first_number_of_a_line_that_is_a_step_grows(texts: list[str], steps: list[int]) -> None:
-    reader = lines.LineSteps(None)
+    reader = printed.LineSteps(None)
     assert [place for place, text in enumerate(texts, 1) if reader.steps_of(text)] == steps
 
 
@@ -706,21 +706,21 @@ REDRAWN = "Epoch 1: {0:3d}%|{1:<10}| {0}/100 [00:0{2}<00:0{2}, {3}it/s, loss={4}
 
 def test_a_progress_bar_counts_by_its_counter_not_by_how_often_it_is_drawn() -> None:
     """A bar is drawn ten times a second whatever its loop does: a loop that was 3 times slower got a tick."""
-    reader = lines.LineSteps(None)
+    reader = printed.LineSteps(None)
     drawn = [(0, "?"), (3, "30.1"), (3, "30.1"), (7, "29"), (37, "1.2s"), (37, "30"), (100, "30")]
     texts = [REDRAWN.format(at, "\u2588" * (at // 10), at // 50, pace, at / 7) for at, pace in drawn]
     assert [reader.steps_of(f"\x1b[A{text}", True) for text in texts] == [0, 0, 0, 7, 30, 0, 63]
     assert reader.steps_of(texts[0].replace("Epoch 1", "Epoch 2"), True) == 0
     assert reader.steps_of(texts[3].replace("Epoch 1", "Epoch 2"), True) == 7
     assert reader.shape == "epoch bar"
-    long = lines.LineSteps(None)
+    long = printed.LineSteps(None)
     assert [long.steps_of(f"{at}/1000000 =====>", True) for at in (1, 5000, 9500, 10500, 11000)] == [0, 0, 9, 1, 1]
     assert long.shape == " bar by 1000"
 
 
 @pytest.mark.parametrize("text", ["{}it [00:01, 30it/s]", "{} rows read", "Working {}%"])
 def test_what_is_drawn_anew_without_a_total_is_no_step_unless_it_counts_by_one(text: str) -> None:
-    reader = lines.LineSteps(None)
+    reader = printed.LineSteps(None)
     assert [reader.steps_of(text.format(at), True) for at in (7, 30, 53, 76, 99)] == [0] * 5
     assert [reader.steps_of(text.format(at), True) for at in (101, 102, 103, 104)] == [0, 0, 1, 1]
 
@@ -729,16 +729,16 @@ def test_the_lines_that_are_steps_have_a_name_that_other_numbers_do_not_change()
     """Lines of another shape, or of every tenth step, in the new version would be compared as if they were the same."""
     shapes = []
     for text, by in (("epoch {}: loss=0.5", 1), ("\x1b[1mEpoch\x1b[0m {} | loss 0.5 | acc 1", 1), ("epoch {}", 10)):
-        reader = lines.LineSteps(None)
+        reader = printed.LineSteps(None)
         for at in range(5):
             reader.steps_of(text.format(at * by))
         shapes.append(reader.shape)
     assert shapes == ["epoch #", "epoch #", "epoch # by 10"]
     texts = [text for at in range(6) for text in (*(f"batch {8 * at + each} done" for each in range(8)), f"epoch {at}")]
-    steps = {only: sum(map(lines.LineSteps(None, only).steps_of, texts)) for only in (None, "epoch #", "step #")}
+    steps = {only: sum(map(printed.LineSteps(None, only).steps_of, texts)) for only in (None, "epoch #", "step #")}
     assert steps == {None: 46, "epoch #": 4, "step #": 0}, "a new version's debug output is no step"
-    assert lines.LineSteps(None, "").is_off
-    reader = lines.LineSteps(None)
+    assert printed.LineSteps(None, "").is_off
+    reader = printed.LineSteps(None)
     for at in range(3):
         reader.steps_of("x" * 500 + f" {at}")
     assert reader.shape is not None
@@ -755,10 +755,10 @@ def test_a_long_row_of_digits_costs_no_time() -> None:
 
 
 def test_lines_of_any_shape_take_no_memory() -> None:
-    reader = lines.LineSteps(None)
+    reader = printed.LineSteps(None)
     for number in range(5000):
         reader.steps_of("x" * number + " 1")
-    assert len(reader._seen) <= lines.MOST_SHAPES
+    assert len(reader._seen) <= printed.MOST_SHAPES
 
 
 # ---------------------------------------------------------------- what it prints
@@ -861,7 +861,7 @@ def test_a_long_line_without_numbers_costs_less_than_to_search_it_for_its_end_by
     """A program that printed 300 MB was slowed down fivefold by the agent: each line was searched four times."""
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    named, steps = printed.reader(None, None), lines.LineSteps(None)
+    named, steps = printed.reader(None, None), printed.LineSteps(None)
     named.install()
     steps.install()
     text = "x" * 4000 + "\n"

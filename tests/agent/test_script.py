@@ -233,7 +233,7 @@ def test_an_end_after_the_last_step_is_an_outcome(
 
 
 def test_a_process_that_does_not_end_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pack_with(monkeypatch, tmp_path, "supervisor/script.py", "AFTER_END_S = 30.0", "AFTER_END_S = 1.0")
+    pack_with(monkeypatch, tmp_path, "supervisor/ranks.py", "AFTER_END_S = 30.0", "AFTER_END_S = 1.0")
     told = run(tmp_path / "root", sys.executable, AT_EXIT, params={"deed": "thread"})
     assert (told.done["end"], told.done["at_exit"], told.done["last_step"]) == ("hang", True, 100)
     assert told.done["message"].startswith("after the last step: the process did not end within 1 s")

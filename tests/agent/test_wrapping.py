@@ -264,7 +264,7 @@ def test_a_script_whose_threads_never_end_is_ended_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The harness waited ten minutes for such a script, kept the lease, and then killed it without a report."""
-    pack_with(monkeypatch, tmp_path, "supervisor/script.py", "AFTER_END_S = 30.0", "AFTER_END_S = 2.0")
+    pack_with(monkeypatch, tmp_path, "supervisor/ranks.py", "AFTER_END_S = 30.0", "AFTER_END_S = 2.0")
     waits = "    import threading\n    threading.Thread(target=threading.Event().wait).start()\n"
     script = LEAK.replace("def setup(blocks):\n", f"def setup(blocks):\n{waits}")
     told, files = probed(tmp_path, sys.executable, script, "valgrind", looks=[3], params={"blocks": 11})

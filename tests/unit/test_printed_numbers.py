@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness.agent.scenario.hooks import printed
+from harness.agent.scenario import printed
 
 RESULTS = r"""
 Epoch 3/10 - loss: 0.2214 - accuracy: 0.9 - val_loss: 0.3 => loss accuracy val_loss

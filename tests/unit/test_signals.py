@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent.scenario.hooks import printed
+from harness.agent.scenario import printed
 from harness.judge.comparison.level_rules import RULES
 from harness.matrix import schema
 from harness.model import GROUPS, LEVELS, LIMITED, SIGNALS, Limits, signal_of, worse_if

@@ -31,8 +31,8 @@ import types
 
 from .. import due, ending, samples
 from ..probes import memory
-from . import entering, hooks, importing, script_run, stepping, ticking
-from .hooks import function, lines, printed
+from . import entering, function, hooks, importing, printed, script_run, stepping, ticking
+from .hooks import ranks
 
 READS_STDIN = "; its stdin is empty here"
 
@@ -123,7 +123,7 @@ class ProgramRun(script_run.ScriptRun):
             self._numbers = printed.reader(self.job["printed"], self._printed)
             self._numbers.install()
         if self._steps_are == "auto":
-            self._lines = lines.LineSteps(functools.partial(self._ticker.mark, "line"), lines_are)
+            self._lines = printed.LineSteps(functools.partial(self._ticker.mark, "line"), lines_are)
             self._lines.install()
         if self.link is not None:
             self._ticker.cpu.resume()
@@ -242,7 +242,7 @@ class ProgramRun(script_run.ScriptRun):
         if kind == "log":
             return
         self._hooks[kind] = self._hooks.get(kind, True) and changed
-        if self._lines is not None and self._ticker.kind != "line" and kind not in hooks.MAY_MAKE_NONE:
+        if self._lines is not None and self._ticker.kind != "line" and not hooks.may_make_none([kind]):
             self._lines.is_off = True  # the framework says what a step is
         if self._has_joined():
             self._tell("hooked", hook=kind, changed=changed)
@@ -271,7 +271,7 @@ class ProgramRun(script_run.ScriptRun):
         shape = self._lines.shape if ticker.kind == "line" else None
         self._ask(
             "ready", setup_s=None, first_step_s=first_step_s, probes=ticker.probes, metrics=ticker.metrics.names,
-            step_kind=ticker.kind, step_shape=shape, about=hooks.ranks.about(),
+            step_kind=ticker.kind, step_shape=shape, about=ranks.about(),
         )  # fmt: skip
 
     def _look(self, ticker):

@@ -8,11 +8,15 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
+import time
 
 from .. import killing, libc
 from ..probes import processes
+from ..scenario import entering
 
 KILL_S = 6.0
+COMMAND_LINE_TURNS, COMMAND_LINE_PAUSE_S = 25, 0.002
 SHARED = "/dev/shm/"
 
 Death = collections.namedtuple("Death", "signal exit_code peak_rss_kib")
@@ -29,16 +33,56 @@ def death_by(status, peak_rss_kib=0):
     )
 
 
+OF_NODES = {
+    "{nodes}": ("NNODES", "1"), "{node}": ("NODE_RANK", "0"),
+    "{address}": ("MASTER_ADDR", "127.0.0.1"), "{port}": ("MASTER_PORT", "29500"),
+}  # fmt: skip
+"""Words of a launcher, with the variables of a trial on several nodes, and their values on one."""
+
+
+def own_command(root, *words):
+    """Return the command that runs the agent itself."""
+    # -u: output before a segmentation fault must not be lost in a buffer.
+    return [sys.executable, "-B", "-u", os.path.join(root, "start.py"), *words]
+
+
+def command_of(root, program, cards):
+    """Return the command that runs a program: the agent's own, or that of its launcher. `cards`: how many GPUs."""
+    launcher = program.get("launcher") or []
+    if not launcher:
+        return own_command(root, "rank", *program["args"])
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    filled = {"{python}": sys.executable, "{gpus}": str(max(1, cards))}
+    filled.update((word, os.environ.get(name, alone)) for word, (name, alone) in OF_NODES.items())
+    for name, value in filled.items():
+        launcher = [word.replace(name, value) for word in launcher]
+    words = [os.path.join(root, program["path"])] if program["path"] else ["-m", program["module"]]
+    return [*launcher, *words, *program["args"]]
+
+
+def let_agent_in(root, program, link, modules):
+    """Let the agent into each Python process of the program that imports one of `modules` (hook/sitecustomize.py).
+    `link`: the name of the supervisor's socket, and its descriptor of the file for stacks."""
+    hook = os.path.join(root, "harness_agent", "hook")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (hook, os.environ.get("PYTHONPATH"))))
+    path = program["path"] and os.path.join(root, program["path"])
+    names = ",".join(name for name in modules if name != "__main__")
+    words = [os.getpid(), *link, path or "-m " + program["module"], names]
+    os.environ[entering.VARIABLE] = "\t".join(map(str, words))
+
+
 class Child(object):
     """A started process. `death` is None while it lives; `output` is a non-blocking fd with its stdout and stderr."""
 
-    def __init__(self, command, folder, inherited=()):
-        """Start the command. Raises OSError if it cannot be started."""
+    def __init__(self, root, command, inherited=()):
+        """Start the command in the folder of the scenario's files. Raises OSError if it cannot be started."""
+        folder = os.path.join(root, "scenario")
         self.death = None
+        self._start = os.fsencode(os.path.join(root, "start.py"))
         self._shared_before = {SHARED + name for name in processes.listed(SHARED)}
         self._process = subprocess.Popen(
             command,
-            cwd=folder,
+            cwd=folder if os.path.isdir(folder) else root,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -62,6 +106,21 @@ class Child(object):
             if pid == self.pid:
                 self._process.returncode = 0  # set here, so that Popen does not wait for it again
                 self.death = death_by(status, usage.ru_maxrss)
+
+    def is_another_program(self):
+        """Return whether the living process has become a program other than the agent.
+
+        During exec, and while the process ends, its command line is empty for a moment.
+        """
+        for _ in range(COMMAND_LINE_TURNS):
+            words = processes.command_line(self.pid)
+            if words:
+                return self._start not in words
+            self.reap()
+            if self.death is not None:
+                return False
+            time.sleep(COMMAND_LINE_PAUSE_S)
+        return False
 
     def terminate(self):
         """Send SIGTERM to the child alone."""

@@ -10,48 +10,48 @@ import re
 
 from .. import due, ending, samples, wire
 from ..probes import memory, processes
-from ..scenario import stepping
-from ..scenario.hooks import printed
-from .trial_watch import Watch
+from ..scenario import printed, stepping
 
 BEAT_S = 0.1
 STEP_S, RSS_KIB = 0, 1
 MOST_READ = 2000  # lines of one read in which numbers are looked for
 
 
-class CommandWatch(Watch):
-    """Watches a command and fills the table itself."""
+class Command(object):
+    """The subject of a job that is a command: it fills the table itself."""
 
-    def __init__(self, job, root, outbox, gpus):
-        Watch.__init__(self, job, root, outbox, gpus)
-        self.workers = None
-        self.measure_in(samples.Table(-1, self.rows, self.stride))
+    beat_s = BEAT_S
+
+    def __init__(self, job):
+        self._job, self._budget, pattern = job, job.order["looks"][-1], job.order["step_pattern"]
+        self._judges_exit, self._timeout_s = job.order["judge_exit"], job.order["timeout_s"]
+        job.workers = None  # their memory is in the samples
+        self.table = samples.Table(-1, job.rows, job.stride)
         self.table.clear(STEP_S, 2)
         self.columns = {"step_s": STEP_S, "rss_kib": RSS_KIB}
-        self._pattern = re.compile(job["step_pattern"].encode("utf-8")) if job["step_pattern"] else None
+        self._pattern = re.compile(pattern.encode("utf-8")) if pattern else None
         self._lines = wire.Lines()
         self._metrics = stepping.Metrics(self.table, self._tell_metric)
-        self._reader = None if job["printed"] == {} else printed.reader(job["printed"], None)
+        self._reader = None if job.order["printed"] == {} else printed.reader(job.order["printed"], None)
         self._seen = 0  # lines that are steps; those that come while a look is judged are no rows, but have a place
-        self._due_looks = due.DueLooks(job)
+        self._due_looks = due.DueLooks(job.order)
         self._busy_s = 0.0
-        self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
+        self._opened_at = self._last_at = self._next_at = self._heard_at = job.clock()
         self._bursts = Bursts()
         self._cpu_before_s = 0.0
         self._kept_before_s = processes.kept_waiting_s()
-        self._parks = bool(job.get("slices"))  # at the next line that is a step
+        self._parks = bool(job.order.get("slices"))  # at the next line that is a step
         self._held = 0  # steps whose lines came while it was parked
         self._is_partial = False  # the next step began in an earlier slice
 
     def open(self):
         os.environ.setdefault("PYTHONUNBUFFERED", "1")  # otherwise the lines of all its steps may arrive at the end
+        command = self._job.order["command"]
         try:
-            self.start(self.job["command"])
-        except ending.Missing as error:
-            self.end("setup", str(error))
+            self._job.start(command)
         except OSError as error:
-            self.end("setup", "cannot start %s: %s" % (self.job["command"][0], os.strerror(error.errno)))
-        self._opened_at = self._last_at = self._next_at = self._heard_at = self.clock()
+            raise ending.Missing("cannot start %s: %s" % (command[0], os.strerror(error.errno)))
+        self._opened_at = self._last_at = self._next_at = self._heard_at = self._job.clock()
 
     # -------------------------------------------------------------- rows
 
@@ -66,16 +66,25 @@ class CommandWatch(Watch):
             if self._reader is not None and read < MOST_READ:
                 read += 1
                 self._read(line)
-        if self._parked:  # made before it stood still
+        if self._job.is_parked:  # made before it stood still
             self._held += count
         elif count:
-            self._steps_came(count, self.clock())
+            self._steps_came(count, self._job.clock())
             if self._parks and self._counts():
                 self._parks = False
-                self.park()
+                self._job.park()
 
     def park_soon(self):
         self._parks = True
+
+    def set_stop(self, value):
+        """Do nothing: a command cannot be asked to stop."""
+
+    def refresh(self, is_whole=False):
+        """Do nothing: each row is complete when it is taken."""
+
+    def drain(self):
+        """Do nothing: a command tells nothing but what it prints."""
 
     def _read(self, line):
         """Record the numbers of a line: those of a step's own line, or of a line after it, belong to this step."""
@@ -84,77 +93,75 @@ class CommandWatch(Watch):
         self._record(values)
 
     def _record(self, values):
-        number = max(1, self._seen if self._pattern is not None else self.steps())
-        if values and number <= self.job["looks"][-1]:
-            self._metrics.record((number - 1) // self.stride, number, values)
+        number = max(1, self._seen if self._pattern is not None else self._steps)
+        if values and number <= self._budget:
+            self._metrics.record((number - 1) // self._job.stride, number, values)
+
+    @property
+    def _steps(self):
+        return int(self.table.header[samples.STEPS])
 
     def _tell_metric(self, name):
         self.columns[name] = len(samples.COLUMNS) + len(self._metrics.names) - 1
-
-    def beat_s(self):
-        return BEAT_S
 
     def tick(self, now):
         if self._pattern is None and now >= self._next_at:
             self._next_at = max(self._next_at + BEAT_S, now)
             if self._counts():
-                self._step(now, now - self._last_at, self.resident())
+                self._step(now, now - self._last_at, self.resident_kib())
             self._last_at = now
         self._kept_before_s = processes.kept_waiting_s()
 
-    def _count_held(self):
-        """Record the steps whose lines came while it was parked. They have no time, nor has the step that goes on."""
+    def catch_up(self):
+        """Record the steps whose lines came while it was parked, and return their number. They have no time, nor has
+        the step that goes on."""
         self._is_partial = True
-        resident_kib = self.resident() if self._held else None
-        for _ in range(self._held):
+        held, self._held = self._held, 0
+        resident_kib = self.resident_kib() if held else None
+        for _ in range(held):
             if self._counts():
-                self._step(self.clock(), 0.0, resident_kib)
-        self._held = 0
-
-    def _start_slice(self, seconds):
-        Watch._start_slice(self, seconds)
-        self._slice = self._slice[0], self._slice[1] + self._held
-        self._count_held()
+                self._step(self._job.clock(), 0.0, resident_kib)
+        return held
 
     def _steps_came(self, count, now):
         """Record `count` steps that arrived in one read."""
         kept_s = processes.kept_waiting_s() - self._kept_before_s
         if self._counts():
-            took_s, resident_kib, before = now - self._last_at, self.resident(), self.steps()
+            took_s, resident_kib, before = now - self._last_at, self.resident_kib(), self._steps
             for _ in range(count):
                 if self._counts():
                     self._step(now, took_s / count, resident_kib, together=count > 1)
                     self._is_partial = False
-            self._bursts.came(self.steps() - before, took_s, now - self._heard_at, kept_s)
-        self._last_at, self._heard_at = now, self.clock()
+            self._bursts.came(self._steps - before, took_s, now - self._heard_at, kept_s)
+        self._last_at, self._heard_at = now, self._job.clock()
 
     def _counts(self):
         """Return whether a step counts: not while the harness judges a look, and not beyond the budget."""
-        return self.asked_at is None and self.done is None and self.steps() < self.job["looks"][-1]
+        return self._job.asked_at is None and self._job.done is None and self._steps < self._budget
 
     def _step(self, now, took_s, resident_kib, together=False):
         """Record one more step: a row at every stride-th step, and a look if one is due.
 
         Processor time counts from the first step on, or from the start if the first step came together with others.
         """
-        number = self.steps() + 1
-        row, rest = divmod(number, self.stride)
-        if not rest and row <= self.rows:
+        number = self._steps + 1
+        row, rest = divmod(number, self._job.stride)
+        if not rest and row <= self._job.rows:
             self._sample(row - 1, took_s, resident_kib)
         self.table.header[samples.STEPS] = number
         self.table.header[samples.STARTED] = now
         if number == 1:
             self._cpu_before_s = 0.0 if together else processes.children_s()
-            self.ready(None, now - self._opened_at, ["rss"])
+            self._job.ready(None, now - self._opened_at, ["rss"])
             if self._pattern is not None and self._reader is not None:
                 self._reader.begin()
         else:
             self._busy_s += took_s
-        if self.child.death is None and self._due_looks.due(number, self._busy_s):
+        if self._job.child.death is None and self._due_looks.due(number, self._busy_s):
             last = self._due_looks.take(number, self._busy_s)
-            self.look(self.steps(), self._fields(), last)
+            self._job.look(self._steps, self._fields(), last)
             if last:
-                self.end("completed", "")
+                self._job.end("completed", "")
 
     def _sample(self, row, took_s, resident_kib):
         if self._pattern is not None and not self._is_partial:
@@ -171,65 +178,73 @@ class CommandWatch(Watch):
         statuses = [memory.read_status("/proc/%d/status" % pid) for pid in processes.descendants()]
         peaks_kib = [fields.get("rss_peak_kib", 0) for fields in statuses]
         return {
-            "rss_kib": self.resident() or self.table.last(RSS_KIB),
-            "rss_peak_kib": max([*peaks_kib, self._peak_rss_kib() or 0]) or None,
+            "rss_kib": self.resident_kib() or self.table.last(RSS_KIB),
+            "rss_peak_kib": max([*peaks_kib, self._job.peak_rss_kib() or 0]) or None,
             "cpu_s": processes.children_s() - self._cpu_before_s,
         }
 
     # -------------------------------------------------------------- events
 
     def answered(self, answer):
-        self.table.header[samples.STARTED] = self._last_at = self._next_at = self.clock()
+        self.table.header[samples.STARTED] = self._last_at = self._next_at = self._job.clock()
         if answer == "stop":
-            self.look(self.steps(), self._fields(), last=True)
-            self.end("stopped", "")
+            self._job.look(self._steps, self._fields(), last=True)
+            self._job.end("stopped", "")
 
     def died(self, death):
         said = self._said()
-        if self._parked:
-            self._parked, self.asked_at = False, None
-            self._count_held()
-        if self.job["judge_exit"]:
-            end, message = ending.of_judged_command(death, self.oom.killed(), said)
+        if self._job.is_parked:
+            self._job.is_parked, self._job.asked_at = False, None
+            self.catch_up()
+        if self._judges_exit:
+            end, message = ending.of_judged_command(death, self._job.oom.killed(), said)
         else:
-            end, message = ending.of_command(death, self.steps(), self.job["step_pattern"], self.oom.killed(), said)
-            self.shortfall = "no_step" if end == "setup" and death.exit_code == 0 else ""
+            pattern = self._job.order["step_pattern"]
+            end, message = ending.of_command(death, self._steps, pattern, self._job.oom.killed(), said)
+            self._job.shortfall = "no_step" if end == "setup" and death.exit_code == 0 else ""
             if end == "completed":
-                self.run_s = self.clock() - self._opened_at
-                self.end_s = self.clock() - self._last_at if self._pattern is not None and self.steps() else None
-                if not self.steps():  # it ended before the first sample
-                    self._step(self.clock(), self.run_s, None, together=True)
+                self._job.run_s = self._job.clock() - self._opened_at
+                self._job.end_s = (
+                    self._job.clock() - self._last_at if self._pattern is not None and self._steps else None
+                )
+                if not self._steps:  # it ended before the first sample
+                    self._step(self._job.clock(), self._job.run_s, None, together=True)
                 if self._reader is not None:
                     self._record(self._reader.rest())
-                self._metrics.fold(self.steps())
+                self._metrics.fold(self._steps)
                 if self._counts():
-                    self.look(self.steps(), self._fields(), last=True)
-        self.end(end, message, death=death)
+                    self._job.look(self._steps, self._fields(), last=True)
+        self._job.end(end, message, death=death)
+
+    def leave(self):
+        self._job.end("stopped", "")
 
     def overdue(self, now):
-        limit_s = self.job["timeout_s"]
-        if self.job["judge_exit"]:
-            self.end("hang", "the command did not end in %g s" % limit_s)
-        elif not self.steps():
-            self.shortfall = "no_step"
-            self.end("setup", ": ".join(filter(None, ("no step was seen in %g s" % limit_s, self._said()))))
-        elif self._pattern is not None and self.stuck(now):
-            self.end("hang", "after step %d: no progress at the time limit of %g s" % (self.steps(), limit_s))
+        limit_s = self._timeout_s
+        if self._judges_exit:
+            self._job.end("hang", "the command did not end in %g s" % limit_s)
+        elif not self._steps:
+            self._job.shortfall = "no_step"
+            self._job.end("setup", ": ".join(filter(None, ("no step was seen in %g s" % limit_s, self._said()))))
+        elif self._pattern is not None and self._job.is_stuck(now):
+            self._job.end("hang", "after step %d: no progress at the time limit of %g s" % (self._steps, limit_s))
         else:
-            self.shortfall = "timeout"
+            self._job.shortfall = "timeout"
             rows = "steps" if self._pattern else "samples"
-            self.end("stopped", "time limit reached after %d %s" % (self.steps(), rows))
+            self._job.end("stopped", "time limit reached after %d %s" % (self._steps, rows))
 
     def _said(self):
         """Return the last line of the command's output that is not a step."""
-        pattern = self.job["step_pattern"]
-        return ending.last_words(self.output.tail(), re.compile(pattern) if pattern else None)
+        pattern = self._job.order["step_pattern"]
+        return ending.last_words(self._job.output.tail(), re.compile(pattern) if pattern else None)
 
-    def about_output(self):
-        not_finite = self.table.not_finite(self._metrics.names)
-        return dict(Watch.about_output(self), not_finite=not_finite, buffered=self._bursts.words())
+    def about(self):
+        return {"not_finite": self.table.not_finite(self._metrics.names), "buffered": self._bursts.words()}
 
-    def resident(self):
+    def stepping_pid(self):
+        return self._job.child.pid
+
+    def resident_kib(self):
         return processes.rss_kib(processes.descendants())
 
 

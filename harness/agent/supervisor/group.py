@@ -4,6 +4,7 @@ Each rank fills a table of its own. The job's step time is that of the slowest r
 that of the rank that grows most. A program that steps in one process is a group of one, whose table is the job's.
 """
 
+import os
 import re
 import signal
 import statistics
@@ -27,11 +28,10 @@ FRESH = 0.98  # share of its steps that a rank had made at a look that is as goo
 
 
 class Member(object):
-    """A process that has joined. `failure`: (end, message), once it has failed."""
+    """A process that makes steps, or that has joined to report its failure: `failure` is then (end, message)."""
 
-    def __init__(self, link, pid):
-        self.link = link
-        self.fd = link.fileno()
+    def __init__(self, fd, answers_fd, pid, link=None):
+        self.fd, self._answers_fd, self.link = fd, answers_fd, link  # the socket that has both descriptors, if any
         self.pid = pid
         self.lines = wire.Lines()
         self.table = self.table_fd = None
@@ -59,6 +59,12 @@ class Member(object):
     @property
     def was_terminated(self):
         return self.death is not None and self.death.signal == signal.SIGTERM
+
+    def answer(self, answer):
+        try:
+            os.write(self._answers_fd, answer.encode("ascii") + b"\n")
+        except OSError:
+            return  # it died while it waited, which will be noticed next
 
     def fail(self, failure, now, death=None):
         """Note how it failed, as (end, message), and by which death, if the process told nothing itself."""

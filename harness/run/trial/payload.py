@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from harness.errors import MatrixError
-from harness.model import Cell, Prepared, Scenario, Variant
+from harness.model import Cell, Prepared, Scenario, Variant, installed_hooks
 from harness.run.engine import Payload
 
 ANSWER_TIMEOUT_S = 300.0
@@ -106,17 +106,20 @@ def compiled_agent() -> Mapping[str, bytes]:
     source, so a trial's key need not cover these files.
     """
     files = {}
-    for path in sorted(AGENT.rglob("*.py")):
-        place, source = Path("harness_agent", path.relative_to(AGENT)), path.read_bytes()
-        code = compile(source, str(place), "exec", dont_inherit=True, optimize=0)
+    for name, source in agent_files().items():
+        place = Path(name)
+        code = compile(source, name, "exec", dont_inherit=True, optimize=0)
         cached = place.parent / "__pycache__" / f"{place.stem}.{sys.implementation.cache_tag}.pyc"
         files[str(cached)] = MAGIC_NUMBER + CHECKED_HASH + source_hash(source) + marshal.dumps(code)
     return files
 
 
 def agent_files() -> Mapping[str, bytes]:
-    """Return the agent's files by path: `start.py`, and the package `harness_agent`."""
+    """Return the agent's files by path: `start.py`, and the package `harness_agent` with the hooks that installed
+    packages bring."""
     files = {f"harness_agent/{path.relative_to(AGENT)}": path.read_bytes() for path in sorted(AGENT.rglob("*.py"))}
+    for name, path in installed_hooks().items():
+        files[f"harness_agent/scenario/hooks/{name}.py"] = path.read_bytes()
     files[START] = files.pop(f"harness_agent/{START}")
     return files
 

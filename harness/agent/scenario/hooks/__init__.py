@@ -1,31 +1,39 @@
 """Counts the steps of an unmodified program and reads the numbers that it logs, with one file for each framework.
 
-Each file has `MODULES`: module name -> function(module, hook), called once the program has imported the module. The
-function changes the module so that `hook.mark()` is called after each step, and `hook.log({name: number})` with the
-logged numbers. What the framework computes stays the same. `ranks` tells where a process waits for others, and how it
-fails.
+A file describes itself by one of these, or both:
+
+    STEPS    {"torch": Steps(…)}: the kinds of steps that it counts, which a matrix file names in `steps_are`
+    ALWAYS   {module: change}: the modules that are changed whatever is a step: they log numbers, or wait for others
+
+`change(module, hook)` is called once the program has imported the module. It changes the module so that `hook.mark()`
+is called after each step, and `hook.log({name: number})` with the logged numbers. What the framework computes stays the
+same. A file that another distribution installs (entry point `harness.hooks`) is copied beside these.
 """
 
 import functools
+import importlib
 import numbers
+import os
 
-from . import boosting, jax, keras, lightning, loggers, ranks, sklearn, tf1, tf2, torch, transformers
 
-STEPS = {
-    "torch": torch.MODULES,
-    "keras": keras.MODULES,
-    "tf1": tf1.MODULES,
-    "tf2": tf2.MODULES,
-    "jax": jax.MODULES,
-    "lightning": lightning.MODULES,
-    "transformers": transformers.MODULES,
-    "lightgbm": boosting.LIGHTGBM,
-    "xgboost": boosting.XGBOOST,
-    "sklearn": sklearn.MODULES,
-}
-MAY_MAKE_NONE = {"log", "sklearn"}
-"""What most programs import without making a step of it, so that their lines may be steps."""
-LOGS = (loggers.MODULES, keras.LOGS, lightning.LOGS, transformers.LOGS, ranks.MODULES)
+class Steps(object):
+    """A kind of steps. `end`: what ends a step, as `an optimizer's step`; `modules`: module name -> change; `grows`:
+    each step adds to the memory, so that only its peak is judged; `is_common`: most programs import the framework
+    without making a step of it, so that their lines may be steps."""
+
+    def __init__(self, end, modules, grows=False, is_common=False):
+        self.end, self.modules, self.grows, self.is_common = end, modules, grows, is_common
+
+
+def _load():
+    """Return the kinds of steps by name, and the changes that are always made, of all files in this folder."""
+    steps, always = {}, []
+    for name in sorted(os.listdir(os.path.dirname(__file__))):
+        if name.endswith(".py") and name != "__init__.py":
+            module = importlib.import_module("%s.%s" % (__name__, name[: -len(".py")]))
+            steps.update(getattr(module, "STEPS", {}))
+            always.append(getattr(module, "ALWAYS", {}))
+    return steps, always
 
 
 class Hook(object):
@@ -65,8 +73,7 @@ def as_number(value):
 
 def modules(steps_are):
     """Return the names of all modules that are changed."""
-    kinds = [STEPS[kind] for kind in STEPS if steps_are in ("auto", kind)]
-    return sorted({name for changes in (*kinds, *LOGS) for name in changes})
+    return sorted({name for _, changes in _chosen(steps_are) for name in changes})
 
 
 def awaited(steps_are, ticker, log, note, failed):
@@ -74,13 +81,17 @@ def awaited(steps_are, ticker, log, note, failed):
 
     `note(kind, changed)` is called after a module was imported; `changed`: whether it could be changed.
     """
-    chosen = [kind for kind in STEPS if steps_are in ("auto", kind)]
     functions = {}
-    for kind, modules in [(kind, STEPS[kind]) for kind in chosen] + [("log", modules) for modules in LOGS]:
+    for kind, modules in _chosen(steps_are):
         hook = Hook(kind, ticker, log, failed)
         for name, change in modules.items():
             functions.setdefault(name, []).append(_changing(change, hook, functools.partial(note, kind)))
     return functions
+
+
+def _chosen(steps_are):
+    chosen = [(kind, KINDS[kind].modules) for kind in KINDS if steps_are in ("auto", kind)]
+    return chosen + [("log", modules) for modules in ALWAYS]
 
 
 def _changing(change, hook, note):
@@ -93,3 +104,75 @@ def _changing(change, hook, note):
         note(True)
 
     return changed
+
+
+def may_make_none(hooked):
+    """Return whether a program may import these kinds without making a step of them, so that its lines may be steps."""
+    return all(kind in KINDS and KINDS[kind].is_common for kind in hooked)
+
+
+def why_unseen(steps_are, hooked):
+    """Return why no step was seen. `hooked`: kind -> whether its imported modules could be changed."""
+    if ":" in steps_are:
+        module = steps_are.partition(":")[0]
+        return "%s was not called" % steps_are if "function" in hooked else "%s was not imported" % module
+    if not hooked:
+        return "it did not import %s" % ("any known framework" if steps_are == "auto" else steps_are)
+    unknown = sorted(kind for kind in hooked if not hooked[kind])
+    if unknown:
+        return "this version of %s is not known" % " and ".join(unknown)
+    return "%s: none was made" % " or ".join(KINDS[kind].end for kind in sorted(hooked) if kind in KINDS)
+
+
+# ---------------------------------------------------------------- for the files
+
+
+def after(owner, name, then):
+    """Replace `owner.name` with a function that calls `then(args, kwargs)` after it. Raises AttributeError."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def wrapped(*args, **kwargs):
+        result = original(*args, **kwargs)
+        then(args, kwargs)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def argument(args, kwargs, place, name):
+    """Return an argument given by its place or its name; None if it was not given."""
+    return args[place] if len(args) > place else kwargs.get(name)
+
+
+class Counted(object):
+    """Stands in for a callable: calls it, then calls `mark`; all other attributes are those of the callable."""
+
+    def __init__(self, function, mark):
+        self.__wrapped__ = function
+        self._mark = mark
+
+    def __call__(self, *args, **kwargs):
+        result = self.__wrapped__(*args, **kwargs)
+        self._mark()
+        return result
+
+    def __getattr__(self, name):
+        if name == "__wrapped__":  # requested while a copy of it is made
+            raise AttributeError(name)
+        return getattr(self.__wrapped__, name)
+
+    def __reduce_ex__(self, protocol):
+        """Copy and pickle the callable alone, so that copies, also those in other processes, do not count."""
+        return self.__wrapped__.__reduce_ex__(protocol)
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self
+        return Counted(self.__wrapped__.__get__(instance, owner), self._mark)
+
+    def __repr__(self):
+        return repr(self.__wrapped__)
+
+
+KINDS, ALWAYS = _load()

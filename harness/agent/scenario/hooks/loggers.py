@@ -1,6 +1,6 @@
 """Reads the numbers that a program passes to common loggers."""
 
-from .around import after, argument
+from . import after, argument
 
 
 def _wandb(module, hook):
@@ -23,7 +23,7 @@ def _mlflow(module, hook):
     after(module, "log_metrics", lambda args, kwargs: hook.log(argument(args, kwargs, 0, "metrics")))
 
 
-MODULES = {
+ALWAYS = {
     "wandb.sdk.wandb_run": _wandb,
     "torch.utils.tensorboard.writer": _tensorboard,
     "tensorboardX.writer": _tensorboard,

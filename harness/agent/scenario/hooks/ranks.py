@@ -120,7 +120,7 @@ def about():
     return known
 
 
-MODULES = {
+ALWAYS = {
     "multiprocessing.process": lambda module, hook: _fails(module.BaseProcess, "run", hook),
     "multiprocessing.synchronize": lambda module, hook: _waits(module.Barrier, ("wait",), hook),
     "torch.distributed.distributed_c10d": lambda module, hook: _waits(module, COLLECTIVES, hook),

@@ -4,6 +4,8 @@ import functools
 import sys
 import types
 
+from . import Steps
+
 
 def _base(module, hook):
     estimator, depth = module.BaseEstimator, [0]
@@ -37,4 +39,4 @@ def _base(module, hook):
     estimator.__init_subclass__ = classmethod(begin)
 
 
-MODULES = {"sklearn.base": _base}
+STEPS = {"sklearn": Steps("a call of partial_fit", {"sklearn.base": _base}, is_common=True)}

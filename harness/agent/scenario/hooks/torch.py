@@ -2,6 +2,8 @@
 
 import functools
 
+from . import Steps
+
 
 def _optimizer(module, hook):
     """Hook the steps of all optimizers: by the global hooks of torch 2, else through `Optimizer.__init__`."""
@@ -52,4 +54,4 @@ def _counted(step, before, after):
     return counted
 
 
-MODULES = {"torch.optim.optimizer": _optimizer}
+STEPS = {"torch": Steps("an optimizer's step", {"torch.optim.optimizer": _optimizer})}

@@ -1,6 +1,7 @@
-"""Supervises one trial: the conversation with the harness, the time limits, and the child's end.
+"""Supervises one job: the conversation with the harness, the time limits, and the child's end.
 
-`Watch` holds what scripts, programs and commands have in common; script.py, program.py and command_steps.py extend it.
+`Job` is the same for a script, a program and a command. What differs is its subject: `ranks.Ranks` are processes that
+sample themselves, `command.Command` is measured from outside.
 """
 
 import json
@@ -13,6 +14,8 @@ import traceback
 from .. import ending, inside, samples, wire
 from ..probes import file_sizes, gpus, memory, processes
 from . import census, child
+from .command import Command
+from .ranks import Ranks
 
 PROGRESS_S = 1.0
 FLUSH_S = 10.0
@@ -22,49 +25,47 @@ LEAST_STEPS = 3  # of a slice
 NEXT_STEP_S = 0.01  # between two looks whether a slice has its steps
 
 
-class Watch(object):
-    """Runs one job from the child's start to `done`.
+class Job(object):
+    """Runs one job from the child's start to `done`. `order`: the content of job.json.
 
-    A subclass calls `measure_in`. It has `columns` (name -> position in the table), `open()` (starts the child),
-    `answered(answer)`, `tick(now)`, `overdue(now)`, `died(death)` and `resident()` (KiB now, or None).
+    The subject has `table`, `columns` (name -> position in the table) and `beat_s` (seconds between two ticks, at
+    most), and these functions: `open()` starts the child; `answered(answer)`, `printed(data)`, `drain()`, `tick(now)`,
+    `overdue(now)`, `leave()` and `died(death)` handle events; `park_soon()`, `set_stop(value)` and `catch_up()` serve
+    slices; `refresh()` updates the table, whose rows are complete if `is_whole`; `resident_kib()` and
+    `stepping_pid()` tell of now, and `about()` returns fields of `done`.
     """
 
-    def __init__(self, job, root, outbox, gpus):
-        self.job = job
+    def __init__(self, order, root, outbox, found):
+        self.order = order
         self.root = root
         self.outbox = outbox
         self.clock = time.perf_counter
-        self.rows, self.stride = samples.shape(job["looks"][-1])
-        self.child = None
-        self.wrapper = inside.make_wrapper(job, root)
-        self.components = inside.make_component_lister(job)
+        self.rows, self.stride = samples.shape(order["looks"][-1])
+        self.child = self.census = self.countdown = None
+        self.wrapper = inside.make_wrapper(order, root)
+        self.components = inside.make_component_lister(order)
         self.done = None
         self.shortfall = self.remedy = ""
         self.run_s = None  # how long a program or a command that ended by itself ran
         self.end_s = None  # how long it took from its last step to its end
+        self.peak_kib = 0  # the largest that a process told of itself
         self.memory_error = False
-        self.gone = False
         self.notes = []
         self.output = wire.Output()
-        self.census = None
-        self._ready = None  # the message, until it is sent
         self.workers = processes.Workers()
-        self.countdown = None
-        self.asked_at = None
-        self._parked = False
-        self._slice = None  # the earliest time and step at which the child is asked to park
         self.oom = memory.OomKiller(memory.find_cgroup())
+        self.asked_at = None  # when the harness was asked, while it has not answered
+        self.is_parked = False
+        self.sent = 0  # rows of the table
+        self._ready = None  # the message, until it is sent
+        self._is_alone = False  # the harness is gone
+        self._slice = None  # the earliest time and step at which the child is asked to park
         self._commands = wire.Lines()
         self._progress_at = self.clock() + PROGRESS_S
-        self._sent = 0
         self._selector = selectors.PollSelector()
         self._signals = child.signals_as_fd()
-        self._gpus = gpus
-
-    def measure_in(self, table):
-        """Use `table` for the samples, including those of the GPUs."""
-        self.table = table
-        self.monitor = gpus.Monitor(self._gpus, table, os.environ, clock=self.clock)
+        self.subject = (Command if order["command"] else Ranks)(self)
+        self.monitor = gpus.Monitor(found, self.subject.table, os.environ, clock=self.clock)
 
     # -------------------------------------------------------------- the loop
 
@@ -73,66 +74,74 @@ class Watch(object):
         self.listen(0, self._heard)
         self.listen(self._signals, self._signalled)
         try:
-            self.open()
+            self.subject.open()
             while self.done is None:
                 self._turn(self._pause_s())
+        except ending.Missing as error:  # raised by `open`
+            self.end("setup", str(error))
         except Exception as error:  # a bug of the agent, which must not count against the image
             self.end("infrastructure", "%sthe agent failed: %r" % (traceback.format_exc(), error))
         self._finish()
-        self._flush()
+        until = self.clock() + FLUSH_S
+        while self.outbox.pending and not self._is_alone and self.clock() < until:
+            self._exchange(0.1)
 
     def listen(self, fd, callback):
         """Call `callback()` whenever the descriptor is readable."""
         self._selector.register(fd, selectors.EVENT_READ, callback)
 
+    def hears(self, fd):
+        return fd in self._selector.get_map()
+
     def mute(self, fd):
         """Stop listening to the descriptor."""
-        if fd in self._selector.get_map():
+        if self.hears(fd):
             self._selector.unregister(fd)
 
     def start(self, command, inherited=()):
-        """Start the child in the folder of the scenario's files. Raises OSError."""
-        folder = os.path.join(self.root, "scenario")
+        """Start the child. Raises OSError or Missing."""
         if self.wrapper is not None:
             command = self.wrapper.command(command)
             os.environ.update(self.wrapper.environment)
         places = file_sizes.Places(self.root, os.environ, self.output)  # walks through the folders before anything runs
-        self.child = child.Child(command, folder if os.path.isdir(folder) else self.root, inherited)
-        self.countdown = child.Countdown(self.job["timeout_s"], self.clock())
+        self.child = child.Child(self.root, command, inherited)
+        self.countdown = child.Countdown(self.order["timeout_s"], self.clock())
         self.census = census.Census(self.child.pid, places, self.steps, self.workers, clock=self.clock)
-        self.listen(self.child.output, self._output)
+        self.listen(self.child.output, self.read_output)
 
     def _turn(self, pause_s):
+        self.subject.refresh()
         self._exchange(pause_s)
         now = self.clock()
         if self.done is not None:
             return
         if self.child.death is not None:
             self.drain()
-            self.died(self.child.death)
+            self.subject.died(self.child.death)
         elif self.asked_at is not None:
             if now >= self._deadline_of_answer():
-                what = "no slice" if self._parked else "no answer to a look"
+                what = "no slice" if self.is_parked else "no answer to a look"
                 self.end("infrastructure", "%s within %g s" % (what, self._patience_s()))
-            if self._parked:
+            if self.is_parked:
                 return
         elif self.countdown.left(now) <= 0:
-            self.overdue(now)
+            self.subject.overdue(now)
         elif self._slice is not None and now >= self._slice[0] and self.steps() >= self._slice[1]:
             self._slice = None
-            self.park_soon()
+            self.subject.park_soon()
         self.components.look()
         if now >= self._progress_at:
             self._progress_at = now + PROGRESS_S
-            self.outbox.send("progress", step=self.steps(), rss_kib=wire.json_number(self.resident()))
+            resident_kib = wire.json_number(self.subject.resident_kib())
+            self.outbox.send("progress", step=self.steps(), rss_kib=resident_kib)
         if self.asked_at is None:
-            self.monitor.tick(now, self._sent)
+            self.monitor.tick(now, self.sent)
             self.census.tick(now)
-        self.tick(now)
+        self.subject.tick(now)
 
     def _exchange(self, pause_s):
         """Read and write what is possible, waiting up to `pause_s` for it."""
-        if self.outbox.pending and not self.gone:
+        if self.outbox.pending and not self._is_alone:
             self._selector.register(self.outbox.fd, selectors.EVENT_WRITE, self.outbox.write_some)
         try:
             for key, _ in self._selector.select(pause_s):
@@ -145,9 +154,9 @@ class Watch(object):
     def _pause_s(self):
         """Return the seconds to the next timed event: progress, the end of a wait, the deadline."""
         now = self.clock()
-        if self._parked:
+        if self.is_parked:
             return max(0.0, self._deadline_of_answer() - now)
-        beat_s = self.monitor.beat_s(self.beat_s())
+        beat_s = self.monitor.beat_s(min(PROGRESS_S, self.subject.beat_s))
         if self._slice is not None:
             beat_s = min(beat_s, max(self._slice[0] - now, NEXT_STEP_S))
         if self.asked_at is None:
@@ -155,10 +164,6 @@ class Watch(object):
         else:
             left = self._deadline_of_answer() - now
         return max(0.0 if left > 0 else 0.02, min(left, self._progress_at - now, beat_s))
-
-    def beat_s(self):
-        """Return the maximum number of seconds between two ticks."""
-        return PROGRESS_S
 
     # -------------------------------------------------------------- what comes in
 
@@ -168,17 +173,17 @@ class Watch(object):
             self._lose_harness()
         for line in self._commands.feed(data):
             if b'"leave"' in line:
-                self.end("stopped", "")
+                self.subject.leave()
             elif self.asked_at is not None and line.strip():
                 self.asked_at = None
                 self.countdown.resume(self.clock())
-                if self._parked:
+                if self.is_parked:
                     self._start_slice(json.loads(line.decode("ascii"))["slice"])
                 else:
-                    self.answered("stop" if b'"stop"' in line else "go")
+                    self.subject.answered("stop" if b'"stop"' in line else "go")
 
     def _lose_harness(self):
-        self.gone = True
+        self._is_alone = True
         self.mute(0)
         self.end("infrastructure", "the harness is gone")
 
@@ -187,8 +192,8 @@ class Watch(object):
 
     def _patience_s(self):
         """Return the seconds to wait for the harness. While this launch is parked, the others may run their setups."""
-        others_s = 2 * self.job["timeout_s"] * self.job["slices"] if self._parked else 0.0
-        return self.job["answer_timeout_s"] + others_s
+        others_s = 2 * self.order["timeout_s"] * self.order["slices"] if self.is_parked else 0.0
+        return self.order["answer_timeout_s"] + others_s
 
     def _signalled(self):
         numbers = set(os.read(self._signals, 512))
@@ -198,23 +203,26 @@ class Watch(object):
         if fatal:
             self.end("infrastructure", "the agent was ended by %s" % signal.Signals(fatal[0]).name)
 
-    def _output(self):
+    def read_output(self):
+        """Read what the child has printed. Return whether there was anything."""
         data = wire.read_available(self.child.output)
         if data:
             self.output.add(data)
-            self.printed(data)
+            self.subject.printed(data)
         elif data is not None:
             self.mute(self.child.output)
         return bool(data)
 
-    def printed(self, data):
-        """Handle output of the child. A command's steps are counted here."""
+    def drain_output(self):
+        """Read what is in the child's pipe, in a limited number of reads: its children may still write."""
+        for _ in range(64):
+            if not self.read_output():
+                return
 
     def drain(self):
-        """Read what the dead child left in its pipes, in a limited number of reads: its children may still write."""
-        for _ in range(64):
-            if not self._output():
-                return
+        """Read all that the child has printed and told."""
+        self.drain_output()
+        self.subject.drain()
 
     # -------------------------------------------------------------- what goes out
 
@@ -227,7 +235,7 @@ class Watch(object):
         self._ready = {
             "setup_s": setup_s,
             "first_step_s": first_step_s,
-            "libraries": processes.of_interest(self.stepping_pid()),
+            "libraries": processes.of_interest(self.subject.stepping_pid()),
             "probes": probes + (["gpu"] if self.monitor.columns else []),
             "stride": self.stride,
             "step_kind": step_kind,
@@ -235,6 +243,11 @@ class Watch(object):
         }
         if step_kind != "line":
             self._send_ready()
+
+    @property
+    def may_be_ready_again(self):
+        """Whether `ready` waits to be sent, so that another first step may replace it."""
+        return self._ready is not None
 
     def _send_ready(self):
         if self._ready is not None:
@@ -244,7 +257,7 @@ class Watch(object):
     def look(self, step, look, last):
         """Send a look after the samples that it covers. Unless it is the last, wait for an answer from then on."""
         look = dict(look, **self.monitor.look())
-        if not self.table.header[samples.OVER]:
+        if not self.subject.table.header[samples.OVER]:
             self.census.look()
         self.components.look()
         self._send_ready()
@@ -255,61 +268,59 @@ class Watch(object):
             self.countdown.pause(self.asked_at)
 
     def _send_samples(self):
-        places = dict(self.columns, **self.monitor.columns)
-        columns = {name: self.table.column(place) for name, place in places.items()}
-        for rows in wire.chunks(self._sent, self.table.taken(), len(columns)):
+        self.subject.refresh(is_whole=True)
+        places = dict(self.subject.columns, **self.monitor.columns)
+        columns = {name: self.subject.table.column(place) for name, place in places.items()}
+        for rows in wire.chunks(self.sent, self.subject.table.taken(), len(columns)):
             chunk = {name: [wire.json_number(column[row]) for row in rows] for name, column in columns.items()}
             chunk["step"] = [(row + 1) * self.stride for row in rows]
             self.outbox.send("samples", columns=chunk)
-            self._sent = rows.stop
+            self.sent = rows.stop
         counts = self.census.columns()
         if counts:
             self.outbox.send("counts", columns=counts)
 
+    def send_file(self, name, text):
+        """Send a result file of a wrapping probe."""
+        for piece in inside.text_parts(text):
+            self.outbox.send("file", name=name, text=piece)
+
     # -------------------------------------------------------------- slices
-
-    def stepping_pid(self):
-        """Return the pid of the process whose libraries are told."""
-        return self.child.pid
-
-    def set_stop(self, value):
-        """Set what the child is asked to do at its next step boundary: END, PARK, or 0 to go on."""
-        self.table.header[samples.STOP] = value
-
-    def park_soon(self):
-        """Ask the child to stand still at its next step boundary."""
 
     def park(self):
         """Freeze the child, which stands between two steps, until the harness starts its next slice."""
-        self._parked, self.asked_at = True, self.clock()
+        self.is_parked, self.asked_at = True, self.clock()
         self.countdown.pause(self.asked_at)
         frozen = self.child.freeze()
         self.outbox.send("parked", step=self.steps(), frozen=frozen)
 
     def _start_slice(self, seconds):
-        self._parked = False
-        self._slice = self.clock() + seconds, self.steps() + LEAST_STEPS - 1  # it parks after the step that follows
-        self.set_stop(0)
-        self.table.header[samples.STARTED] = self.clock()
+        self.is_parked = False
+        until, least = self.clock() + seconds, self.steps() + LEAST_STEPS - 1  # it parks after the step that follows
+        self.subject.set_stop(0)
+        self.subject.table.header[samples.STARTED] = self.clock()
         self.child.thaw()
-        self.answered("go")
+        self.subject.answered("go")
+        self._slice = until, least + self.subject.catch_up()
 
     # -------------------------------------------------------------- the end
 
     def steps(self):
         """Return the number of steps made so far."""
-        return int(self.table.header[samples.STEPS])
+        self.subject.refresh()  # ranks may have made steps since this turn began
+        return int(self.subject.table.header[samples.STEPS])
 
-    def stuck(self, now):
+    def is_stuck(self, now):
         """Return whether the step in progress takes much longer than the earlier steps did."""
-        patience_s = max(LEAST_PATIENCE_S, PATIENCE_STEPS * self.table.largest(self.columns["step_s"]))
-        return now - self.table.header[samples.STARTED] > patience_s
+        table = self.subject.table
+        patience_s = max(LEAST_PATIENCE_S, PATIENCE_STEPS * table.largest(self.subject.columns["step_s"]))
+        return now - table.header[samples.STARTED] > patience_s
 
     def end(self, end, message, death=None, stacks="", at_exit=False):
         """Record how the trial ended. Only the first call counts. `death`: the process's death, if that decided the
         end; `at_exit`: the trial failed after its last step."""
         if self.done is None:
-            starved = end not in ending.WELL and self.oom.starved(self._peak_rss_kib)
+            starved = end not in ending.WELL and self.oom.starved(self.peak_rss_kib)
             self.done = {
                 "end": "infrastructure" if starved else end,
                 "message": ending.STARVED % message if starved else message,
@@ -330,40 +341,27 @@ class Watch(object):
             self._send_ready()
             self._send_samples()
         for name, text in (self.wrapper or self.components).files().items():
-            self.file(name, text)
+            self.send_file(name, text)
         notes = self.notes + self.monitor.notes()
-        busy_s = self.table.header[samples.BUSY_S]
+        header = self.subject.table.header
+        busy_s = header[samples.BUSY_S]
         self.outbox.send(
             "done",
             last_step=self.steps(),
-            peak_rss_kib=wire.json_number(self._peak_rss_kib()),
+            peak_rss_kib=wire.json_number(self.peak_rss_kib()),
             run_s=wire.json_number(self.run_s),
             end_s=wire.json_number(self.end_s),
-            probe_cost=wire.json_number(self.table.header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
+            probe_cost=wire.json_number(header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             # The end comes last, for programs that read only the last line.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),
             shortfall=self.shortfall,
             remedy=self.remedy,
-            **self.about_output(),
+            **dict(self.output.fields(), **dict({"not_finite": {}, "buffered": ""}, **self.subject.about())),
         )
 
-    def about_output(self):
-        """Return the fields of `done` about what the scenario printed and returned."""
-        return dict(self.output.fields(), not_finite={}, buffered="")
-
-    def file(self, name, text):
-        """Send a result file of a wrapping probe."""
-        for piece in inside.text_parts(text):
-            self.outbox.send("file", name=name, text=piece)
-
-    def _peak_rss_kib(self):
-        """Return the larger of the largest sample and the kernel's peak of the child; None if both are unknown."""
+    def peak_rss_kib(self):
+        """Return the largest of all samples, the kernel's peak of the child, and what the processes told; None if all
+        are unknown."""
+        largest_kib = self.subject.table.largest(self.subject.columns["rss_kib"])
         death = self.child and self.child.death
-        peak_kib = self.table.largest(self.columns["rss_kib"])
-        return max(peak_kib, death.peak_rss_kib if death else 0) or None
-
-    def _flush(self):
-        """Send the rest, as long as the harness reads."""
-        until = self.clock() + FLUSH_S
-        while self.outbox.pending and not self.gone and self.clock() < until:
-            self._exchange(0.1)
+        return max(largest_kib, death.peak_rss_kib if death else 0, self.peak_kib) or None

@@ -5,9 +5,9 @@ import ast
 import functools
 import types
 
-from ... import ending
-from .. import script_run
-from .around import Counted
+from .. import ending
+from . import script_run
+from .hooks import Counted
 
 DECORATOR = "__harness_step__"
 
