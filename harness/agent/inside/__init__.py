@@ -5,6 +5,9 @@ which returns name -> text once all steps are made. Its results are sent as file
 such a trial.
 """
 
+import importlib
+
+IN_PROCESS = {"optrace": "OpTrace", "lines": "LineTables", "artifacts": "Artifacts"}
 PIECE = 256 << 10  # characters
 
 
@@ -29,19 +32,9 @@ def probe_class(job):
     before the scenario's own files can be imported in its place.
     """
     name = probe_name(job)
-    if name == "optrace":
-        from .optrace import OpTrace
-
-        return OpTrace
-    if name == "lines":
-        from .lines import LineTables
-
-        return LineTables
-    if name == "artifacts":
-        from .artifacts import Artifacts
-
-        return Artifacts
-    return None
+    if name not in IN_PROCESS:
+        return None
+    return getattr(importlib.import_module("%s.%s" % (__name__, name)), IN_PROCESS[name])
 
 
 def make_probe(job, module, step):

@@ -30,7 +30,6 @@ import time
 import types
 
 from .. import due, ending, samples
-from ..probes import memory
 from . import entering, function, hooks, importing, printed, script_run, stepping, ticking
 from .hooks import ranks
 
@@ -42,16 +41,17 @@ def enter(root):
     ProgramRun(entering.read_job(root), root).install()
 
 
-class ProgramRun(script_run.ScriptRun):
+class ProgramRun(object):
     """One process of a program: `run` runs the program itself in it, `install` only watches what it runs."""
 
     def __init__(self, job, root):
         program = job["program"]
         path = os.path.join(root, program["path"]) if program["path"] else program["module"]
-        script_run.ScriptRun.__init__(self, job, path, None, None)
+        self.job, self.script = job, path
+        self.table = self.link = None  # until this process joins the trial
+        self.where = "setup"
         self._program = program
         self._steps_are = program["steps_are"]
-        self._readers_made = {}
         self._due_looks = None
         self._rows_sent = 0
         self._looker = None
@@ -69,35 +69,12 @@ class ProgramRun(script_run.ScriptRun):
         is_first = entering.write_stacks()
         if is_first and not self._join(""):
             return 1
-        return self._told_or_gone(functools.partial(self._run_program, args))
-
-    def install(self):
-        """Watch what this process runs."""
-        entering.write_stacks()
-        names = self._own_names()
-        if names:
-            setattr(builtins, function.DECORATOR, self._decorator())
-            self._decorate_again(names)
-        self._watch()
-
-    def _told_or_gone(self, act):
-        """Return the result of `act()`; end the process if the supervisor is gone, so that no program catches that."""
-        try:
-            return act()
-        except script_run.LinkLost:
-            if os.getpid() == self.owner:
-                self.table.header[samples.LOST] = 1
-            os._exit(1)
-
-    def _run_program(self, args):
         try:
             code, module = self._load(args)
             setattr(module, function.DECORATOR, self._decorator())
             self._watch()
             self._started = time.perf_counter()
             exec(code, module.__dict__)
-        except script_run.LinkLost:
-            raise
         except BaseException as error:  # the program's own end: SystemExit, or a failure
             if self._has_joined() and self._ticker.ended:
                 return 0  # the agent ended it, and whatever it raised is a consequence
@@ -109,6 +86,15 @@ class ProgramRun(script_run.ScriptRun):
         if self._has_joined() and not self._ticker.ended:
             self._complete()
         return 0
+
+    def install(self):
+        """Watch what this process runs."""
+        entering.write_stacks()
+        names = self._own_names()
+        if names:
+            setattr(builtins, function.DECORATOR, self._decorator())
+            self._decorate_again(names)
+        self._watch()
 
     def _watch(self):
         lines_are = self.job.get("lines")
@@ -126,7 +112,7 @@ class ProgramRun(script_run.ScriptRun):
             self._lines = printed.LineSteps(functools.partial(self._ticker.mark, "line"), lines_are)
             self._lines.install()
         if self.link is not None:
-            self._ticker.cpu.resume()
+            self._ticker.sampler.cpu.resume()
 
     # -------------------------------------------------------------- joining
 
@@ -138,29 +124,23 @@ class ProgramRun(script_run.ScriptRun):
                 fd, table = entering.join(kind, samples.shape(self.job["looks"][-1]), tells)
             except (OSError, KeyError, ValueError):
                 return False
-            self.link, self.table, self.owner = script_run.Link(fd, fd), table, os.getpid()
+            self.link, self.table = script_run.Link(fd, fd, table.header), table
             self.where, self._rows_sent, self._looker = "setup", 0, None
             for hook, changed in self._hooks.items():
-                self._tell("hooked", hook=hook, changed=changed)
+                self.link.tell("hooked", hook=hook, changed=changed)
             if not table.header[samples.STEPS]:
                 table.clear(0, samples.ALWAYS)
-        self._due_looks, self._readers_made = due.DueLooks(self.job), self._readers()
+        self._due_looks = due.DueLooks(self.job)
         self._due_looks.take(self.table.header[samples.STEPS], 0.0)
-        self._ticker.fill(self.table, self._readers_made, self._due_looks, self._tell_metric)
-        self._ticker.cpu.resume()
+        self._ticker.fill(self.table, stepping.readers(), self._due_looks, self._tell_metric)
+        self._ticker.sampler.cpu.resume()
         return True
 
     def _has_joined(self):
-        return self.link is not None and self.owner == os.getpid()
-
-    def _tell(self, event, **fields):
-        self._told_or_gone(functools.partial(self.link.tell, event, **fields))
-
-    def _ask(self, event, **fields):
-        return self._told_or_gone(functools.partial(self.link.ask, event, **fields))
+        return self.link is not None and self.link.owner == os.getpid()
 
     def _tell_metric(self, name):
-        self._tell("metric", name=name)
+        self.link.tell("metric", name=name)
 
     # -------------------------------------------------------------- how it is started
 
@@ -245,7 +225,7 @@ class ProgramRun(script_run.ScriptRun):
         if self._lines is not None and self._ticker.kind != "line" and not hooks.may_make_none([kind]):
             self._lines.is_off = True  # the framework says what a step is
         if self._has_joined():
-            self._tell("hooked", hook=kind, changed=changed)
+            self.link.tell("hooked", hook=kind, changed=changed)
 
     def _logged(self, values):
         if not self._has_joined():
@@ -253,7 +233,7 @@ class ProgramRun(script_run.ScriptRun):
         ticker = self._ticker
         number = max(1, ticker.steps + (ticker.kind == "line" and not ticker.is_over))  # a line that is a step ends it
         row = max((number - 1) // self.table.stride, self._rows_sent)  # what follows a look belongs to the next row
-        ticker.metrics.record(row, number, values)
+        ticker.sampler.metrics.record(row, number, values)
 
     def _printed(self, values):
         self._numbers.note(self._ticker.steps, values)
@@ -267,35 +247,35 @@ class ProgramRun(script_run.ScriptRun):
 
     def _ready(self, ticker, first_step_s):
         self.where = "step"
-        self._looker = stepping.Looker(self._readers_made, memory.find_cgroup(), self._follow_pool(ticker), ticker.cpu)
-        shape = self._lines.shape if ticker.kind == "line" else None
-        self._ask(
-            "ready", setup_s=None, first_step_s=first_step_s, probes=ticker.probes, metrics=ticker.metrics.names,
+        self._looker = ticker.sampler.make_looker()
+        shape, sampler = self._lines.shape if ticker.kind == "line" else None, ticker.sampler
+        self.link.ask(
+            "ready", setup_s=None, first_step_s=first_step_s, probes=sampler.names, metrics=sampler.metrics.names,
             step_kind=ticker.kind, step_shape=shape, about=ranks.about(),
         )  # fmt: skip
 
     def _look(self, ticker):
         """Park or take a look, and return whether the program goes on."""
         if not ticker.is_over:
-            self._park_if_asked()
+            self.link.park_if_asked()
             if not self._looks_now(ticker):
                 return True
         is_whole = ticker.is_over or self._due_looks.take(ticker.steps, ticker.busy_s)
         if is_whole and not ticker.is_over and not self.table.header[samples.STOP]:
-            ticker.is_over = self._ask("over") != "on"
+            ticker.is_over = self.link.ask("over") != "on"
             self.table.header[samples.OVER] = time.perf_counter()
             if ticker.is_over:
                 return True
             is_whole = False
         goes_on = not is_whole and not self.table.header[samples.STOP]
         if goes_on:
-            look = ticker.aside(self._looker.look)
-            goes_on = self._ask("look", step=ticker.steps, look=look, last=False) != "stop"
+            look = ticker.sampler.aside(self._looker.look)
+            goes_on = self.link.ask("look", step=ticker.steps, look=look, last=False) != "stop"
         if goes_on:
             self._rows_sent = ticker.steps // self.table.stride
             return True
         self._last_look()
-        self._ask("ended", end="completed" if is_whole else "stopped", cut=True)
+        self.link.ask("ended", end="completed" if is_whole else "stopped", cut=True)
         return False
 
     def _looks_now(self, ticker):
@@ -306,14 +286,14 @@ class ProgramRun(script_run.ScriptRun):
             if ticker.steps >= stop - samples.LOOK:
                 header[samples.STOP] = 0
             return not header[samples.STOP]
-        if is_due and not stop and ticker.steps < due_looks.step and self._ask("due") == "on":
+        if is_due and not stop and ticker.steps < due_looks.step and self.link.ask("due") == "on":
             due_looks.take(ticker.steps, ticker.busy_s)
             return False
         return bool(stop) or is_due
 
     def _last_look(self):
-        steps, look = self._ticker.steps, self._ticker.aside(self._looker.last_look)
-        self._ask("look", step=steps, look=look, last=True)
+        steps, look = self._ticker.steps, self._ticker.sampler.aside(self._looker.last_look)
+        self.link.ask("look", step=steps, look=look, last=True)
 
     # -------------------------------------------------------------- how it ends
 
@@ -324,10 +304,10 @@ class ProgramRun(script_run.ScriptRun):
         run_s, ran_on_s = now - self._started - self._ticker.paused_s, now - self.table.header[samples.STARTED]
         is_whole, steps = self._ticker.is_over, self._ticker.steps
         is_one_line = steps == 1 and self._ticker.kind == "line" and not is_whole
-        is_unseen = (is_one_line or not steps) and self._ask("unseen") != "stop"
+        is_unseen = (is_one_line or not steps) and self.link.ask("unseen") != "stop"
         is_whole = is_whole or not steps or is_unseen
         if not (steps or is_unseen):
-            self._tell("ended", end="completed", cut=False, at=time.perf_counter(), run_s=run_s)
+            self.link.tell("ended", end="completed", cut=False, at=time.perf_counter(), run_s=run_s)
             return
         if is_unseen:
             self._ticker.take_whole()
@@ -335,10 +315,10 @@ class ProgramRun(script_run.ScriptRun):
         self._ticker.settle()
         if self._numbers is not None:
             self._logged(self._numbers.rest())
-        self._ticker.metrics.fold(self._ticker.steps)
+        self._ticker.sampler.metrics.fold(self._ticker.steps)
         self._last_look()
         end = "completed" if is_whole else "stopped"
-        self._tell("ended", end=end, cut=False, at=time.perf_counter(), run_s=run_s, ran_on_s=ran_on_s)
+        self.link.tell("ended", end=end, cut=False, at=time.perf_counter(), run_s=run_s, ran_on_s=ran_on_s)
 
     def _failed(self, error):
         """Report how a process of multiprocessing ends: by an exception, which it prints, or well."""
@@ -346,7 +326,7 @@ class ProgramRun(script_run.ScriptRun):
         if not (self._ticker.ended or ends_well):
             self._fail(error, "a process that made no step")
         elif self._has_joined():
-            self._tell("left")
+            self.link.tell("left")
 
     def _fail(self, error, place="before the first step"):
         """Report the failure of this process, and return its exit code. `place`: where it was if it made no step."""
@@ -367,10 +347,10 @@ class ProgramRun(script_run.ScriptRun):
 
     def _report(self, **event):
         if self._has_joined() or self._join(""):
-            self._tell("failed", **event)
+            self.link.tell("failed", **event)
 
     def _leave(self):
         """End the process: the program caught the exception that ended it, and went on to another step."""
         sys.stdout.flush()
-        self._tell("left")
+        self.link.tell("left")
         os._exit(0)

@@ -21,22 +21,18 @@ import time
 import types
 
 from .. import due, ending, inside, samples
-from ..probes import gpu_pools, memory, processes
 from . import stepping
 
 CAME_BACK = "a forked process returned from it; end that process with os._exit"
 
 
-class LinkLost(Exception):
-    """The connection to the supervisor is broken: the supervisor is gone, or the scenario closed its descriptors."""
-
-
 class Link(object):
-    """The conversation with the supervisor. Raises LinkLost."""
+    """The conversation with the supervisor. If it is broken, the process ends at once, so that no program catches that:
+    the supervisor is gone, or the scenario closed the descriptors."""
 
-    def __init__(self, events_fd, answers_fd):
-        self._events_fd = events_fd
-        self._answers_fd = answers_fd
+    def __init__(self, events_fd, answers_fd, header):
+        self.owner = os.getpid()
+        self._events_fd, self._answers_fd, self._header = events_fd, answers_fd, header
 
     def tell(self, event, **fields):
         data = json.dumps(dict(fields, type=event)).encode("ascii") + b"\n"
@@ -44,7 +40,7 @@ class Link(object):
             while data:
                 data = data[os.write(self._events_fd, data) :]
         except OSError:
-            raise LinkLost()
+            self._end()
 
     def ask(self, event, **fields):
         """Send an event and wait for the answer: "go" or "stop"."""
@@ -52,10 +48,20 @@ class Link(object):
         try:
             answer = os.read(self._answers_fd, 64)  # one line, written in one piece
         except OSError:
-            raise LinkLost()
+            answer = b""
         if not answer:
-            raise LinkLost()
+            self._end()
         return answer.decode("ascii").strip()
+
+    def park_if_asked(self):
+        """Wait between two steps until the supervisor starts the next slice, if it has asked for that."""
+        if self._header[samples.STOP] == samples.PARK:
+            self.ask("parked")
+
+    def _end(self):
+        if os.getpid() == self.owner:
+            self._header[samples.LOST] = 1
+        os._exit(1)
 
 
 def open_job(root, fds):
@@ -69,7 +75,7 @@ def open_job(root, fds):
         job = json.load(file)
     inside.probe_class(job)
     table = samples.Table(table_fd, *samples.shape(job["looks"][-1]))
-    return job, table, Link(events_fd, answers_fd)
+    return job, table, Link(events_fd, answers_fd, table.header)
 
 
 GENERATES, AWAITS = 0x20 | 0x200, 0x80  # bits of code.co_flags: CO_GENERATOR, CO_ASYNC_GENERATOR, CO_COROUTINE
@@ -94,30 +100,19 @@ class ScriptRun(object):
         self.table = table
         self.link = link
         self.module = None
-        self.owner = os.getpid()
         self.where = "setup"
         self.step_place = ""
 
     def run(self):
-        """Run the script and return the exit code: 0, or 1 after a reported ending."""
-        try:
-            return self._run()
-        except LinkLost:
-            if os.getpid() == self.owner:
-                self.table.header[samples.LOST] = 1
-            os._exit(1)  # end immediately: the supervisor is gone
-
-    def _run(self):
+        """Run the script and return the exit code: 0, or 1 after a reported failure."""
         try:
             self._measure()
-        except LinkLost:
-            raise
         except stepping.CameBack:
             self._fail(ending.ScenarioError(CAME_BACK + self.step_place))
             self.table.header[samples.STOP] = samples.END
             os._exit(1)
         except BaseException as error:  # sys.exit and Ctrl-C inside a step are failures of that step
-            if os.getpid() != self.owner:
+            if os.getpid() != self.link.owner:
                 raise  # in a child that the scenario forked, how it ends does not matter here
             self._fail(error)
             return 1
@@ -125,7 +120,7 @@ class ScriptRun(object):
         return 0
 
     def _measure(self):
-        readers = self._readers()
+        readers = stepping.readers()
         self.table.clear(0, samples.ALWAYS)
         started = time.perf_counter()
         step = self._set_up()
@@ -133,14 +128,14 @@ class ScriptRun(object):
         step = step if probe is None else probe.wrap(step)
         setup_s = time.perf_counter() - started
         self.where = "step"
-        stepper = stepping.Stepper(step, self.table, readers, self._tell_metric)
+        sampler = stepping.Sampler(self.table, readers, self._tell_metric)
+        stepper = stepping.Stepper(step, sampler)
         stepper.run(0, 1)
-        pool = self._follow_pool(stepper)
-        names = stepper.metrics.names
+        looker = sampler.make_looker()
         # Wait here, while the supervisor counts what is held and reads the output so far.
-        self.link.ask("ready", setup_s=setup_s, first_step_s=stepper.busy_s, probes=stepper.probes, metrics=names)
-        looker = stepping.Looker(readers, memory.find_cgroup(), pool, stepper.cpu)
-        end = self._step_and_look(stepper, looker)
+        metrics = sampler.metrics.names
+        self.link.ask("ready", setup_s=setup_s, first_step_s=stepper.busy_s, probes=sampler.names, metrics=metrics)
+        end = self._step_and_look(stepper, sampler, looker)
         self.where = "exit"
         if probe is not None:
             for name, text in probe.files().items():
@@ -151,30 +146,12 @@ class ScriptRun(object):
     def _tell_metric(self, name):
         self.link.tell("metric", name=name)
 
-    def _follow_pool(self, stepper):
-        """Add the frameworks' pools to the looks, and to the steps as well if a pool in use can be queried fast."""
-        pool = gpu_pools.Pools(sys.modules, gpu_pools.cuda_in_use)
-        pool.look()  # so that one-time allocations of the query happen now
-        read = pool.step_reader()
-        if read is not None and "gpu_pool_kib" not in stepper.probes:
-            self.table.clear(samples.COLUMNS.index("gpu_pool_kib"), 1)
-            stepper.add("gpu_pool_kib", read)
-        return pool
-
-    def _readers(self):
-        """Return column -> function that reads it, None if there is nothing to read."""
-        return {
-            "rss_kib": memory.rss_reader(),
-            "heap_kib": memory.heap_reader(processes.foreign_allocator()),
-            "blocks": getattr(sys, "getallocatedblocks", None),  # of Python's allocator: no native memory
-        }
-
     def _set_up(self):
         self.module = self._load()
         if not callable(getattr(self.module, "setup", None)):
             raise ending.ScenarioError("%s has no function setup" % os.path.basename(self.script))
         step = self.module.setup(**self.job["params"])
-        if os.getpid() != self.owner:
+        if os.getpid() != self.link.owner:
             raise stepping.CameBack()
         if not callable(step):
             returned = type(step).__name__ + ending.line_of(self.module.setup)
@@ -198,26 +175,21 @@ class ScriptRun(object):
         exec(code, module.__dict__)
         return module
 
-    def _step_and_look(self, stepper, looker):
+    def _step_and_look(self, stepper, sampler, looker):
         """Run to the budget, to the answer "stop", or to the supervisor's request; return how it ended."""
         left, first_s, is_whole = due.DueLooks(self.job), stepper.busy_s, False
         while not is_whole:
             stepper.run(stepper.steps, left.step, left.busy_s - (stepper.busy_s - first_s))
-            self._park_if_asked()
+            self.link.park_if_asked()
             if not (self.table.header[samples.STOP] or left.due(stepper.steps, stepper.busy_s - first_s)):
                 continue
             is_whole = left.take(stepper.steps, stepper.busy_s - first_s)
             if self.table.header[samples.STOP] or is_whole:
                 break
-            if self.link.ask("look", step=stepper.steps, look=stepper.aside(looker.look), last=False) == "stop":
+            if self.link.ask("look", step=stepper.steps, look=sampler.aside(looker.look), last=False) == "stop":
                 break
-        self.link.ask("look", step=stepper.steps, look=stepper.aside(looker.last_look), last=True)
+        self.link.ask("look", step=stepper.steps, look=sampler.aside(looker.last_look), last=True)
         return "completed" if is_whole else "stopped"
-
-    def _park_if_asked(self):
-        """Wait between two steps until the supervisor starts the next slice, if it has asked for that."""
-        if self.table.header[samples.STOP] == samples.PARK:
-            self.link.ask("parked")
 
     def _fail(self, error):
         in_setup, steps = self.where == "setup", self.table.header[samples.STEPS]
@@ -225,17 +197,17 @@ class ScriptRun(object):
         oom = ending.is_oom(error)
         message = ending.describe_failure(error, where, self.script, else_place=self.step_place)
         # Wait until the supervisor has listed the libraries of this process.
-        waits = inside.probe_name(self.job) == "components" and os.getpid() == self.owner
+        waits = inside.probe_name(self.job) == "components" and os.getpid() == self.link.owner
         report = self.link.ask if waits else self.link.tell
         report("failed", setup=in_setup, oom=oom, message=message, waits=waits)
 
     def _tear_down(self):
-        """Run the teardown after all steps; report its ending."""
+        """Run the teardown after all steps; report its failure."""
         try:
             if hasattr(self.module, "teardown"):
                 self.module.teardown()
         except BaseException as error:
-            if os.getpid() != self.owner:
+            if os.getpid() != self.link.owner:
                 raise
             message = ending.describe_failure(error, ending.AT_EXIT + ": teardown", self.script)
             self.link.tell("teardown", oom=ending.is_oom(error), message=message)

@@ -7,10 +7,11 @@ import functools
 import gc
 import numbers
 import os
+import sys
 import time
 
 from .. import samples
-from ..probes import memory, processes
+from ..probes import gpu_pools, memory, processes
 from ..result_names import LARGEST
 
 # A probe may cost this share of the step that it follows, or the floor if that is more. Every verdict on memory needs
@@ -26,50 +27,87 @@ class CameBack(Exception):
     """A process that the scenario forked returned into the agent, where its steps would count as its parent's."""
 
 
+class Sampler(object):
+    """What is sampled after a step. `readers`: column -> function that reads it, None if there is nothing to read."""
+
+    def __init__(self, table, readers, tell_metric):
+        self.table = table
+        self.readers = readers
+        self.metrics = Metrics(table, tell_metric)
+        self.restart()
+
+    def restart(self):
+        """Begin anew, but for the metrics."""
+        self.cpu = processes.Meter()  # of the steps after the first
+        self.names, self.probes = [], []  # of the columns, and the functions that fill them
+        for name, read in self.readers.items():
+            if read is not None:
+                self.add(name, read)
+
+    def add(self, name, read):
+        """Sample another column from the next step on."""
+        self.names.append(name)
+        self.probes.append(cost_limited(read, self.table.column(samples.COLUMNS.index(name)), FLOOR_S[name]))
+
+    def make_looker(self):
+        """Return what takes the looks. The frameworks' pools are sampled at the steps as well if a pool in use can be
+        queried fast."""
+        pool = gpu_pools.Pools(sys.modules, gpu_pools.cuda_in_use)
+        pool.look()  # so that one-time allocations of the query happen now
+        read = pool.step_reader()
+        if read is not None and "gpu_pool_kib" not in self.names:
+            self.table.clear(samples.COLUMNS.index("gpu_pool_kib"), 1)
+            self.add("gpu_pool_kib", read)
+        return Looker(self.readers, memory.find_cgroup(), pool, self.cpu)
+
+    def aside(self, look):
+        """Take a look, which is not a step; the supervisor sees when the look began, as for a step."""
+        self.table.header[samples.STARTED] = time.perf_counter()
+        return look()
+
+
+def readers():
+    """Return the readers of this process. Call it before the scenario is imported."""
+    return {
+        "rss_kib": memory.rss_reader(),
+        "heap_kib": memory.heap_reader(processes.foreign_allocator()),
+        "blocks": getattr(sys, "getallocatedblocks", None),  # of Python's allocator: no native memory
+    }
+
+
 class Stepper(object):
     """Makes steps and fills rows. `steps` is the number of steps made, `busy_s` the seconds spent in them."""
 
-    def __init__(self, step, table, readers, tell_metric=None):
+    def __init__(self, step, sampler):
         self.steps = 0
         self.busy_s = 0.0
-        self.cpu = processes.Meter()  # of the steps after the first
-        self.metrics = Metrics(table, tell_metric)
         self._step = step
-        self._table = table
+        self._sampler = sampler
         self._row_busy_s = 0.0
         self._forked = []  # filled in a process that was forked
         if hasattr(os, "register_at_fork"):  # Python 3.7
             os.register_at_fork(after_in_child=functools.partial(self._forked.append, True))
         self._clock_s = clock_cost_s()
-        self.probes = []
-        self._probes = []
-        for name, read in readers.items():
-            if read is not None:
-                self.add(name, read)
-
-    def add(self, name, read):
-        """Sample another column from the next step on, and add its name to `probes`."""
-        self.probes.append(name)
-        self._probes.append(cost_limited(read, self._table.column(samples.COLUMNS.index(name)), FLOOR_S[name]))
 
     def run(self, start, stop, most_s=float("inf")):
         """Make the steps from start to stop (0-based), or fewer if they take `most_s` or the supervisor ends them."""
-        self.cpu.resume()
+        cpu, header = self._sampler.cpu, self._sampler.table.header
+        cpu.resume()
         began = time.perf_counter()
         busy_s = self._loop(start, stop, most_s)
-        header = self._table.header
         overhead_s = time.perf_counter() - began - busy_s
         if start:
-            self.cpu.pause(overhead_s / (busy_s + overhead_s))
+            cpu.pause(overhead_s / (busy_s + overhead_s))
         header[samples.OVERHEAD_S] += overhead_s
         header[samples.BUSY_S] += busy_s
         self.busy_s += busy_s
 
     def _loop(self, start, stop, most_s):
-        header, step_s, stride = self._table.header, self._table.column(0), self._table.stride
-        step, probes, metrics, clock = self._step, self._probes, self.metrics, time.perf_counter
+        table = self._sampler.table
+        header, step_s, stride = table.header, table.column(0), table.stride
+        step, probes, metrics, clock = self._step, self._sampler.probes, self._sampler.metrics, time.perf_counter
         forked, clock_s = self._forked, self._clock_s
-        last_row, row, row_busy_s, busy_s = self._table.rows - 1, start // stride, self._row_busy_s, 0.0
+        last_row, row, row_busy_s, busy_s = table.rows - 1, start // stride, self._row_busy_s, 0.0
         row_end = (row + 1) * stride
         for number in range(start + 1, stop + 1):
             header[samples.STARTED] = started = clock()
@@ -97,11 +135,6 @@ class Stepper(object):
         self.steps = int(header[samples.STEPS])
         self._row_busy_s = row_busy_s
         return busy_s
-
-    def aside(self, look):
-        """Take a look, which is not a step; the supervisor sees when the look began, as for a step."""
-        self._table.header[samples.STARTED] = time.perf_counter()
-        return look()
 
 
 def clock_cost_s():

@@ -19,7 +19,7 @@ class Ended(BaseException):
     """Ends the program between two steps. It is not an Exception, so that `except Exception` does not catch it."""
 
 
-class Ticker(stepping.Stepper):
+class Ticker(object):
     """Fills the rows of a program's steps. `steps` is the number of steps made, `paused_s` the time of all looks.
 
     `join(kind)` is called before the first step of this process, and of each process that it forked; it calls `fill`
@@ -42,12 +42,13 @@ class Ticker(stepping.Stepper):
 
     def fill(self, table, readers, due_looks, tell_metric):
         """Fill `table` from now on, after the steps that another process may have made in it."""
-        stepping.Stepper.__init__(self, None, table, readers, tell_metric)
-        self.steps = int(table.header[samples.STEPS])
+        self.sampler = stepping.Sampler(table, readers, tell_metric)
+        self.steps, self.busy_s = int(table.header[samples.STEPS]), 0.0
+        self._table, self._probes = table, self.sampler.probes
+        self._row_busy_s, self._clock_s = 0.0, stepping.clock_cost_s()
         self.kind, self.is_over, self.ended = None, False, False
         self._due_looks = due_looks
         self._owner, self._thread, self._is_elsewhere = os.getpid(), None, ASKS_PID
-        self._readers = readers
         self._has_begun = self._has_looked = False
         self._look_step, self._look_s = 1, float("inf")
         self._since = self._waiting_s = 0.0
@@ -151,13 +152,10 @@ class Ticker(stepping.Stepper):
         for place in (samples.STEPS, samples.OVERHEAD_S, samples.BUSY_S, *range(samples.NOT_FINITE, samples.HEADER)):
             header[place] = 0
         self._table.clear(0, samples.ALWAYS)
-        self._table.clear(len(samples.COLUMNS), len(self.metrics.names))
-        self.cpu = processes.Meter()
-        self.cpu.resume()
-        self.probes, self._probes = [], []
-        for name, read in self._readers.items():
-            if read is not None:
-                self.add(name, read)
+        self._table.clear(len(samples.COLUMNS), len(self.sampler.metrics.names))
+        self.sampler.restart()
+        self.sampler.cpu.resume()
+        self._probes = self.sampler.probes
 
     def _pause(self, act):
         """Do what is due between this step and the next. This time is neither the program's nor overhead."""
@@ -167,7 +165,7 @@ class Ticker(stepping.Stepper):
             self._end()
         if not self.is_over:
             self._look_step, self._look_s = self._due_looks.step, self._due_looks.busy_s
-            self.cpu.resume()
+            self.sampler.cpu.resume()
         paused_s = time.perf_counter() - began
         self.paused_s += paused_s
         self._overhead_s = -paused_s  # `mark` adds the whole pause
@@ -184,19 +182,19 @@ class Ticker(stepping.Stepper):
     def take_whole(self):
         """Make the whole run, of which no step was seen, or one line, the one step: fill its row, whose duration stays
         unknown."""
-        self.kind, self.cpu = None, processes.Meter()  # of the whole run, and not since that line
+        self.kind, self.sampler.cpu = None, processes.Meter()  # of the whole run, and not since that line
         for probe in self._probes:
             probe(0, 0.0)
         self.steps, self._has_begun = 1, True
         self._table.header[samples.STEPS] = 1
         self._table.header[samples.STARTED] = time.perf_counter()
-        self.cpu.pause(0.0)
+        self.sampler.cpu.pause(0.0)
 
     def settle(self):
         """Add up the processor time and the agent's overhead of the steps since the last pause."""
         busy_s = self.busy_s - self._busy_before_s
         if busy_s > 0:
-            self.cpu.pause(self._overhead_s / (busy_s + self._overhead_s))
+            self.sampler.cpu.pause(self._overhead_s / (busy_s + self._overhead_s))
         self._table.header[samples.OVERHEAD_S] += self._overhead_s
         self._table.header[samples.BUSY_S] = self.busy_s
         self._overhead_s, self._busy_before_s = 0.0, self.busy_s
