@@ -8,6 +8,14 @@ import traceback
 AT_EXIT = "after the last step"
 WELL = ("completed", "stopped")
 STARVED = "the machine's memory ran out, although the trial was below its own limit: %s"
+LOST = (
+    "after step %d: the scenario closed the agent's own file descriptors, so it can report nothing more; it may close "
+    "descriptors that it opened, but none from %d on"
+)
+SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
+LEFT = "the program ended by os._exit or in another program (os.exec), and no step was seen"
+REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
+UNSEEN = "the program ended, and no step was seen: "
 STACKS_SIGNAL = signal.SIGUSR2  # requests the stacks of all threads of the scenario process
 
 

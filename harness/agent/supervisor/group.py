@@ -282,6 +282,19 @@ class Group(object):
             )
         return facts
 
+    def made_all(self, end):
+        """Return whether the job has made all its steps. `end`: the end that the first process told."""
+        if self.lead is None or self.lead.is_first:
+            return end == "completed"
+        return self.lead.steps >= self._budget
+
+    def add_not_finite(self, counts):
+        """Add what the ranks returned to `counts`: name -> [steps with a number that is not finite, the first]."""
+        for member in self.ranks:
+            for name, (count, first) in member.table.not_finite(member.metrics).items():
+                before = counts.get(name, [0, first])
+                counts[name] = [before[0] + count, min(before[1], first)]
+
     def first_failure(self):
         """Return the member that failed first, or None. A launcher ends the others by SIGTERM: these come last."""
         failed = [member for member in self.members if member.failure is not None]

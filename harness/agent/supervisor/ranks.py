@@ -32,15 +32,6 @@ SEEN_S = 0.05  # a death by a signal is seen up to so much later than the failur
 LEAST_GRACE_S = 10.0
 """Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
 PROBES = {"rss_kib": "rss", "heap_kib": "heap", "blocks": "python", "gpu_pool_kib": "gpu pool"}
-LOST = (
-    "after step %d: the scenario closed the agent's own file descriptors, so it can report nothing more; it may close "
-    "descriptors that it opened, but none from %d on"
-)
-SHORT = "the program ended by itself after %d of %d steps; let it make more, or lower `budget`"
-LEFT = "the program ended by os._exit or in another program (os.exec), and no step was seen"
-REPLACED = "no step was seen: the program replaced itself with another (os.exec), in which nothing can be counted"
-UNSEEN = "the program ended, and no step was seen: "
-
 Pending = collections.namedtuple("Pending", "step last until")
 
 
@@ -54,7 +45,6 @@ class Ranks(object):
         self.columns = {name: place for place, name in enumerate(samples.COLUMNS[: samples.ALWAYS])}
         self._metrics = []
         self._stacks = stalls.Stacks(job.root, job.clock)
-        self._stacks_by_pid = {}  # of all ranks, once they were asked for
         self._stillness = stalls.Stillness()
         self._program = job.order.get("program")
         self._steps_are = self._program["steps_are"] if self._program else None
@@ -335,7 +325,7 @@ class Ranks(object):
         if any(each.has_stepped for each in self._group.members if each is not self._from):
             self._from.answer("stop")
             return
-        self._why = UNSEEN + self._why_unseen()
+        self._why = ending.UNSEEN + self._why_unseen()
         if self._steps_are == "auto":
             self._job.remedy = ""
         else:
@@ -366,15 +356,10 @@ class Ranks(object):
         elif self._why:
             self._job.output.all_counts()
             self._leave((end, self._why), "no_step")
-        elif self._made_all(end):
+        elif self._group.made_all(end):
             self._leave(("completed", ""))
         else:
-            self._leave(("stopped", SHORT % (self._job.steps(), self._budget)), "own_end")
-
-    def _made_all(self, end):
-        if self._group.lead is None or self._group.lead.is_first:
-            return end == "completed"
-        return self._group.lead.steps >= self._budget
+            self._leave(("stopped", ending.SHORT % (self._job.steps(), self._budget)), "own_end")
 
     def _on_teardown(self, **event):
         if self._job.wrapper is not None:
@@ -472,9 +457,9 @@ class Ranks(object):
         if "NODE_RANK" in os.environ or not (self._launcher or len(processes.descendants()) > 1):
             return
         stacks = self._ask_stacks()
-        standing, places = self._standing()
+        standing = self._standing()
         if standing.is_sure:
-            why = "no progress for %.0f s: %s" % (still_s, stalls.tell(standing, places))
+            why = "no progress for %.0f s: %s" % (still_s, stalls.tell(standing))
             end, place = ("hang", self._place_now()) if self._group.ranks else ("setup", "before the first step")
             self._end(end, "%s: %s" % (place, why), stacks=stacks)
 
@@ -571,7 +556,7 @@ class Ranks(object):
         in_setup, is_lost = self._in_setup(), self.table.header[samples.LOST]
         if self._program is not None:
             if self._steps_are == "auto" and death.exit_code == 0 and in_setup:
-                self._take_whole(death, LEFT)
+                self._take_whole(death, ending.LEFT)
                 return
             if death.exit_code == 0 and not in_setup and not is_lost:
                 self._job_died(death)  # by os._exit, as some programs end their threads
@@ -580,7 +565,7 @@ class Ranks(object):
                 self._end_replaced(death)
                 return
         if is_lost:
-            self._end("infrastructure", LOST % (self._job.steps(), self._lowest_fd), death=death)
+            self._end("infrastructure", ending.LOST % (self._job.steps(), self._lowest_fd), death=death)
             return
         place = "setup" if in_setup else self._place_now()
         end, message = ending.of_death(death, place, in_setup, self._job.oom.killed())
@@ -605,10 +590,10 @@ class Ranks(object):
                 lead.looks[steps] = lead.looks[max(lead.looks)]
                 self._pending = Pending(steps, True, 0.0)
                 self._forward(job.clock())
-            message = "" if is_whole else SHORT % (steps, self._budget)
+            message = "" if is_whole else ending.SHORT % (steps, self._budget)
             self._end("completed" if is_whole else "stopped", message)
             return
-        why = UNSEEN + self._why_unseen()
+        why = ending.UNSEEN + self._why_unseen()
         if self._steps_are == "auto":
             self._take_whole(death, why)
         else:
@@ -630,7 +615,7 @@ class Ranks(object):
 
     def _end_replaced(self, death=None):
         self._job.shortfall, self._job.remedy = "no_step", "command"
-        self._end("setup", REPLACED, death=death)
+        self._end("setup", ending.REPLACED, death=death)
 
     def _end_hung(self, message, at_exit=False):
         stacks = self._ask_stacks()
@@ -654,21 +639,18 @@ class Ranks(object):
 
     def _waits_again(self):
         """Return whether ranks surely wait that a launcher started again after all ranks had ended."""
-        if not self._stacks_by_pid or any(each.lives for each in self._group.ranks):
+        if not self._stacks.by_pid or any(each.lives for each in self._group.ranks):
             return False
-        standing, _ = self._standing()
+        standing = self._standing()
         return standing.is_sure and standing.is_again
 
     def about(self):
         """Return the fields of `done` about what the processes returned, and about the ranks."""
-        not_finite, failed = self.table.not_finite(self._metrics), self._group.first_failure()
-        fields = {"not_finite": not_finite}
+        fields, failed = {"not_finite": self.table.not_finite(self._metrics)}, self._group.first_failure()
         if self._program is not None:
             fields["failed_ago_s"] = self._job.clock() - failed.failed_at if failed is not None else None
-        for member in self._group.ranks if self._group.is_several else ():
-            for name, (count, first) in member.table.not_finite(member.metrics).items():
-                before = not_finite.get(name, [0, first])
-                not_finite[name] = [before[0] + count, min(before[1], first)]
+        if self._group.is_several:
+            self._group.add_not_finite(fields["not_finite"])
         if self._group.is_several or (self._program is not None and "NODE_RANK" in os.environ):
             fields["ranks"] = self._group.facts()
         return fields
@@ -699,24 +681,18 @@ class Ranks(object):
         is_one = self._group.ranks and not self._launcher and not self._group.is_several and len(named) <= 1
         if self._program is None or is_one:
             return "" if self._replaced else self._stacks.ask(self._job.child.pid)
-        unseen = [pid for pid in processes.descendants() if pid not in named and stalls.writes_stacks(pid)]
-        asked = [*named, *unseen][: stalls.MOST_STACKS]
-        self._stacks_by_pid = by_pid = {pid: self._stacks.ask(pid) for pid in asked}
-        return "\n".join("%s(pid %d)\n%s" % (named.get(pid, ""), pid, text) for pid, text in by_pid.items() if text)
+        return self._stacks.ask_all(named)
 
     def _place(self, stacks):
         """Return where the program stands: of several ranks, who is missing and who waits."""
-        words = stalls.tell(*self._standing()) if self._stacks_by_pid else ""
+        words = stalls.tell(self._standing()) if self._stacks.by_pid else ""
         return ": " + words if words else self._stacks.place(stacks)
 
     def _standing(self):
-        """Return where the ranks stand, and pid -> where its process does."""
-        places = {pid: self._stacks.place(text) for pid, text in self._stacks_by_pid.items()}
-        first, now = self._job.child.pid, self._job.clock()
-        return stalls.standing(self._group, self._stacks_by_pid, places, first, now), places
+        return stalls.standing(self._group, self._stacks, self._job.child.pid, self._job.clock())
 
     def _why_unseen(self):
         self._job.remedy = "function"
-        if not self._hooked and (self._launcher or len(self._stacks_by_pid) > 1):
+        if not self._hooked and (self._launcher or len(self._stacks.by_pid) > 1):
             return "none of its processes reported one"  # those that have not joined did not tell what they import
         return hooks.why_unseen(self._steps_are, self._hooked)

@@ -23,6 +23,7 @@ class Stacks(object):
 
     def __init__(self, root, clock):
         self.fd = libc.raised(samples.shared_file("stacks", 0))
+        self.by_pid = {}  # of several processes, once they were asked for
         self._root, self._clock = root, clock
 
     def ask(self, pid):
@@ -40,6 +41,15 @@ class Stacks(object):
             text = newest
         return text
 
+    def ask_all(self, named):
+        """Return the stacks of several processes, each after a line with its pid: of those in `named` (pid -> name),
+        and of all others that answer."""
+        others = [pid for pid in processes.descendants() if pid not in named and _writes_stacks(pid)]
+        self.by_pid = {pid: self.ask(pid) for pid in [*named, *others][:MOST_STACKS]}
+        return "\n".join(
+            "%s(pid %d)\n%s" % (named.get(pid, ""), pid, text) for pid, text in self.by_pid.items() if text
+        )
+
     def written(self, start=0):
         """Return what faulthandler wrote from `start` on, without the agent's own frames."""
         text = os.pread(self.fd, wire.TAIL_BYTES, start).decode("utf-8", "replace")
@@ -52,7 +62,7 @@ class Stacks(object):
         return " (%s:%s in %s)" % frame.groups() if frame else ""
 
 
-def writes_stacks(pid):
+def _writes_stacks(pid):
     """Return whether a process answers if its stacks are asked for."""
     return any("memfd:stacks" in processes.target(each.path) for each in processes.entries_of("/proc/%d/fd" % pid))
 
@@ -97,22 +107,22 @@ MOST_STACKS = 32
 SEVERAL = {"is missing": "are missing", "has ended": "have ended", "waits": "wait", "stands": "stand", "was": "were"}
 
 Rank = collections.namedtuple("Rank", "number pid steps waits")
-Standing = collections.namedtuple("Standing", "missing others ended unseen stepless is_sure is_again")
+Standing = collections.namedtuple("Standing", "missing others ended unseen stepless is_sure is_again places")
 Standing.__doc__ = """Where the ranks of a job stand: those that the others seem to wait for, and these; the numbers of
 those that have ended, and of those that were never seen; the pids of processes that made no step; whether a rank surely
-waits, and whether ranks were started again after a failure."""
+waits, and whether ranks were started again after a failure; pid -> ` (file:line in function)`, or ""."""
 
 
-def standing(group, stacks, places, first, now):
-    """Return where the ranks stand. `stacks`, `places`: pid -> text, and ` (file:line in function)` or ""; `first`: the
-    pid of the first process."""
+def standing(group, found, first, now):
+    """Return where the ranks stand. `found`: the Stacks that were asked for; `first`: the pid of the first process."""
+    stacks, places = found.by_pid, {pid: found.place(text) for pid, text in found.by_pid.items()}
     ended = [group.number_of(member) for member in group.ranks if not member.lives]
     ranks = [
         Rank(group.number_of(each), each.pid, each.steps, each.waits() or _waits(stacks, each.pid))
         for each in group.ranks
         if each.lives
     ]
-    stepless = set(places).difference(each.pid for each in group.members)
+    stepless = set(stacks).difference(each.pid for each in group.members)
     coming, size = _coming(stacks, {rank.pid: rank.number for rank in ranks}, first)
     again = {rank.number for rank in coming if group.is_new(rank.pid, now)}
     is_sure = any(rank.waits for rank in ranks + coming)
@@ -125,12 +135,12 @@ def standing(group, stacks, places, first, now):
         unseen = set(range(size)).difference(ended, [rank.number for rank in ranks])
     others = [rank for rank in ranks if rank not in missing]
     stepless = stepless.difference(rank.pid for rank in ranks)
-    return Standing(missing, others, ended, sorted(unseen), stepless, is_sure, bool(again))
+    return Standing(missing, others, ended, sorted(unseen), stepless, is_sure, bool(again), places)
 
 
-def tell(found, places):
+def tell(found):
     """Return the words for where the ranks stand; "" if nothing is known."""
-    ranks = found.missing + found.others
+    ranks, places = found.missing + found.others, found.places
     if not (ranks or found.is_sure):
         where = sorted(set(filter(None, places.values())))[:MOST_PLACES]
         return "its processes stand still%s" % " and".join(where) if found.stepless and where else ""
