@@ -12,8 +12,9 @@ from harness.run.trial.payload import agent_files, compiled_agent, pack
 from tests.agent.driver import MARKER, Agent
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Example: a hook")[1].split("\n## ")[0]
-HOOK, ENTRY = (re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)[0] for language in ("python", "toml"))
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Example: a hook")[1]
+ENTRY = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)[0]
+HOOK = (ROOT / "tests/agent/looplib_hook.py").read_text(encoding="utf-8")
 LOOPLIB = "class Loop(object):\n    def advance(self): pass\n"
 PROGRAM = "from looplib.core import Loop\nloop = Loop()\nfor _ in range(60): loop.advance()\n"
 
