@@ -29,7 +29,7 @@ def installed_hooks() -> Mapping[str, Path]:
 
 
 @functools.cache
-def known_kinds() -> Mapping[str, hooks.Steps]:
+def known_kinds() -> Mapping[str, hooks.StepKind]:
     """Return the kinds of steps by the names that `steps_are` may have."""
     kinds = dict(hooks.KINDS)
     for name, path in installed_hooks().items():

@@ -2,7 +2,7 @@
 
 A file describes itself by one of these, or both:
 
-    STEPS    {"torch": Steps(…)}: the kinds of steps that it counts, which a matrix file names in `steps_are`
+    STEPS    {"torch": StepKind(…)}: the kinds of steps that it counts, which a matrix file names in `steps_are`
     ALWAYS   {module: change}: the modules that are changed whatever is a step: they log numbers, or wait for others
 
 `change(module, hook)` is called once the program has imported the module. It changes the module so that `hook.mark()`
@@ -16,7 +16,7 @@ import numbers
 import os
 
 
-class Steps(object):
+class StepKind(object):
     """A kind of steps. `end`: what ends a step, as `an optimizer's step`; `modules`: module name -> change; `grows`:
     each step adds to the memory, so that only its peak is judged; `is_common`: most programs import the framework
     without making a step of it, so that their lines may be steps."""

@@ -4,7 +4,7 @@ import functools
 import re
 import sys
 
-from . import Counted, Steps
+from . import Counted, StepKind
 
 TRAINS = re.compile("train|update|step|fit", re.IGNORECASE)
 
@@ -36,4 +36,4 @@ def _outside():
     return getattr(core, "trace_state_clean", None) or (lambda: True)
 
 
-STEPS = {"jax": Steps("a compiled function whose name says that it trains", {"jax._src.api": _api})}
+STEPS = {"jax": StepKind("a compiled function whose name says that it trains", {"jax._src.api": _api})}

@@ -2,7 +2,7 @@
 
 import functools
 
-from . import Steps, after, argument
+from . import StepKind, after, argument
 
 THREE = "keras.src.callbacks.callback_list"
 OTHERS = (
@@ -53,5 +53,5 @@ def _epochs(module, hook):
         after(module.History, "on_epoch_end", lambda args, kwargs: hook.log(argument(args, kwargs, 2, "logs")))
 
 
-STEPS = {"keras": Steps("a batch of fit", dict.fromkeys((THREE, *OTHERS), _batches))}
+STEPS = {"keras": StepKind("a batch of fit", dict.fromkeys((THREE, *OTHERS), _batches))}
 ALWAYS = dict.fromkeys(("keras.src.callbacks.history", *OTHERS), _epochs)

@@ -4,7 +4,7 @@ import functools
 import sys
 import types
 
-from . import Steps
+from . import StepKind
 
 
 def _base(module, hook):
@@ -39,4 +39,4 @@ def _base(module, hook):
     estimator.__init_subclass__ = classmethod(begin)
 
 
-STEPS = {"sklearn": Steps("a call of partial_fit", {"sklearn.base": _base}, is_common=True)}
+STEPS = {"sklearn": StepKind("a call of partial_fit", {"sklearn.base": _base}, is_common=True)}

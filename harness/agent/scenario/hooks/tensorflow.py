@@ -7,7 +7,7 @@ Keras and of TensorFlow's operations do not count: the batches of `fit` are step
 
 import functools
 
-from . import Steps, after
+from . import StepKind, after
 
 NAMES = ("tensorflow.python.client.session", "tensorflow_core.python.client.session")
 TRAINS = "train_op"  # the collection to which Optimizer.apply_gradients adds its op
@@ -111,8 +111,8 @@ def _count_gradients(module, hook):
 
 
 STEPS = {
-    "tf1": Steps("a Session.run that trains", dict.fromkeys(NAMES, _session)),
-    "tf2": Steps(
+    "tf1": StepKind("a Session.run that trains", dict.fromkeys(NAMES, _session)),
+    "tf2": StepKind(
         "a call of a tf.function that takes a gradient",
         {
             "tensorflow.python.eager.polymorphic_function.polymorphic_function": _count_calls,

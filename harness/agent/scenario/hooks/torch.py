@@ -2,7 +2,7 @@
 
 import functools
 
-from . import Steps
+from . import StepKind
 
 
 def _optimizer(module, hook):
@@ -54,4 +54,4 @@ def _counted(step, before, after):
     return counted
 
 
-STEPS = {"torch": Steps("an optimizer's step", {"torch.optim.optimizer": _optimizer})}
+STEPS = {"torch": StepKind("an optimizer's step", {"torch.optim.optimizer": _optimizer})}

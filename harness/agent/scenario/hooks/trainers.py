@@ -4,7 +4,7 @@ A step is a batch of training of Lightning, as its callbacks see it; one of the 
 after gradient accumulation; a round of boosting of LightGBM and XGBoost, a call of a booster's `update`.
 """
 
-from . import Steps, after, argument
+from . import StepKind, after, argument
 
 LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 
@@ -37,10 +37,10 @@ def _booster(module, hook):
 
 
 STEPS = {
-    "lightning": Steps("a training batch", {package + ".trainer.call": _lightning for package in LIGHTNING}),
-    "transformers": Steps("a step of Trainer", {"transformers.trainer_callback": _trainer}),
-    "lightgbm": Steps("a round of boosting", {"lightgbm.basic": _booster}, grows=True),
-    "xgboost": Steps("a round of boosting", {"xgboost.core": _booster}, grows=True),
+    "lightning": StepKind("a training batch", {package + ".trainer.call": _lightning for package in LIGHTNING}),
+    "transformers": StepKind("a step of Trainer", {"transformers.trainer_callback": _trainer}),
+    "lightgbm": StepKind("a round of boosting", {"lightgbm.basic": _booster}, grows=True),
+    "xgboost": StepKind("a round of boosting", {"xgboost.core": _booster}, grows=True),
 }
 ALWAYS = {
     "transformers.trainer_callback": _trainer_logs,
