@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness import exit_codes
 from harness.cli.common import (
     FILE,
     FRESH,
@@ -80,7 +81,7 @@ def sweep(
       harness sweep matrix.yaml --search bisect
       harness sweep matrix.yaml --until first-bad --time 2h
 
-    Exit status: 0 nothing bad, 1 something bad, 2 wrong usage, 3 something could not run, 4 undecided, 130 interrupted.
+    Exit status: EXIT_CODES.
     """
     from harness.cli.results import print_result, swept
     from harness.flows import deciding
@@ -104,6 +105,9 @@ def sweep(
         result = swept(selection, options, stopped)
     print_result(result, as_json=as_json, wide=wide)
     sys.exit(result.exit_code)
+
+
+sweep.help = (sweep.help or "").replace("EXIT_CODES", exit_codes.in_short())
 
 
 def trials_of(text: str | None) -> Trials | None:

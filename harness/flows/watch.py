@@ -12,9 +12,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
+from harness import exit_codes
 from harness.errors import HarnessError, Interrupted
 from harness.matrix import load_hosts, load_matrix
-from harness.model import BAD, EXIT_CODES, GOOD, Image, Matrix, Pull, RunResult
+from harness.model import BAD, GOOD, Image, Matrix, Pull, RunResult
 from harness.model.indexed import ImageRef, RegistryLook
 from harness.plan.cells import select
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
@@ -60,7 +61,7 @@ class WatchedMatrix:
             raise
         with only_one(folder):
             code = self._turn(folder, listing, began_s=began_s)
-            if self.interval_s is None or code == EXIT_CODES["interrupted"]:
+            if self.interval_s is None or code == exit_codes.INTERRUPTED:
                 return code
             return self._go_on(folder, began_s=began_s, interval_s=self.interval_s)
 
@@ -75,9 +76,9 @@ class WatchedMatrix:
             except HarnessError as error:
                 self.tell(RegistryLook(matrix=folder.name, at=self._time(), problem=str(error)))
                 code = error.exit_code
-            if code == EXIT_CODES["interrupted"]:
+            if code == exit_codes.INTERRUPTED:
                 return code
-        return EXIT_CODES["ok"]
+        return exit_codes.OK
 
     def _turn(self, folder: Path, listing: Listing, *, began_s: float) -> int:
         """Look once, and run what is new. Return the exit code."""
@@ -113,7 +114,7 @@ class WatchedMatrix:
         memory = memory.looked(digests, seen.gone, at=seen.at)
         write_memory(folder, memory)
         if not seen.to_run:
-            return EXIT_CODES["ok"]
+            return exit_codes.OK
         # New images run in the same rounds as known ones, because only such step times can be compared.
         chosen = limited_to_news(matrix, images, memory, seen.to_run)
         refs = (ImageRef(image.series, image.version) for each in chosen.series for image in each.images)
@@ -122,7 +123,7 @@ class WatchedMatrix:
         if result.verdict != "interrupted":
             write_memory(folder, memory.measured(standings(result), images, digests, at=seen.at))
             if self.drifts(folder.name) and result.verdict != "regression":
-                return EXIT_CODES["regression"]
+                return exit_codes.BAD
         return result.exit_code
 
     def _digests(

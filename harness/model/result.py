@@ -85,14 +85,6 @@ class HostState:
 
 RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusive", "ok", "running"]
 """`running`: the run has not finished, and the result is what is known so far."""
-EXIT_CODES: Mapping[str, int] = {
-    "interrupted": exit_codes.INTERRUPTED,
-    "regression": exit_codes.BAD,
-    "infrastructure": exit_codes.UNAVAILABLE,
-    "inconclusive": exit_codes.UNDECIDED,
-    "ok": exit_codes.OK,
-    "running": exit_codes.UNDECIDED,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,4 +110,4 @@ class RunResult:
 
     @property
     def exit_code(self) -> int:
-        return EXIT_CODES[self.verdict]
+        return exit_codes.OF_VERDICTS[self.verdict]

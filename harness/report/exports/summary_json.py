@@ -13,6 +13,7 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any, get_args
 
+from harness.exit_codes import OF_VERDICTS
 from harness.model import (
     METRIC_PREFIX,
     SIGNALS,
@@ -27,7 +28,6 @@ from harness.model import (
     Variant,
     VerdictName,
 )
-from harness.model.result import EXIT_CODES
 from harness.report.exports.cell_table import cell_json, cell_schema, json_ready
 from harness.report.text import fault_sentences, narrowed_text
 from harness.report.text.fault_sentences import rule_text
@@ -86,7 +86,7 @@ def schema() -> dict[str, Any]:
     """
     whole: dict[str, Any] = json.loads((files("harness") / "data" / "summary.schema.json").read_bytes())
     del whole["$comment"]  # about the file alone
-    exits = {name: code for name, code in EXIT_CODES.items() if name != "running"}
+    exits = {name: code for name, code in OF_VERDICTS.items() if name != "running"}
     whole["properties"] |= {"verdict": {"enum": list(exits)}, "exit_code": {"enum": list(exits.values())}}
     defined = whole["$defs"]
     defined |= {"cell": cell_schema(), "cell_verdict": {"enum": list(get_args(VerdictName))}}
