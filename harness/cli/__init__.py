@@ -7,21 +7,26 @@ a registry look must not wait for the import of the statistics.
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
-from harness import __version__, exit_codes
+from harness import __version__, doors, exit_codes
 from harness.cli.common import say
 from harness.errors import HarnessError, chain_of, did_you_mean
 from harness.report.text.harmless_text import readable
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Find": {
@@ -52,7 +57,8 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "schema": ("report:schema", "print the JSON Schema of matrix files, for editors"),
     },
 }
-"""What a user wants to do -> name -> module and function, and the one-line help, in the order of `harness --help`."""
+"""What a user wants to do -> name -> module and function, and the one-line help, in the order of `harness --help`. The
+entry points `harness.commands` of installed packages are commands as well."""
 COMMANDS: Mapping[str, tuple[str, str]] = {name: told for group in GROUPS.values() for name, told in group.items()}
 
 
@@ -60,56 +66,80 @@ _REFUSED = ("can't start new thread", "failed to map segment from shared object"
 """Phrases by which Python and the dynamic loader report that the system refused memory."""
 
 
+@functools.cache
+def installed() -> Mapping[str, EntryPoint]:
+    """Return the commands of installed packages by name, in order of name. Names of the harness's own stay its own."""
+    found = doors.installed("harness.commands")
+    return {name: found[name] for name in sorted(found) if name not in COMMANDS}
+
+
 def command(name: str) -> click.Command:
-    """Return the command of that name; this imports its module."""
+    """Return the command of that name; this imports its module. Raises UsageError for a broken one of a package."""
+    if name not in COMMANDS:
+        return doors.loaded(installed()[name], click.Command)
     module, _, function = COMMANDS[name][0].partition(":")
     found: click.Command = getattr(import_module(f"{__name__}.{module}"), function)
     return found
 
 
+def _help_of(entry: EntryPoint) -> str:
+    """Return the one-line help of a package's command: the summary of the package."""
+    about = "" if entry.dist is None else f"{entry.dist.metadata['Summary'] or ''} ({entry.dist.name})".strip()
+    return readable(about)
+
+
+def _groups() -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the title of each group of commands, and its commands by name with their one-line help."""
+    for title, group in GROUPS.items():
+        yield title, {name: does for name, (_, does) in group.items()}
+    if brought := {name: _help_of(entry) for name, entry in installed().items()}:
+        yield "Installed", brought
+
+
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *installed()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return command(cmd_name) if cmd_name in COMMANDS else None
+        return command(cmd_name) if cmd_name in COMMANDS or cmd_name in installed() else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest name for a mistyped command: click itself searches only imported commands."""
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            ctx.fail(f"no command {name!r}{did_you_mean(name, known=COMMANDS)} `harness --help` lists all commands")
+        if name not in COMMANDS and name not in installed() and not name.startswith("-"):
+            known = self.list_commands(ctx)
+            ctx.fail(f"no command {name!r}{did_you_mean(name, known=known)} `harness --help` lists all commands")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the name of a command without importing any of them."""
-        names = [CompletionItem(name, help=does) for name, (_, does) in COMMANDS.items() if name.startswith(incomplete)]
+        told = [pair for _, group in _groups() for pair in group.items()]
+        names = [CompletionItem(name, help=does) for name, does in told if name.startswith(incomplete)]
         return names or click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any of them."""
-        widest = max(map(len, COMMANDS))
-        for title, group in GROUPS.items():
+        widest = max(map(len, self.list_commands(ctx)))
+        for title, group in _groups():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), does) for name, (_, does) in group.items()])
+                formatter.write_dl([(name.ljust(widest), does) for name, does in group.items()])
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_HELP = """Find which version of a GPU container broke things, and on which card, with the evidence.
+
+\b
+Exit codes, strongest first:
+""" + "\n".join(f"{code:>5}  {meaning}" for code, (_, meaning) in exit_codes.MEANINGS.items())
+
+
+@click.group(
+    cls=_Commands, help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="harness")
 def cli() -> None:
-    """Find which version of a GPU container broke things, and on which card, with the evidence.
-
-    \b
-    Exit codes, strongest first:
-      130  interrupted
-        2  wrong usage, or an error in the matrix file
-        1  something is bad
-        3  something could not run: no engine, no image, or a lost host
-        4  nothing bad, but something is undecided, or a version prints a new error
-        0  nothing bad
-    """
+    """Hold the commands."""
 
 
 def open_closed_streams() -> None:

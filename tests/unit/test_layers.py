@@ -20,6 +20,7 @@ ROOT = Path(harness.__file__).parent
 BASE = {"model", "errors", "exit_codes"}
 ALLOWED = {
     "exit_codes": set(),
+    "doors": {"errors"},
     "model": {"exit_codes", "agent", "masking"},
     "errors": {"exit_codes"},
     "amounts": {"model"},
@@ -48,7 +49,7 @@ ALLOWED = {
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "compat", "probes"}
     | {"amounts", "atomic_files", "facts", "index", "package_index", "masking", "safe_files"},
-    "cli": BASE | {"flows", "narrow", "report", "matrix", "plan", "store"},
+    "cli": BASE | {"doors", "flows", "narrow", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
 }
