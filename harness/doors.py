@@ -1,7 +1,7 @@
 """Finds what installed packages add to the harness, such as commands, each as an entry point.
 
-A package declares them in its pyproject.toml, in a group such as `harness.commands`. The harness's own commands are in a
-table: they are known without a search, and their names cannot be taken.
+A package declares them in its pyproject.toml, in a group such as `harness.commands`. The harness's own commands are in
+a table: they are known without a search, and their names cannot be taken.
 """
 
 from __future__ import annotations
