@@ -34,8 +34,8 @@ def judge(
 ) -> None:  # fmt: skip
     """Print a verdict on each trace, as one JSON object per line, or on each history of figures.
 
-    A trace is a CSV with a header `step,rss_kib,step_s,gpu_kib` (all but one may be absent; also rss_mb, step_ms,
-    gpu_pool_mib and similar), or a trial of a run; - is the standard input. All its steps are used.
+    A trace is a CSV with a header `step,rss_kib,step_s,gpu_kib` (all but one may be absent), or the .json file of a
+    run's trial; - is the standard input. All its steps are used.
 
     \b
     For example:

@@ -21,11 +21,11 @@ def judge_file(path: Path, *, limits: Limits, metrics: Mapping[str, float], note
     """Judge a trace by resident memory, step time and the GPU's memory. Raises UsageError, with path and line.
 
     `metrics` maps a column to the limit of its growth, in the column's unit per step. `note` receives a message about
-    each part of the file that was skipped or read with an assumption.
+    each part of the file that was skipped.
     """
-    read = read_trace(path, metrics=tuple(metrics), note=note)
-    verdict = judge_trace(read.trace, limits=limits, shared=is_shared(read.facts))
-    own = {name: replace(judge_beside(read.trace, name, limit=limit), why="") for name, limit in metrics.items()}
+    trace, facts = read_trace(path, metrics=tuple(metrics), note=note)
+    verdict = judge_trace(trace, limits=limits, shared=is_shared(facts))
+    own = {name: replace(judge_beside(trace, name, limit=limit), why="") for name, limit in metrics.items()}
     return replace(verdict, beside={**verdict.beside, **own})
 
 

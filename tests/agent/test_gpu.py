@@ -354,8 +354,10 @@ def test_a_planted_leak_of_gpu_memory_is_found(libraries: dict[str, Path], state
     }
     trace = Trace(step=np.array(trial.column("step"), dtype=np.float64), columns=columns)
     steps = Steps(first=250, budget=500)
-    kept = tmp_path / "trial.json"
-    kept.write_text(json.dumps({"columns": {name: trial.column(name) for name in ("step", "rss_kib", *columns)}}))
+    kept = tmp_path / "trace.csv"
+    rows = zip(*(trial.column(name) for name in ("step", "rss_kib", *columns)), strict=True)
+    lines = (",".join("" if value is None else f"{value}" for value in row) for row in rows)
+    kept.write_text("\n".join([f"step,rss_kib,{','.join(columns)}", *lines, ""]))
     in_a_sweep = judge_trace(trace, limits=Limits(), steps=steps)
 
     for found in (in_a_sweep, judge_file(kept, limits=Limits(), metrics={})):

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from harness.cli import cli
 from harness.errors import UsageError
 from harness.flows.judge import complete_part
-from harness.traces import HistoryFile, read_history
-from harness.traces.histories import MOST_ROUNDS, MOST_VERSIONS
+from harness.traces import MOST_ROUNDS, MOST_VERSIONS, HistoryFile, read_history
 from tests.nightly import many
 
 
@@ -140,8 +139,8 @@ def test_columns_may_be_named_in_any_order(judge):
         ("a,1\nb\n", ":2: has 1 column, but 2 are needed"),
         ("a,1,1\nb,1\n", ":2: has 2 columns, but 3 are needed"),
         ("a,1\n,2\n", ":2: no version"),
-        ("a,1\nb,2\na,3\n", ":3: version 'a' already has a value, in line 1; add a column `round`"),
-        ("a,1,x\nb,2,x\na,3,x\n", ":3: version 'a' already has a value in round 'x', in line 1"),
+        ("a,1\nb,2\na,3\n", ":3: version 'a' already has a value in line 1; add a column `round`"),
+        ("a,1,x\nb,2,x\na,3,x\n", ":3: version 'a' already has a value in line 1; remove one"),
         ("a,1\n", ": has values of one version only; give values of at least two versions"),
         ("a,1,1\nb,1,2\n", ": the rounds lack too many values; measure every version in every round"),
         ("time,commit,ms\n1,a,3\n", ":1: 'commit' is not a number, and the columns are not named"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import package_index
+from harness import package_index, traces
 from harness.matrix import read_series
 from harness.model import measured
 from harness.registry import bounded_http, registry_client
@@ -18,7 +18,6 @@ from harness.run.hosts import side_by_side
 from harness.run.images import held_container
 from harness.run.trial import conversation, messages, payload
 from harness.store import inputs, json_files, watch_state
-from harness.traces import histories, trace_files
 
 PAGE = (Path(__file__).parents[2] / "docs/safety.md").read_text()
 MIB = 1 << 20
@@ -51,8 +50,8 @@ MIB = 1 << 20
         f"in `inputs/` | {inputs.MOST_BYTES >> 20} MiB |",
         f"a Dockerfile | {inputs.MOST_DOCKERFILE_BYTES >> 20} MiB |",
         f"`watch.json` | {watch_state.MOST_BYTES >> 20} MiB |",
-        f"a trace | {trace_files.MOST_BYTES >> 30} GiB; as JSON {json_files.MOST_VALUES:,} values |",
-        f"{histories.MOST_BYTES >> 20} MiB, {histories.MOST_VERSIONS:,} versions, {histories.MOST_ROUNDS:,} rounds",
+        f"a trace | {traces.MOST_TRACE_BYTES >> 30} GiB |",
+        f"{traces.MOST_HISTORY_BYTES >> 20} MiB, {traces.MOST_VERSIONS:,} versions, {traces.MOST_ROUNDS:,} rounds",
     ],
 )
 def test_a_limit_has_the_number_that_the_page_tells(told: str) -> None:
