@@ -21,6 +21,7 @@ import pytest
 
 from harness import cli
 from tests.nightly import at_night
+from tests.players.pages import browser, library  # noqa: F401 - fixtures of the tests of pages
 
 ROOT = Path(__file__).parents[2]
 LOCAL_BASE = "harness-base:bookworm"  # made by `make base`

@@ -11,11 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import cli
-from tests.players.pages import Browser, _is_the_browsers_own, browser, complaints
+from tests.players.pages import Browser, _is_the_browsers_own, complaints
 from tests.unit.index import made
 
 pytestmark = pytest.mark.chromium
-__all__ = ["browser"]
 
 PAGES = (
     "index.html", "findings.html", "findings-2026.html", "m-nightly/index.html", "m-nightly/series-app.html",
