@@ -21,6 +21,7 @@ CUTS = {"startswith", "endswith", "partition", "rpartition", "split", "removepre
 SEARCHES = {"search", "match", "fullmatch", "findall", "finditer", "sub", "split"}
 FOREIGN = {
     "cli/__init__.py": "Python and the dynamic loader",
+    "doors.py": "the code of an installed package",
     "probes.py": "the scenario's last line of output",
     "index/database.py": "SQLite",
     "model/measured.py": "Python's tracebacks",
