@@ -44,8 +44,8 @@ def runs(
 
     Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
-    from harness.flows.index import HistoryQuery, list_runs
-    from harness.report.terminal.history_output import runs_lines
+    from harness.history.printing import runs_lines
+    from harness.history.selection import HistoryQuery, list_runs
 
     query = HistoryQuery(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
     with _one_format(as_csv=as_csv, as_json=as_json):
@@ -53,7 +53,7 @@ def runs(
         if not (as_csv or as_json):
             _print_lines(runs_lines(rows))
             return
-        from harness.report.exports import history_export as exports
+        from harness.history import exports
 
         if as_json:
             print_json(exports.runs_json(rows))
@@ -93,8 +93,9 @@ def history(
 
     Exit status: 0; 2 if there is no such series; 3 if the index cannot be used.
     """
-    from harness.flows.index import HistoryQuery, list_histories
-    from harness.report.terminal.history_output import SHOWN, history_lines
+    from harness.history.printing import history_lines
+    from harness.history.selection import HistoryQuery, list_histories
+    from harness.history.words import SHOWN
 
     if every and last is not None:
         raise UsageError("--all and --last: give only one")
@@ -109,7 +110,7 @@ def history(
         if not is_data:
             _print_lines(history_lines(views, signals=signals, days=days))
             return
-        from harness.report.exports import history_export as exports
+        from harness.history import exports
 
         if as_json:
             print_json(exports.histories_json(views))
@@ -133,8 +134,8 @@ def publish(*, out: Path, folder: Path, url: str) -> None:
 
     Exit status: 0; 2 if --out holds other files; 3 if the site cannot be written.
     """
-    from harness.flows.publish import publish as write_site
-    from harness.report.site.pages import pages
+    from harness.history.pages import pages
+    from harness.history.publish import publish as write_site
 
     if url and not url.startswith(("https://", "http://")):
         raise UsageError(f"--url: {url!r} is not an address; give https://…/")

@@ -93,7 +93,7 @@ def _print_each(paths: tuple[Path, ...], judged: Callable[[Path], str]) -> None:
 def _judge_histories(paths: tuple[Path, ...], *, limit: str, falls: bool, as_json: bool) -> None:
     from harness.flows.judge import describe_history, judge_history, too_few
     from harness.model import forms
-    from harness.report.terminal.history_output import series_lines
+    from harness.report.terminal.series_output import series_lines
 
     least = option("--limit", forms.fraction, limit)
     if falls and least >= 1:

@@ -38,8 +38,8 @@ def probe(
     """
     from harness.cli.results import write_readable
     from harness.flows import probe as probing
-    from harness.flows.index import remember
     from harness.flows.sweep import SweepOptions, selected
+    from harness.history.selection import remember
     from harness.report.terminal import probes_output as probe_report
     from harness.store import RunDirectory
     from harness.store.saved_probes import added_to_newest_run

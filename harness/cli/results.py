@@ -15,8 +15,8 @@ from rich.console import Console
 from harness.cli.common import say, to_stdout
 from harness.errors import UNSTARTED, Interrupted
 from harness.flows.context import RunContext
-from harness.flows.index import remember
 from harness.flows.sweep import SweepOptions, sweep
+from harness.history.selection import remember
 from harness.model import ProgressListener, RunResult
 from harness.plan.cells import Selection
 from harness.report.charts.library import library_or_none

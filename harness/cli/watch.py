@@ -15,8 +15,8 @@ import click
 from harness.cli.common import FILE, OUT, option, say, stop_on_signals, to_stdout
 
 if TYPE_CHECKING:
+    from harness.history.looks import RegistryLook
     from harness.model import RunResult
-    from harness.model.indexed import RegistryLook
     from harness.plan.cells import Selection
 
 
@@ -51,13 +51,13 @@ def watch(
 
     Exit status: 0 if nothing is new, else that of the sweep, or 1 if anything drifts over the versions.
     """
-    from harness.flows import watch as watch_flow
     from harness.flows.context import open_registries
+    from harness.history.watch import WatchedMatrix
     from harness.model import forms
 
     interval_s = None if once else option("--interval", forms.seconds, interval)
     with stop_on_signals() as stopped:
-        code = watch_flow.WatchedMatrix(
+        code = WatchedMatrix(
             matrix=matrix,
             out=out,
             interval_s=interval_s,
@@ -73,16 +73,16 @@ def watch(
 
 
 def _tell(seen: RegistryLook, *, as_json: bool) -> None:
-    from harness.report.terminal import plan_output as watch_report
+    from harness.history import looks
 
     with to_stdout():
-        click.echo(json.dumps(watch_report.as_json(seen)) if as_json else watch_report.line(seen))
+        click.echo(json.dumps(looks.as_json(seen)) if as_json else looks.line(seen))
 
 
 def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
-    from harness.flows.index import list_drifts
-    from harness.report.exports.history_export import drift_json
-    from harness.report.text import finding_words
+    from harness.history import words
+    from harness.history.exports import drift_json
+    from harness.history.selection import list_drifts
 
     drifting = list_drifts(out, matrix=matrix, say=say)
     with to_stdout():
@@ -90,7 +90,7 @@ def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
             click.echo(json.dumps({"drifts": [drift_json(history, drift) for history, drift in drifting]}))
         elif not as_json:
             for history, drift in drifting:
-                click.echo(f"drift: {finding_words.history_place(history)}: {finding_words.drift_text(drift)}")
+                click.echo(f"drift: {words.history_place(history)}: {words.drift_text(drift)}")
     return bool(drifting)
 
 

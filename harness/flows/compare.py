@@ -14,6 +14,7 @@ from typing import Any
 from harness import amounts, exit_codes
 from harness.errors import UsageError
 from harness.facts import installed_otherwise
+from harness.history.records import merged
 from harness.judge.attribution.cause import attribute
 from harness.judge.comparable import Difference, conditions, differences
 from harness.judge.comparison.noise import noise_of, pooled
@@ -40,7 +41,6 @@ from harness.model import (
     VersionRow,
     signal_of,
 )
-from harness.model.indexed import merged
 from harness.probes import frontier_settings
 from harness.store.saved_run import StoredRun, read_run
 

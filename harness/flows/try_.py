@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from harness.errors import HarnessError, InfrastructureError, Interrupted, MatrixError, Undecided, UsageError
-from harness.flows.index import remember
 from harness.flows.sweep import SweepOptions, selected
-from harness.index import database
+from harness.history import database
+from harness.history.selection import remember
 from harness.matrix import load_matrix
 from harness.matrix.draft import Draft, called_in_loops, functions, safe, text
 from harness.model import RunResult, Stop, Trial, Trials

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from harness.cli import cli
 from tests.players.pages import Browser, _is_the_browsers_own, complaints
-from tests.unit.index import made
+from tests.unit.history import made
 
 pytestmark = pytest.mark.chromium
 

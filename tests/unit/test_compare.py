@@ -19,6 +19,7 @@ from rich.console import Console
 from harness.cli import cli
 from harness.errors import UsageError
 from harness.flows.compare import compare_runs
+from harness.history.records import merged
 from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval
 from harness.model import (
     CellResult,
@@ -38,7 +39,6 @@ from harness.model import (
     Trace,
     Trial,
 )
-from harness.model.indexed import merged
 from harness.model.measured import Facts
 from harness.report.terminal.compare_output import render, standing_text, verdict_text
 from harness.report.terminal.compare_output import to_json as comparison_json

@@ -19,10 +19,11 @@ from click.testing import CliRunner, Result
 from harness.cli import cli
 from harness.errors import InfrastructureError, UsageError
 from harness.flows import evidence as diff_flow
+from harness.history import watch_state
 from harness.model import Build, Lane, Pull
 from harness.report.issue import reproduction
 from harness.report.issue.reproduction import shell
-from harness.store import inputs, json_files, read_trial, watch_state
+from harness.store import inputs, json_files, read_trial
 from tests.players import build, stored_run
 from tests.players.stored_run import opened, read_again, recipe_of
 

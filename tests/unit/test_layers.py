@@ -36,7 +36,8 @@ ALLOWED = {
     | {"agent", "amounts", "atomic_files", "compat", "file_locks", "judge", "masking", "registry"}
     | {"safe_files", "schedule"},
     "store": BASE | {"atomic_files", "file_locks", "masking", "run", "safe_files"},
-    "index": BASE | {"file_locks", "judge", "safe_files", "store"},
+    "history": BASE
+    | {"amounts", "atomic_files", "file_locks", "judge", "matrix", "plan", "registry", "report", "safe_files", "store"},
     "masking": set(),
     "facts": BASE,
     "traces": BASE | {"safe_files", "store"},
@@ -48,8 +49,8 @@ ALLOWED = {
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "compat", "probes"}
-    | {"amounts", "atomic_files", "facts", "index", "package_index", "masking", "safe_files"},
-    "cli": BASE | {"doors", "flows", "narrow", "report", "matrix", "plan", "store"},
+    | {"amounts", "atomic_files", "facts", "history", "package_index", "masking", "safe_files"},
+    "cli": BASE | {"doors", "flows", "history", "narrow", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
 }
@@ -75,7 +76,6 @@ ROOMS = {
         ("charts",),
         ("exports",),
         ("issue", "page", "terminal"),
-        ("site",),
     ),
     "narrow": (
         ("inventory", "evidence", "isolate"),
@@ -87,7 +87,7 @@ ROOMS = {
     "flows": (
         ("context",),
         ("hosts", "estimate", "running_row"),
-        ("running", "index"),
+        ("running",),
         ("pool",),
         ("deciding",),
         ("sweep",),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import package_index, traces
+from harness.history import watch_state
 from harness.matrix import read_series
 from harness.model import measured
 from harness.registry import bounded_http, registry_client
@@ -17,7 +18,7 @@ from harness.run.docker import containers, host_probe
 from harness.run.hosts import side_by_side
 from harness.run.images import held_container
 from harness.run.trial import conversation, messages, payload
-from harness.store import inputs, json_files, watch_state
+from harness.store import inputs, json_files
 
 PAGE = (Path(__file__).parents[2] / "docs/safety.md").read_text()
 MIB = 1 << 20

@@ -23,7 +23,7 @@ FOREIGN = {
     "cli/__init__.py": "Python and the dynamic loader",
     "doors.py": "the code of an installed package",
     "probes.py": "the scenario's last line of output",
-    "index/database.py": "SQLite",
+    "history/database.py": "SQLite",
     "model/measured.py": "Python's tracebacks",
     "matrix/read_yaml.py": "PyYAML",
     "run/docker/docker_client.py": "the engine",

@@ -1,18 +1,13 @@
-"""Writes the output of `--dry-run` (what a plan launches and costs) and of `watch` (what the registries show)."""
+"""Writes the output of `--dry-run`: what a plan launches and costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator
 
 from harness import amounts
 from harness.model import Explanation, HostCost
-from harness.model.indexed import ImageRef, RegistryLook
 from harness.report.blocks import Block, Items, ReportSection
 from harness.report.terminal.block_printer import indented
-from harness.report.text.harmless_text import plain
-from harness.report.text.names import at_most
 from harness.report.text.signal_words import predicted_text
 
 
@@ -72,38 +67,3 @@ def _launches(cost: Explanation | HostCost) -> str:
     if expected != least:
         return f"launches: at least {least}, about {expected} expected, at most {most}"
     return f"{least} launches" if least == most else f"{least} to {most} launches"
-
-
-# ---------------------------------------------------------------- watch output
-
-
-MOST_NAMES = 6
-
-
-def line(seen: RegistryLook) -> str:
-    """Return a poll's line: `2026-11-21T05:10:36+00:00 ngc: 33 images, 1 new (ngc 23.04); 5 requests, 0.8 s`."""
-    begin = f"{seen.at} {seen.matrix}: "
-    if seen.problem:
-        return plain(f"{begin}{seen.problem}")
-    changes = [
-        f"{len(spots)} {what} ({_names(spots)})"
-        for what, spots in (("new", seen.new), ("republished", seen.republished), ("gone", seen.gone))
-        if spots
-    ]
-    found = ", ".join([amounts.count(seen.images, "image"), *(changes or ["nothing new"])])
-    asked = [f"digests of {seen.digests} of {seen.tags} tags checked again"] if seen.tags else []
-    cost = f"{amounts.count(seen.requests, 'request')}, {seen.duration_s:.1f} s"
-    return plain("; ".join([f"{begin}{found}", *asked, cost, *seen.notes]))
-
-
-def as_json(seen: RegistryLook) -> dict[str, Any]:
-    """Return one JSON-ready object for a poll. Every field is always present."""
-    spots = {
-        name: [{"series": spot.series, "image": spot.version} for spot in getattr(seen, name)]
-        for name in ("new", "republished", "gone")
-    }
-    return {**asdict(seen), **spots, "problem": seen.problem or None}
-
-
-def _names(spots: Sequence[ImageRef]) -> str:
-    return ", ".join(at_most([f"{spot.series} {spot.version}" for spot in spots], MOST_NAMES, rest="{} more"))

@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.report.site import events, pages
+from harness.history import events, pages
 from tests.players import build
 from tests.players.pages import HOSTILE
-from tests.unit.index import made
+from tests.unit.history import made
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 VOID = {"meta", "link", "br", "img", "path", "circle", "polyline"}

@@ -12,8 +12,9 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from harness.atomic_files import write_below
 from harness.errors import InfrastructureError, UsageError
-from harness.index import OpenIndex, views_of, with_index
-from harness.model.indexed import HistoryView, Measurement, Published, SeriesNow, SitePage, SiteSource
+from harness.history.database import with_index
+from harness.history.index import OpenIndex, views_of
+from harness.history.records import HistoryView, Measurement, Published, SeriesNow, SitePage, SiteSource
 from harness.model.watching import Say
 from harness.safe_files import folder_in, read_regular
 

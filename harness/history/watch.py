@@ -14,14 +14,14 @@ from typing import Literal
 
 from harness import exit_codes
 from harness.errors import HarnessError, Interrupted
+from harness.history.looks import ImageRef, RegistryLook
+from harness.history.watch_state import ImageStanding, Memory, only_one, read_memory, write_memory
 from harness.matrix import load_hosts, load_matrix
 from harness.model import BAD, GOOD, Image, Matrix, Pull, RunResult
-from harness.model.indexed import ImageRef, RegistryLook
 from harness.plan.cells import select
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.image_references import split_tag
 from harness.registry.registry_client import Registry
-from harness.store.watch_state import ImageStanding, Memory, only_one, read_memory, write_memory
 
 
 @dataclass(frozen=True, kw_only=True)

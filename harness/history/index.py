@@ -7,8 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.model import Effect, SignalVerdict, grouped
-from harness.model.indexed import (
+from harness.history.records import (
     Drift,
     FindingLife,
     HistoryView,
@@ -18,6 +17,7 @@ from harness.model.indexed import (
     SeenFinding,
     merged,
 )
+from harness.model import Effect, SignalVerdict, grouped
 
 _MOST_AT_ONCE = 500
 """Most ids in one query; SQLite's own limit is higher."""

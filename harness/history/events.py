@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
+from harness.history import words
+from harness.history.records import FindingLife, HistoryView, IndexedRun, Measurement, SiteSource
 from harness.model import grouped
-from harness.model.indexed import FindingLife, HistoryView, IndexedRun, Measurement, SiteSource
-from harness.report.text import finding_words
 from harness.report.text.harmless_text import shortened, version
 from harness.report.text.signal_words import Tone
 
@@ -38,14 +38,14 @@ def of_lives(found: Iterable[FindingLife], source: SiteSource) -> Iterator[Event
         if life.begins.consequence_of:
             continue
         history = source.histories[life.history]
-        place = finding_words.history_place(history)
+        place = words.history_place(history)
         first = source.runs[life.found]
         key = (history.matrix, history.series, history.lane, history.variant, life.begins.signal, first.path)
-        text = f"found: {place}: {finding_words.finding_text(life.begins)}"
+        text = f"found: {place}: {words.finding_text(life.begins)}"
         yield Event(at=first.started, text=text, tone="bad", run=first, key=(*key, "found"))
         if life.closed is not None:
             last = source.runs[life.closed]
-            text = f"{_WORDS[life.status]}: {place}: {finding_words.life_text(life)}"
+            text = f"{_WORDS[life.status]}: {place}: {words.life_text(life)}"
             yield Event(at=last.started, text=text, tone="good", run=last, key=(*key, life.status, last.path))
 
 
@@ -62,9 +62,7 @@ def of_images(views: Sequence[HistoryView], source: SiteSource, *, between: Iter
     for group in groups.values():
         names_ = [shortened(version(measurement.version), most=60) for measurement in group]
         text = f"{len(group)} new images, {names_[0]} to {names_[-1]}" if len(group) > 1 else f"new image {names_[0]}"
-        since = (
-            f", since {finding_words.day(group[0].started)}" if group[0].started[:10] != group[-1].started[:10] else ""
-        )
+        since = f", since {words.day(group[0].started)}" if group[0].started[:10] != group[-1].started[:10] else ""
         yield Event(at=group[-1].started, text=text + since, tone="none", run=source.runs[group[-1].run_id])
 
 

@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.model.indexed import Drift, FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement, SeenFinding
+from harness.history.records import (
+    Drift,
+    FindingLife,
+    HistoryView,
+    IndexedHistory,
+    IndexedRun,
+    Measurement,
+    SeenFinding,
+)
 from harness.report.exports.cell_table import harmless
 
 RUN_COLUMNS = (

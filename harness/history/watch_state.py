@@ -1,4 +1,4 @@
-"""Keeps what a watch remembers from one check of the registry to the next: the images that were measured, and the
+"""Keeps what a watch remembers from one look at the registry to the next: the images that were measured, and the
 digests that their tags pointed to.
 
 The file is `<out>/<matrix name>/watch.json`, written atomically. Only one watch of a matrix runs at a time.
@@ -17,8 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness import file_locks
 from harness.errors import InfrastructureError, UsageError
+from harness.history.looks import ImageRef
 from harness.model import Image, Pull
-from harness.model.indexed import ImageRef
 from harness.safe_files import opened, read_regular
 from harness.store import write_atomically
 

@@ -1,5 +1,5 @@
-"""Defines records of what the index holds (runs, histories over days, findings with their lives, drifts), what `watch`
-saw, and the pages of the site.
+"""Defines records of what the index holds (runs, histories over days, findings with their lives, drifts), and the pages
+of the site.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalVerdict
 from harness.model.scenario import Scalar
@@ -177,42 +177,6 @@ class HistoryView:
     lives: tuple[FindingLife, ...]
     drifts: tuple[Drift, ...]
     runs: Mapping[int, IndexedRun]
-
-
-# ---------------------------------------------------------------- seen
-
-
-class ImageRef(NamedTuple):
-    """One image of a matrix, by the names that the matrix gives it."""
-
-    series: str
-    version: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegistryLook:
-    """The result of a look. `digests` is the number of known tags whose digest was queried, out of the
-    `tags` that could be queried.
-
-    `problem`: why the look failed; all other fields are then meaningless. `notes`: further notes for the user.
-    """
-
-    matrix: str
-    at: str
-    images: int = 0
-    new: tuple[ImageRef, ...] = ()
-    republished: tuple[ImageRef, ...] = ()
-    gone: tuple[ImageRef, ...] = ()
-    digests: int = 0
-    tags: int = 0
-    requests: int = 0
-    duration_s: float = 0.0
-    notes: tuple[str, ...] = ()
-    problem: str = ""
-
-    @property
-    def to_run(self) -> tuple[ImageRef, ...]:
-        return (*self.new, *self.republished)
 
 
 # ---------------------------------------------------------------- site

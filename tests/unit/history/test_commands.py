@@ -16,15 +16,14 @@ from click.testing import CliRunner, Result
 from harness import file_locks
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.flows.index import list_drifts, remember
-from harness.index import FILE
-from harness.index.database import TABLES
+from harness.history.database import FILE, TABLES
+from harness.history.selection import list_drifts, remember
 from harness.model import VerdictName
 from harness.report.content import finding_boxes
 from tests.players import build
 from tests.players.pages import HOSTILE
 from tests.players.stored_run import write_judged
-from tests.unit.index import made
+from tests.unit.history import made
 
 DOCS = Path(__file__).parents[3] / "docs/history.md"
 

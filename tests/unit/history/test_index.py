@@ -19,10 +19,12 @@ from typing import Any
 import pytest
 
 from harness.errors import InfrastructureError, UsageError
-from harness.index import FILE, OpenIndex, database, with_index
-from harness.model.indexed import FindingLife
+from harness.history import database
+from harness.history.database import FILE, with_index
+from harness.history.index import OpenIndex
+from harness.history.records import FindingLife
 from harness.store import result_file, saved_probes
-from tests.unit.index import made
+from tests.unit.history import made
 
 
 def tables(out: Path) -> dict[str, list[Any]]:
@@ -227,7 +229,7 @@ def test_two_writers_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_killed_in_the_middle_it_holds_whole_runs_and_goes_on(tmp_path: Path) -> None:
     for day in range(1, 29):
         made.write_run(tmp_path, day, {f"1.{number}": made.good() for number in range(day, day + 6)})
-    program = f"from tests.unit.index.test_index import _fill; _fill(__import__('pathlib').Path({str(tmp_path)!r}))"
+    program = f"from tests.unit.history.test_index import _fill; _fill(__import__('pathlib').Path({str(tmp_path)!r}))"
     with subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[3]) as process:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not _has_runs(tmp_path, 3):

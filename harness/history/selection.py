@@ -8,9 +8,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from harness.errors import HarnessError, UsageError
-from harness.index import OpenIndex, views_of, with_index
+from harness.history.database import with_index
+from harness.history.index import OpenIndex, views_of
+from harness.history.records import Drift, HistoryView, IndexedHistory, IndexedRun
 from harness.model import LEVELS, METRIC_PREFIX, SIGNALS, Scenario, Variant, Where
-from harness.model.indexed import Drift, HistoryView, IndexedHistory, IndexedRun
 from harness.model.watching import Say
 
 MOST_NAMED = 20

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.index.queries import OpenIndex
+from harness.history.index import OpenIndex
+from harness.history.records import FindingLife, IndexedHistory, Measurement, SeenFinding
 from harness.judge.comparison.level_rules import RULES
 from harness.judge.history.drift import DriftFound, LevelPoint, drift_of
 from harness.model import BAD, LEVELS, SIGNALS, grouped, log_of
 from harness.model.attributed import Order
-from harness.model.indexed import FindingLife, IndexedHistory, Measurement, SeenFinding
 from harness.model.judged import SignalState
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from harness import file_locks
 from harness.errors import InfrastructureError, UsageError
-from harness.index.queries import OpenIndex
+from harness.history.index import OpenIndex
 from harness.model.watching import Say
 from harness.safe_files import opened
 
@@ -186,7 +186,7 @@ def refresh(connection: sqlite3.Connection, out: Path, *, say: Say) -> None:
     if len(problems) > MOST_TOLD:
         say(f"not in the index: {len(problems) - MOST_TOLD} more directories; `harness runs` lists them")
     if connection.execute("SELECT 1 FROM histories WHERE stale").fetchone():
-        from harness.index.conclusions import conclude  # noqa: PLC0415 - slow, and rarely needed
+        from harness.history.conclusions import conclude  # noqa: PLC0415 - slow, and rarely needed
 
         conclude(connection)
 
@@ -236,7 +236,7 @@ def _stamp(folder: str, name: str) -> str:
 
 def _write(connection: sqlite3.Connection, out: Path, gone: Iterable[str], changed: Mapping[str, str]) -> list[str]:
     """Remove the runs in `gone`, and write those in `changed`. Return a text on each run that cannot be read."""
-    from harness.index import writing  # noqa: PLC0415 - slow, and needed only where a run is new
+    from harness.history import writing  # noqa: PLC0415 - slow, and needed only where a run is new
 
     for path in gone:
         writing.remove(connection, path)

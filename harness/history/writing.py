@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.history.records import RunKind
 from harness.model import CellVerdict, Plan
-from harness.model.indexed import RunKind
 from harness.model.signals import known_effect
 from harness.store import began_at, result_file
 from harness.store.plan_file import plan_from_file, read_plan_file

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from harness.errors import InfrastructureError, Interrupted, MatrixError, UsageError
-from harness.flows.watch import WatchedMatrix
+from harness.history import looks as words
+from harness.history.looks import ImageRef, RegistryLook
+from harness.history.watch import WatchedMatrix
 from harness.model import CellResult, CellVerdict, Finding, Plan, RunResult
-from harness.model.indexed import ImageRef, RegistryLook
 from harness.plan.cells import Selection, make_plan
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
-from harness.report.terminal import plan_output as words
 
 MATRIX = """\
 version: 1
@@ -392,7 +392,7 @@ def test_a_file_that_is_not_ours_is_not_used(world: World, content: bytes) -> No
     assert world.state.read_bytes() == content
 
 
-HOLD = "import sys; from pathlib import Path; from harness.store.watch_state import only_one\n"
+HOLD = "import sys; from pathlib import Path; from harness.history.watch_state import only_one\n"
 HOLD += "with only_one(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
 
 

@@ -18,21 +18,8 @@ from xml.sax.saxutils import escape, quoteattr
 from markupsafe import Markup
 
 from harness import amounts
-from harness.model import grouped
-from harness.model.indexed import (
-    FindingLife,
-    HistoryView,
-    IndexedHistory,
-    IndexedRun,
-    Measurement,
-    SeriesNow,
-    SitePage,
-    SiteSource,
-)
-from harness.model.judged import NOT_JUDGED
-from harness.report.blocks import Block, Box, Figure, Items, Point, ReportSection, Row, TextTable
-from harness.report.page.html_page import environment
-from harness.report.site.events import (
+from harness.history import words
+from harness.history.events import (
     badge,
     digest,
     feed,
@@ -46,8 +33,22 @@ from harness.report.site.events import (
     year_page,
     year_title,
 )
-from harness.report.terminal.history_output import SHOWN, days_of, known_of
-from harness.report.text import finding_words, signal_words
+from harness.history.records import (
+    FindingLife,
+    HistoryView,
+    IndexedHistory,
+    IndexedRun,
+    Measurement,
+    SeriesNow,
+    SitePage,
+    SiteSource,
+)
+from harness.history.words import SHOWN, days_of, known_of
+from harness.model import grouped
+from harness.model.judged import NOT_JUDGED
+from harness.report.blocks import Block, Box, Figure, Items, Point, ReportSection, Row, TextTable
+from harness.report.page.html_page import environment
+from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.signal_words import SYMBOLS, Tone
 
@@ -125,8 +126,8 @@ def _key(runs: Iterable[IndexedRun]) -> str:
 @lru_cache(maxsize=1)
 def _generator() -> str:
     """Return a hash of the templates and the code, so that a newer harness rewrites all pages."""
-    folder = files("harness.report")
-    sources = [file for name in ("site", "templates", "text", "charts") for file in (folder / name).iterdir()]
+    folders = [files("harness.history"), *(files("harness.report") / name for name in ("templates", "text", "charts"))]
+    sources = [file for folder in folders for file in folder.iterdir()]
     named = sorted((file.name, file) for file in sources if file.is_file())
     return digest(file.read_text(encoding="utf-8") for _, file in named)
 
@@ -146,7 +147,7 @@ def _short(text: str) -> str:
 
 
 def _place(history: IndexedHistory) -> str:
-    return shortened(finding_words.history_place(history), most=200)
+    return shortened(words.history_place(history), most=200)
 
 
 def _only(title: str, *blocks: Block) -> ReportSection:
@@ -233,7 +234,7 @@ def _open(source: SiteSource, matrix: str | None) -> ReportSection:
     for drift in source.drifts:
         at = source.histories[drift.history]
         if matrix in (None, at.matrix):
-            text = shortened(f"{finding_words.history_place(at)}: {finding_words.drift_text(drift)}", most=500)
+            text = shortened(f"{words.history_place(at)}: {words.drift_text(drift)}", most=500)
             drifts.append((Box(text="drift", tone="bad"), Box(text=text, link=series_page(at.matrix, at.series))))
     lives = [life for life in _open_lives(source) if matrix in (None, source.histories[life.history].matrix)]
     lives.sort(key=lambda life: source.runs[life.found].started, reverse=True)
@@ -247,9 +248,9 @@ def _open(source: SiteSource, matrix: str | None) -> ReportSection:
 def _told(some: Sequence[FindingLife], source: SiteSource) -> tuple[Box, ...]:
     life, history = some[0], source.histories[some[0].history]
     also = f" (and in {amounts.count(len(some) - 1, 'more row')})" if len(some) > 1 else ""
-    text = shortened(f"{_place(history)}{also}: {finding_words.life_text(life)}", most=500)
+    text = shortened(f"{_place(history)}{also}: {words.life_text(life)}", most=500)
     link = series_page(history.matrix, history.series)
-    return Box(text=text, link=link), Box(text=finding_words.standing(life, source.runs), tone="dim")
+    return Box(text=text, link=link), Box(text=words.standing(life, source.runs), tone="dim")
 
 
 def _findings(source: SiteSource, key: str) -> Iterator[SitePage]:
@@ -278,9 +279,9 @@ def _findings(source: SiteSource, key: str) -> Iterator[SitePage]:
 
 def _run_row(run: IndexedRun) -> tuple[Box, ...]:
     return (
-        Box(text=finding_words.minute(run.started), link=run_page(run)),
+        Box(text=words.minute(run.started), link=run_page(run)),
         Box(text=_short(run.matrix), link=matrix_page(run.matrix)),
-        Box(text=finding_words.run_verdict(run), tone=_RUN_TONES.get(run.verdict, "unsure")),
+        Box(text=words.run_verdict(run), tone=_RUN_TONES.get(run.verdict, "unsure")),
         Box(text=f"{amounts.count(run.cells, 'cell')}, {run.bad:,} bad" if run.cells else ""),
         Box(text=shortened(" ".join(run.sentences[:2]), most=240)),
     )
@@ -302,8 +303,7 @@ def _run(source: SiteSource, run: IndexedRun) -> _Content:
     # A damaged run may have findings in a history without cells.
     found = [one for one in source.findings(run.id) if one[0] in source.histories]
     findings = [
-        f"{finding.number}. {_place(source.histories[place])}: "
-        + shortened(finding_words.finding_text(finding), most=300)
+        f"{finding.number}. {_place(source.histories[place])}: " + shortened(words.finding_text(finding), most=300)
         for place, finding in found
     ]
     warnings = [text for text in (*run.warnings, run.problem) if text]
@@ -313,7 +313,7 @@ def _run(source: SiteSource, run: IndexedRun) -> _Content:
         rows.append(
             (
                 Box(text=_place(history), link=series_page(history.matrix, history.series)), _short(cell.version),
-                Box(text=finding_words.measured_verdict(cell), tone=cell.state), f"{cell.trials}",
+                Box(text=words.measured_verdict(cell), tone=cell.state), f"{cell.trials}",
                 shortened(cell.why, most=160),
             )
         )  # fmt: skip
@@ -337,9 +337,9 @@ def _run(source: SiteSource, run: IndexedRun) -> _Content:
         rest = _rest(len(rows), len(cells), "cells", "the run's own report")
         sections.append(ReportSection(title="Cells", name="cells", blocks=(table, *rest)))
     took = f"; {amounts.duration(run.duration_s)}" if run.duration_s else ""
-    about = f"{run.path}: {finding_words.run_verdict(run)}; {amounts.count(run.cells, 'cell')}, {run.bad} bad{took}"
+    about = f"{run.path}: {words.run_verdict(run)}; {amounts.count(run.cells, 'cell')}, {run.bad} bad{took}"
     return _Content(
-        title=f"{_short(run.matrix)}, {finding_words.minute(run.started)}",
+        title=f"{_short(run.matrix)}, {words.minute(run.started)}",
         above=Box(text=about, tone=_RUN_TONES.get(run.verdict, "unsure")),
         up=Box(text=_short(run.matrix), link=matrix_page(run.matrix)),
         sections=sections,
@@ -388,9 +388,9 @@ def _state(known: Sequence[SeriesNow], open_in: set[int]) -> Box:
     worst = next(tone for tone in ("bad", "unsure", "good", "none") if tone in tones)
     newest = [f"({_short(state.newest.version)})" for state in known if state.newest is not None]
     count = [f"{tones.count(worst)} of {amounts.count(len(tones), 'variant')}"] if len(tones) > 1 else []
-    words = [SYMBOLS[worst], *count, signal_words.MEANINGS[worst], *newest[-1:]]
+    told = [SYMBOLS[worst], *count, signal_words.MEANINGS[worst], *newest[-1:]]
     history = known[0].history
-    return Box(text=" ".join(words), tone=worst, link=series_page(history.matrix, history.series))
+    return Box(text=" ".join(told), tone=worst, link=series_page(history.matrix, history.series))
 
 
 # ---------------------------------------------------------------- one series
@@ -403,7 +403,7 @@ def _series(source: SiteSource, matrix: str, series: str, parts: Sequence[str], 
     found = list(of_lives((life for view in views for life in view.lives), source))
     happened = newest_first([*found, *of_images(views, source, between=found)])
     events = tuple(
-        (Box(text=finding_words.day(event.at), link=run_page(event.run)),
+        (Box(text=words.day(event.at), link=run_page(event.run)),
          Box(text=shortened(event.text, most=400), tone=event.tone))
         for event in happened[:MOST_EVENTS]
     )  # fmt: skip
@@ -430,8 +430,8 @@ def _history(view: HistoryView, source: SiteSource, *, most: int, marks: int) ->
     there = [name for name in view.versions if name in by_version]
     is_open = view.history.id in _open_histories(source)
     tone: Tone = "bad" if is_open else by_version[there[-1]][-1].state if there else "none"
-    told = [(finding_words.life_text(life), finding_words.standing(life, view.runs)) for life in view.lives[-20:]]
-    told += [(finding_words.drift_text(drift), "open") for drift in view.drifts]
+    told = [(words.life_text(life), words.standing(life, view.runs)) for life in view.lives[-20:]]
+    told += [(words.drift_text(drift), "open") for drift in view.drifts]
     lines = tuple((Box(text=shortened(text, most=300)), Box(text=when, tone="dim")) for text, when in told)
     rows: list[Row] = []
     for measured in (by_version[name] for name in reversed(there[-most:])):
@@ -442,7 +442,7 @@ def _history(view: HistoryView, source: SiteSource, *, most: int, marks: int) ->
         rows.append(
             (
                 _short(newest.version),
-                Box(text=finding_words.measured_verdict(newest), tone=newest.state),
+                Box(text=words.measured_verdict(newest), tone=newest.state),
                 *(signal_words.value_text(signal, figure.value, per=newest.per) if figure else ""
                   for signal, figure in zip(SHOWN, figures, strict=True)),
                 Box(text=f"{len(known)} ×, {days_of(known)}", link=run_page(source.runs[newest.run_id])),

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.index.conclusions import RunOfHistory, lives_of
-from harness.model.indexed import FindingLife, SeenFinding
+from harness.history.conclusions import RunOfHistory, lives_of
+from harness.history.records import FindingLife, SeenFinding
 from harness.model.judged import SignalState
 
 ORDER = {f"1.{number}": number for number in range(12)}

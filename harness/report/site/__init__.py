@@ -1,1 +1,0 @@
-"""Makes the static site of `harness publish`: pages from the index that need no scripts and no network."""
