@@ -112,18 +112,9 @@ class OnNodes(Session, Protocol):
     beside: Mapping[str, Session]
 
 
-class Lease(Protocol):
-    """The exclusive right of this process to run trials on a host."""
-
-    def check(self) -> None:
-        """Raise InfrastructureError if the lease may have passed to another harness. Call it before each trial."""
-
-
-@dataclass(frozen=True)
-class Held:
-    """A Lease given by its function `check` alone."""
-
-    check: Callable[[], None]
+Lease = Callable[[], None]
+"""The exclusive right of this process to run trials on a host. Call it before each trial: it raises InfrastructureError
+if the right may have passed to another harness."""
 
 
 class ImageStore(Protocol):

@@ -24,7 +24,7 @@ from harness.errors import InfrastructureError, Interrupted
 from harness.file_locks import try_lock
 from harness.model.watching import Say, Waiting
 from harness.run import owners
-from harness.run.engine import Held
+from harness.run.engine import Lease
 from harness.run.interruptible import BEAT_S
 from harness.safe_files import opened
 
@@ -54,7 +54,7 @@ HOLDER_BYTES = 300
 
 
 @contextmanager
-def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> Iterator[Held]:
+def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> Iterator[Lease]:
     """Hold this machine exclusively during the block, among all users with the same `folder` for temporary files.
     Raises Interrupted and InfrastructureError."""
     path = folder / NAME
@@ -69,7 +69,7 @@ def held(folder: Path, *, place: str, say: Say, stopped: Callable[[], bool]) -> 
         since = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         file.truncate(0)
         file.write(f"{owners.in_words()}, since {since}".encode())
-        yield Held(check=lambda: None)  # it cannot be lost while this process lives
+        yield lambda: None  # it cannot be lost while this process lives
 
 
 def _opened(path: Path) -> int:

@@ -56,7 +56,7 @@ def test_who_waits_says_for_whom_and_a_killed_holder_has_it_no_longer(world: Wor
         holder.wait()
         began_s = time.monotonic()
         with world.engine.lease(quiet, never) as held:
-            held.check()
+            held()
         assert time.monotonic() - began_s < EXPIRES_S / 2, "it was waited for"
     (text,) = set(said)
     assert f", process {holder.pid}, since 20" in text
@@ -120,7 +120,7 @@ def test_a_holder_elsewhere_is_believed_as_long_as_it_gives_signs(
             pytest.fail("it was held twice")
     assert said[0].startswith("waiting: this host is in use by eve@elsewhere, process 1, since 20")
     with of_another_machine(client, silent_s=EXPIRES_S + 10), docker.engine.lease(quiet, after(30)) as held:
-        held.check()
+        held()
 
 
 @docker_only
@@ -158,7 +158,7 @@ def test_a_lease_that_was_removed_is_taken_again_or_told(docker: World, client: 
     with docker.engine.lease(quiet, never) as held:
         client.api.remove_container(NAME)
         held.beat()
-        held.check()
+        held()
         assert lease.holder_of(client, place="here") is not None
         client.api.remove_container(NAME)
         with of_another_machine(client, silent_s=0):
@@ -166,7 +166,7 @@ def test_a_lease_that_was_removed_is_taken_again_or_told(docker: World, client: 
             with pytest.raises(
                 InfrastructureError, match=r"hosts\.here: the lease .* was lost: another harness took it; "
             ):
-                held.check()
+                held()
             assert lease.holder_of(client, place="here") is not None, "another's lease was removed"
 
 

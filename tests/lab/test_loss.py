@@ -122,7 +122,7 @@ def test_an_ssh_server_that_is_killed(lab: Lab) -> None:
 def test_a_lease_on_an_engine_that_is_lost_is_no_longer_ours(lab: Lab, mortal: Daemon) -> None:
     said: list[str] = []
     with closing(world(lab.new).engine) as engine, engine.lease(said.append, lambda: False) as lease:
-        lease.check()
+        lease()
         mortal.kill()
     assert said[-1].startswith("the lease could not be released; it expires in 90 s")
     mortal.start()

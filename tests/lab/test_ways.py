@@ -32,7 +32,7 @@ def whole_trial(engine: str, environ: Mapping[str, str]) -> World:
     world = World.open(engine, environ)
     with closing(world.engine), world.engine.lease(quiet, lambda: False) as lease:
         trial = world.trial("quiet")
-        lease.check()
+        lease()
         assert trial.end == "completed", trial.message
         assert trial.trace is not None
         assert world.engine.remove_leftovers() == 0

@@ -14,7 +14,7 @@ from typing import Any
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import Image, Prepared, RunResult, Stop
-from harness.run.engine import Exit, LaunchRequest, Session
+from harness.run.engine import Exit, LaunchRequest, Lease, Session
 
 DONE = {"type": "done", "message": "", "signal": None, "exit_code": None, "peak_rss_kib": None, "probe_cost": 0.001,
         "output_tail": "", "stacks": ""}  # fmt: skip
@@ -49,11 +49,8 @@ class EngineAtHand:
         return 1 << 20
 
     @contextlib.contextmanager
-    def lease(self, say: Callable[[str], None], stopped: Callable[[], bool]) -> Iterator[EngineAtHand]:
-        yield self
-
-    def check(self) -> None:
-        """Do nothing: the lease always holds."""
+    def lease(self, say: Callable[[str], None], stopped: Callable[[], bool]) -> Iterator[Lease]:
+        yield lambda: None  # it always holds
 
     def remove_leftovers(self) -> int:
         return 0

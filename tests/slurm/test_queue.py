@@ -193,7 +193,7 @@ def test_a_cancelled_allocation_says_nothing_about_the_image_and_the_next_trial_
         with pytest.raises(InfrastructureError, match=r"was cancelled \(scancel\)"):
             during(world, lambda: cluster.slurm("scancel", before))
         node = world.engine.facts["name"]
-        lease.check()
+        lease()
         assert cluster.jobs() != [before]
         assert (world.trial("quiet").end, world.engine.facts["name"]) == ("completed", node)
 
@@ -232,7 +232,7 @@ def test_an_allocation_that_ends_soon_is_replaced_before_the_next_trial(
     with opened(environ) as world, held(world.engine, said.append) as lease:
         (before,) = cluster.jobs()
         world.engine._hold.allocation.until_s = time.monotonic() + 10  # type: ignore[attr-defined]
-        lease.check()
+        lease()
         (after,) = cluster.jobs()
         assert after != before
         assert any("ends soon; requesting node" in text for text in said)

@@ -69,7 +69,7 @@ class HeldLease:
         self._beaten_s = time.monotonic()
         self.lost = ""
 
-    def check(self) -> None:
+    def __call__(self) -> None:
         """Raise InfrastructureError if the lease was lost, so that another harness may use the host."""
         if self.lost:
             raise InfrastructureError(

@@ -19,7 +19,7 @@ from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say, unheard
 from harness.run import owners
-from harness.run.engine import Held, LaunchRequest, Lease, Payload, Session
+from harness.run.engine import LaunchRequest, Lease, Payload, Session
 from harness.run.hosts.host_gpus import PROBE_S, first_available, parse_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.interruptible import BEAT_S, unavailable
@@ -140,7 +140,7 @@ class SlurmEngine:
         wait_until_free(lambda: "" if lease.acquire(timeout=BEAT_S) else owners.in_words(), say=say, stopped=stopped)
         try:
             self._node(say_unless_stopped)
-            yield Held(check=partial(self._hold.renew, say_unless_stopped))
+            yield partial(self._hold.renew, say_unless_stopped)
         finally:
             lease.release()
 
