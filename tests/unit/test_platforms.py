@@ -27,7 +27,7 @@ del signal.SIGHUP
 ALL = """
 import importlib, pkgutil, harness
 for found in pkgutil.walk_packages(harness.__path__, "harness."):
-    if not found.name.startswith("harness.agent") and not found.name.endswith((".inside", ".script_graft", "__main__")):
+    if not found.name.startswith("harness.agent") and not found.name.endswith((".inside", ".in_image", "__main__")):
         importlib.import_module(found.name)
 """
 WITHOUT_LOCKS = "import sys, psutil; sys.modules.update(fcntl=None, resource=None)\n"

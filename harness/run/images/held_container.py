@@ -34,6 +34,7 @@ from harness.run.images.our_images import DIGEST_LABEL, IMAGE_LABEL, OVERLAYS, E
 from harness.run.interruptible import BoundedTail, NetworkTrouble, unavailable
 from harness.run.process.environments import is_version
 
+SCRIPT = Path(__file__).with_name("in_image.py")
 CONFIG_KEPT = ("Entrypoint", "Cmd", "WorkingDir", "User", "Env")
 COMMAND_S = 4 * 3600.0
 """Time limit of one command in the container, in seconds."""
@@ -142,7 +143,6 @@ CA_PATH = "/.harness-ca.pem"
 LIST_PATH = "/.harness-requirements.txt"
 VERSION = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
 FORMAT = 2  # version of the committed image's layout; images of another format are made again
-INSTALLED = Path(__file__).with_name("script_installed.py")
 NOT_FOUND = "No matching distribution"  # pip's words
 UNSEEN = (
     "UV_FIND_LINKS", "PIP_FIND_LINKS", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX",
@@ -196,7 +196,7 @@ def install(
         if code != 0:
             raise _failure(holder.place, output, environ)
         holder.printed("rm", "-f", CA_PATH, LIST_PATH)
-        installed = DIGEST.search(holder.printed(holder.python, "-c", INSTALLED.read_text()))
+        installed = DIGEST.search(holder.printed(holder.python, "-c", SCRIPT.read_text(), "installed"))
         if installed is None:
             why = f"the base image's {holder.python} does not list what is installed"
             raise ImageUnavailable(f"{why}; use another base", place=holder.place)
@@ -218,7 +218,6 @@ def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavai
 
 GRAFT_FORMAT = 1
 STAGE = "/.harness-graft"
-SCRIPT = Path(__file__).with_name("script_graft.py")
 
 
 def name_of_graft(graft: Graft) -> str:
@@ -227,7 +226,7 @@ def name_of_graft(graft: Graft) -> str:
 
 
 def make_graft(client: docker.DockerClient, graft: Graft, *, image: Image, memory_bytes: int | None, say: Say) -> None:
-    """Make the image in two containers without network access, in which `script_graft.py` runs. Raises
+    """Make the image in two containers without network access, in which `in_image.py` runs. Raises
     ImageUnavailable."""
     place, name = image.place, name_of_graft(graft)
     for reference in (graft.reference, graft.other):

@@ -1,9 +1,13 @@
-"""Runs inside two images, on CPython 3.6 or later: collects files in one, and puts them into the other."""
+"""Runs inside images, on CPython 3.6 to 3.13 (`python -c THIS_TEXT TASK`): for a graft, collects files in one image and
+puts them into another; for an overlay, prints one hash of all that is installed.
+"""
 
+import hashlib
 import json
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import Any, Dict
 
 STAGE = "/.harness-graft"
@@ -13,6 +17,9 @@ Manifest = Dict[str, Any]
 
 
 def main(task: str) -> None:
+    if task == "installed":
+        print(installed())
+        return
     with open(STAGE + "/manifest.json", encoding="utf-8") as file:
         manifest = json.load(file)
     {"collect": collect, "remove": remove, "place": place}[task](manifest)
@@ -67,6 +74,22 @@ def place(manifest: Manifest) -> None:
         for name in names:
             os.rename(os.path.join(folder, name), os.path.join(target, name))
     shutil.rmtree(STAGE)
+
+
+def installed() -> str:
+    """Return the SHA-256 of the folder name of each distribution that this interpreter sees, and of the lines of its
+    RECORD. Lines of compiled files are left out, because they differ between installs. A distribution without a RECORD
+    (an egg) counts only by its folder name.
+    """
+    patterns = ("*.dist-info", "*.egg-info")
+    infos = {info for folder in sys.path if folder for pattern in patterns for info in Path(folder).glob(pattern)}
+    digest = hashlib.sha256()
+    for info in sorted(infos, key=lambda info: (info.name, str(info))):
+        record = info / "RECORD"
+        lines = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
+        kept = sorted(line for line in lines if not line.split(",")[0].endswith(".pyc"))
+        digest.update("\n".join([info.name, *kept, ""]).encode())
+    return digest.hexdigest()
 
 
 main(sys.argv[1])
