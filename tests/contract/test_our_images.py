@@ -16,7 +16,7 @@ from docker.errors import NotFound
 
 from harness.model import Build
 from harness.run.docker import containers
-from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, UNCHECKED_AGE_S, marked, ours, remove_leftovers
+from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, UNCHECKED_AGE_S, marked, ours
 from harness.run.images.our_images import IMAGE_LABEL
 from tests.contract.world import BASE, World, image, installed, quiet
 from tests.dead import dead_owner
@@ -45,6 +45,11 @@ def create(client: docker_sdk.DockerClient) -> Iterator[Callable[..., Any]]:
     for container in made:
         with contextlib.suppress(NotFound):
             container.remove(force=True)
+
+
+def remove_leftovers(client: docker_sdk.DockerClient, *, now_s: float | None = None) -> None:
+    for container_id in ours(client, dead=True, now_s=now_s):
+        containers.remove(client, container_id)
 
 
 def is_there(client: docker_sdk.DockerClient, container: Any) -> bool:

@@ -17,17 +17,16 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import docker
 from docker.errors import APIError, NotFound
-from docker.types import LogConfig, Ulimit
+from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from harness.model import Scenario
 from harness.run import owners
 from harness.run.docker.attach import AttachedSession, close_stream, open_stream, read_stream
-from harness.run.docker.docker_client import engine_errors, explanation
-from harness.run.docker.gpu_access import GpuAccess
+from harness.run.docker.docker_client import UNKNOWN_CDI_DEVICE, engine_errors, explanation, is_podman
 from harness.run.engine import LaunchRequest
 from harness.run.interruptible import Beat, waited
 
@@ -76,6 +75,77 @@ class Ulimits:
             return False
         self._refused.add(name)
         return True
+
+
+ALL = "all"
+CDI_KIND = "nvidia.com/gpu"
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+VOID = "void"
+ABSENT = re.compile(rf"could not select device driver|unknown runtime|{UNKNOWN_CDI_DEVICE}", re.IGNORECASE)
+
+Way = Literal["request", "runtime", "cdi"]
+
+WORDS: Mapping[Way, str] = {"request": "--gpus", "runtime": "--runtime nvidia", "cdi": "CDI"}
+
+
+class GpuAccess:
+    """Finds out how an engine with this `info` gives GPUs to containers: tries each way in turn, and keeps the first
+    that works. The argument `gpus` of the methods is a list of UUIDs or [ALL].
+
+    `request` is what `docker run --gpus` does. Engines without that driver may have the runtime `nvidia`, or support
+    CDI. The engine's info does not show which way works: it lists runtimes and CDI folders, not the driver of `--gpus`.
+    Podman supports only CDI: it ignores other requests and starts the container without a GPU.
+    """
+
+    def __init__(self, info: Mapping[str, Any]) -> None:
+        ways: dict[Way, bool] = {
+            "request": True,
+            "runtime": "nvidia" in (info.get("Runtimes") or {}),
+            "cdi": bool(info.get("CDISpecDirs")),
+        }
+        self._ways: list[Way] = ["cdi"] if is_podman(info) else [way for way, there in ways.items() if there]
+        self._always_asked = info.get("DefaultRuntime") == "nvidia"
+
+    @property
+    def way(self) -> Way:
+        return self._ways[0]
+
+    @property
+    def in_words(self) -> str:
+        """Return the present way as users know it: `--gpus`, `--runtime nvidia` or CDI."""
+        return WORDS[self.way]
+
+    def refused(self, message: str) -> bool:
+        """Return whether `message` shows that the engine lacks the present way and another way is left; if so, switch
+        to the next way."""
+        lacking = ABSENT.search(message) is not None and len(self._ways) > 1
+        if lacking:
+            del self._ways[0]
+        return lacking
+
+    def host_config(self, gpus: Sequence[str]) -> dict[str, Any]:
+        """Return the arguments of `create_host_config` that request `gpus`; {} for none."""
+        if not gpus:
+            return {}
+        if self.way == "runtime":
+            return {"runtime": "nvidia"}
+        if self.way == "cdi":
+            request = DeviceRequest(driver="cdi", device_ids=[f"{CDI_KIND}={gpu}" for gpu in gpus])
+        elif list(gpus) == [ALL]:
+            request = DeviceRequest(count=-1, capabilities=[["gpu"]])
+        else:
+            request = DeviceRequest(device_ids=list(gpus), capabilities=[["gpu"]])
+        return {"device_requests": [request]}
+
+    def environment(self, gpus: Sequence[str]) -> dict[str, str]:
+        """Return the environment variables that the container needs in addition.
+
+        The runtime `nvidia` reads only the environment. If it is the default runtime, trials without GPUs must switch
+        it off, because NVIDIA's images request all GPUs in their own environment.
+        """
+        if gpus and self.way == "runtime":
+            return {VISIBLE: ",".join(gpus)}
+        return {VISIBLE: VOID} if self._always_asked and not gpus else {}
 
 
 @dataclass
@@ -314,21 +384,13 @@ UNCHECKED_AGE_S = 600
 """Age in seconds from which a container that does not run counts as dead if its owner cannot be checked."""
 
 
-def remove_leftovers(client: docker.DockerClient, *, now_s: float | None = None) -> int:
-    """Remove the harness's containers whose owner process is gone; return their number.
+def ours(client: docker.DockerClient, *, dead: bool, now_s: float | None = None) -> dict[str, str]:
+    """Return the names of the harness's containers, by id: of those whose owner process is gone if `dead` is true, else
+    of those whose owner process runs, or may run.
 
     If the owner cannot be checked (it ran on another machine, or before a reboot), a container counts as dead only if
     it does not run and is older than ten minutes: a living harness removes its containers immediately.
     """
-    container_ids = list(ours(client, dead=True, now_s=now_s))
-    for container_id in container_ids:
-        remove(client, container_id)
-    return len(container_ids)
-
-
-def ours(client: docker.DockerClient, *, dead: bool, now_s: float | None = None) -> dict[str, str]:
-    """Return the names of the harness's containers, by id: of those that `remove_leftovers` would remove if `dead` is
-    true, else of those whose owner process runs, or may run."""
     labelled = client.api.containers(all=True, filters={"label": [OWNER_LABEL, NAME_LABEL]})
     return {
         each["Id"]: each["Labels"][NAME_LABEL]

@@ -17,7 +17,6 @@ from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.docker import containers, host_probe, lease
 from harness.run.docker.docker_client import check_podman, connect, engine_errors, is_podman
-from harness.run.docker.gpu_access import GpuAccess
 from harness.run.engine import Kept, LaunchRequest, Lease, Session, remove_all
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import first_available
@@ -55,7 +54,7 @@ class DockerEngine:
         check_podman(info, place=host.where)
         self.facts: Mapping[str, Any] = _facts(client, info)
         self._ways = containers.Ways(
-            gpus=GpuAccess(info), memory_bytes=side_by_side.default_bytes(info.get("MemTotal"))
+            gpus=containers.GpuAccess(info), memory_bytes=side_by_side.default_bytes(info.get("MemTotal"))
         )
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
@@ -180,18 +179,20 @@ class DockerEngine:
 
     def leftovers(self) -> tuple[str, ...]:
         with engine_errors(self._place):
-            holder = lease.holder_of(self._client, place=self._place)
-            lapsed = (lease.NAME,) if holder is not None and holder.lapsed else ()
-            return (*containers.ours(self._client, dead=True).values(), *lapsed)
+            return tuple(self._leftovers().values())
+
+    def _leftovers(self) -> dict[str, str]:
+        """Return the names of the containers that dead runs left, by id, with a lease that has lapsed."""
+        holder = lease.holder_of(self._client, place=self._place)
+        lapsed = {holder.id: lease.NAME} if holder is not None and holder.lapsed else {}
+        return {**containers.ours(self._client, dead=True), **lapsed}
 
     def remove_leftovers(self) -> int:
         with engine_errors(self._place):
-            removed = containers.remove_leftovers(self._client)
-            holder = lease.holder_of(self._client, place=self._place)
-            if holder is None or not holder.lapsed:
-                return removed
-            containers.remove(self._client, holder.id)
-            return removed + 1
+            found = self._leftovers()
+            for container_id in found:
+                containers.remove(self._client, container_id)
+            return len(found)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         with engine_errors(self._place):

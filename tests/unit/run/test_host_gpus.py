@@ -13,7 +13,7 @@ from harness.model import Host, Where
 from harness.model.matrix import Gpu
 from harness.model.measured import Facts
 from harness.plan.cells import choose_lanes
-from harness.run.docker.gpu_access import GpuAccess
+from harness.run.docker.containers import GpuAccess
 from harness.run.hosts.host_gpus import mismatch, parse_gpus
 from tests.players.trials import facts_of
 
