@@ -17,7 +17,7 @@ from harness.judge.run import judge_run
 from harness.model import CellRun, JudgedRow, Lane, Plan, RunResult
 from harness.model.watching import unheard
 from harness.plan.cells import Selection, including, make_plan
-from harness.run.hosts.review import cannot_run
+from harness.run.hosts.cell_launcher import cannot_run
 from harness.run.trial.payload import payload_hash, trial_key
 from harness.store import RunDirectory, result_file
 from harness.store.plan_file import plan_to_json, read_plan_file

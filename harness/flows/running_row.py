@@ -29,7 +29,7 @@ from harness.model import (
     signal_of,
 )
 from harness.model.measured import shown_rows
-from harness.run.hosts.review import cannot_run
+from harness.run.hosts.cell_launcher import cannot_run
 from harness.store.journal import ASIDE
 
 NoisePlace = tuple[str, str, str]

@@ -23,7 +23,7 @@ from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
 from harness.report.terminal.progress.plain import plain_progress
-from harness.run.hosts import review
+from harness.run.hosts import cell_launcher
 from tests.contract.world import BASE
 from tests.integration.conftest import Harness
 from tests.lab.proxy import Fault, Way, way_to
@@ -192,7 +192,7 @@ def test_two_sweeps_on_one_host_wait_for_each_other_and_say_so(lab: Lab, tried: 
 def test_a_throttled_card_is_told_and_tried_again_after_a_pause(
     lab: Lab, tried: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(review, "PAUSE_S", 0.1)
+    monkeypatch.setattr(cell_launcher, "PAUSE_S", 0.1)
     (card,) = json.loads(lab.new.data.read_text())["gpus"]
     lab.new.set_gpus(gpus=[{**card, "reasons": 0x20, "clock": 900, "temperature": 91}])
     result = swept(tried, matrix(lab, new="each", trials=2, faults="slow"))

@@ -31,7 +31,7 @@ from harness.model import (
 )
 from harness.model.matrix import Gpu
 from harness.model.measured import Printed
-from harness.run.hosts.review import review
+from harness.run.hosts.cell_launcher import review
 from tests.players.sweeps import MATRIX, Engine, run
 from tests.players.trials import made_trial
 
@@ -64,30 +64,30 @@ def trial(**fields: Any) -> Trial:
 
 
 def test_a_launch_that_the_runtime_refused_for_the_driver_is_incompatible() -> None:
-    found = review(cell(), trial(message=REFUSED))
-    assert found.incompatible == "the image requires cuda>=11.8, but the host's driver is older"
-    assert review(cell(), trial(message="no space left on device")).incompatible == ""
+    _, incompatible = review(cell(), trial(message=REFUSED))
+    assert incompatible == "the image requires cuda>=11.8, but the host's driver is older"
+    assert review(cell(), trial(message="no space left on device"))[1] == ""
 
 
 TAKEN = "port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"
 
 
 def test_a_version_is_not_accused_because_another_program_has_its_port() -> None:
-    found = review(cell("process"), trial(end="setup", message=TAKEN)).trial
+    found, _ = review(cell("process"), trial(end="setup", message=TAKEN))
     assert found.end == "infrastructure"
     assert found.message.startswith("a port that the program needs is in use on this host")
     assert found.message.endswith(TAKEN)
     printed = Printed(tail="TensorBoard: port 6006: address already in use, trying 6007")
     of_tensorflow = trial(end="setup", message="UnknownError: Could not start gRPC server", output=printed)
-    assert review(cell("process"), of_tensorflow).trial.end == "infrastructure"
+    assert review(cell("process"), of_tensorflow)[0].end == "infrastructure"
     other = trial(end="setup", message="ImportError: no name x", output=printed)
-    assert review(cell("process"), other).trial == other, "that was not what it failed of"
+    assert review(cell("process"), other)[0] == other, "that was not what it failed of"
 
 
 @pytest.mark.parametrize(("engine", "steps"), [("docker", 0), ("process", 40)])
 def test_a_version_that_takes_its_own_port_twice_fails(engine: str, steps: int) -> None:
     """A container has its own ports, and a program that made steps had the port that it needs."""
-    assert review(cell(engine), trial(end="crash", message=TAKEN, last_step=steps)).trial.end == "crash"
+    assert review(cell(engine), trial(end="crash", message=TAKEN, last_step=steps))[0].end == "crash"
 
 
 def test_such_a_launch_is_not_tried_again(tmp_path: Path) -> None:

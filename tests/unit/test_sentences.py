@@ -28,12 +28,11 @@ FOREIGN = {
     "matrix/read_yaml.py": "PyYAML",
     "run/docker/docker_client.py": "the engine",
     "run/docker/containers.py": "the engine",
-    "run/docker/gpu_access.py": "the engine",
     "run/images/build_images.py": "the engine",
     "run/images/find_images.py": "the engine",
     "run/images/held_container.py": "pip",
     "run/slurm/queue.py": "Slurm",
-    "run/hosts/review.py": "the library that lacked a port",
+    "run/hosts/cell_launcher.py": "the library that lacked a port",
     "run/trial/nodes.py": "the library whose rank lost another one",
 }
 """The files that read words, and whose words they are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import time
 import traceback
 from collections import defaultdict
@@ -11,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness import compat
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.judge.api import decide_at_look, describe_trial, wants_alone
 from harness.judge.next.length import Length, length_of
-from harness.model import Cell, CellRun, Image, Prepared, ProgressListener, Proposal, Trial, Trials
+from harness.model import Cell, CellRun, Image, Prepared, ProgressListener, Proposal, Pull, Trial, Trials
 from harness.model.watching import EndedTrial
 from harness.run.engine import Engine, LaunchRequest, Lease
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
-from harness.run.hosts.review import Review, cannot_run, review
 from harness.run.images.prefetch import HostImages
 from harness.run.trial.conversation import Sliced, trial_in_slices
 from harness.run.trial.payload import pack, trial_key
@@ -133,22 +134,22 @@ class CellLauncher:
         number = len(run.trials) + 1
         lane, cell = self.images.place(run.cell), run.cell
         self._check_stopped()
-        self.lease.check()
+        self.lease()
         begun_s = time.monotonic()
         self.progress.trial_started(lane=lane, cell=str(cell), number=number, steps=cell.variant.scenario.steps.budget)
         length = length_of(run, row, proposal)
         start = functools.partial(self._launch, run, run.prepared, proposal, length, slices=slices)
-        reviewed, description = yield from self._reviewed(run, start, number=number)
+        trial, description = yield from self._reviewed(run, start, number=number)
         trial = replace(
-            reviewed.trial,
+            trial,
             conditions=replace(
-                reviewed.trial.conditions,
+                trial.conditions,
                 beside=others(),
                 parked=max(0, slices - 1),
                 pulled=self.images.pulled_since(begun_s),
                 cold=run.prepared.digest in self.cold,
             ),
-            image=replace(reviewed.trial.image, bytes=run.image_bytes),
+            image=replace(trial.image, bytes=run.image_bytes),
         )
         if trial.measured:
             self.cold.discard(run.prepared.digest)
@@ -163,11 +164,12 @@ class CellLauncher:
         run.failures = run.failures + 1 if trial.end == "infrastructure" else 0
         if run.failures >= INFRASTRUCTURE_TRIES:
             run.problem = trial.message
-        self._rest(reviewed.pause_s, why=trial.conditions.disturbed, lane=lane)
+        if trial.conditions.disturbed:
+            self._rest(why=trial.conditions.disturbed, lane=lane)
 
     def _reviewed(
         self, run: CellRun, start: Callable[..., Sliced[Trial]], *, number: int
-    ) -> Sliced[tuple[Review, tuple[str, bool | None]]]:
+    ) -> Sliced[tuple[Trial, tuple[str, bool | None]]]:
         """Launch once; return the reviewed trial and the judge's description of it. A trial on the wrong GPU counts as
         infrastructure.
 
@@ -185,24 +187,23 @@ class CellLauncher:
             if trial.end == "interrupted":
                 raise Interrupted("interrupted")
             if trial.measured and trial.facts and (wrong_gpus := mismatch(run.cell.lane.gpus, trial.facts)):
-                reviewed = Review(trial=replace(trial, end="infrastructure", message=wrong_gpus))
+                trial = replace(trial, end="infrastructure", message=wrong_gpus)
             else:
-                reviewed = review(run.cell, trial)
-                run.incompatible = reviewed.incompatible
-            return reviewed, describe_trial(run.cell, reviewed.trial)
+                trial, run.incompatible = review(run.cell, trial)
+            return trial, describe_trial(run.cell, trial)
         except HarnessError:
             raise
         except Exception as error:  # noqa: BLE001 - any error concerns only this trial
             message = f"a bug in the harness ended this launch: {_place_of(error)}; please report it"
-            return Review(trial=replace(failed, message=message)), (f"infrastructure: {message}", False)
+            return replace(failed, message=message), (f"infrastructure: {message}", False)
 
-    def _rest(self, seconds: float, *, why: str, lane: str) -> None:
+    def _rest(self, *, why: str, lane: str) -> None:
         """Pause so that the lane's GPU can cool; Ctrl-C ends the pause."""
-        end_s = time.monotonic() + seconds
+        end_s = time.monotonic() + PAUSE_S
         while time.monotonic() < end_s:
             self._check_stopped()
-            self.progress.preparing(lane=lane, image="GPU", text=f"pausing for {seconds:.0f} s: {why}")
-            time.sleep(min(0.5, seconds))
+            self.progress.preparing(lane=lane, image="GPU", text=f"pausing for {PAUSE_S:.0f} s: {why}")
+            time.sleep(min(0.5, PAUSE_S))
 
     def _launch(
         self, run: CellRun, prepared: Prepared, proposal: Proposal, length: Length, *, number: int, slices: int
@@ -249,3 +250,57 @@ def _place_of(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{place}: {str(error)[:200]!a}"
+
+
+# ---------------------------------------------------------------- what a launch shows about its machine
+
+
+PAUSE_S = 30.0
+"""Pause, in seconds, that lets a GPU cool down after its clocks were held down."""
+PORT_IN_USE = re.compile(r"EADDRINUSE|address\s+already\s+in\s+use", re.IGNORECASE)
+WITHOUT_SERVER = re.compile(r"could\s+not\s+start\s+gRPC\s+server", re.IGNORECASE)
+"""The whole message of TensorFlow, which has printed the reason before."""
+
+
+def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
+    """Return why the cell's image cannot run on its lane's GPUs; None if it can, or if this is unknown.
+
+    `prepared` is the image itself, once it is prepared; before that, only its name is known.
+    """
+    source = cell.image.source
+    facts = compat.DescribedImage(
+        reference=source.reference if isinstance(source, Pull) else "",
+        version=cell.image.version,
+        environment={} if prepared is None else prepared.environment,
+        labels={} if prepared is None else prepared.labels,
+    )
+    reasons = (compat.can_run(facts, gpu) for gpu in cell.lane.gpus)
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def review(cell: Cell, trial: Trial) -> tuple[Trial, str]:
+    """Return a trial as what it shows about the machine makes it, and why its image can never run on this lane, "" if
+    it may: a failure that is not the image's own is reclassified, and step times that a GPU's reduced clock disturbed
+    are marked. Without a container, another program, or the launch before, may hold a port.
+    """
+    said = trial.output.tail if WITHOUT_SERVER.search(trial.message) else trial.message
+    fails_early = trial.end in ("setup", "crash") and not trial.last_step
+    if cell.lane.host.can.sees_ports and fails_early and PORT_IN_USE.search(said):
+        message = (
+            "a port that the program needs is in use on this host, or two of its processes ask for the same one; "
+            f"let it take a free one, as `torchrun --standalone` does: {trial.message}"
+        )
+        return replace(trial, end="infrastructure", message=message), ""
+    if cell.lane.gpu is None:
+        return trial, ""
+    held_down = compat.throttled(trial)
+    if held_down is not None:
+        return replace(trial, conditions=replace(trial.conditions, disturbed=held_down)), ""
+    failure = compat.explain_failure(trial)
+    if failure is None:
+        return trial, ""
+    message = f"{failure.why}: {trial.message}" if trial.message else failure.why
+    if failure.kind == "oom":
+        return replace(trial, end="oom", message=message), ""
+    incompatible = failure.why if failure.kind == "incompatible" else ""
+    return replace(trial, end="infrastructure", message=message), incompatible

@@ -17,7 +17,7 @@ from harness.model import CellRun, Proposal, RowRun
 from harness.model.watching import unheard
 from harness.run.engine import Engine
 from harness.run.hosts.cell_launcher import CellLauncher
-from harness.run.hosts.side_by_side import NO_LOAD, Gate, Visit, load_of
+from harness.run.hosts.side_by_side import Gate, Visit, visit_of
 from harness.run.hosts.slices import able, slice_s, take_turns, why_apart
 from harness.run.trial.conversation import alone
 from harness.schedule import RowQueue, Turn
@@ -72,7 +72,7 @@ class HostRun:
 
     def _run_turn(self, turn: Turn, queue: RowQueue) -> None:
         if turn.proposal is None:
-            with self.gate.entered(NO_LOAD):
+            with self.gate.entered(Visit()):
                 self._prepare_row(turn.row)
         elif turn.proposal.runs:
             with self._entered(turn, turn.proposal) as visit:
@@ -89,13 +89,13 @@ class HostRun:
     def _entered(self, turn: Turn, proposal: Proposal) -> AbstractContextManager[Visit]:
         """Take the turn of a row through the gate: a single launch side by side with others, any other turn alone."""
         if proposal.only_known:
-            return self.gate.entered(NO_LOAD)
+            return self.gate.entered(Visit())
         if not turn.single or any(run.alone for run in proposal.runs):
-            return self.gate.entered(None)
+            return self.gate.entered(Visit(alone=True))
         cell = proposal.runs[0].cell
         measured = [trial for run in turn.row.cells for trial in run.measured]
         others = list(self.launcher.peers[cell.variant.scenario.name])
-        return self.gate.entered(load_of(cell, measured, others, share_bytes=self.gate.share_bytes))
+        return self.gate.entered(visit_of(cell, measured, others, share_bytes=self.gate.share_bytes))
 
     def _prepare_row(self, row: RowRun) -> None:
         """Build or install the row's images before anything is measured, because this occupies the processors.

@@ -25,10 +25,15 @@ ASK_S = 0.2
 
 @dataclass(kw_only=True, eq=False)
 class Visit:
-    """A launch or turn that waits at the gate or has passed it. `load`: None if it must be alone. `others`: the largest
-    number of other visits inside at the same time."""
+    """A launch or turn that waits at the gate or has passed it, and the resources of the host that it takes.
 
-    load: Load | None
+    `alone`: nothing else may be inside. `memory_bytes`: None if unknown; then it is alone, too. `gpus`: UUIDs.
+    `others`: the largest number of other visits inside at the same time.
+    """
+
+    alone: bool = False
+    memory_bytes: float | None = 0.0
+    gpus: frozenset[str] = frozenset()
     others: int = 0
 
 
@@ -53,11 +58,9 @@ class Gate:
         return (self.memory_bytes or 0.0) / self.slots
 
     @contextlib.contextmanager
-    def entered(self, load: Load | None) -> Iterator[Visit]:
-        """Wait until the launch may enter, and hold its slot during the block; a launch without a `load` is alone
-        there. Raises Interrupted if the run is stopped while it waits.
-        """
-        visit = Visit(load=load)
+    def entered(self, visit: Visit) -> Iterator[Visit]:
+        """Wait until a visit may enter, and hold its slot during the block. Raises Interrupted if the run is stopped
+        while it waits."""
         with self._changed:
             self._queue.append(visit)
             try:
@@ -79,18 +82,17 @@ class Gate:
                 self._changed.notify_all()
 
     def _may_enter(self, visit: Visit) -> bool:
-        """Return whether it is this visit's turn and its load fits. A launch that waits for a GPU does not hold up
+        """Return whether it is this visit's turn and what it needs fits. A launch that waits for a GPU does not hold up
         launches on other GPUs.
         """
-        waiting = [earlier.load for earlier in self._queue[: self._queue.index(visit)]]
-        if visit.load is None:
+        waiting = self._queue[: self._queue.index(visit)]
+        if visit.alone:
             return not waiting and not self._inside
-        if any(load is None or not load.gpus or not visit.load.gpus or load.gpus & visit.load.gpus for load in waiting):
+        if any(each.alone or not each.gpus or not visit.gpus or each.gpus & visit.gpus for each in waiting):
             return False
-        running = [present.load for present in self._inside if present.load is not None]
-        if len(running) < len(self._inside):  # a launch that must be alone is inside
+        if any(present.alone for present in self._inside):
             return False
-        return fits(visit.load, running, slots=self.slots, memory_bytes=self.memory_bytes)
+        return fits(visit, self._inside, slots=self.slots, memory_bytes=self.memory_bytes)
 
 
 # ---------------------------------------------------------------- what fits
@@ -121,22 +123,10 @@ def slots_of(host: Host, facts: Mapping[str, Any], gpus: Iterable[str]) -> int:
     return max(1, min(most, gpu_count or most, host.parallel if isinstance(host.parallel, int) else most))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Load:
-    """The resources of the host that a launch takes. `memory_bytes`: None if unknown; the launch then runs alone.
-    `gpus`: UUIDs."""
-
-    memory_bytes: float | None = 0.0
-    gpus: frozenset[str] = frozenset()
-
-
-NO_LOAD = Load()
-
-
-def load_of(cell: Cell, row: Iterable[Trial], others: Iterable[Trial], *, share_bytes: float) -> Load:
-    """Return the expected load of a launch of a cell. Its memory is the largest peak of its `row` so far; before the
-    row's first launch, MARGIN times the largest peak of the `others` of its scenario, but at least `share_bytes`. It is
-    at most the scenario's memory limit.
+def visit_of(cell: Cell, row: Iterable[Trial], others: Iterable[Trial], *, share_bytes: float) -> Visit:
+    """Return the visit of a launch of a cell, with what it is expected to take. Its memory is the largest peak of its
+    `row` so far; before the row's first launch, MARGIN times the largest peak of the `others` of its scenario, but at
+    least `share_bytes`. It is at most the scenario's memory limit.
     """
     gpus, limit = frozenset(gpu.uuid for gpu in cell.lane.gpus), cell.variant.scenario.memory_bytes
     expected, elsewhere = peak_bytes(row), peak_bytes(others)
@@ -144,7 +134,7 @@ def load_of(cell: Cell, row: Iterable[Trial], others: Iterable[Trial], *, share_
         expected = max(MARGIN * elsewhere, share_bytes)
     if limit is not None:
         expected = limit if expected is None else min(expected, limit)
-    return Load(memory_bytes=expected, gpus=gpus)
+    return Visit(memory_bytes=expected, gpus=gpus)
 
 
 def peak_bytes(trials: Iterable[Trial]) -> float | None:
@@ -152,15 +142,15 @@ def peak_bytes(trials: Iterable[Trial]) -> float | None:
     return max((1024 * trial.peak_rss_kib for trial in trials if trial.peak_rss_kib is not None), default=None)
 
 
-def fits(new: Load, running: Sequence[Load], *, slots: int, memory_bytes: float | None) -> bool:
+def fits(new: Visit, running: Sequence[Visit], *, slots: int, memory_bytes: float | None) -> bool:
     """Return whether a launch may start while others run. `memory_bytes`: the memory for all of them together; None if
     the host does not report how much it has.
     """
     if not running:
         return True
-    if len(running) >= slots or any(new.gpus & load.gpus for load in running):
+    if len(running) >= slots or any(new.gpus & each.gpus for each in running):
         return False
-    needs = [load.memory_bytes for load in (new, *running)]
+    needs = [each.memory_bytes for each in (new, *running)]
     if any(need is None for need in needs):
         return False
     return memory_bytes is None or sum(need or 0.0 for need in needs) <= memory_bytes

@@ -29,7 +29,7 @@ from harness.model import (
     Where,
 )
 from harness.model.matrix import Gpu
-from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Load, add_trial, fits, load_of, slots_of
+from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Visit, add_trial, fits, slots_of, visit_of
 from harness.run.slurm.request import NodeRequest
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
@@ -95,31 +95,31 @@ def test_a_host_has_as_many_launches_as_it_has_room_for(
 
 
 def test_what_nobody_knows_the_memory_of_runs_with_no_other() -> None:
-    assert load_of(cell(), [], [], share_bytes=GIB).memory_bytes is None
-    assert load_of(cell(), [trial(peak_gib=2)], [], share_bytes=GIB).memory_bytes == 2 * GIB
+    assert visit_of(cell(), [], [], share_bytes=GIB).memory_bytes is None
+    assert visit_of(cell(), [trial(peak_gib=2)], [], share_bytes=GIB).memory_bytes == 2 * GIB
 
 
 def test_a_new_row_may_need_more_than_the_rows_that_are_known() -> None:
     others = [trial(peak_gib=2), trial(peak_gib=3)]
-    assert load_of(cell(), [], others, share_bytes=GIB).memory_bytes == MARGIN * 3 * GIB
-    assert load_of(cell(), [], others, share_bytes=20 * GIB).memory_bytes == 20 * GIB
+    assert visit_of(cell(), [], others, share_bytes=GIB).memory_bytes == MARGIN * 3 * GIB
+    assert visit_of(cell(), [], others, share_bytes=20 * GIB).memory_bytes == 20 * GIB
 
 
 def test_a_launch_takes_no_more_than_its_own_limit() -> None:
     limited = cell(memory_bytes=1 << 30)
-    assert load_of(limited, [], [], share_bytes=GIB).memory_bytes == GIB
-    assert load_of(limited, [trial(peak_gib=0.5)], [], share_bytes=GIB).memory_bytes == GIB / 2
+    assert visit_of(limited, [], [], share_bytes=GIB).memory_bytes == GIB
+    assert visit_of(limited, [trial(peak_gib=0.5)], [], share_bytes=GIB).memory_bytes == GIB / 2
 
 
 loads = st.builds(
-    Load,
+    Visit,
     memory_bytes=st.none() | st.floats(0, 100),
     gpus=st.frozensets(st.sampled_from(["a", "b"]), max_size=1),
 )
 
 
 @given(loads, st.lists(loads, max_size=4), st.integers(1, 4), st.none() | st.floats(0, 200))
-def test_what_fits_is_within_every_bound(new: Load, running: list[Load], slots: int, memory: float | None) -> None:
+def test_what_fits_is_within_every_bound(new: Visit, running: list[Visit], slots: int, memory: float | None) -> None:
     if not running:
         assert fits(new, running, slots=slots, memory_bytes=memory), "a launch alone always starts"
     elif fits(new, running, slots=slots, memory_bytes=memory):
@@ -140,7 +140,7 @@ def test_a_timed_turn_is_alone_and_none_is_passed_over() -> None:
     rng = random.Random(7)
 
     def visit(alone: bool) -> None:
-        with gate.entered(None if alone else Load(memory_bytes=1.0)) as own:
+        with gate.entered(Visit(alone=alone, memory_bytes=1.0)) as own:
             with lock:
                 inside[alone] += 1
                 seen.append((alone, *inside))
@@ -160,24 +160,24 @@ def test_a_timed_turn_is_alone_and_none_is_passed_over() -> None:
 
 def test_a_visitor_knows_how_many_were_beside_it() -> None:
     gate = Gate(slots=2)
-    with gate.entered(Load(memory_bytes=1.0)) as first:
+    with gate.entered(Visit(memory_bytes=1.0)) as first:
         assert first.others == 0
-        with gate.entered(Load(memory_bytes=1.0)) as second:
+        with gate.entered(Visit(memory_bytes=1.0)) as second:
             pass
     assert (first.others, second.others) == (1, 1)
-    with gate.entered(Load(memory_bytes=1.0)) as third:
+    with gate.entered(Visit(memory_bytes=1.0)) as third:
         assert third.others == 0
 
 
 def test_ctrl_c_ends_the_wait_at_the_gate() -> None:
     stopped = threading.Event()
     gate = Gate(slots=2, stopped=stopped.is_set)
-    with gate.entered(None):
+    with gate.entered(Visit(alone=True)):
         stopped.set()
-        with pytest.raises(Interrupted), gate.entered(Load()):
+        with pytest.raises(Interrupted), gate.entered(Visit()):
             pass
     stopped.clear()
-    with gate.entered(None) as last:
+    with gate.entered(Visit(alone=True)) as last:
         assert last.others == 0
 
 

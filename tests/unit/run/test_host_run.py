@@ -35,11 +35,10 @@ from harness.model import (
     Where,
 )
 from harness.model.matrix import Gpu
-from harness.run.engine import Engine, Lease
+from harness.run.engine import Engine
 from harness.run.hosts import cell_launcher
-from harness.run.hosts.cell_launcher import CellLauncher, Journal
+from harness.run.hosts.cell_launcher import CellLauncher, Journal, cannot_run
 from harness.run.hosts.host_run import HostRun
-from harness.run.hosts.review import Review, cannot_run
 from harness.run.images.prefetch import HostImages
 from harness.run.trial.conversation import Sliced
 from harness.schedule import RowQueue
@@ -75,7 +74,7 @@ def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
     assert [bool(run.incompatible) for run in runs] == [True, False]
     images: Any = create_autospec(HostImages, instance=True)
     launcher = CellLauncher(
-        engine=create_autospec(Engine, instance=True), lease=create_autospec(Lease, instance=True),
+        engine=create_autospec(Engine, instance=True), lease=lambda: None,
         images=images, run_id="run", trials=Trials(),
         journal=create_autospec(Journal, instance=True), progress=create_autospec(ProgressListener, instance=True),
         stopped=lambda: False,
@@ -159,7 +158,7 @@ def launches(
     engine: Any = create_autospec(Engine, instance=True)
     engine.facts = {}
     launcher = Timed(
-        engine=engine, lease=create_autospec(Lease, instance=True), images=images, run_id="run", trials=trials,
+        engine=engine, lease=lambda: None, images=images, run_id="run", trials=trials,
         journal=create_autospec(Journal, instance=True), progress=progress,
         stopped=lambda: False, reuse=False, step_s=step_s or {},
     )  # fmt: skip
@@ -208,9 +207,9 @@ def test_a_launch_that_failed_by_the_hosts_fault_is_made_up_for_alone(monkeypatc
     repeatedly to complete three rounds.
     """
 
-    def review(cell: Cell, trial: Trial) -> Review:
+    def review(cell: Cell, trial: Trial) -> tuple[Trial, str]:
         failed = cell.image.version == "1" and trial.number == 2
-        return Review(trial=replace(trial, end="infrastructure") if failed else trial)
+        return (replace(trial, end="infrastructure") if failed else trial), ""
 
     monkeypatch.setattr(cell_launcher, "review", review)
     order = launches([0, 1, 2, 3, 4, 5], trials=ASKED)
@@ -261,10 +260,10 @@ def test_nothing_waits_for_the_last_pull_where_no_times_are_compared() -> None:
 def test_an_image_that_a_launch_showed_to_be_incompatible_is_not_launched_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def review(cell: Cell, trial: Trial) -> Review:
+    def review(cell: Cell, trial: Trial) -> tuple[Trial, str]:
         if str(cell.variant) != "y" or cell.image.version != "0":
-            return Review(trial=trial)
-        return Review(trial=replace(trial, end="infrastructure"), incompatible="has no code for this card")
+            return trial, ""
+        return replace(trial, end="infrastructure"), "has no code for this card"
 
     monkeypatch.setattr(cell_launcher, "review", review)
     found = launches([0, 1], trials=Trials(least=1, most=3), variants=("x", "y"))
