@@ -201,6 +201,14 @@ def run(
         return agent.finish(answer)
 
 
+def run_program(root: Path, python: str, text: str, files: Mapping[str, str] = {}, **job: Any) -> Told:
+    """Return what the program train.py tells, beside its files, as the harness copies them."""
+    asked = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
+    keys = (*asked, "launcher")
+    asked.update({name: job.pop(name) for name in keys if name in job})
+    return run(root, python, None, program=asked, files={"train.py": text, **files}, **job)
+
+
 def scenario_pid(agent: Agent) -> int:
     """Return the pid of the scenario process of a running agent."""
     children = Path(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children").read_text().split()

@@ -48,8 +48,7 @@ sys.exit(max([rank.wait() for rank in ranks]))
 def run(root: Path, python: str, more: str = "pass", *, steps: int = 150, method: str = "fork", **job: Any) -> Told:
     """Run a program of three ranks, which wait for each other in each step; `more` is code of the step."""
     text = RANKS.replace("STEPS", str(steps)).replace("METHOD", method).replace("MORE", more)
-    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": job.pop("steps_are", "auto")}
-    return driver.run(root, python, None, program=program, files={"train.py": text}, **job)
+    return driver.run_program(root, python, text, **job)
 
 
 def numbers(told: Told) -> list[int]:
@@ -132,8 +131,7 @@ if __name__ == "__main__":
 
 def test_a_rank_that_is_behind_the_one_that_ended_first_spoils_no_launch(tmp_path: Path, python: str) -> None:
     """The steps of its counts went backwards: the launch was `infrastructure`, as its message was not understood."""
-    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "__main__:one"}
-    told = driver.run(tmp_path, python, None, program=program, files={"train.py": LAST_ONE_IS_BEHIND})
+    told = driver.run_program(tmp_path, python, LAST_ONE_IS_BEHIND, steps_are="__main__:one")
     assert told.done["end"] == "stopped"
     assert told.done["last_step"] > 90
     steps = told.all("counts")[-1]["columns"]["step"]
@@ -174,8 +172,7 @@ else:
 
 def test_a_rank_that_was_started_again_makes_no_more_steps_than_the_job(tmp_path: Path, python: str) -> None:
     """Its counts stood beyond the last step, so that an elastic restart was `infrastructure`."""
-    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "__main__:one"}
-    told = driver.run(tmp_path, python, None, program=program, files={"train.py": STARTED_AGAIN})
+    told = driver.run_program(tmp_path, python, STARTED_AGAIN, steps_are="__main__:one")
     assert told.done["last_step"] <= 100
     assert told.all("counts")[-1]["columns"]["step"][-1] <= 100
 
@@ -346,9 +343,8 @@ def test_a_rank_whose_time_is_over_first_does_not_leave_the_others_waiting(tmp_p
     """The looks of `try` are due by time. A healthy torchrun hung: one rank had its time a step before the other."""
     text = RANKS.replace('sys.stdout.write("step', '(rank or number > 9) and sys.stdout.write("step')
     text = text.replace("STEPS", "10**6").replace("METHOD", "fork").replace("MORE", "pass")
-    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
     limits = {"looks": [5000, 10000], "look_times_s": [0.2, 0.4], "timeout_s": 6.0}
-    told = driver.run(tmp_path, python, None, program=program, files={"train.py": text}, **limits)
+    told = driver.run_program(tmp_path, python, text, **limits)
     assert (told.done["end"], told.done["message"]) == ("completed", "")
     assert numbers(told) == [0, 1, 2]
     rss = memory(told)
@@ -377,8 +373,7 @@ children = []
 work(0)
 os.waitpid(children[0], 0)
 """
-    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
-    told = driver.run(tmp_path, thorough_python, None, program=program, files={"train.py": text}, looks=[50, 150, 250])
+    told = driver.run_program(tmp_path, thorough_python, text, looks=[50, 150, 250])
     steps, rss = steps_told(told), list(memory(told).values())
     assert numbers(told) == [0, 1]
     assert steps == sorted(set(steps))
@@ -398,12 +393,9 @@ def test_a_rank_that_is_started_again_goes_on_counting(tmp_path: Path, python: s
     again = LAUNCHER + "\n".join(["if True: pass"])
     again = again.replace("sys.exit(max([rank.wait() for rank in ranks]))", "first = [rank.wait() for rank in ranks]")
     again += "\nsys.exit(max([subprocess.call(words, env=dict(os.environ, RANK=str(n))) for n in range(count)]))"
-    program = {
-        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
-        "launcher": [python, "launch.py", "1", "{python}"],
-    }  # fmt: skip
-    files = {"train.py": train, "launch.py": again}
-    told = driver.run(tmp_path, python, None, program=program, files=files)
+    told = driver.run_program(
+        tmp_path, python, train, {"launch.py": again}, launcher=[python, "launch.py", "1", "{python}"]
+    )
     assert end_of(told)[::2] == ("stopped", 56)
     assert "ended by itself after 56 of 100 steps" in told.done["message"]
 
@@ -413,12 +405,9 @@ def test_ranks_that_are_all_started_again_begin_no_second_trial(tmp_path: Path, 
     again = "import subprocess, sys\nfor _ in range(2): end = subprocess.call(sys.argv[2:])\nsys.exit(end)"
     text = STEP + "import os, time\nos.environ['RANK'] = '0'\nfor n in range(30): o.step(), time.sleep(0.001)\n"
     text += "if not os.path.exists('again'): os.mkdir('again'); 1 / 0"
-    program = {
-        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
-        "launcher": [python, "launch.py", "1", "{python}"],
-    }  # fmt: skip
-    files = {"train.py": text, "launch.py": again, **TORCH}
-    told = driver.run(tmp_path, python, None, program=program, files=files)
+    told = driver.run_program(
+        tmp_path, python, text, {"launch.py": again, **TORCH}, launcher=[python, "launch.py", "1", "{python}"]
+    )
     assert told.one("ready")["step_kind"] == "torch"
     assert (told.done["end"], told.done["last_step"]) == ("stopped", 60)
 
@@ -471,12 +460,14 @@ def test_the_failure_after_a_restart_is_named_and_not_what_led_to_it(tmp_path: P
 @pytest.mark.smoke
 def test_the_ranks_of_a_launcher_are_measured(tmp_path: Path, python: str) -> None:
     text = STEP + "import time\nfor _ in range(60): o.step(), time.sleep(0.001)"
-    program = {
-        "path": "scenario/train.py", "module": None, "args": ["--lr", "1"], "steps_are": "auto",
-        "launcher": [python, "launch.py", "2", python],
-    }  # fmt: skip
-    files = {"train.py": text + "\nimport sys\nassert sys.argv[1:] == ['--lr', '1']", "launch.py": LAUNCHER, **TORCH}
-    told = driver.run(tmp_path, python, None, program=program, files=files)
+    told = driver.run_program(
+        tmp_path,
+        python,
+        text + "\nimport sys\nassert sys.argv[1:] == ['--lr', '1']",
+        {"launch.py": LAUNCHER, **TORCH},
+        args=["--lr", "1"],
+        launcher=[python, "launch.py", "2", python],
+    )
     assert end_of(told) == of_itself(60)
     assert numbers(told) == [0, 1]
     assert told.one("ready")["step_kind"] == "torch"
@@ -485,23 +476,23 @@ def test_the_ranks_of_a_launcher_are_measured(tmp_path: Path, python: str) -> No
 
 def test_the_failure_of_a_launched_rank_is_named_and_not_that_of_the_launcher(tmp_path: Path, python: str) -> None:
     text = STEP + "import os\nfor n in range(60):\n    o.step()\n    if os.environ['RANK'] == '1' and n == 40: 1 / 0"
-    program = {
-        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
-        "launcher": [python, "launch.py", "2", python],
-    }  # fmt: skip
-    told = driver.run(tmp_path, python, None, program=program, files={"train.py": text, "launch.py": LAUNCHER, **TORCH})
+    told = driver.run_program(
+        tmp_path, python, text, {"launch.py": LAUNCHER, **TORCH}, launcher=[python, "launch.py", "2", python]
+    )
     assert told.done["end"] == "crash"
     assert told.done["message"].splitlines()[-1].startswith("rank 1: step 42: ZeroDivisionError")
 
 
 def launched(folder: Path, python: str, text: str, launcher: str = LAUNCHER, **job: Any) -> dict[str, Any]:
     """Return the end of a launcher of two ranks, each of which runs a program with this text."""
-    program = {
-        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto",
-        "launcher": [python, "launch.py", "2", "{python}"],
-    }  # fmt: skip
-    files = {"train.py": text, "launch.py": launcher, **TORCH, **job.pop("files", {})}
-    return driver.run(folder, python, None, program=program, files=files, **job).done
+    return driver.run_program(
+        folder,
+        python,
+        text,
+        {"launch.py": launcher, **TORCH, **job.pop("files", {})},
+        launcher=[python, "launch.py", "2", "{python}"],
+        **job,
+    ).done
 
 
 def test_a_rank_that_ended_is_named_before_the_one_that_lost_it(tmp_path: Path, python: str) -> None:
@@ -540,18 +531,14 @@ if "RANK" not in os.environ:
 print("looking for rank 1")
 time.sleep(1000)
 """
-    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
-    told = driver.run(tmp_path, thorough_python, None, program=program, files={"train.py": text}, timeout_s=2.0)
+    told = driver.run_program(tmp_path, thorough_python, text, timeout_s=2.0)
     assert told.done["end"] == "setup"
     told_places = "its processes stand still (train.py:4 in <module>) and (train.py:6 in <module>)"
     assert told.done["message"] == f"no step was seen in 2 s: {told_places}: none of its processes reported one"
 
 
 def test_a_launcher_that_is_missing_is_said(tmp_path: Path) -> None:
-    program = {
-        "path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto", "launcher": ["torchrum"],
-    }  # fmt: skip
-    told = driver.run(tmp_path, sys.executable, None, program=program, files={"train.py": ""})
+    told = driver.run_program(tmp_path, sys.executable, "", launcher=["torchrum"])
     assert (told.done["end"], told.done["message"]) == ("setup", "cannot start torchrum: torchrum is not in this image")
 
 
@@ -565,10 +552,7 @@ def test_the_image_s_own_sitecustomize_runs(tmp_path: Path, python: str) -> None
         code = "import os, sys, sitecustomize; print(os.environ.pop('OWN'), [p for p in sys.path if 'hook' in p])"
         print(subprocess.check_output([sys.executable, "-c", code]))
     """
-    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
-    told = driver.run(
-        tmp_path / "root", python, None, program=program, files={"train.py": text}, variables={"PYTHONPATH": str(own)}
-    )
+    told = driver.run_program(tmp_path / "root", python, text, variables={"PYTHONPATH": str(own)})
     assert told.done["end"] == "completed", told.done
     assert "ran []" in told.done["output_tail"]
 
@@ -606,8 +590,7 @@ def test_a_worker_that_prints_numbered_lines_is_no_rank(tmp_path: Path, python: 
         for _ in range(60): o.step()
         worker.wait()
     """)
-    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
-    told = driver.run(tmp_path, python, None, program=program, files={"train.py": text, **TORCH})
+    told = driver.run_program(tmp_path, python, text, {**TORCH})
     assert end_of(told) == of_itself(60)
     assert "ranks" not in told.done
 
@@ -643,8 +626,7 @@ def test_shared_memory_of_killed_ranks_is_removed(tmp_path: Path, thorough_pytho
         rank.start()
         rank.join()
     """
-    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
-    told = driver.run(tmp_path, thorough_python, None, program=program, files={"train.py": text}, looks=[100])
+    told = driver.run_program(tmp_path, thorough_python, text, looks=[100])
     assert told.done["end"] == "completed"
     assert not Path(told.done["output_head"].split()[0]).exists()
 
@@ -660,7 +642,6 @@ def test_a_process_without_steps_is_not_said_to_fail_before_the_first_step(tmp_p
     """Only rank 0 printed. Rank 1 raised at step 100 of the launch, and the report said `before the first step`."""
     text = RANKS.replace("STEPS", "150").replace("METHOD", "fork").replace("sys.stdout", "rank or sys.stdout")
     text = text.replace("MORE", "1 / (rank != 1 or number < 100)")
-    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
-    done = driver.run(tmp_path, python, None, program=program, files={"train.py": text}).done
+    done = driver.run_program(tmp_path, python, text).done
     assert done["end"] == "crash", done
     assert done["message"].splitlines()[-1].startswith("a process that made no step: ZeroDivisionError")

@@ -15,6 +15,7 @@ import pytest
 from harness.agent.scenario import printed
 from tests.agent import driver
 from tests.agent.driver import LATE, Told, pack_with
+from tests.agent.driver import run_program as run
 
 TORCH = {
     "torch/__init__.py": "from .optim import SGD",
@@ -173,13 +174,6 @@ TRAINS = """
         optimizer.step()
     print("total %r" % torch.SGD.total)
 """
-
-
-def run(root: Path, python: str, text: str, files: dict[str, str] | None = None, **job: Any) -> Told:
-    """Run the program train.py with its files, as the harness copies them."""
-    asked = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto"}
-    asked.update({name: job.pop(name) for name in tuple(asked) if name in job})
-    return driver.run(root, python, None, program=asked, files={"train.py": text, **(files or {})}, **job)
 
 
 def of_itself(steps: int) -> tuple[str, str, int]:

@@ -1,12 +1,9 @@
 """Random damaged and hostile input: is every error one line, within two seconds of processor time and 200 MB?
 
-    python -m tests.faults.fuzz --times 100000
-    python -m tests.faults.fuzz --of matrix,run --times 1000 --seed 7
-
     matrix    the example matrix files, for `harness sweep --dry-run`
     run       plan.json, result.json and the trial files of a run, for `harness issue`, `repro` and `diff`
-        messages  the messages of an agent
-    traces    CSV and JSON files, for `harness judge`
+    messages  the messages of an agent
+    traces    CSV files with odd numbers or damage, for `harness judge`
     index     the package index's pages
     registry  an image registry's lists of tags, manifests, configurations and tokens, and their headers
 
@@ -17,7 +14,6 @@ in ten bug reports draws its charts, which takes most of the time of an input.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
 import hashlib
@@ -26,7 +22,6 @@ import random
 import re
 import resource
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -130,13 +125,31 @@ def encoded(value: Any, rng: random.Random) -> bytes:
     return raw(text, rng) if rng.random() < 0.2 else text
 
 
+ODD = ("0", "-1", "7", "1e308", "-1e308", "1e99", "-1e99", "5e-324", "inf", "nan", "", "1e400", "x")
+NAMES = ("step", "rss_kib", "step_s", "heap_kib", "blocks", "own", "", "\x1b[2J", "gpu_kib", "GPU [MiB]")
+
+
+def odd_numbers(rng: random.Random) -> bytes:
+    """Return a trace with any columns and any numbers."""
+    names, odd = rng.sample(NAMES, rng.randint(1, 4)), rng.choices(ODD, k=rng.randint(1, 8))
+    rows = [
+        ",".join(str(row) if name == "step" else odd[(row * 7 + place) % len(odd)] for place, name in enumerate(names))
+        for row in range(rng.choice((1, 63, 64, 200)))
+    ]
+    return "\n".join([",".join(names), *rows]).encode()
+
+
 def called(*arguments: str) -> None:
-    """Call a command. Raises Wrong, or the command's own exception, if the command ends with a traceback."""
+    """Call a command. Raises Wrong, or the command's own exception, if the command ends with a traceback or acts on the
+    terminal.
+    """
     done = CliRunner().invoke(cli, arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     if done.exit_code == OUR_BUG or "Traceback" in done.output:
         raise Wrong(done.output.strip().splitlines()[-1])
+    if not all(line.isprintable() for line in done.stderr.splitlines()):
+        raise Wrong(ascii(done.stderr))
 
 
 # ---------------------------------------------------------------- what is damaged
@@ -183,9 +196,11 @@ def matrix() -> Iterator[Case]:
         index = {"UV_DEFAULT_INDEX": stack.enter_context(answering(answer)), "PIP_FIND_LINKS": ""}
         stack.enter_context(mock.patch.dict("os.environ", index))
         shutil.copytree(EXAMPLES / "scenarios", folder / "scenarios")
+        scripts = {path: path.read_bytes() for path in (folder / "scenarios").glob("*.py")}
 
         def case(rng: random.Random) -> None:
-            text = rng.choice(texts)
+            text, script = rng.choice(texts), rng.choice(sorted(scripts))
+            script.write_bytes(raw(scripts[script], rng) if rng.random() < 0.1 else scripts[script])
             if rng.random() < 0.7:
                 text = yaml.safe_dump(damaged(parsed[text], rng), allow_unicode=True).encode("utf-8", "replace")
             else:
@@ -246,14 +261,14 @@ def traces() -> Iterator[Case]:
     good = {
         "trace.csv": f"step,rss_kib,step_s\n{rows}".encode(),
         "history.csv": f"version,round,value\n{history}".encode(),
-        "mem.dat": b"".join(b"MEM %d.0 %d.5\n" % (number, number) for number in range(200)),
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
 
         def case(rng: random.Random) -> None:
             kind = rng.choice(list(good))
             path = Path(name) / kind
-            path.write_bytes(raw(good[kind], rng))
+            is_odd = kind == "trace.csv" and rng.random() < 0.5
+            path.write_bytes(odd_numbers(rng) if is_odd else raw(good[kind], rng))
             called("judge", *(["--history"] if kind == "history.csv" else []), str(path))
 
         yield case
@@ -359,20 +374,7 @@ CASES: Mapping[str, Callable[[], contextlib.AbstractContextManager[Case]]] = {
 # ---------------------------------------------------------------- the campaign
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--of", default=",".join(CASES))
-    parser.add_argument("--times", type=int, default=1000, help="inputs of each kind")
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    wrong = 0
-    for name in asked.of.split(","):
-        with CASES[name]() as case:
-            wrong += campaign(name, case, times=asked.times, seed=asked.seed)
-    return 1 if wrong else 0
-
-
-def campaign(name: str, case: Case, *, times: int, seed: int) -> int:
+def campaign(name: str, case: Case, *, times: int, seed: int = 1) -> int:
     """Run the cases of one kind, print the failures, and return their number."""
     wrong, slowest_s = 0, 0.0
     before_kib = peak_kib()
@@ -380,8 +382,10 @@ def campaign(name: str, case: Case, *, times: int, seed: int) -> int:
         began_s, before_s = time.perf_counter() - queued_s(), time.process_time()
         try:
             case(random.Random(number))
-        except HarnessError:
-            pass
+        except HarnessError as error:
+            if not all(line.isprintable() for line in str(error).splitlines()):
+                wrong += 1
+                print(f"{name} --seed {number}: acts on the terminal: {str(error)!a}", flush=True)
         except Exception:  # noqa: BLE001 - any exception is what we look for
             wrong += 1
             where = traceback.format_exc().strip().splitlines()
@@ -411,7 +415,3 @@ def queued_s() -> float:
 
 def peak_kib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-if __name__ == "__main__":
-    sys.exit(main())

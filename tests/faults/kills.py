@@ -1,23 +1,18 @@
 """Kills at random moments of sweeps on pools: is a row lost, doubled or measured on two machines, is anything left?
 
-    python -m tests.faults.kills pool [--kills 10] [--seed 1]       # engines of the lab: docs/gpu.md; root, Docker
-    python -m tests.faults.kills cluster [--kills 10] [--seed 1]    # a real Slurm: docs/cluster.md; root, Slurm, munge
-
 On a pool of engines, a machine (back in a few seconds) or the harness is killed. On a cluster, the harness, an srun, a
 salloc, or a node with its slurmd is killed, or `scancel` ends a job. A sweep whose harness was killed is started again.
-If a lost node keeps a trial's folder, the next sweep must remove it. Exits with 1 if anything is wrong.
+If a lost node keeps a trial's folder, the next sweep must remove it.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -34,7 +29,6 @@ from tests.slurm.cluster import Cluster
 from tests.waiting import until
 
 BASE = os.environ.get("HARNESS_BASE", "harness-base:bookworm")
-CLUSTER_FOLDER, CLUSTER_NUMBER = Path("/var/tmp/harness-slurm-kills"), 91
 NODES = Path(NODE_FOLDER)
 Kill = Callable[[subprocess.Popen[str]], str]
 """Ends a part of a running sweep, and returns what it was."""
@@ -182,28 +176,3 @@ KILLS: Mapping[str, Callable[[subprocess.Popen[str], Cluster, random.Random], st
     "the harness": _harness, "a srun": _child("srun"), "a salloc": _child("salloc"), "scancel": _cancel,
     "a node": _node,
 }  # fmt: skip
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("where", choices=["pool", "cluster"])
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    if asked.where == "pool":
-        with pools.engines(3, BASE) as machines:
-            faults = on_engines(machines, kills=asked.kills, seed=asked.seed)
-    else:
-        cluster = Cluster(folder=CLUSTER_FOLDER, number=CLUSTER_NUMBER)
-        cluster.stop()
-        try:
-            cluster.start()
-            faults = on_cluster(cluster, kills=asked.kills, seed=asked.seed)
-        finally:
-            cluster.stop()
-    print(f"{asked.kills} kills, {faults} faults")
-    return 1 if faults else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

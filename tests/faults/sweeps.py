@@ -1,15 +1,11 @@
 """Faults at random moments of real sweeps: is a trial lost or doubled, a file torn, a process left, a verdict wrong?
 
-    python -m tests.faults.sweeps --times 300                    # process engine
-    python -m tests.faults.sweeps --faults full,memory,pressure,clock,beside --times 30
-    python -m tests.faults.sweeps --engine docker --faults harness,frozen,restarted,cut --times 30
-
 Each time, one fault hits a sweep of four versions, of which the newer two crash:
 
     harness   SIGKILL to the harness, which is then started again until a sweep ends
-        agent     SIGKILL to the agent of the running trial
+    agent     SIGKILL to the agent of the running trial
     scenario  SIGKILL to the scenario
-        full      the file system of the run's directory is full for a while
+    full      the file system of the run's directory is full for a while
     memory    the harness gets no more memory for a while
     pressure  the harness and its trials together get no more memory for a while: the kernel kills some of them
     clock     the time of day jumps by a day, forward or back, for the harness, its agents and its scenarios
@@ -18,14 +14,13 @@ Each time, one fault hits a sweep of four versions, of which the newer two crash
     restarted the Docker Engine is ended or killed, and started again
     cut       the network between the harness and the engine loses every packet for a while
 
-The last three need `--engine docker`, which starts a separate engine (as root; the base image comes from the machine's
-engine). `clock` needs a C compiler and the process engine, `pressure` a memory cgroup and the process engine. After the
-fault the sweep is started once more, and its result is compared with that of an undisturbed sweep.
+The last three are for Docker: a separate engine is started, as root, with the base image of the machine's engine.
+`clock` needs a C compiler and the process engine, `pressure` a memory cgroup and the process engine. After the fault
+the sweep is started once more, and its result is compared with that of an undisturbed sweep.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -345,7 +340,7 @@ ON_ENGINES = {
 
 def of(at: Place) -> Daemon:
     if at.daemon is None:
-        raise SystemExit("this fault is for --engine docker")
+        raise SystemExit("this fault is for Docker")
     return at.daemon
 
 
@@ -491,40 +486,3 @@ def compared(found: Ending, wanted: Ending) -> list[str]:
         ):
             problems.append(f"{version} is {word}, not {wanted.words[version]}")
     return problems
-
-
-# ---------------------------------------------------------------- the campaign
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--engine", choices=("process", "docker"), default="process")
-    parser.add_argument("--faults", default="harness,agent,scenario")
-    parser.add_argument("--times", type=int, default=30, help="how often to try each fault")
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    rng = random.Random(asked.seed)
-    wrong = 0
-    with (
-        tempfile.TemporaryDirectory(prefix="faults-shop-") as folder,
-        own_engine() if asked.engine == "docker" else contextlib.nullcontext() as daemon,
-    ):
-        campaign = Campaign.prepared(Path(folder), daemon)
-        for fault in asked.faults.split(","):
-            bad = done = 0
-            try:
-                for number in range(asked.times):
-                    problems = campaign.once(fault, rng)
-                    done += 1
-                    bad += bool(problems)
-                    for problem in problems:
-                        print(f"{fault} {number + 1}: {problem}", file=sys.stderr, flush=True)
-            finally:  # even if it is ended early
-                wrong += bad
-                print(f"{asked.engine:8} {fault:9} {done:4} times: {bad} with a problem", flush=True)
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # then the folders and the sweep are removed, too
-    sys.exit(main())

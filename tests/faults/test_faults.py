@@ -1,8 +1,9 @@
-"""What `make nightly` tries at random; by hand, the modules of this package try it as often as one likes."""
+"""What `make nightly` tries at random; with HARNESS_FAULTS=100, each fault a hundred times."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +15,14 @@ from tests.faults import fuzz, kills, sweeps
 from tests.nightly import at_night, many
 from tests.slurm.cluster import Cluster
 
+TIMES = int(os.environ.get("HARNESS_FAULTS", "0"))
 NIGHTLY = at_night("by day, tests of the contract and the integration kill, freeze and cut off once each")
 
 
 @pytest.mark.parametrize("kind", fuzz.CASES)
 def test_damaged_input_is_an_error_of_one_line(kind: str) -> None:
     with fuzz.CASES[kind]() as case:
-        assert fuzz.campaign(kind, case, times=many(3, 2000), seed=1) == 0
+        assert fuzz.campaign(kind, case, times=TIMES or many(40, 2000)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ FAULTS = [
 @pytest.mark.parametrize(("campaign", "fault"), FAULTS, indirect=["campaign"])
 def test_a_fault_loses_doubles_and_leaves_nothing(campaign: sweeps.Campaign, fault: str) -> None:
     chance = random.Random(fault)
-    assert [problem for _ in range(3) for problem in campaign.once(fault, chance)] == []
+    assert [problem for _ in range(TIMES or 3) for problem in campaign.once(fault, chance)] == []
 
 
 @NIGHTLY
@@ -50,11 +52,11 @@ def test_a_fault_loses_doubles_and_leaves_nothing(campaign: sweeps.Campaign, fau
 @pytest.mark.docker
 def test_kills_on_a_pool_lose_double_and_leave_nothing() -> None:
     with pools.engines(3, kills.BASE) as machines:
-        assert kills.on_engines(machines, kills=5) == 0
+        assert kills.on_engines(machines, kills=TIMES or 5) == 0
 
 
 @NIGHTLY
 @pytest.mark.timeout(3600)
 @pytest.mark.slurm
 def test_kills_on_a_cluster_lose_double_and_leave_nothing(cluster: Cluster) -> None:
-    assert kills.on_cluster(cluster, kills=5) == 0
+    assert kills.on_cluster(cluster, kills=TIMES or 5) == 0

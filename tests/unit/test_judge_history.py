@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli import cli
 from harness.errors import UsageError
 from harness.flows.judge import complete_part
 from harness.traces import MOST_ROUNDS, MOST_VERSIONS, HistoryFile, read_history
-from tests.nightly import many
 
 
 def rows(figures: list[float], *, rounds: int = 3, seed: int = 0) -> str:
@@ -177,19 +176,6 @@ def test_options_of_the_other_kind_are_refused(judge):
     assert "100%" in str(judge(rows(STEP), "--falls", "--limit", "100%").exception)
     done = CliRunner().invoke(cli, ["judge", "--falls", "trace.csv"])
     assert "--falls: is for histories" in str(done.exception)
-
-
-@given(st.binary(max_size=60) | st.text(alphabet='ab,1.\n"-e', max_size=40).map(str.encode))
-@settings(max_examples=many(60, 1500))
-def test_whatever_the_bytes_there_is_a_history_or_one_line(tmp_path_factory, content):
-    path = tmp_path_factory.mktemp("any") / "history.csv"
-    path.write_bytes(content)
-    refused = ""
-    try:
-        assert read_history(path).cells
-    except UsageError as error:
-        refused = str(error)
-    assert not refused or refused.startswith(str(path))
 
 
 holes = st.lists(st.sets(st.integers(0, 4), min_size=1), min_size=1, max_size=8)

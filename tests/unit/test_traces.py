@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from harness import traces
 from harness.errors import UsageError
-from harness.flows.judge import describe, judge_file
+from harness.flows.judge import judge_file
 from harness.model import Limits, Look, Trace
 from harness.model.watching import unheard
 from harness.store.trial_json import trial_to_json
@@ -204,55 +204,7 @@ def test_what_is_read_has_a_limit(tmp_path, monkeypatch):
         read_trace(path)
 
 
-# ---------------------------------------------------------------- any bytes
-
-NUMBERS = st.sampled_from(
-    ["0", "-1", "1e308", "-1e308", "1e99", "-1e99", "5e-324", "inf", "nan", "", "1e400", "x", "7"]
-)
-CELLS = st.one_of(NUMBERS, st.floats().map(repr), st.integers().map(str), st.text(max_size=5))
-NAMES = st.sampled_from(
-    ["step", "rss_kib", "step_s", "heap_kib", "blocks", "own", "", "\x1b[2J", "gpu_kib", "GPU [MiB]"]
-)
-
-
-@st.composite
-def csv_texts(draw):
-    names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
-    odd = draw(st.lists(CELLS, min_size=1, max_size=8))
-    rows = draw(st.sampled_from([1, 63, 64, 200]))
-    numbered = [
-        ",".join(str(row) if name == "step" else odd[(row * 7 + place) % len(odd)] for place, name in enumerate(names))
-        for row in range(rows)
-    ]
-    return "\n".join([",".join(names), *numbered])
-
-
-COLUMNS = st.lists(st.one_of(st.none(), st.floats(), st.sampled_from([1e99, 5e-324, 0.0])), min_size=64, max_size=64)
-TRACES = st.dictionaries(st.sampled_from(["rss_kib", "step_s", "heap_kib"]), COLUMNS, min_size=1)
-
-
-@settings(max_examples=many(30, 2000))
-@given(columns=TRACES)
-def test_any_trial_gets_a_verdict_or_a_message(tmp_path_factory, columns):
-    trace = {"columns": {"step": list(range(1, 65)), **columns}, "looks": [], "counts": {}}
-    check_verdict_or_message(
-        written(tmp_path_factory.getbasetemp(), json.dumps(stored_trial() | {"trace": trace}), "any.json")
-    )
-
-
-@settings(max_examples=many(40, 3000))
-@given(st.one_of(st.binary(max_size=300), csv_texts().map(str.encode)))
-def test_any_bytes_get_a_verdict_or_a_message(tmp_path_factory, content):
-    check_verdict_or_message(written(tmp_path_factory.getbasetemp(), content, "any"))
-
-
-def check_verdict_or_message(path):
-    try:
-        told = f"{path}: {json.dumps(describe(path, judge_file(path, limits=Limits(), metrics={})), allow_nan=False)}"
-    except UsageError as error:
-        told = str(error)
-    assert told.startswith(f"{path}:")
-    assert told.isprintable()
+# ---------------------------------------------------------------- memory of a GPU
 
 
 GPU_STEPS = 2000

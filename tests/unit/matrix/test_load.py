@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from harness.errors import MatrixError
@@ -23,8 +21,7 @@ from harness.model.engines import known_engines
 from harness.model.file_keys import WrittenLimits
 from harness.model.forms import Given
 from harness.plan.cells import make_plan, select
-from tests.nightly import SUPPRESSED, many
-from tests.unit.matrix.conftest import GOOD, SCRIPT, FakeIndex, Load
+from tests.unit.matrix.conftest import GOOD, FakeIndex, Load
 
 ROOT = Path(__file__).parents[3]
 
@@ -300,60 +297,7 @@ def test_matrix_at_the_top_of_the_repository_loads() -> None:
     assert [series.name for series in matrix.series] == ["ngc", "wheel"]
 
 
-# ---------------------------------------------------------------- whatever the text
-
-
-def mutated(text: str, cuts: list[tuple[int, int, str]]) -> str:
-    for at, length, new in cuts:
-        start = at % (len(text) + 1)
-        text = text[:start] + new + text[start + length :]
-    return text
-
-
-def check_outcome(load: Load, text: str) -> None:
-    """Check that the outcome is a Matrix, or a MatrixError whose lines each say where."""
-    try:
-        result: Matrix | MatrixError = load(text)
-    except MatrixError as error:
-        result = error
-    if isinstance(result, MatrixError):
-        lines = str(result).split("\n")
-        assert [line for line in lines if not line.startswith("matrix.yaml:") or not line.isprintable()] == []
-
-
-PIECES = [
-    *("\t", "\n", ": ", "- ", "[", "]", "{", "}", '"', "'", "|", ">", "#", "%", "@", "-"),
-    *("é", "&a ", "*a", "<<: *a", "!!"),
-    *("${", "${A:-", "$", "\\0", "\0", "\ud800", "null", "true", "1.10", "9" * 70, "1e999", "series", "why"),
-]  # fmt: skip
-
-
-@settings(max_examples=many(60, 4000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
-@given(
-    cuts=st.lists(
-        st.tuples(st.integers(0, 2000), st.integers(0, 30), st.one_of(st.sampled_from(PIECES), st.text(max_size=8))),
-        min_size=1,
-        max_size=6,
-    )
-)
-def test_no_text_gives_anything_but_a_matrix_or_a_matrix_error(load: Load, cuts: list[tuple[int, int, str]]) -> None:
-    check_outcome(load, mutated(GOOD, cuts))
-
-
-@settings(max_examples=many(24, 1000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
-@given(raw=st.binary(max_size=200))
-def test_no_bytes_give_anything_but_a_matrix_error(load: Load, raw: bytes) -> None:
-    with pytest.raises(MatrixError, match=r"^matrix\.yaml:"):
-        load(raw)
-
-
-@settings(max_examples=many(24, 1000), suppress_health_check=[*SUPPRESSED, HealthCheck.function_scoped_fixture])
-@given(cuts=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 30), st.text(max_size=8)), min_size=1, max_size=4))
-def test_no_script_gives_anything_but_a_matrix_or_a_matrix_error(
-    load: Load, folder: Path, cuts: list[tuple[int, int, str]]
-) -> None:
-    (folder / "signal.py").write_bytes(mutated(SCRIPT, cuts).encode("utf-8", "surrogatepass"))
-    check_outcome(load, GOOD)
+# ---------------------------------------------------------------- a cluster
 
 
 def test_named_nodes_are_hosts_of_their_own_and_the_hosts_name_means_all_of_them(load: Load) -> None:
