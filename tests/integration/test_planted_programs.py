@@ -269,3 +269,18 @@ def test_a_made_round_has_each_launch_of_a_real_one_once() -> None:
     assert all(len({one.message[0] for one in launches}) == 1 for launches in made.values())
     assert [one.key for one in made[1]] == ["1.0", "1.1", "1.2"]
     assert {one.round for one in made[2]} == {2}
+
+
+# ---------------------------------------------------------------- a row of the benchmark
+
+
+def test_a_planted_crash_is_named_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions are built, installed without an index, swept and read; the temporary folder is removed."""
+    target = tmp_path / "rows.json"
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(planted.tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(sys, "argv", ["planted", "--signals", "raises_in_step", "--json", str(target)])
+    assert planted.main() == 0
+    (row,) = json.loads(target.read_text())
+    assert (row["answer"], row["said"]) == ("named", "outcome 1.1>1.2")
+    assert not list((tmp_path / "tmp").iterdir())

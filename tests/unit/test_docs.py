@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import defaultdict
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+import harness
 from harness.cli import COMMANDS as NAMES
 from harness.cli import cli, command
 from harness.judge.next.bisect_records import Decision, DecisionKind
@@ -19,6 +23,7 @@ from harness.report.exports import summary_json
 from harness.report.text.signal_words import GROUP_NAMES, SYMBOLS
 from tests.players import build
 from tests.players.pages import shown
+from tests.unit import source
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
@@ -131,3 +136,42 @@ def test_the_example_of_a_report_is_what_the_program_prints() -> None:
 def test_every_kind_and_field_of_a_decision_is_explained() -> None:
     logged = {*get_args(DecisionKind), *(field.name for field in fields(Decision))} - {"launch"}
     assert {name for name in logged if f"`{name}`" not in page("docs/method.md")} == set()
+
+
+# ---------------------------------------------------------------- the glossary for code and pages
+
+
+CODE = Path(harness.__file__).parent
+
+
+@cache
+def classes() -> dict[str, list[str]]:
+    """Return the name of each class -> the files that define it, without private classes."""
+    found = defaultdict(list)
+    for path in sorted(CODE.rglob("*.py")):
+        for node in source.nodes(path, ast.ClassDef):
+            if not node.name.startswith("_"):
+                found[node.name].append(str(path.relative_to(CODE)))
+    return found
+
+
+def defined() -> set[str]:
+    return set(re.findall(r"^\| \*\*([^*]+)\*\* \|", (ROOT / "docs/words.md").read_text(), flags=re.MULTILINE))
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    twice = {name: files for name, files in classes().items() if len(files) > 1}
+    assert not twice
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_terms_of_the_pages_are_in_the_glossary(page: Path) -> None:
+    """If a page says that a signal is blind, the glossary says what that means."""
+    terms = set(re.findall(r"\b(blind|provisional|suspect|flaky|changepoint|episode|observation)\b", page.read_text()))
+    assert terms <= defined()
+
+
+def test_the_main_records_are_defined() -> None:
+    """A reader of the code looks up what a class of the model is named after."""
+    main = "image series host lane scenario variant cell row trial look trace finding"
+    assert set(main.split()) <= defined()

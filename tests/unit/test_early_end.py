@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from harness.flows.running import Ending
-from harness.model import RowStanding, RunResult, Stop
+from benchmarks.replayed.histories import History, Version
+from benchmarks.replayed.worker import replayed
+from harness.errors import UsageError
+from harness.flows.running import Ending, OpenRows
+from harness.model import RowRun, RowStanding, RunResult, Stop, Trace, Trial
 from harness.report.text import headline, not_decided
+from harness.store import RunDirectory
+from tests.nightly import many
 from tests.players.engines import swept
+from tests.players.searching import a_row
 
 
 def test_quick_launches_every_version_once_and_calls_nothing_good(tmp_path: Path) -> None:
@@ -126,3 +134,90 @@ def test_a_time_that_is_over_stays_over() -> None:
     assert ending.why(None) == "stopped by --time"
     assert replace(ending.asked, time_s=None) == Stop()
     assert ending.reason == "stopped by --time"
+
+
+# ---------------------------------------------------------------- traces of open rows are whole when judged
+
+
+ROWS = 2000
+
+
+def measured(name: str, directory: RunDirectory) -> RowRun:
+    made = a_row(name, 1)
+    step = np.arange(1.0, ROWS + 1)
+    trace = Trace(step=step, columns={"rss_kib": 50_000 + step % 7, "step_s": np.full(ROWS, 1e-3)})
+    run = made.cells[0]
+    run.trials.append(Trial(cell_id=run.cell.id, number=1, key="k", end="completed", last_step=ROWS, trace=trace))
+    directory.write_trial(run.trials[0], run.cell)
+    return made
+
+
+def held(row: RowRun) -> int:
+    trace = row.cells[0].trials[0].trace
+    return 0 if trace is None else len(trace.step)
+
+
+def test_memory_does_not_grow_with_the_number_of_open_rows(tmp_path: Path) -> None:
+    """A matrix of a thousand rows held every trace until its last round."""
+    directory = RunDirectory.create(out=tmp_path, matrix="m", now=datetime.now(timezone.utc))
+    rows = [measured(f"row{number}", directory) for number in range(10)]
+    keeper = OpenRows(read=directory.read_back, held_bytes=3 * ROWS * 3 * 8)
+    for row in rows:
+        keeper.recall(row)
+        keeper.put_down(row)
+    assert [held(row) == ROWS for row in rows] == [False] * 7 + [True] * 3
+    before = rows[9].cells[0].trials[0].trace
+    keeper.recall(rows[0])
+    after = rows[0].cells[0].trials[0].trace
+    assert before is not None
+    assert after is not None
+    assert np.array_equal(after.columns["rss_kib"], before.columns["rss_kib"])
+    assert np.allclose(after.columns["step_s"], before.columns["step_s"])
+
+
+def test_a_row_that_is_being_launched_keeps_its_traces(tmp_path: Path) -> None:
+    directory = RunDirectory.create(out=tmp_path, matrix="m", now=datetime.now(timezone.utc))
+    rows = [measured(f"row{number}", directory) for number in range(4)]
+    keeper = OpenRows(read=directory.read_back, held_bytes=ROWS * 3 * 8)
+    keeper.put_down(rows[0])
+    keeper.recall(rows[0])
+    for row in rows[1:]:
+        keeper.put_down(row)
+    assert held(rows[0]) == ROWS
+
+
+def test_a_trial_file_that_is_gone_is_an_error_in_one_line(tmp_path: Path) -> None:
+    directory = RunDirectory.create(out=tmp_path, matrix="m", now=datetime.now(timezone.utc))
+    row = measured("row", directory)
+    keeper = OpenRows(read=directory.read_back, held_bytes=0)
+    keeper.put_down(row)
+    for path in (directory.path / "trials").iterdir():
+        path.unlink()
+    with pytest.raises(UsageError) as told:
+        keeper.recall(row)
+    assert "\n" not in str(told.value)
+
+
+# ---------------------------------------------------------------- how soon a slow version is named
+
+
+VERSIONS = {"39.0.2": 120e-6, "40.0.2": 120e-6, "41.0.0": 0.036, "41.0.1": 0.036, "41.0.2": 0.036, "41.0.3": 120e-6,
+            "42.0.8": 120e-6}  # fmt: skip
+
+
+def test_a_step_300_times_slower_is_named_within_a_minute_of_steps() -> None:
+    """It took ten minutes: each launch of a slow version ran for its 4,000 steps, or for at least 500."""
+    history = History(
+        name="dh", kind="slowdown", signal="step_time", first_bad="41.0.0", leak="0.5KiB", budget=4000,
+        versions=tuple(
+            Version(name=name, overhead_s=0.0, setup_s=0.0, first_step_s=0.0, step_s=step_s, noise=0.04,
+                    rss=((1.0, 50_000.0), (4000.0, 50_016.0)))
+            for name, step_s in VERSIONS.items()
+        ),
+    )  # fmt: skip
+    for seed in range(many(1, 10)):
+        told = replayed([history], search="full", seed=seed)
+        named = told["rows"]["dh"]["named"]
+        assert named is not None
+        assert sum(each["seconds"] for each in told["launches"][:named]) <= 60
+        assert sum(each["seconds"] for each in told["launches"]) <= 180

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,30 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.which_launches import limits_of_run
-from harness.judge.next.bisection import Bisection
+from harness.judge.next.bisect_records import Boundary, Rules
+from harness.judge.next.bisection import Bisection, with_boundaries
 from harness.judge.row import judge_row
 from harness.judge.run import corrected
-from harness.model import LEVELS, Cell, CellRun, End, JudgedRow, Limits, Look, Skip, Trial, Trials, VersionRow
+from harness.model import (
+    LEVELS,
+    Cell,
+    CellResult,
+    CellRun,
+    CellVerdict,
+    Change,
+    Effect,
+    End,
+    Finding,
+    JudgedRow,
+    Limits,
+    Look,
+    Series,
+    SignalVerdict,
+    Skip,
+    Trial,
+    Trials,
+    VersionRow,
+)
 from harness.report.exports.cell_table import cell_json
 from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
@@ -359,3 +380,116 @@ def test_a_program_that_fails_before_its_first_step_where_others_run_is_bad(
     )
     assert [cell.verdict.verdict for cell in judged.cells] == ["flat", verdict]
     assert bool(judged.findings) == (verdict != "untested")
+
+
+# ---------------------------------------------------------------- which changes become findings
+
+
+def row_of(series: Series, findings: list[Finding], *, launches: int, limit: float) -> JudgedRow:
+    """Return a row whose versions have this many launches each, and these findings of one signal."""
+    metric = findings[0].metric
+    signal = SignalVerdict(seen="good", value=1.0, limit=limit)
+    verdict = replace(build.flat(), trials=launches, signals={metric: signal})
+    cells = (Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    results = tuple(CellResult(cell=cell, trials=(), verdict=verdict) for cell in cells)
+    return JudgedRow(cells=results, findings=tuple(findings), tested=(metric,))
+
+
+@pytest.mark.parametrize(
+    ("metric", "launches", "named"), [("tail", 3, False), ("tail", 5, True), ("step_time", 3, True)]
+)
+def test_no_version_is_accused_of_a_tail_by_fewer_than_five_launches(metric: str, launches: int, named: bool) -> None:
+    """A busy moment of another program makes a tail: three equal versions were accused on a shared machine."""
+    series, effect = build.series("msgpack", ["1.0.4", "1.0.5"]), Effect(value=2.0, unit="ratio")
+    doubled = build.finding(
+        series, build.HERE, build.POP, metric=metric, before="1.0.4", after="1.0.5", effect=effect, p=1e-9, verdict=""
+    )
+    [result] = corrected([row_of(series, [doubled], launches=launches, limit=1.0)])
+    assert [one.metric for one in result.findings] == ([metric] if named else [])
+    signal = result.cells[1].verdict.signals[metric]
+    assert signal.seen == ("bad" if named else "suspect")
+    assert named or signal.why == "it seems to have changed, which needs 5 launches of each version to be confirmed"
+
+
+@pytest.mark.parametrize("beginning", [1e-9, 0.4])
+def test_no_version_is_bad_only_because_a_later_one_is_better(beginning: float) -> None:
+    """A rise to 1.1 and a fall to 1.2: if the rise may be chance, 1.0 and 1.1 must not be called bad until 1.2."""
+    series = build.series("msgpack", ["1.0", "1.1", "1.2", "1.3"])
+    changes = [
+        build.finding(
+            series, build.HERE, build.POP, metric="step_time", kind=kind, before=before, after=after, p=p, effect=None,
+            verdict="",
+        )
+        for kind, before, after, p in [
+            ("first_bad", "1.0", "1.1", beginning), ("worse", "1.1", "1.2", 1e-9), ("first_fixed", "1.2", "1.3", 1e-9)
+        ]
+    ]  # fmt: skip
+    [found] = corrected([row_of(series, changes, launches=5, limit=0.1)])
+    is_sure = beginning < 0.01
+    told = [(one.kind, one.after) for one in found.findings]
+    assert told == [*([("first_bad", "1.1")] if is_sure else []), ("worse" if is_sure else "first_bad", "1.2"),
+                    ("first_fixed", "1.3")]  # fmt: skip
+    seen = [cell.verdict.signals["step_time"].seen for cell in found.cells]
+    assert seen == ["good", "bad" if is_sure else "suspect", "bad", "good"]
+    [alone] = corrected([row_of(series, changes[::2], launches=5, limit=0.1)])
+    assert bool(alone.findings) == is_sure
+
+
+# ---------------------------------------------------------------- findings of a search
+
+
+CELLS = [
+    CellVerdict(
+        verdicts=("flat",), why="", trials=3, signals={"peak_memory": SignalVerdict(seen="good", value=102_400.0)}
+    )
+] * 6
+CRASH = Change(metric="outcome", kind="first_bad", before=2, after=3, p=0.1, verdict="crash")
+FIXED = Change(metric="outcome", kind="first_fixed", before=3, after=4, p=0.1, verdict="crash")
+
+LIMIT = math.log(1.1)
+RULES = Rules(step_limit=LIMIT)
+
+
+def outcome(before: int | None, after: int, *, worse: bool = True, confirmed: bool = True) -> Boundary:
+    between = tuple(range(0 if before is None else before + 1, after))
+    return Boundary(metric="outcome", before=before, after=after, worse=worse, between=between, confirmed=confirmed)
+
+
+def found(*changes: Change, boundaries: list[Boundary], rules: Rules = RULES) -> list[tuple]:
+    told = with_boundaries(changes, boundaries, cells=CELLS, rules=rules)
+    return [(change.metric, change.kind, change.before, change.after) for change in told]
+
+
+def test_a_change_is_as_wide_as_the_search_says() -> None:
+    assert found(CRASH, boundaries=[outcome(1, 3)]) == [("outcome", "first_bad", 1, 3)]
+    assert found(CRASH, boundaries=[outcome(2, 3)]) == [("outcome", "first_bad", 2, 3)]
+
+
+def test_where_no_version_is_surely_good_none_is_called_the_last_good_one() -> None:
+    """A rare failure may be older than all launched versions: an interval would not contain the truth."""
+    (change,) = with_boundaries([CRASH], [outcome(None, 3, confirmed=False)], cells=CELLS, rules=RULES)
+    assert (change.kind, change.before, change.after) == ("bad_from_start", None, 3)
+    assert change.untestable == (0, 1, 2)
+
+
+def test_a_fix_that_may_be_luck_is_none() -> None:
+    assert found(FIXED, boundaries=[outcome(3, 4, worse=False, confirmed=False)]) == []
+    assert found(FIXED, boundaries=[outcome(3, 4, worse=False)]) == [("outcome", "first_fixed", 3, 4)]
+
+
+def test_a_series_that_begins_slower_than_its_baseline_is_bad() -> None:
+    """Only the improvement was reported, and a run with nothing but an improvement exits with 0."""
+    faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
+    rules = Rules(step_limit=LIMIT, baseline=5)
+    told = [("step_time", "bad_from_start", None, 0), ("step_time", "first_fixed", 2, 3)]
+    assert found(boundaries=[faster], rules=rules) == told
+    (begins, _) = with_boundaries([], [faster], cells=CELLS, rules=rules)
+    assert begins.effect is not None
+    assert math.isclose(begins.effect.value, 1.5)
+
+
+def test_a_baseline_that_could_not_run_says_nothing() -> None:
+    """Its level is unknown, and no version may be called bad by a guess."""
+    cells = [*CELLS[:5], CellVerdict(verdicts=("untested",), why="", trials=0)]
+    faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
+    assert with_boundaries([], [faster], cells=cells, rules=Rules(step_limit=LIMIT, baseline=5)) == ()

@@ -7,11 +7,16 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.judge.history.flaky import Evidence
 from harness.judge.next.bisect_records import Boundary, Expected, VersionEvidence, expected_launches
+from harness.judge.next.bisection import Bisection
 from harness.judge.next.decide import conclude, decide, not_needed
-from tests.players.searching import RULES, fresh, launched, launches, play, step_at
+from harness.judge.next.rounds import to_confirm
+from harness.model import CellVerdict, End, Trial, Trials, VerdictName
+from tests.players.searching import RULES, fresh, launched, launches, play, row, step_at
 
 
 def named(spots) -> list[tuple[int | None, int]]:
@@ -189,3 +194,88 @@ def test_an_end_that_cannot_be_told_is_not_called_good():
     ]
     spots[2] = VersionEvidence(launches=8, states={"outcome": Evidence(good=8), "memory": Evidence(unsure=8)})
     assert "whether version 2 is good" in decide(spots, rules=RULES).reason
+
+
+# ---------------------------------------------------------------- what a search learns from trials
+
+
+def trial(number: int, *, end: End, steps: int) -> Trial:
+    return Trial(cell_id="c", number=number, key="k", end=end, round=number, last_step=steps)
+
+
+def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_it_did() -> None:
+    """Others crash at step 900: a version that stopped at 500 would be named the last good one, and the next one
+    blamed.
+    """
+    runs = row(5)
+    told: list[tuple[End, int]] = [
+        ("completed", 1000),
+        ("completed", 1000),
+        ("stopped", 500),
+        ("crash", 899),
+        ("crash", 899),
+    ]
+    for run, (end, steps) in zip(runs, told, strict=True):
+        run.trials.extend(trial(number, end=end, steps=steps) for number in range(2))
+    (found,) = Bisection(runs=runs, asked=Trials(least=2, most=2)).boundaries()
+    assert (found.before, found.between, found.after) == (1, (2,), 3)
+
+
+def test_a_failure_that_the_baseline_has_too_is_not_bad_in_other_versions() -> None:
+    """A search blamed a version that fails before its first step, as the baseline does."""
+    runs = row(3, is_program=True)
+    for run, steps in zip(runs, (0, 0, 1000), strict=True):
+        run.trials.extend(trial(number, end="completed" if steps else "setup", steps=steps) for number in range(2))
+    assert not Bisection(runs=runs, asked=Trials(least=2, most=2), baseline=0).boundaries()
+
+
+# ---------------------------------------------------------------- what was bad once is launched again at once
+
+
+ASKED = Trials(least=3, most=8)
+
+
+def cell(verdict: VerdictName, trials: int = 1, failed: int = 0) -> CellVerdict:
+    return CellVerdict(verdicts=(verdict,), why="", trials=trials, failed=failed)
+
+
+GOOD, ONCE, AGREED = cell("flat"), cell("suspect"), cell("leak", 2)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ([GOOD, GOOD, ONCE, ONCE], (1, 2)),
+        ([GOOD, GOOD, AGREED, ONCE], (1,)),  # the good side has been launched once
+        ([GOOD, cell("flat", 2), cell("crash", 2, failed=2)], (1,)),  # the good side may have been lucky
+        ([GOOD, cell("flat", 3), cell("crash", 2, failed=2)], ()),
+        ([GOOD, cell("flat", 2), AGREED, ONCE, ONCE], ()),  # later versions have the same fault, as far as is known
+        ([ONCE, GOOD], (0,)),
+        ([GOOD, cell("untested", 0), ONCE], (0, 2)),
+        ([cell("flat", 2), AGREED, GOOD, ONCE], (2, 3)),  # the failure comes a second time
+        ([GOOD, cell("inconclusive", 2, failed=1)], (0, 1)),
+        ([GOOD, cell("inconclusive", 3, failed=1)], ()),  # flaky: rounds of all versions decide
+        ([GOOD, GOOD], ()),
+        ([], ()),
+    ],
+)
+def test_the_last_good_and_the_first_bad_version_are_launched_again(
+    cells: list[CellVerdict], expected: tuple[int, ...]
+) -> None:
+    assert to_confirm(cells, asked=ASKED) == expected
+
+
+KINDS = st.sampled_from([GOOD, ONCE, AGREED, cell("flat", 2), cell("inconclusive"), cell("untested", 0)])
+
+
+@given(st.lists(KINDS, max_size=12))
+def test_the_bad_side_looks_bad_and_the_good_side_is_the_last_good_one_before_it(cells: list[CellVerdict]) -> None:
+    """A version between them that looks good would be accused of a later fault."""
+    sides = to_confirm(cells, asked=ASKED)
+    if len(sides) == 2:
+        good, bad = sides
+        assert good < bad
+        assert cells[good].verdict == "flat"
+        assert all(one.verdict != "flat" for one in cells[good + 1 : bad])
+    if len(sides) == 1 and cells[sides[0]].verdict == "flat":
+        assert any(one.verdict == "leak" for one in cells[sides[0] + 1 :])
