@@ -38,15 +38,13 @@ from harness.history.records import (
     HistoryView,
     IndexedHistory,
     IndexedRun,
-    Measurement,
     SeriesNow,
     SitePage,
     SiteSource,
 )
 from harness.history.words import SHOWN, days_of, known_of
 from harness.model import grouped
-from harness.model.judged import NOT_JUDGED
-from harness.report.blocks import Block, Box, Figure, Items, Point, ReportSection, Row, TextTable
+from harness.report.blocks import Block, Box, Items, ReportSection, Row, TextTable
 from harness.report.page.html_page import environment
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened, version
@@ -55,7 +53,6 @@ from harness.report.text.signal_words import SYMBOLS, Tone
 MOST_ROWS = 600
 """Most lines of histories on a page; even with long names, they take less than 300 kB."""
 MOST_HISTORIES = 40
-MOST_MARKS = 240
 MOST_EVENTS = 120
 MOST_FINDINGS = 250
 MOST_RUNS = 40
@@ -408,7 +405,7 @@ def _series(source: SiteSource, matrix: str, series: str, parts: Sequence[str], 
         for event in happened[:MOST_EVENTS]
     )  # fmt: skip
     links = tuple(Box(text=f"part {place}", link=name) for place, name in enumerate(parts, start=1))
-    most, marks = MOST_ROWS // len(some), min(40, MOST_MARKS // len(some))
+    most = MOST_ROWS // len(some)
     return _Content(
         title=_short(series),
         up=Box(text=_short(matrix), link=matrix_page(matrix)),
@@ -419,13 +416,13 @@ def _series(source: SiteSource, matrix: str, series: str, parts: Sequence[str], 
                 blocks=(Items(lines=events), *_rest(len(events), len(happened), "events", "harness history")),
             ),
             ReportSection(title="Noise of each host and card", name="noise", blocks=_noise(views)),
-            *(_history(view, source, most=most, marks=marks) for view in some),
+            *(_history(view, source, most=most) for view in some),
         ],
     )  # fmt: skip
 
 
-def _history(view: HistoryView, source: SiteSource, *, most: int, marks: int) -> ReportSection:
-    """Return a history with at most `most` versions in its table, newest first, and at most `marks` in its chart."""
+def _history(view: HistoryView, source: SiteSource, *, most: int) -> ReportSection:
+    """Return a history with at most `most` versions in its table, newest first."""
     by_version = grouped((measurement.version, measurement) for measurement in view.measured)
     there = [name for name in view.versions if name in by_version]
     is_open = view.history.id in _open_histories(source)
@@ -451,26 +448,11 @@ def _history(view: HistoryView, source: SiteSource, *, most: int, marks: int) ->
     titles = (signal_words.shown_signal(signal).title for signal in SHOWN)
     blocks: list[Block] = [Items(lines=lines)] if lines else []
     blocks.append(TextTable(columns=("image", "verdict", *titles, "measured"), rows=tuple(rows)))
-    if marks > 1:
-        blocks.append(_figure([by_version[name][-1] for name in there[-marks:]]))
     if older := len(there) - len(rows):
         blocks.append(f"{older} older images are not shown; `harness history --all` shows them.")
     title = f"{plain(view.history.variant)} on {plain(view.history.lane)}"[:200]
     marked = (Box(text=f"{SYMBOLS[tone]} {title}", tone=tone),)
     return ReportSection(title=marked, name="history", anchor=f"h{view.history.id}", blocks=tuple(blocks))
-
-
-def _figure(newest: Iterable[Measurement]) -> Figure:
-    """Draw each version's step time in the newest run that measured it. Because days differ, this is an illustration,
-    not a comparison.
-    """
-    points = []
-    for measured in newest:
-        figure = measured.figures.get("step_time", NOT_JUDGED)
-        low, high = figure.ci or (None, None)
-        tone = measured.state
-        points.append(Point(version=measured.version, value=figure.value, low=low, high=high, tone=tone, own=True))
-    return Figure(title="step time in the newest run of each image", unit="s", points=tuple(points))
 
 
 def _noise(views: Iterable[HistoryView]) -> tuple[Block, ...]:

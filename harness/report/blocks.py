@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.report.text.signal_words import Tone
-
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
@@ -70,34 +68,6 @@ class TextTable:
     def is_figure(self, column: int) -> bool:
         """Return whether a column, counted from 0, has figures."""
         return self.has_figures and self.names <= column < len(self.columns) - self.ends_in_text
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """The figure of one version with its confidence interval, in the unit of `Figure`.
-
-    `own`: whether this finding itself makes the version bad. `most`: the smallest leak rate that the version rules out.
-    """
-
-    version: str
-    value: float | None
-    low: float | None
-    high: float | None
-    tone: Tone
-    own: bool
-    most: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """The points of a chart, oldest first. `unit` is the signal's unit. Values in `failures` and in `rise` (of the step
-    time within a launch) are fractions, not percentages.
-    """
-
-    title: str
-    unit: str
-    points: tuple[Point, ...]
-    kind: Literal["figure"] = field(default="figure", init=False)
 
 
 ChartName = Literal["history", "trace", "frontier"]
@@ -161,4 +131,4 @@ class ReportSection:
         return tuple(text for block in self.blocks if isinstance(block, Items) for text in block.texts)
 
 
-Block = str | Items | TextTable | Figure | Charts | Code | ReportSection
+Block = str | Items | TextTable | Charts | Code | ReportSection

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness import amounts
-from harness.model import FAILURES, CellResult, Interval, Metric, unit_per
+from harness.model import FAILURES, CellResult, Finding, Interval, Metric, unit_per
 from harness.report.blocks import Drawing
-from harness.report.content.version_table import Row, Shown
-from harness.report.text import signal_words
+from harness.report.content.version_table import Row, Shown, rows_of
+from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import version
 from harness.report.text.signal_words import Tone
 
@@ -32,6 +32,18 @@ def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list
     wanted += [metric for metric in others if metric not in wanted and (metric in medians or metric in bad)]
     drawn = (drawing(metric, verdicts, medians, name=name) for metric in wanted)
     return [chart for chart in drawn if chart is not None]
+
+
+def of_findings(findings: Sequence[Finding], row: Sequence[CellResult]) -> Drawing | None:
+    """Return the drawing of the figure of findings of one metric over the versions of their row, oldest first, with
+    their changes; None if fewer than two versions have that figure.
+    """
+    results = {entry.cell.image.version: entry for entry in row}
+    verdicts, *changed = rows_of(results, list(results), findings)
+    medians = {each.medians: each for each in changed if each.medians is not None}
+    drawn = drawing(findings[0].metric, verdicts, medians, name=finding_words.place(findings[0]))
+    has_two = drawn is not None and sum(point["value"] is not None for point in drawn.rows["points"]) > 1
+    return drawn if has_two else None
 
 
 def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> Drawing | None:

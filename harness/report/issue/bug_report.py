@@ -28,7 +28,7 @@ from harness.model.answers import Container, Issue, Machine, Recipe
 from harness.report.blocks import Block, Charts, Code, Drawing, Items, ReportSection, TextTable
 from harness.report.charts import history_chart, traces
 from harness.report.charts.vega_charts import png, svg
-from harness.report.content import environment_diff, version_table
+from harness.report.content import environment_diff
 from harness.report.exports import markdown
 from harness.report.issue.public_images import for_strangers, local_images, private_registries
 from harness.report.issue.reproduction import commands, leak_to_see, python_file, swapping
@@ -406,12 +406,8 @@ def pictures(issue: Issue) -> dict[str, Drawing]:
     """Return the drawings that have data, by file name without extension: the finding's figure over the versions, and
     the longest launch of both sides over its steps.
     """
-    results = {entry.cell.image.version: entry for entry in issue.history}
-    verdicts, *changed = version_table.rows_of(results, list(results), [issue.finding])
-    medians = {row.medians: row for row in changed if row.medians is not None}
-    drawing = history_chart.drawing(issue.finding.metric, verdicts, medians, name=finding_words.place(issue.finding))
-    few = drawing is None or sum(point["value"] is not None for point in drawing.rows["points"]) < 2
-    drawn = {"versions": None if few else drawing, "steps": _steps(issue)}
+    versions = history_chart.of_findings([issue.finding], issue.history)
+    drawn = {"versions": versions, "steps": _steps(issue)}
     return {name: drawing for name, drawing in drawn.items() if drawing is not None}
 
 

@@ -23,9 +23,10 @@ from harness import amounts, facts
 from harness.model import METRIC_PREFIX, SIGNALS, CellResult, Finding, Metric, RunResult, Trial, unit_per
 from harness.model.measured import Facts
 from harness.report.blocks import Block, Box, Charts, Code, Drawing, ReportSection, TextTable
-from harness.report.charts import finding_chart, history_chart, traces
+from harness.report.charts import history_chart, traces
 from harness.report.charts import vega_charts as charts
 from harness.report.content import environment_diff, version_table
+from harness.report.content.finding_boxes import FindingBox
 from harness.report.document import document
 from harness.report.exports import probe_tables
 from harness.report.issue import public_images
@@ -73,6 +74,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         strip=_strip,
         probes=probe_tables.sections(result.probed),
         is_probed=bool(result.probed),
+        charts=_charts,
         drawn=_Drawn(),
         tip=_tip,
         scripts=scripts,
@@ -80,6 +82,12 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
     )  # fmt: skip
     page.enable_buffering(_PARTS)
     return b"".join(part.encode() for part in page)
+
+
+def _charts(box: FindingBox) -> list[Drawing]:
+    """Return the chart of a fault: its figure over the versions of the row with the largest effect."""
+    drawn = history_chart.of_findings(box.telling.findings, box.row)
+    return [] if drawn is None else [drawn]
 
 
 class _Drawn:
@@ -124,7 +132,6 @@ def environment() -> Environment:
         finalize=_cleaned,
     )
     templates.filters |= {"coded": _coded, "lines": _lines}
-    templates.globals["finding_chart"] = finding_chart.svg
     return templates
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -10,13 +11,16 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.model import Observation, RunResult
+from harness.report.charts import history_chart
 from harness.report.content.finding_boxes import boxes
 from harness.report.exports import junit, summary_json
+from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import headline
 from harness.report.text.fault_sentences import numbered
 from tests.players import build, faults
 from tests.players.faults import NEW, OLD, SIGNAL, run
+from tests.players.pages import Elements
 
 RESULTS = [
     build.quickstart(), build.varied(), build.worsening(), run({OLD: "ggb", NEW: "iib"}, variants=SIGNAL),
@@ -41,19 +45,18 @@ def test_what_may_yet_change_is_provisional() -> None:
     assert boxes(once)[0].texts["evidence"].endswith("; confirmed")
 
 
-def test_the_figure_has_every_version_and_its_tone() -> None:
+def test_the_chart_of_a_finding_has_every_version_and_its_own_changes() -> None:
     box = boxes(build.quickstart())[1]
-    points = {point.version: point for point in box.figure.points}
-    assert list(points) == [image.version for image in build.MULTIDICT.images]
-    assert "".join("ox"[point.tone == "bad"] for point in points.values()) == "oooxxooxxo"
-    assert [name for name, point in points.items() if point.own] == ["6.5.0", "6.6.3"]
-    assert points["6.5.0"].low is not None
-    assert points["6.5.0"].low < points["6.5.0"].value < (points["6.5.0"].high or 0)  # type: ignore[operator]
+    drawn = history_chart.of_findings(box.telling.findings, box.row)
+    assert drawn is not None
+    assert [point["version"] for point in drawn.rows["points"]] == [image.version for image in build.MULTIDICT.images]
+    assert "".join("ox"[point["tone"] == "bad"] for point in drawn.rows["points"]) == "oooxxooxxo"
+    assert [change["version"] for change in drawn.rows["changes"]] == ["6.5.0", "6.6.4"]
 
 
-def test_a_version_that_was_not_measured_is_not_good_in_the_figure() -> None:
-    (box,) = boxes(run({NEW: "gub"}))
-    assert [point.tone for point in box.figure.points] == ["good", "none", "bad"]
+def test_a_single_figure_is_no_chart() -> None:
+    box = boxes(build.quickstart())[0]
+    assert history_chart.of_findings(box.telling.findings, box.row[3:4]) is None
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=range(len(RESULTS)))
@@ -68,8 +71,8 @@ def test_every_finding_that_is_no_consequence_is_on_a_box(result: RunResult) -> 
         assert command[:2] == ["harness", "issue"]
         assert command[-1] == str(box.number)
         named = by_number[box.number]
-        assert (named.series, named.metric) == (box.attribution.series, box.attribution.metric)
-        assert named.after in {point.version for point in box.figure.points if point.own} or named.kind == "first_fixed"
+        assert (named.series, named.metric) == (box.fault.series, box.fault.metric)
+        assert named.after in {entry.cell.image.version for entry in box.row}
         assert all(line.strip() for line in box.lines)
 
 
@@ -82,19 +85,19 @@ def test_a_brief_line_says_why_launches_failed_before_how_many() -> None:
     """What does not fit into one line is cut at its end: a crash was told without its exception, and a hang as
     `provisional`."""
     found = build.varied()
-    crash = next(box for box in boxes(found) if box.attribution.metric == "outcome")
+    crash = next(box for box in boxes(found) if box.fault.metric == "outcome")
     assert 0 < crash.brief.index("SIGSEGV") < crash.brief.index("launches failed"), crash.brief
     early = [replace(each, verdict=replace(each.verdict, provisional=True)) for each in found.cells]
-    crash = next(box for box in boxes(replace(found, cells=tuple(early))) if box.attribution.metric == "outcome")
+    crash = next(box for box in boxes(replace(found, cells=tuple(early))) if box.fault.metric == "outcome")
     assert crash.brief.index("SIGSEGV") < crash.brief.index("provisional"), crash.brief
 
 
 def test_a_brief_line_drops_an_interval_and_not_the_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """`5 launches against 5; p < 0.00…`: the end of the line was cut, while the size had two intervals."""
-    slower = next(box for box in boxes(build.varied()) if box.attribution.metric == "step_time")
+    slower = next(box for box in boxes(build.varied()) if box.fault.metric == "step_time")
     assert "(2.26 to 2.35) ms; 5.62× (5.5 to 5.7); 3 launches against 3" in slower.brief
     monkeypatch.setattr("harness.report.content.finding_boxes._MOST_BRIEF", 50)
-    slower = next(box for box in boxes(build.varied()) if box.attribution.metric == "step_time")
+    slower = next(box for box in boxes(build.varied()) if box.fault.metric == "step_time")
     assert "ms; 5.62× (5.5 to 5.7); 3 launches against 3" in slower.brief
 
 
@@ -148,3 +151,48 @@ def test_a_program_that_reads_the_results_sees_observations() -> None:
     assert skipped.get("message") == "new error: step # loss nan"
     lines = [out.text for out in ElementTree.fromstring(junit.render(noticing("a"))).iter("system-out")]
     assert "log: a" in lines
+
+
+# ---------------------------------------------------------------- on the page
+
+
+def test_the_page_opens_with_a_box_for_each_finding() -> None:
+    page = html_page.render(build.quickstart())
+    found = Elements(page).found
+    boxes = [attributes["id"] for tag, attributes in found if attributes.get("class") == "finding"]
+    assert len(boxes) == 2, "a leak, its repair, and another one"
+    assert page.index('class="findings"') < page.index('id="overview"')
+    assert "harness issue reports/quickstart/20250301T120000Z-1a2b 1</code>" in page
+    assert "Whose fault</h2>" not in page
+    assert 'class="findings"' not in html_page.render(build.quiet())
+
+
+def test_names_of_metrics_are_code_in_the_title_of_a_card() -> None:
+    """The title read `returns 20 % more `count``, with the backticks."""
+    result = build.quickstart()
+    findings = [replace(one, metric="metrics.count", verdict="bad") for one in result.findings]
+    page = html_page.render(build.with_findings(result, findings))
+    titles = re.findall("<h3>(.*?)</h3>", page)
+    assert any("<code>count</code>" in title for title in titles)
+    assert not any("`" in title for title in titles)
+
+
+def test_what_else_is_new_there_stands_in_the_box() -> None:
+    result = build.quickstart()
+    first = result.findings[0]
+
+    def at(version: str, text: str) -> Observation:
+        return Observation(
+            series=first.series, lane=first.lane, variant=first.variant, signal="log", before="6.2.0", after=version,
+            text=text,
+        )  # fmt: skip
+
+    lines = [f"line {number}" for number in range(7)]
+    told = replace(
+        result, observations=(*(at("6.3.0", line) for line in ["<b>Could not load\x1b", *lines]), at("6.4.4", "else"))
+    )
+    page = html_page.render(told)
+    assert "also new</dt><dd>log: &lt;b&gt;Could not load; log: line 0" in page
+    assert "and 3 more" in page
+    assert "log: else" not in page.partition('id="observed"')[0]  # it is not new information about the finding
+    assert re.search("also new</dt>", html_page.render(result)) is None
