@@ -1,15 +1,17 @@
-"""Finds what installed packages add to the harness, such as commands, each as an entry point.
+"""Finds what installed packages add to the harness: commands, engines and hooks, each as an entry point.
 
-A package declares them in its pyproject.toml, in a group such as `harness.commands`. The harness's own commands are in
-a table: they are known without a search, and their names cannot be taken.
+A package declares them in its pyproject.toml, in the groups `harness.commands`, `harness.engines` and `harness.hooks`.
+The harness's own are in tables: they are known without a search, and their names cannot be taken.
 """
 
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import UsageError
 
@@ -40,16 +42,42 @@ def _is_declared(group: str) -> bool:
     return False
 
 
+def read_all(group: str, read: Callable[[EntryPoint], Kind]) -> tuple[dict[str, Kind], dict[str, str]]:
+    """Return what the entry points of a group name, read by `read`, and the errors of those that cannot be read; both
+    by name.
+    """
+    found, problems = {}, {}
+    for name, entry in sorted(installed(group).items()):
+        try:
+            found[name] = read(entry)
+        except UsageError as error:
+            problems[name] = str(error)
+    return found, problems
+
+
 def loaded(entry: EntryPoint, kind: type[Kind]) -> Kind:
     """Import what an entry point names. Raises UsageError, with the package's name, unless it is a `kind`."""
-    try:
+    with importing(entry):
         found = entry.load()
-    except Exception as error:  # its code may raise anything
-        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise UsageError(f"cannot be imported: {why}; {_REMEDY}", place=_place(entry)) from error
     if not isinstance(found, kind):
         raise UsageError(f"is no {kind.__name__}, but a {type(found).__name__}; {_REMEDY}", place=_place(entry))
     return found
+
+
+@contextmanager
+def importing(entry: EntryPoint) -> Iterator[None]:
+    """Raise UsageError, with the package's name, for whatever the code of a package raises when it is imported."""
+    try:
+        yield
+    except Exception as error:
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise UsageError(f"cannot be imported: {why}; {_REMEDY}", place=_place(entry)) from error
+
+
+def named(place: str) -> Any:
+    """Return what `module:name` names, and import the module if necessary."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 def _place(entry: EntryPoint) -> str:

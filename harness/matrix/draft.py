@@ -18,7 +18,15 @@ from typing import Any, TypeGuard
 
 from harness.errors import UsageError, did_you_mean, nearest
 from harness.matrix.programs import ScriptProblem, parse_python, undefined_function
-from harness.model import LAUNCHER_MODULES, LAUNCHERS, Scenario, engine_kind, starts_python, words_for_steps
+from harness.model import (
+    LAUNCHER_MODULES,
+    LAUNCHERS,
+    Scenario,
+    engine_kind,
+    installed_hooks,
+    starts_python,
+    words_for_steps,
+)
 from harness.model.forms import LETTERS
 from harness.model.measured import LEAST_STEPS
 from harness.safe_files import read_regular
@@ -246,9 +254,8 @@ def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
     module, colon, name = kind.partition(":")
     if not colon and kind not in (words := words_for_steps()):
         hint, known = did_you_mean(kind, known=words), ", ".join(words)
-        raise UsageError(
-            f"--steps-are {kind}: is not a kind of step{hint} write {known}, or a function, as {job.module}:FUNCTION"
-        )
+        remedy = "; ".join([f"write {known}, or a function, as {job.module}:FUNCTION", *installed_hooks()[1].values()])
+        raise UsageError(f"--steps-are {kind}: is not a kind of step{hint} {remedy}")
     if module in ("__main__", job.module):
         problem = undefined_function(_body(job.source), name.split("."), job.source.name)
         if problem:

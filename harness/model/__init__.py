@@ -3,7 +3,7 @@
     matrix.yaml -> Matrix -> Plan (cells) -> Trial (journal) -> CellVerdict -> Finding -> report
 
 Units are in the names: `_kib`, `_mib`, `_s`, `_ms`. Fractions are plain numbers (0.10 is 10 %).
-An unknown value is None. This package imports no other part of the harness.
+An unknown value is None.
 """
 
 from harness.model.answers import *

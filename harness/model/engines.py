@@ -4,14 +4,12 @@ harness asks this, and never which engine it is.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+from harness import doors
 from harness.model.scenario import FromFile, Later
 
 if TYPE_CHECKING:
@@ -97,21 +95,17 @@ PROCESS = EngineKind(
 @cache
 def known_engines() -> dict[str, EngineKind]:
     """Return the engines by name: those of the harness, and those of installed packages that can be imported."""
-    found = {"docker": DOCKER, "process": PROCESS}
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        with contextlib.suppress(ImportError, AttributeError):  # the matrix file's reader then knows no such engine
-            if isinstance(kind := entry.load(), EngineKind):
-                found.setdefault(entry.name, kind)
-    return found
+    own = {"docker": DOCKER, "process": PROCESS}
+    return own | {name: kind for name, kind in installed_engines()[0].items() if name not in own}
+
+
+@cache
+def installed_engines() -> tuple[Mapping[str, EngineKind], Mapping[str, str]]:
+    """Return the engines of installed packages, and why others of them cannot be used; both by name."""
+    return doors.read_all(GROUP, lambda entry: doors.loaded(entry, EngineKind))
 
 
 def engine_kind(engine: str) -> EngineKind:
     """Return the kind of an engine, given by its name or address. Whatever is not a name is the address of a Docker
     Engine."""
     return known_engines().get(engine, AT_ADDRESS)
-
-
-def named(place: str) -> Any:
-    """Return what `module:name` names, and import the module if necessary."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)

@@ -16,7 +16,7 @@ from harness.model import forms
 from harness.model.matrix import GpuWord, engine_address
 from harness.model.scenario import Limits, MetricLimit, MetricRule, Probe, ProbeName
 from harness.model.signals import LIMITED, SIGNALS, TIMES, Signal
-from harness.model.step_kinds import words_for_steps
+from harness.model.step_kinds import installed_hooks, words_for_steps
 
 
 class Shape(BaseModel):
@@ -248,8 +248,11 @@ class StepsFunction(Shape):
 
 def _steps_are(value: Any) -> Any:
     """Check what steps are: the packages that bring hooks are looked for only if a matrix file names a kind."""
-    words = ("auto",) if value == "auto" or isinstance(value, dict) else words_for_steps()
-    return forms.word_or(*words, form=dict, remedy=f'write {", ".join(words)}, or {{function: "module:name"}}')(value)
+    if value == "auto" or isinstance(value, dict):
+        return value
+    words = words_for_steps()
+    remedy = "; ".join([f'write {", ".join(words)}, or {{function: "module:name"}}', *installed_hooks()[1].values()])
+    return forms.word_or(*words, form=dict, remedy=remedy)(value)
 
 
 def _name_words(schema: dict[str, Any]) -> None:

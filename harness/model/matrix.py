@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from harness.model.engines import Abilities, EngineSettings, engine_kind, known_engines
+from harness.model.engines import Abilities, EngineSettings, engine_kind, installed_engines, known_engines
 from harness.model.scenario import ById, FromFile, Later, Scenario, Where
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ def engine_address(engine: str) -> str:
     """Return the address of an engine, checked."""
     if engine in known_engines():
         return engine
+    if problem := installed_engines()[1].get(engine):
+        raise ValueError(problem)
     allowed = f"{', '.join(known_engines())}, {ADDRESSES}"
     if not ADDRESS.fullmatch(engine):
         raise ValueError(f"unknown engine {forms.shown(engine)}; allowed: {allowed}")

@@ -2,42 +2,61 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from harness import doors
 from harness.agent.scenario import hooks
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+Kinds = Mapping[str, hooks.StepKind]
+
 
 @functools.cache
-def installed_hooks() -> Mapping[str, Path]:
-    """Return the files of the hooks that installed packages bring, by their module name in the agent.
+def installed_hooks() -> tuple[Mapping[str, tuple[Path, Kinds]], Mapping[str, str]]:
+    """Return the files of the hooks that installed packages bring, with the kinds of steps that they count, and why
+    others cannot be used; both by name.
 
     Each entry point `harness.hooks` names a module of the package, which is a file for `harness/agent/scenario/hooks/`.
-    A package that cannot be imported brings none.
     """
-    files = {}
-    for entry in entry_points(group="harness.hooks"):
-        with contextlib.suppress(ImportError):
-            spec = find_spec(entry.module)
-            if spec is not None and spec.origin is not None and entry.name.isidentifier():
-                files[f"installed_{entry.name}"] = Path(spec.origin)
-    return files
+    return doors.read_all("harness.hooks", _read)
 
 
-@functools.cache
-def known_kinds() -> Mapping[str, hooks.StepKind]:
+def hook_files() -> Mapping[str, Path]:
+    """Return the files of the hooks of installed packages, by their module name in the agent."""
+    return {_module(name): path for name, (path, _) in installed_hooks()[0].items()}
+
+
+def _read(entry: EntryPoint) -> tuple[Path, Kinds]:
+    """Return the file of a hook, and the kinds of steps that it counts. Raises UsageError."""
+    with doors.importing(entry):
+        if not entry.name.isidentifier():
+            raise ImportError("the name of a hook must be a Python identifier")
+        found = find_spec(entry.module)
+        spec = (
+            None if found is None else spec_from_file_location(f"{hooks.__name__}.{_module(entry.name)}", found.origin)
+        )
+        if spec is None or spec.loader is None or spec.origin is None:
+            raise ModuleNotFoundError(f"there is no file of a module {entry.module}")
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return Path(spec.origin), getattr(module, "STEPS", {})
+
+
+def _module(name: str) -> str:
+    return f"installed_{name}"
+
+
+def known_kinds() -> Kinds:
     """Return the kinds of steps by the names that `steps_are` may have."""
     kinds = dict(hooks.KINDS)
-    for name, path in installed_hooks().items():
-        spec = spec_from_file_location(f"{hooks.__name__}.{name}", path)
-        if spec is not None and spec.loader is not None:
-            module = module_from_spec(spec)
-            spec.loader.exec_module(module)
-            kinds.update(getattr(module, "STEPS", {}))
+    for _, brought in installed_hooks()[0].values():
+        kinds.update(brought)
     return kinds
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from harness import file_locks
+from harness import doors, file_locks
 from harness.errors import EngineUnreachable
-from harness.model import Host, engine_kind, named
+from harness.model import Host, engine_kind
 from harness.model.watching import Say
 from harness.run.engine import Engine
 
@@ -21,4 +21,4 @@ def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> Engine:
     """Open the engine of `host`. Raises EngineUnreachable with a one-line message that includes the remedy."""
     if not file_locks.are_known():
         raise EngineUnreachable(file_locks.NO_LOCKS, place=host.where)
-    return cast(Engine, named(engine_kind(host.engine).opener)(host, environ=environ, say=say))
+    return cast(Engine, doors.named(engine_kind(host.engine).opener)(host, environ=environ, say=say))

@@ -21,7 +21,7 @@ BASE = {"model", "errors", "exit_codes"}
 ALLOWED = {
     "exit_codes": set(),
     "doors": {"errors"},
-    "model": {"exit_codes", "agent", "masking"},
+    "model": {"exit_codes", "agent", "doors", "masking"},
     "errors": {"exit_codes"},
     "amounts": {"model"},
     "agent": set(),
@@ -33,7 +33,7 @@ ALLOWED = {
     "safe_files": BASE,
     "file_locks": set(),
     "run": BASE
-    | {"agent", "amounts", "atomic_files", "compat", "file_locks", "judge", "masking", "registry"}
+    | {"agent", "amounts", "atomic_files", "compat", "doors", "file_locks", "judge", "masking", "registry"}
     | {"safe_files", "schedule"},
     "store": BASE | {"atomic_files", "file_locks", "masking", "run", "safe_files"},
     "history": BASE

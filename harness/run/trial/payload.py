@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from harness.errors import MatrixError
-from harness.model import Cell, Prepared, Scenario, Variant, installed_hooks
+from harness.model import Cell, Prepared, Scenario, Variant, hook_files
 from harness.run.engine import Payload
 
 ANSWER_TIMEOUT_S = 300.0
@@ -118,7 +118,7 @@ def agent_files() -> Mapping[str, bytes]:
     """Return the agent's files by path: `start.py`, and the package `harness_agent` with the hooks that installed
     packages bring."""
     files = {f"harness_agent/{path.relative_to(AGENT)}": path.read_bytes() for path in sorted(AGENT.rglob("*.py"))}
-    for name, path in installed_hooks().items():
+    for name, path in hook_files().items():
         files[f"harness_agent/scenario/hooks/{name}.py"] = path.read_bytes()
     files[START] = files.pop(f"harness_agent/{START}")
     return files

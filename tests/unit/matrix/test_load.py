@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,13 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
+from harness import doors
 from harness.errors import MatrixError
 from harness.matrix import check_shape, load_matrix, schema
 from harness.matrix.problems import Context
 from harness.matrix.read_series import RUNNING_PYTHON
 from harness.model import Build, Install, Matrix, Pull, Scenario, Variant, Where
-from harness.model.engines import known_engines
+from harness.model.engines import GROUP, installed_engines, known_engines
 from harness.model.file_keys import WrittenLimits
 from harness.model.forms import Given
 from harness.plan.cells import make_plan, select
@@ -229,23 +230,34 @@ def test_versions_that_are_no_versions_with_a_url(load: Load) -> None:
     assert versions(load(with_series(text)), "s") == ["main", "4f2a"]
 
 
-@pytest.mark.parametrize(("broken", "accepted"), [(False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("tests.contract.local_engine:KIND", ""),
+        (
+            "no.such.module:KIND",
+            "cannot be imported: ModuleNotFoundError: No module named 'no'; install another version",
+        ),
+        ("os:sep", "engine theirs: is no EngineKind, but a str; install another version of the package, or remove it"),
+    ],
+)
 def test_an_installed_package_may_bring_an_engine(
-    load: Load, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, broken: bool, accepted: bool
+    load: Load, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, value: str, problem: str
 ) -> None:
-    """A package that cannot be imported brings none, and the matrix file's error lists the engines that there are."""
-    value = "no.such.module:KIND" if broken else "tests.contract.local_engine:KIND"
-    brought = EntryPoint(name="theirs", value=value, group="harness.engines")
-    installed = entry_points(group="harness.engines")
-    monkeypatch.setattr("harness.model.engines.entry_points", lambda *, group: [*installed, brought])
-    known_engines.cache_clear()
-    request.addfinalizer(known_engines.cache_clear)
+    """An engine that cannot be used says why, and breaks no other."""
+    brought = EntryPoint(name="theirs", value=value, group=GROUP)
+    installed = doors.installed(GROUP)
+    monkeypatch.setattr(doors, "installed", lambda group: {**installed, "theirs": brought})
+    for cache in (known_engines, installed_engines):
+        cache.cache_clear()
+        request.addfinalizer(cache.cache_clear)
     text = GOOD.replace("engine: docker", "engine: theirs")
-    if accepted:
-        assert (load(text).hosts[0].engine, load(text).hosts[0].can.makes_environments) == ("theirs", True)
-    else:
-        with pytest.raises(MatrixError, match="unknown engine 'theirs'; allowed: docker, process, slurm, "):
+    assert load(GOOD).hosts[0].engine == "docker"
+    if problem:
+        with pytest.raises(MatrixError, match=problem):
             load(text)
+    else:
+        assert (load(text).hosts[0].engine, load(text).hosts[0].can.makes_environments) == ("theirs", True)
 
 
 # ---------------------------------------------------------------- schema, docs, and the file at the top
