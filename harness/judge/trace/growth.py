@@ -339,9 +339,10 @@ class SampledSeries:
     @cached_property
     def teeth(self) -> Trend | None:
         """Return the trend of the floor under saw-teeth; None if there are too few of them."""
-        if self.floor is None or self.floor.troughs < FEWEST_TEETH:
+        levels, rows = self.floor or (np.empty(0), 0.0)
+        if len(levels) < FEWEST_TEETH:
             return None
-        return fit_trend(self.floor.levels, steps_per_block=self.floor.rows * self.steps_per_row, alpha=self.alpha)
+        return fit_trend(levels, steps_per_block=rows * self.steps_per_row, alpha=self.alpha)
 
     @property
     def highest_floor(self) -> float:
@@ -349,7 +350,8 @@ class SampledSeries:
         floor = self.floor or wave_floor(self.values[int(START * len(self.values)) :])
         if floor is None:
             return math.inf
-        walk = highest_walk(floor.levels, steps_per_block=floor.rows * self.steps_per_row, alpha=self.alpha)
+        levels, rows = floor
+        walk = highest_walk(levels, steps_per_block=rows * self.steps_per_row, alpha=self.alpha)
         return walk if self.teeth is None else min(walk, self.teeth.high)
 
     @cached_property

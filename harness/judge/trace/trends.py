@@ -205,13 +205,9 @@ RECENT = 0.75
 """Share of the rows after which the last trough must lie, because it cannot show a leak that began later."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Floor:
-    """`levels` of the floor, shape (n,), at positions `rows` apart, computed from a number of `troughs`."""
-
-    levels: Floats
-    rows: float
-    troughs: int
+Floor = tuple[Floats, float]
+"""The levels of a floor, shape (n,), at positions that are so many rows apart. There are as many as troughs, but at
+most BLOCKS."""
 
 
 def teeth_floor(values: Floats) -> Floor | None:
@@ -246,10 +242,10 @@ def wave_floor(values: Floats) -> Floor | None:
 
 
 def _floor(places: npt.NDArray[np.intp], troughs: Floats, *, rows: int) -> Floor | None:
-    """Interpolate the floor between the troughs, at as many evenly spaced positions as troughs, but at most BLOCKS.
-    Return None if the troughs are too few or none is recent.
+    """Interpolate the floor between the troughs, at evenly spaced positions. Return None if the troughs are too few or
+    none is recent.
     """
     if len(places) < FEWEST_TROUGHS or places[-1] < RECENT * rows:
         return None
     even = np.linspace(places[0], places[-1], min(len(places), BLOCKS))
-    return Floor(levels=np.interp(even, places, troughs), rows=float(even[1] - even[0]), troughs=len(places))
+    return np.interp(even, places, troughs), float(even[1] - even[0])

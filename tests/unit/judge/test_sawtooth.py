@@ -15,7 +15,8 @@ TIME = np.arange(4000.0)
 def test_the_floor_rises_as_the_leak_does(period, rate):
     found = teeth_floor(rate * TIME + 20 * (TIME % period))
     assert found is not None
-    assert np.diff(found.levels) == pytest.approx(rate * found.rows, abs=1e-6 + rate)
+    levels, rows = found
+    assert np.diff(levels) == pytest.approx(rate * rows, abs=1e-6 + rate)
 
 
 def test_what_wanders_or_falls_seldom_has_no_teeth():
@@ -33,15 +34,16 @@ def test_a_fall_over_several_rows_is_one():
     slow = np.where(TIME % 400 < 390, 10 * (TIME % 400), 390 * (400 - TIME % 400))
     found = teeth_floor(slow)
     assert found is not None
-    assert found.troughs == 10
+    assert len(found[0]) == 10
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_the_floor_of_waves(rate):
     found = wave_floor(rate * TIME + 5000 * np.sin(TIME / 100))
     assert found is not None
-    assert found.troughs >= 5
-    assert np.diff(found.levels) == pytest.approx(rate * found.rows, abs=60)
+    levels, rows = found
+    assert len(levels) >= 5
+    assert np.diff(levels) == pytest.approx(rate * rows, abs=60)
 
 
 def test_a_floor_that_was_not_seen_lately_says_nothing():
