@@ -48,6 +48,7 @@ from harness.model import (
     log_of_change,
     worse_if,
 )
+from harness.model.judged import State
 from harness.model.measured import AGENT_COLUMNS, MOST_METRICS
 
 
@@ -67,47 +68,37 @@ def is_text(name: str, trial: Trial) -> bool:
     return trial.trace is not None and trial.trace.column(name) is not None and not is_returned(name, trial)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReturnedNan:
-    """NaN in one number that the versions of a row returned."""
+def first_nan(name: str, launches: Launches) -> int:
+    """Return the first step at which any version returned NaN under this name, or the last step of that launch, after
+    which it came; 0 if none did."""
+    nan = [trial for version in launches for trial in version if name in trial.not_finite]
+    return min((min(trial.not_finite[name][1], trial.last_step) for trial in nan), default=0)
 
-    name: str
-    launches: Launches
 
-    @cached_property
-    def first_step(self) -> int:
-        """Return the first step at which any version returned NaN, or the last step of that launch, after which it
-        came; 0 if none did."""
-        nan = [trial for version in self.launches for trial in version if self.name in trial.not_finite]
-        return min((min(trial.not_finite[self.name][1], trial.last_step) for trial in nan), default=0)
-
-    @cached_property
-    def states(self) -> tuple[bool | None, ...]:
-        """Return, for each version, whether it returns NaN; None if that is unknown. Launches that ended before the
-        first NaN of any version do not count."""
-        states: list[bool | None] = []
-        for version in self.launches:
-            asked = [trial for trial in version if trial.measured and is_returned(self.name, trial)]
-            is_nan = [self.name in trial.not_finite for trial in asked if trial.last_step >= self.first_step]
-            states.append(None if not is_nan or 0 < sum(is_nan) < AGREE else any(is_nan))
-        return tuple(states)
-
-    @property
-    def bad(self) -> tuple[int, ...]:
-        """Return the positions of the versions that are bad because of NaN: none unless another version is without."""
-        return tuple(place for place, is_nan in enumerate(self.states) if is_nan and False in self.states)
+def nan_states(name: str, launches: Launches) -> list[State]:
+    """Return, for each version, whether it returns NaN under this name; None if that is unknown. Launches that ended
+    before the first NaN of any version do not count."""
+    states: list[State] = []
+    first = first_nan(name, launches)
+    for version in launches:
+        asked = [trial for trial in version if trial.measured and is_returned(name, trial)]
+        is_nan = [name in trial.not_finite for trial in asked if trial.last_step >= first]
+        states.append(None if not is_nan or 0 < sum(is_nan) < AGREE else any(is_nan))
+    return states
 
 
 def nan_versions(launches: Launches, limits: Limits) -> Mapping[int, Sequence[str]]:
-    """Return, by position, the numbers whose NaN makes a version bad. Its steps may do other work than those of other
-    versions, so their times are not compared.
+    """Return, by position, the numbers whose NaN makes a version bad, as another version is without. Its steps may do
+    other work than those of other versions, so their times are not compared.
     """
     ignored = {limit.metric for limit in limits.metrics if limit.rule == "none"} | AGENT_COLUMNS
     names = {name for version in launches for trial in version for name in trial.not_finite} - ignored
     bad: dict[int, list[str]] = {}
     for name in sorted(names):
-        for place in ReturnedNan(name=name, launches=launches).bad:
-            bad.setdefault(place, []).append(name)
+        states = nan_states(name, launches)
+        for place, is_nan in enumerate(states):
+            if is_nan and False in states:
+                bad.setdefault(place, []).append(name)
     return bad
 
 
@@ -171,7 +162,7 @@ class _Metric:
     # ------------------------------------------------------------ its numbers
 
     @cached_property
-    def returned(self) -> Sequence[bool | None]:
+    def returned(self) -> Sequence[State]:
         """Return, for each version, whether a step returned the number; None if no launch can be compared."""
         return [any(is_returned(self.name, trial) for trial in own) if own else None for own in self.clean]
 
@@ -217,7 +208,7 @@ class _Metric:
         return any(len(own) >= AGREE and values is None for own, values in zip(self.known, self.exact, strict=True))
 
     @cached_property
-    def varies(self) -> Sequence[bool | None]:
+    def varies(self) -> Sequence[State]:
         """Return, for each version, whether its launches differ. None: too few to tell, because so many would agree
         with a probability above LUCK if they varied as those of other versions do."""
         alike = [[sum(same_values(each, other) for other in own) for each in own] for own in self.known]
@@ -258,8 +249,12 @@ class _Metric:
         return f"{METRIC_PREFIX}{self.name}"
 
     @cached_property
-    def nan(self) -> ReturnedNan:
-        return ReturnedNan(name=self.name, launches=self.launches)
+    def nan(self) -> Sequence[State]:
+        return nan_states(self.name, self.launches)
+
+    def _is_other(self, place: int) -> bool:
+        """Return whether a version is bad because of NaN: what it has are the numbers of other steps."""
+        return bool(self.nan[place]) and False in self.nan
 
     def judged(self) -> Values:
         rows, exact, is_noisy = self.rows, self.exact, self.is_noisy
@@ -270,14 +265,14 @@ class _Metric:
                 late = self._of_noisy(self.long, self.long_rows, late_value)[0]
                 changes = [replace(change, verdict="late") for change in late]
         else:
-            known = {at: own for at, own in enumerate(exact) if own is not None and at not in self.nan.bad}
+            known = {at: own for at, own in enumerate(exact) if own is not None and not self._is_other(at)}
             changes, observed = self._of_exact(known)
         seen = [
             self._verdict(place, own, visible=visible if is_noisy or agreed is not None else None)
             for place, (own, agreed) in enumerate(zip(rows if is_noisy else self.long_rows, exact, strict=True))
         ]
         vanished = self._vanished()
-        of_states = {"nan": self.nan.states, "vanished": vanished}
+        of_states = {"nan": self.nan, "vanished": vanished}
         if self.given is not None and self.given.rule == "reproducible":
             of_states["varies"] = self.varies
         begun = [
@@ -292,12 +287,12 @@ class _Metric:
             observed=(
                 *self._came_and_went(vanished),
                 *(() if "varies" in of_states else self._no_longer_exact()),
-                *(() if self.nan.first_step else observed),
+                *(() if first_nan(self.name, self.launches) else observed),
             ),
             is_tested=is_noisy and visible is not None,
         )
 
-    def _vanished(self) -> list[bool | None]:
+    def _vanished(self) -> list[State]:
         """Return, for each version, whether it no longer returns the number, if its name tells that it is a result: all
         launches of the versions before do. A launch that ended before the first of these numbers does not count, nor
         one that has no room for it. A number that another of the same kind replaces (`acc`, `accuracy`) is renamed, and
@@ -306,7 +301,7 @@ class _Metric:
         firsts = [at for own in self.clean for trial in own if (at := first_step(trial, self.name)) is not None]
         if self.given is None and worse_if(self.name) not in ("rise", "drop"):
             firsts = []
-        states: list[bool | None] = []
+        states: list[State] = []
         for own in self.clean:
             # The agent records MOST_METRICS numbers, so that others may be missing beside as many.
             able = [trial for trial in own if trial.trace is None or len(trial.trace.metrics) < MOST_METRICS]
@@ -333,7 +328,7 @@ class _Metric:
                 text = f"{self.name} was the same in all launches and now differs from launch to launch"
                 yield Observed(signal=self.signal, before=change.before, after=change.after, text=text)
 
-    def _came_and_went(self, vanished: Sequence[bool | None]) -> Iterator[Observed]:
+    def _came_and_went(self, vanished: Sequence[State]) -> Iterator[Observed]:
         """Yield where versions begin or cease to return a number that has no limit, unless that is a finding; one with
         a limit is blind there."""
         known = [] if self.limit else [(place, state) for place, state in enumerate(self.returned) if state is not None]
@@ -357,7 +352,7 @@ class _Metric:
 
     def _of_exact(self, known: Mapping[int, Floats]) -> tuple[list[Change], list[Observed]]:
         """Return the changes beyond the limit, and all other differences between neighbouring versions."""
-        states: list[bool | None] = [None] * len(self.launches)
+        states: list[State] = [None] * len(self.launches)
         good: Floats | None = None
         is_late = False
         for place, values in known.items():
@@ -398,7 +393,7 @@ class _Metric:
                 if np.isfinite(values).any()
             }
             for place, (trials, own) in enumerate(zip(launches, rows, strict=True))
-            if place not in self.nan.bad  # what it has are the numbers of other steps
+            if not self._is_other(place)
         }
         size = scale(columns)
         table = table_of(often(columns), scale=lambda value: min(max(value / size, -ABSURD), ABSURD))
@@ -440,7 +435,7 @@ class _Metric:
     def _verdict(self, place: int, rows: Sequence[Floats], *, visible: float | None) -> SignalVerdict:
         """Return what a version shows. `visible` is the minimum detectable effect."""
         medians = [usual_value(values) for values in rows if np.isfinite(values).any()]
-        is_nan, name = self.nan.states[place], self.name
+        is_nan, name = self.nan[place], self.name
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
         if self.limit is None and self.rule is not None and (self.is_noisy or len(self.clean) > 1):
@@ -450,7 +445,7 @@ class _Metric:
             why = f"this version gave no `{name}`" if rows else "not measured: no launch completed its steps"
             return replace(plain, seen="none", why=why)
         if is_nan:
-            why = f"`{name}` was NaN or infinity{' in every version' if all(self.nan.states) else ''}"
+            why = f"`{name}` was NaN or infinity{' in every version' if all(self.nan) else ''}"
             return replace(plain, seen="blind" if self.limit else "none", why=why, visible=None)
         if is_nan is None and any(name in trial.not_finite for trial in self.launches[place]):
             return replace(plain, seen="suspect", why="a number was NaN or infinity in one launch", remedy=SETTLED)
