@@ -450,9 +450,8 @@ LIMIT = math.log(1.1)
 RULES = Rules(step_limit=LIMIT)
 
 
-def outcome(before: int | None, after: int, *, worse: bool = True, confirmed: bool = True) -> Boundary:
-    between = tuple(range(0 if before is None else before + 1, after))
-    return Boundary(metric="outcome", before=before, after=after, worse=worse, between=between, confirmed=confirmed)
+def outcome(before: int, after: int, *, worse: bool = True, confirmed: bool = True) -> Boundary:
+    return Boundary(metric="outcome", before=before, after=after, worse=worse, confirmed=confirmed)
 
 
 def found(*changes: Change, boundaries: list[Boundary], rules: Rules = RULES) -> list[tuple]:
@@ -467,7 +466,7 @@ def test_a_change_is_as_wide_as_the_search_says() -> None:
 
 def test_where_no_version_is_surely_good_none_is_called_the_last_good_one() -> None:
     """A rare failure may be older than all launched versions: an interval would not contain the truth."""
-    (change,) = with_boundaries([CRASH], [outcome(None, 3, confirmed=False)], cells=CELLS, rules=RULES)
+    (change,) = with_boundaries([CRASH], [outcome(-1, 3, confirmed=False)], cells=CELLS, rules=RULES)
     assert (change.kind, change.before, change.after) == ("bad_from_start", None, 3)
     assert change.untestable == (0, 1, 2)
 

@@ -10,7 +10,7 @@ so that drift over time is the same for the whole round and is removed with the 
    are subtracted, and the search is repeated on the rest.
 3. Levels that a test against the pooled noise cannot distinguish are merged, the least distinct first.
 4. Levels that differ by less than the least change that counts are merged with the level before them.
-5. The posterior probability (`posterior`) decides which versions may be the first of each level.
+5. The posterior probability (`place_change`) decides which versions may be the first of each level.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtri, stdtr, stdtrit
+import numpy.typing as npt
+from scipy.special import chdtri, ndtri, stdtr, stdtrit
 
 from harness.judge.comparison.noise import NEGLIGIBLE, Spread, laid_out, pooled_spread, spread_within, without_rounds
-from harness.judge.history.posterior import place_change
 from harness.model import Floats, Interval
 
 FEW_VERSIONS = 4
@@ -59,14 +59,21 @@ class Changepoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Levels:
-    """The pieces of a series: `bounds` are their first versions and the end, `means` their levels, in logs.
-
-    `shifts` are the changes between pieces. The bound of a drift is in its middle; its versions belong to no level.
+    """The pieces of a series: `height` is the first level, in logs, and `shifts` are the changes between pieces, oldest
+    first. The first version after a drift is in its middle; its versions belong to no level.
     """
 
-    bounds: tuple[int, ...]
-    means: tuple[float, ...]
+    height: float = 0.0
     shifts: tuple[Changepoint, ...]
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """Return the level of each piece."""
+        return tuple(itertools.accumulate((shift.size for shift in self.shifts), initial=self.height))
+
+    def mean_at(self, place: int) -> float:
+        """Return the level of a version."""
+        return self.means[sum(shift.first <= place for shift in self.shifts)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +153,7 @@ def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
         high = min(place for place in (*distinct, laid.versions) if place > first)
         nearest = max([low + 1, first - NEAR, *(end for _, end in stretches if end <= first)])
         farthest = min([high - 1, first + NEAR, *(begin for begin, _ in stretches if begin >= first)])
-        place = place_change(
+        likeliest, earliest, latest = place_change(
             means[low:high],
             range(nearest - low, farthest - low + 1),
             rounds=laid.rounds,
@@ -157,16 +164,16 @@ def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
         error = laid.spread.deviation * math.sqrt((1 / (first - begin) + 1 / (end - first)) / laid.rounds)
         shifts.append(
             Changepoint(
-                first=low + place.first,
+                first=low + likeliest,
                 stretch=(begin, end),
-                before=low + place.low - 1,
-                after=low + place.high,
+                before=low + earliest - 1,
+                after=low + latest,
                 size=size,
                 interval=laid.spread.interval(size, error),
                 p=distinct[first],
             )
         )
-    return _in_turn(shifts, height=heights[0], versions=laid.versions)
+    return _in_turn(shifts, height=heights[0])
 
 
 def exact_levels(row: Floats, *, least: float) -> Levels:
@@ -182,10 +189,10 @@ def exact_levels(row: Floats, *, least: float) -> Levels:
         )
         for begin, first, end, size in zip(edges, counted, edges[2:], sizes, strict=False)
     ]
-    return _in_turn(shifts, height=heights[0], versions=len(row))
+    return _in_turn(shifts, height=heights[0])
 
 
-def _in_turn(shifts: list[Changepoint], *, height: float, versions: int) -> Levels:
+def _in_turn(shifts: list[Changepoint], *, height: float) -> Levels:
     """Return the levels between the shifts. Two neighbouring shifts may be at the same versions, but not in reverse."""
     shifts.sort(key=lambda shift: shift.first)
     for number in range(1, len(shifts)):
@@ -193,8 +200,7 @@ def _in_turn(shifts: list[Changepoint], *, height: float, versions: int) -> Leve
         shifts[number] = replace(shifts[number], before=before)
         after = min(shifts[-1 - number].after, shifts[-number].after - 1)
         shifts[-1 - number] = replace(shifts[-1 - number], after=after)
-    means = itertools.accumulate((shift.size for shift in shifts), initial=height)
-    return Levels(bounds=(0, *(shift.first for shift in shifts), versions), means=tuple(means), shifts=tuple(shifts))
+    return Levels(height=height, shifts=tuple(shifts))
 
 
 def _counted(means: Floats, bounds: Sequence[int], *, least: float) -> tuple[list[int], list[float]]:
@@ -481,3 +487,85 @@ def _ramp(
         drift=True,
     )
     return ramp, shape
+
+
+# ---------------------------------------------------------------- which versions may be the first of a level
+#
+# The posterior covers every place of the change between the neighbouring changes, and every pair of places of two
+# changes, because a small one may have been overlooked. The levels and the noise are integrated out: places have a
+# uniform prior, levels a flat prior over the observed range, and the noise is that of launches within their round and
+# version (scaled inverse chi-squared).
+
+NAMED = 0.97
+"""Posterior probability from which a single version is named."""
+HOLDS = 0.998
+"""Posterior probability of the range of versions that is reported if no single version can be named."""
+OVERLOOKED = 0.2
+"""Prior odds that there is one more change than was found."""
+NOISES = 9
+"""Number of quantiles that represent the distribution of the noise."""
+
+
+def place_change(means: Floats, candidates: range, *, rounds: int, spread: Spread) -> tuple[int, int, int]:
+    """Return the likeliest first version of the new level after the only change in `means` (the versions' means over
+    `rounds`, logs), which is one of `candidates`, and the versions from and up to which it is with probability HOLDS:
+    all are the same if the version can be named. `spread` is the noise of one launch.
+    """
+    places = np.array(candidates)
+    held = probability_within(means, places, rounds=rounds, spread=spread)
+    single = np.diagonal(held)
+    likeliest = int(single.argmax())
+    first = int(places[likeliest])
+    if single[likeliest] >= NAMED:
+        return first, first, first
+    low, high = np.nonzero(np.triu(held >= min(HOLDS, held[0, -1])))
+    best = int(np.lexsort((-held[low, high], high - low))[0])  # the shortest, and of these the most probable
+    low_place, high_place = int(places[low[best]]), int(places[high[best]])
+    return first, min(low_place, first), max(high_place, first)
+
+
+def probability_within(means: Floats, places: npt.NDArray[np.intp], *, rounds: int, spread: Spread) -> Floats:
+    """Return, at [i, j], the probability that the change is at one of the places i to j, or, if there are two changes,
+    that one of them is.
+    """
+    quantiles = chdtri(spread.freedom, (np.arange(NOISES) + 0.5) / NOISES)
+    held, weights = [], []
+    for variance in map(float, spread.deviation**2 * spread.freedom / quantiles / rounds):
+        logs = level_evidence(means, np.array([0, *places, len(means)]), variance=variance)
+        one = logs[0, 1:-1] + logs[1:-1, -1]
+        two = logs[0, 1:-1, None] + logs[1:-1, 1:-1] + logs[None, 1:-1, -1]
+        width = max(float(np.ptp(means)), math.sqrt(variance))
+        if len(places) > 1:
+            two = two + math.log(OVERLOOKED / width * 2 / (len(means) - 2))
+        total = np.logaddexp(np.logaddexp.reduce(one), np.logaddexp.reduce(two, axis=None))
+        weights.append(total)
+        pairs = np.exp(two - total)
+        held.append(_between(np.exp(one - total) + pairs.sum(axis=0) + pairs.sum(axis=1)) - _both_between(pairs))
+    shares = np.exp(np.array(weights) - np.logaddexp.reduce(weights))
+    return np.asarray(np.tensordot(shares, held, axes=1))
+
+
+def level_evidence(means: Floats, edges: npt.NDArray[np.intp], *, variance: float) -> Floats:
+    """Return the log evidence for one level from edge i up to edge j; minus infinity where j <= i."""
+    sums = np.concatenate([[0.0], np.cumsum(means)])[edges]
+    squares = np.concatenate([[0.0], np.cumsum(means**2)])[edges]
+    count = edges[None, :] - edges[:, None]
+    versions = np.maximum(count, 1)
+    scatter = squares[None, :] - squares[:, None] - (sums[None, :] - sums[:, None]) ** 2 / versions
+    evidence = -np.maximum(scatter, 0) / (2 * variance) - 0.5 * np.log(versions)
+    evidence -= 0.5 * (versions - 1) * math.log(2 * math.pi * variance)
+    return np.where(count > 0, evidence, -np.inf)
+
+
+def _between(chances: Floats) -> Floats:
+    """Return, at [i, j], the sum of `chances` from i to j."""
+    sums = np.concatenate([[0.0], np.cumsum(chances)])
+    return np.asarray(sums[None, 1:] - sums[:-1, None])
+
+
+def _both_between(pairs: Floats) -> Floats:
+    """Return, at [i, j], the sum of `pairs` whose changes both lie from i to j."""
+    sums = np.zeros((len(pairs) + 1, len(pairs) + 1))
+    sums[1:, 1:] = pairs.cumsum(axis=0).cumsum(axis=1)
+    ends, diagonal = sums[1:, 1:].diagonal(), sums.diagonal()[:-1]
+    return np.asarray(ends[None, :] - sums[:-1, 1:] - sums[1:, :-1].T + diagonal[:, None])

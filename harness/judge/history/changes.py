@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -68,8 +68,8 @@ def find_changes(
         if (limit := limits.of(name)) is not None:
             # A change must reach the limit and exceed the lane's A/A noise.
             least = max(log_of(name, limit), floor(noise, name, rounds=len(table.values)))
-            rule = LevelRule(least=least, baseline=baseline, noise=spread_of(noise, name))
-            levels[name] = signal_changes(name, table, rule)
+            known = spread_of(noise, name)
+            levels[name] = signal_changes(name, table, least=least, baseline=baseline, noise=known)
     timed = _merged(levels.pop("step_time", []), slowdown)
     step_time = [change for change in timed if not _is_symptom(change, growths["memory"], cells)]
     return (*outcome, *itertools.chain(*growths.values()), *step_time, *itertools.chain(*levels.values()))
@@ -135,28 +135,18 @@ def holm(p_values: Sequence[float], alpha: float, *, weights: Sequence[float] = 
     return rejected
 
 
-@dataclass(frozen=True, kw_only=True)
-class LevelRule:
-    """The rule by which tables are judged. `least` is the smallest change that counts, a log.
-
-    `baseline` is the position with which levels are compared; None means the last good level. `noise` is the A/A noise
-    of the lane.
-    """
-
-    least: float
-    baseline: int | None = None
-    noise: Spread | None = None
-
-
-def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[Change]:
-    """Return the changes of a level signal, oldest first, without those below the signal's smallest amount."""
+def signal_changes(
+    metric: Metric, table: RoundTable, *, least: float, baseline: int | None = None, noise: Spread | None = None
+) -> list[Change]:
+    """Return the changes of a level signal by at least `least`, a log, oldest first, without those below the signal's
+    smallest amount. `noise` is the A/A noise of the lane."""
     if metric in EXACT:
-        levels = exact_levels(table.values[0], least=rule.least)
+        levels = exact_levels(table.values[0], least=least)
     else:
-        levels = find_levels(table.values, least=rule.least, alpha=ALPHA, noise=rule.noise)
+        levels = find_levels(table.values, least=least, alpha=ALPHA, noise=noise)
     figures = np.exp(-table.values if SIGNALS[metric].falls else table.values)
     changes = []
-    for shift, change in level_changes(metric, table, levels, rule=rule):
+    for shift, change in level_changes(metric, table.positions, levels, least=least, baseline=baseline):
         begin, end = shift.stretch
         size = abs(float(figures[:, shift.first : end].mean() - figures[:, begin : shift.first].mean()))
         if (2 if shift.drift else 1) * size > SIGNALS[metric].least:
@@ -165,18 +155,18 @@ def signal_changes(metric: Metric, table: RoundTable, rule: LevelRule) -> list[C
 
 
 def level_changes(
-    metric: Metric, table: RoundTable, levels: Levels, *, rule: LevelRule
+    metric: Metric, positions: Sequence[int], levels: Levels, *, least: float, baseline: int | None = None
 ) -> list[tuple[Changepoint, Change]]:
-    """Return the shifts that are findings, with the changes that they make. A higher level is worse; an improvement is
-    a finding only if it ends a bad level.
+    """Return the shifts that are findings, with the changes that they make. A level that is higher by more than `least`
+    is worse; an improvement is a finding only if it ends a bad level.
+
+    `positions` are the versions that the levels are of. Levels are compared with that of the version at `baseline`, or,
+    if it is None, with the last good level.
     """
     verdict = {"step_time": "slower", "peak_memory": "more memory"}.get(metric, metric)
-    fixed = None
-    if rule.baseline in table.positions:
-        place = table.positions.index(rule.baseline)
-        fixed = levels.means[sum(bound <= place for bound in levels.bounds[1:-1])]
-    good = levels.means[0] if fixed is None else fixed
-    bad = levels.means[0] > good + rule.least
+    fixed = levels.mean_at(positions.index(baseline)) if baseline in positions else None
+    good = levels.height if fixed is None else fixed
+    bad = levels.height > good + least
     findings: list[tuple[Changepoint, Change]] = []
     if bad:
         # All shifts between the first level and the baseline must be real: the p-value is their largest.
@@ -186,14 +176,14 @@ def level_changes(
             metric=metric,
             kind="bad_from_start",
             before=None,
-            after=table.positions[0],
-            effect=level_ratio(metric, levels.means[0] - good),
+            after=positions[0],
+            effect=level_ratio(metric, levels.height - good),
             p=max(shift.p for shift in shifts),
             verdict=verdict,
         )
         findings.append((levels.shifts[0], start))
     for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
-        worse = level > good + rule.least
+        worse = level > good + least
         kind: FindingKind | None = None
         if worse and shift.size > 0:
             kind = "drift" if shift.drift else "worse" if bad else "first_bad"
@@ -203,8 +193,8 @@ def level_changes(
             change = Change(
                 metric=metric,
                 kind=kind,
-                before=table.positions[shift.before],
-                after=table.positions[shift.after],
+                before=positions[shift.before],
+                after=positions[shift.after],
                 effect=level_ratio(metric, shift.size, shift.interval),
                 p=shift.p,
                 verdict=verdict,

@@ -15,9 +15,8 @@ import numpy as np
 
 from harness.judge import intervals
 from harness.judge.comparison.noise import NEGLIGIBLE, Spread
-from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Laid, Levels, find_levels, least_found, levels_of, noise_within
-from harness.judge.history.changes import LevelRule, level_changes, level_ratio
+from harness.judge.history.changes import level_changes, level_ratio
 from harness.judge.history.transitions import ALPHA
 from harness.model import Effect, Floats, SeriesChange, SeriesVerdict, log_of_change
 
@@ -72,7 +71,7 @@ def judge_figures(
         visible = least_found(spread, rounds=rounds, versions=count, alpha=ALPHA)
     return replace(
         nothing,
-        changes=tuple(_changes(logs, levels, versions, least=least, falls=falls)),
+        changes=tuple(_changes(levels, versions, least=least, falls=falls)),
         noise=spread.deviation,
         visible=abs(intervals.share_of(sign * visible)),
         lasting=LASTING if alone else 1,
@@ -80,12 +79,9 @@ def judge_figures(
     )
 
 
-def _changes(
-    logs: Floats, levels: Levels, versions: Sequence[str], *, least: float, falls: bool
-) -> Iterator[SeriesChange]:
+def _changes(levels: Levels, versions: Sequence[str], *, least: float, falls: bool) -> Iterator[SeriesChange]:
     """Yield the findings, and the improvements that do not end a bad level, oldest first."""
-    table = RoundTable(values=logs, positions=tuple(range(len(versions))))
-    found = dict(level_changes("value", table, levels, rule=LevelRule(least=least)))
+    found = dict(level_changes("value", range(len(versions)), levels, least=least))
     for shift in sorted({**found, **dict.fromkeys(levels.shifts)}, key=lambda shift: shift.after):
         change = found.get(shift)
         if change is None and shift.size >= 0:

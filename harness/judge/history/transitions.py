@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
@@ -54,22 +54,18 @@ def state_changes(metric: Metric, states: Sequence[State], *, verdict: str = "")
     return changes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Usual:
-    """The faults that the baseline has, which make no other version bad: failures, leaks up to a rate, a slowdown."""
-
-    failures: frozenset[str] = frozenset()
-    leak_kib_per_step: float = -1.0
-    slowdown: bool = False
+def usual_failures(baseline: CellVerdict | None) -> frozenset[str]:
+    """Return the failures on which the baseline's launches agree, which make no other version bad."""
+    return frozenset() if baseline is None else frozenset(FAILURES & set(baseline.verdicts))
 
 
-def usual_of(baseline: CellVerdict) -> Usual:
-    """Return the faults on which the baseline's launches agree. Leaks count as worse only beyond SAME_RATE times its
-    rate.
+def usual_rate(baseline: CellVerdict | None, name: str = "memory") -> float:
+    """Return the rate up to which growth makes no version bad, because it is that of the baseline; -1 if that does not
+    grow. Other growth counts as worse only beyond SAME_RATE times the baseline's rate.
     """
-    shown = set(baseline.verdicts)
-    rate = SAME_RATE * (baseline.of("memory").value or 0.0) if "leak" in shown else -1.0
-    return Usual(failures=frozenset(shown & FAILURES), leak_kib_per_step=rate, slowdown="slowdown" in shown)
+    if baseline is None or not ("leak" in baseline.verdicts if name == "memory" else baseline.of(name).seen == "bad"):
+        return -1.0
+    return SAME_RATE * (baseline.of(name).value or 0.0)
 
 
 def _states(cells: Sequence[CellVerdict], name: str) -> list[State]:
@@ -89,7 +85,7 @@ def outcome_changes(
     """Return where crashes, hangs and out-of-memory failures begin or end. If the baseline fails, only other failures
     count. `miss` is as for `find_changes`.
     """
-    usual = frozenset() if baseline is None else usual_of(cells[baseline]).failures
+    usual = usual_failures(None if baseline is None else cells[baseline])
     states = outcome_states(cells)
     if usual:
         # A cell that has no such verdict, but died by the signal of a crash, crashed.
@@ -220,7 +216,7 @@ def growth_changes(name: str, cells: Sequence[CellVerdict], *, baseline: int | N
         bad, verdict = _states(cells, "leak"), "leak"
     else:
         bad, verdict = [{"good": False, "bad": True}.get(signal.seen) for signal in shown], "growth"
-    usual = -1.0 if baseline is None or not bad[baseline] else SAME_RATE * (shown[baseline].value or 0.0)
+    usual = usual_rate(None if baseline is None else cells[baseline], name)
     states = [is_bad and (signal.value or 0.0) > usual for is_bad, signal in zip(bad, shown, strict=True)]
     rates = [
         None
@@ -254,7 +250,7 @@ def slowdown_changes(cells: Sequence[CellVerdict], *, baseline: int | None, limi
     A version that is bad for another reason and drifts by more than `limit` (a share), but not in two launches that
     agree, is unknown: launches of a plain leak end early, before a slowdown shows.
     """
-    if baseline is not None and usual_of(cells[baseline]).slowdown:
+    if baseline is not None and "slowdown" in cells[baseline].verdicts:
         return []
     doubtful = [bool(BAD & set(cell.verdicts)) and (cell.drift or 0.0) > limit for cell in cells]
     shown = zip(_states(cells, "slowdown"), doubtful, strict=True)

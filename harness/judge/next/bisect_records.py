@@ -1,20 +1,28 @@
-"""Records of a bisection: the evidence for each version, and the answers. Positions are places in the series."""
+"""Holds what a bisection knows: the evidence for each version, its state by a metric (good, bad or unknown), and the
+answers. Positions are places in the series.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise, takewhile
 from typing import Literal
 
-from harness.judge.history.flaky import Evidence
+from harness.judge.history import flaky
+from harness.judge.history.flaky import NOTHING, Evidence, Reach
 from harness.model import Interval
+from harness.model.judged import State
 
 STATE_METRICS = ("outcome", "memory", "slowdown")
 LEVEL = "step_time"
 """The metric whose level changes are searched for; levels of other figures are only compared."""
 MOST_LOGGED = 20
 """Most entries of a posterior that are logged."""
+PATIENCE = 3
+"""Launches without a result after which a version is skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +45,27 @@ class VersionEvidence:
     def launchable(self, rules: Rules) -> bool:
         """Return whether the version may be launched again."""
         return self.testable and self.launches < rules.most
+
+    def state(self, metric: str) -> State:
+        """Return the state. One crash is enough for bad; a leak must show in more launches than it is absent from."""
+        seen = self.states.get(metric)
+        if seen is None:
+            return None
+        if metric == "outcome":
+            return True if seen.bad else False if seen.good else None
+        if seen.bad:
+            return True if seen.bad > seen.good else None
+        return False if seen.good > seen.unsure else None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Return whether its launches gave no state by any metric."""
+        return all(self.state(metric) is None for metric in self.states)
+
+    def agrees(self, metric: str, *, bad: bool, rules: Rules) -> bool:
+        """Return whether enough launches agree that it is bad, or good."""
+        seen = self.states.get(metric, NOTHING)
+        return (seen.bad if bad else seen.good) >= rules.agree
 
 
 RowVersions = Sequence[VersionEvidence]
@@ -88,31 +117,33 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Boundary:
-    """A change that was found: `before` is on the old side, `after` on the new one; the versions `between` are unclear.
+    """A change: `before` is on the old side, `after` on the new one; the versions `between` are unclear.
 
-    `before` is None if the change may be older than the series. `worse`: from good to bad (levels: to more).
+    `before` is -1 if the change may be older than the series. `worse`: from good to bad (levels: to more).
     `confirmed`: each side has `rules.agree` launches that agree. `size`: the log of the ratio between two levels, with
     its 95 % confidence interval; `p`: the p-value of the step.
     """
 
     metric: str
-    before: int | None
+    before: int
     after: int
     worse: bool
-    between: tuple[int, ...] = ()
     confirmed: bool = False
     size: float | None = None
     interval: Interval | None = None
     p: float | None = None
 
+    @property
+    def good(self) -> int:
+        return self.before if self.worse else self.after
 
-@dataclass(frozen=True, kw_only=True)
-class Expected:
-    """Number of launches of a bisection: with nothing to find, with one clear change, and at most."""
+    @property
+    def bad(self) -> int:
+        return self.after if self.worse else self.before
 
-    least: int
-    typical: int
-    most: int
+    @property
+    def between(self) -> range:
+        return range(self.before + 1, self.after)
 
 
 def version_name(versions: RowVersions, place: int) -> str:
@@ -130,16 +161,124 @@ def likeliest(chances: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], 
     return tuple((place, round(chance, 4)) for place, chance in order[:MOST_LOGGED])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """Number of launches of a bisection: with nothing to find, with one clear change, and at most."""
+
+    least: int
+    typical: int
+    most: int
+
+
 def expected_launches(versions: int, *, rules: Rules) -> Expected:
     """Return the expected launches of a row with this number of testable `versions`, before any result.
 
     `typical` is for outcomes; a step of a level takes more launches than a clear outcome.
     """
-    once = min(rules.least, rules.most)
+    once, most = min(rules.least, rules.most), versions * rules.most
     if versions < 2:
-        return Expected(least=versions * once, typical=versions * once, most=versions * rules.most)
-    return Expected(
-        least=2 * once,
-        typical=min(versions * rules.most, max(2 * once, math.ceil(math.log2(versions)) + 2 * rules.agree)),
-        most=versions * rules.most,
-    )
+        return Expected(least=versions * once, typical=versions * once, most=most)
+    clear = max(2 * once, math.ceil(math.log2(versions)) + 2 * rules.agree)
+    return Expected(least=2 * once, typical=min(most, clear), most=most)
+
+
+# ---------------------------------------------------------------- states
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateHistory:
+    """The states of the versions of a row by one metric. Each quantity is computed on first use."""
+
+    versions: RowVersions
+    metric: str
+    rules: Rules
+
+    def evidence(self, place: int) -> Evidence:
+        return self.versions[place].states.get(self.metric, NOTHING)
+
+    @cached_property
+    def states(self) -> list[State]:
+        return [version.state(self.metric) for version in self.versions]
+
+    @cached_property
+    def seen(self) -> list[Evidence | None]:
+        """Return the evidence of each version; None for a version that cannot run and never did."""
+        return [
+            self.evidence(place) if version.testable or version.launches else None
+            for place, version in enumerate(self.versions)
+        ]
+
+    @cached_property
+    def believed(self) -> list[State]:
+        return flaky.believed(self.states, self.seen)
+
+    @cached_property
+    def lucky_runs(self) -> list[list[int]]:
+        return flaky.lucky_runs(self.states, self.seen)
+
+    @cached_property
+    def changes(self) -> list[Boundary]:
+        """Return each change of the believed states, oldest first."""
+        decided = [(place, bad) for place, bad in enumerate(self.believed) if bad is not None]
+        return [
+            Boundary(metric=self.metric, before=before, after=after, worse=now)
+            for (before, was), (after, now) in pairwise(decided)
+            if was != now
+        ]
+
+    @cached_property
+    def is_mixed(self) -> bool:
+        """Return whether a failure is flaky, or may be: only some of the launches that can show it did."""
+        bad = (self.evidence(place) for place, state in enumerate(self.states) if state)
+        return any(seen.good for seen in bad) or bool(self.lucky_runs)
+
+    @property
+    def bad_from_start(self) -> int | None:
+        """Return the oldest version whose state is decided, if it is bad."""
+        oldest = next((place for place, state in enumerate(self.states) if state is not None), None)
+        return oldest if oldest is not None and self.states[oldest] else None
+
+    def agrees(self, place: int, *, bad: bool) -> bool:
+        return self.versions[place].agrees(self.metric, bad=bad, rules=self.rules)
+
+    def may_be_settled(self, place: int) -> bool:
+        """Return whether the state is unknown and another launch may settle it."""
+        version, most = self.versions[place], self.rules.most
+        if not version.testable or self.states[place] is not None:
+            return False
+        return version.launches < (most if self.evidence(place).bad else min(PATIENCE, most))
+
+    def failures_from(self, change: Boundary) -> int:
+        """Count the failed launches of the bad version next to the good ones, and of those beyond it."""
+        places = range(change.bad, len(self.versions)) if change.worse else range(change.bad, -1, -1)
+        return sum(self.evidence(place).bad for place in takewhile(lambda p: self.states[p] is not False, places))
+
+    def enough_failures(self, change: Boundary) -> bool:
+        """Return whether the failures rule out a flaky one, or the launches for a clear outcome are spent."""
+        if self.metric != "outcome" or self.failures_from(change) >= self.rules.failures:
+            return True
+        testable = sum(version.testable for version in self.versions)
+        enough = math.ceil(math.log2(max(1, testable))) + 2 * self.rules.agree
+        return sum(version.launches for version in self.versions) >= enough
+
+    def reach(self, change: Boundary, *, always: bool = False) -> Reach:
+        """Return the posterior of how far the bad side of a change reaches."""
+        outwards = -1 if change.worse else 1
+        return flaky.reach_of(self.believed, self.seen, change.bad, outwards=outwards, always=always)
+
+    def doubt(self, change: Boundary) -> float:
+        """Return the probability that the good version is bad, and ended well only because its failure was not due yet.
+        It is 0 if steps are not counted, because there is no evidence then.
+        """
+        if not self.evidence(change.bad).timed:
+            return 0.0
+        reach = self.reach(change, always=True)
+        return reach.bad(reach.places.index(change.good))
+
+
+def histories_of(versions: RowVersions, rules: Rules) -> list[StateHistory]:
+    """Return the history of each metric by which any version was judged."""
+    present = {metric for version in versions for metric in version.states}
+    return [
+        StateHistory(versions=versions, metric=metric, rules=rules) for metric in STATE_METRICS if metric in present
+    ]

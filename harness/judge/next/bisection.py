@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
-
-import numpy as np
 
 from harness.judge.api import judge_cell_of
-from harness.judge.comparison.round_tables import RoundTable, level_columns
+from harness.judge.comparison.round_tables import level_columns
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changepoints import Changepoint, Levels
-from harness.judge.history.changes import LevelRule, level_changes
+from harness.judge.history.changes import level_changes
 from harness.judge.history.flaky import Evidence
 from harness.judge.history.returned_values import without_nan
-from harness.judge.history.transitions import Usual, usual_of
+from harness.judge.history.transitions import usual_failures, usual_rate
 from harness.judge.launches import JudgedTrial, judge_launches, limits_of_version
 from harness.judge.next.bisect_records import LEVEL, Boundary, Decision, Rules, VersionEvidence
 from harness.judge.next.decide import conclude, decide, not_needed
@@ -116,10 +113,10 @@ class Bisection:
         return self._proposal(Decision(launch=(self.baseline,), kind="confirm", reason=reason))
 
     def _versions(self) -> list[VersionEvidence]:
-        step_times, usual = self._step_times(), Usual()
+        step_times, usual = self._step_times(), None
         if self.baseline is not None:  # its own problems do not count as bad in other versions
             run = self.runs[self.baseline]
-            usual = usual_of(judge_cell_of(run.cell, run.measured, [each.measured for each in self.runs]))
+            usual = judge_cell_of(run.cell, run.measured, [each.measured for each in self.runs])
         return [self._version(run, step_times.get(place, {}), usual=usual) for place, run in enumerate(self.runs)]
 
     def _launches(self, run: CellRun) -> Sequence[JudgedTrial]:
@@ -127,7 +124,7 @@ class Bisection:
         limits = limits_of_version(run.measured, [each.measured for each in self.runs], scenario)
         return judge_launches(run.measured, limits=limits, steps=scenario.steps)
 
-    def _version(self, run: CellRun, step_times: Mapping[int, float], *, usual: Usual) -> VersionEvidence:
+    def _version(self, run: CellRun, step_times: Mapping[int, float], *, usual: CellVerdict | None) -> VersionEvidence:
         launches = self._launches(run)
         return VersionEvidence(
             name=run.cell.image.version,
@@ -156,7 +153,7 @@ class Bisection:
         }
 
 
-def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bool) -> Evidence:
+def _outcome(launches: Sequence[JudgedTrial], usual: CellVerdict | None, *, steps_counted: bool) -> Evidence:
     """Return how launches ended, and when: a launch failed in the step after its last completed one."""
     counts = _evidence(launches, "outcome", usual)
     if not steps_counted:
@@ -169,19 +166,19 @@ def _outcome(launches: Sequence[JudgedTrial], usual: Usual, *, steps_counted: bo
     )
 
 
-def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: Usual) -> Evidence:
+def _evidence(launches: Sequence[JudgedTrial], metric: str, usual: CellVerdict | None) -> Evidence:
     shown = [_shows(launch, metric, usual) for launch in launches]
     return Evidence(good=shown.count("good"), bad=shown.count("bad"), unsure=shown.count("unsure"))
 
 
-def _shows(launch: JudgedTrial, metric: str, usual: Usual) -> str | None:
+def _shows(launch: JudgedTrial, metric: str, usual: CellVerdict | None) -> str | None:
     """Return the state that one launch shows, if any. A failed launch shows no state of memory unless it leaked."""
     if metric == "outcome":
-        return "good" if launch.failure is None or launch.failure in usual.failures else "bad"
+        return "good" if launch.failure is None or launch.failure in usual_failures(usual) else "bad"
     if metric == "memory" and "leak" in launch.verdicts:
-        return "good" if (launch.memory.rate or 0.0) <= usual.leak_kib_per_step else "bad"
+        return "good" if (launch.memory.rate or 0.0) <= usual_rate(usual) else "bad"
     if metric == "slowdown" and "slowdown" in launch.verdicts:
-        return "good" if usual.slowdown else "bad"
+        return "good" if usual is not None and "slowdown" in usual.verdicts else "bad"
     if launch.failure is not None:
         return None
     if metric == "slowdown":
@@ -222,7 +219,7 @@ def _widened(change: Change, boundaries: Sequence[Boundary]) -> Change | None:
     boundary = next((boundary for boundary in boundaries if _meet(boundary, change)), None)
     if boundary is None or change.before is None or change.kind == "worse":
         return change
-    if boundary.before is None:
+    if boundary.before < 0:
         return replace(change, kind="bad_from_start", before=None, after=boundary.after, p=None)
     if not boundary.worse and not boundary.confirmed:
         return None
@@ -233,7 +230,7 @@ def _meet(boundary: Boundary, change: Change) -> bool:
     """Return whether a boundary and a change may be the same: metric and direction are equal, and positions overlap."""
     if boundary.metric != change.metric or boundary.worse != (change.kind in ("first_bad", "drift")):
         return False
-    return (-1 if boundary.before is None else boundary.before) < change.after and (change.before or 0) < boundary.after
+    return boundary.before < change.after and (change.before or 0) < boundary.after
 
 
 def _levels(
@@ -245,19 +242,11 @@ def _levels(
     ran = tuple(place for place, cell in enumerate(cells) if cell.trials or place in ends)
     shifts = [
         Changepoint(
-            first=ran.index(step.after), stretch=(0, len(ran)), before=ran.index(step.before or 0),
+            first=ran.index(step.after), stretch=(0, len(ran)), before=ran.index(step.before),
             after=ran.index(step.after), size=step.size or 0.0, interval=step.interval or (0.0, 0.0),
             p=1.0 if step.p is None else step.p,
         )
         for step in steps
     ]  # fmt: skip
-    if not shifts:
-        return []
-    levels = Levels(
-        bounds=(0, *(shift.first for shift in shifts), len(ran)),
-        means=tuple(accumulate((shift.size for shift in shifts), initial=0.0)),
-        shifts=tuple(shifts),
-    )
-    table = RoundTable(values=np.zeros((1, len(ran))), positions=ran)
-    found = level_changes(LEVEL, table, levels, rule=LevelRule(least=limit, baseline=baseline))
+    found = level_changes(LEVEL, ran, Levels(shifts=tuple(shifts)), least=limit, baseline=baseline) if shifts else []
     return [change for _, change in found]

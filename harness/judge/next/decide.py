@@ -14,26 +14,20 @@ import numpy as np
 from harness.judge.history.flaky import Evidence, Reach, chance_of_luck, chances
 from harness.judge.next.bisect_records import (
     LEVEL,
+    PATIENCE,
     Boundary,
     Decision,
     DecisionKind,
     RowVersions,
     Rules,
+    StateHistory,
     VersionEvidence,
+    histories_of,
     likeliest,
     version_name,
     version_names,
 )
-from harness.judge.next.level_bisection import compare_levels, level_boundaries
-from harness.judge.next.states import (
-    PATIENCE,
-    StateChange,
-    StateHistory,
-    agrees,
-    histories_of,
-    is_unknown,
-    version_state,
-)
+from harness.judge.next.level_bisection import level_history
 
 
 def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Boundary, ...]:
@@ -42,12 +36,16 @@ def conclude(versions: RowVersions, *, rules: Rules) -> tuple[Boundary, ...]:
     For a flaky failure, or one that comes later than some launches ran, the good versions next to it that may have been
     lucky are `between`, so that the probability of leaving out the right version is at most `rules.alpha`.
     """
-    states = [_boundary(history, change) for history in histories_of(versions, rules) for change in history.changes]
-    return tuple(states) or level_boundaries(versions, rules)
+    states = [_known(history, change) for history in histories_of(versions, rules) for change in history.changes]
+    if states:
+        return tuple(states)
+    levels = level_history(versions, rules)
+    return () if levels is None else levels.boundaries()
 
 
-def _boundary(history: StateHistory, change: StateChange) -> Boundary:
-    good: int | None = change.good
+def _known(history: StateHistory, change: Boundary) -> Boundary:
+    """Return a change with the versions on its good side that are known to be good."""
+    good = change.good
     if history.is_mixed or history.doubt(change) > history.rules.alpha:
         # The first version outwards that has launches and is certainly good.
         reach = history.reach(change)
@@ -56,16 +54,11 @@ def _boundary(history: StateHistory, change: StateChange) -> Boundary:
             for index, place in enumerate(reach.places)
             if index and history.versions[place].launches and reach.bad(index) <= history.rules.alpha
         )
-        good = next(far, None)
-    before, after = (good, change.bad) if change.worse else (change.bad, change.after if good is None else good)
-    return Boundary(
-        metric=history.metric,
-        before=before,
-        after=after,
-        worse=change.worse,
-        between=tuple(range(0 if before is None else before + 1, after)),
-        confirmed=good is not None and history.agrees(good, bad=False) and history.agrees(change.bad, bad=True),
-    )
+        good = next(far, -1)
+    confirmed = good >= 0 and history.agrees(good, bad=False) and history.agrees(change.bad, bad=True)
+    if change.worse:
+        return replace(change, before=good, confirmed=confirmed)
+    return replace(change, after=change.after if good < 0 else good, confirmed=confirmed)
 
 
 def not_needed(versions: RowVersions, *, rules: Rules) -> Mapping[int, str]:
@@ -84,8 +77,8 @@ def _why_not(versions: RowVersions, place: int, boundaries: Sequence[Boundary]) 
     newer = min((p for p in launched if p > place), default=None)
     if older is None or newer is None:
         return "not needed: outside the versions that were launched"
-    crossed = any((b.before if b.before is not None else -1) <= older and newer <= b.after for b in boundaries)
-    bad = {any(version_state(versions[p], metric) for metric in versions[p].states) for p in (older, newer)}
+    crossed = any(boundary.before <= older and newer <= boundary.after for boundary in boundaries)
+    bad = {any(map(versions[p].state, versions[p].states)) for p in (older, newer)}
     alike = "both bad" if True in bad else "both good"
     seen = "which differ" if crossed or len(bad) > 1 else alike
     return f"not needed: between {version_name(versions, older)} and {version_name(versions, newer)}, {seen}"
@@ -109,7 +102,7 @@ def decide(versions: RowVersions, *, rules: Rules) -> Decision:
 
 
 def _given_up(version: VersionEvidence, rules: Rules) -> bool:
-    return version.launches >= min(PATIENCE, rules.most) and is_unknown(version)
+    return version.launches >= min(PATIENCE, rules.most) and version.is_unknown
 
 
 def _outer(versions: RowVersions, rules: Rules) -> list[int]:
@@ -126,7 +119,7 @@ def _ends(versions: RowVersions, rules: Rules) -> Decision | None:
     silent = [
         place
         for place in wanted
-        if not versions[place].launches or (is_unknown(versions[place]) and not _given_up(versions[place], rules))
+        if not versions[place].launches or (versions[place].is_unknown and not _given_up(versions[place], rules))
     ]
     if not silent:
         return None
@@ -148,7 +141,7 @@ def _alike(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
 
 
 def _believed(version: VersionEvidence, rules: Rules) -> bool:
-    if any(agrees(version, metric, bad=True, rules=rules) for metric in version.states):
+    if any(version.agrees(metric, bad=True, rules=rules) for metric in version.states):
         return True
     some = any(seen.bad for seen in version.states.values())
     return version.launches >= (rules.most if some else min(rules.least, rules.most))
@@ -196,7 +189,7 @@ def _between(histories: Sequence[StateHistory]) -> Decision | None:
     return None
 
 
-def _halve(history: StateHistory, change: StateChange) -> Decision | None:
+def _halve(history: StateHistory, change: Boundary) -> Decision | None:
     place = splitting_version(history, change)
     if place is None:
         return None
@@ -206,7 +199,7 @@ def _halve(history: StateHistory, change: StateChange) -> Decision | None:
     return _about(history, change, "halve", [place], reason)
 
 
-def _confirm(history: StateHistory, change: StateChange) -> Decision | None:
+def _confirm(history: StateHistory, change: Boundary) -> Decision | None:
     """Decide to launch both sides again until each has launches that agree, and likewise a bad oldest version."""
     sides = {change.good: False, change.bad: True}
     if history.bad_from_start is not None:
@@ -225,14 +218,12 @@ def _confirm(history: StateHistory, change: StateChange) -> Decision | None:
     return _about(history, change, "confirm", lacking, reason)
 
 
-def _about(
-    history: StateHistory, change: StateChange, kind: DecisionKind, launch: Sequence[int], reason: str
-) -> Decision:
+def _about(history: StateHistory, change: Boundary, kind: DecisionKind, launch: Sequence[int], reason: str) -> Decision:
     bracket = (change.before, change.after)
     return Decision(launch=tuple(launch), kind=kind, reason=reason, metric=history.metric, bracket=bracket)
 
 
-def _part_time(history: StateHistory, change: StateChange) -> Decision | None:
+def _part_time(history: StateHistory, change: Boundary) -> Decision | None:
     """Decide to launch the version that is the most informative about how far a flaky failure reaches."""
     reach = history.reach(change)
     place = most_informative(history, change, reach)
@@ -250,7 +241,7 @@ def _part_time(history: StateHistory, change: StateChange) -> Decision | None:
     return replace(_about(history, change, "repeat", [place], reason), posterior=posterior)
 
 
-def _in_time(history: StateHistory, change: StateChange) -> Decision | None:
+def _in_time(history: StateHistory, change: Boundary) -> Decision | None:
     """Decide to launch a side again if failures come so late or so rarely that the good side may have missed one."""
     chance = history.doubt(change)
     place = settling(history, change) if chance > history.rules.alpha else None
@@ -264,7 +255,7 @@ def _in_time(history: StateHistory, change: StateChange) -> Decision | None:
     return _about(history, change, "repeat", [place], reason)
 
 
-def _sides(history: StateHistory, change: StateChange) -> str:
+def _sides(history: StateHistory, change: Boundary) -> str:
     before, after = (version_name(history.versions, place) for place in (change.before, change.after))
     was, is_ = ("good", "bad") if change.worse else ("bad", "good")
     return f"{history.metric}: {before} is {was} and {after} is {is_}"
@@ -272,9 +263,10 @@ def _sides(history: StateHistory, change: StateChange) -> str:
 
 def _levels(versions: RowVersions, rules: Rules) -> Decision | None:
     """Decide on levels if nothing worse was found: versions that fail or leak have no levels to compare."""
-    if any(version_state(version, metric) for version in versions for metric in version.states):
+    if any(version.state(metric) for version in versions for metric in version.states):
         return None
-    return compare_levels(versions, rules)
+    levels = level_history(versions, rules)
+    return None if levels is None else levels.next()
 
 
 # ---------------------------------------------------------------- the end
@@ -310,9 +302,7 @@ def _found(versions: RowVersions, histories: Sequence[StateHistory], rules: Rule
 
 def _is_unclear(version: VersionEvidence) -> bool:
     """Return whether launches showed something that is neither good nor bad."""
-    return any(
-        version_state(version, metric) is None and (seen.bad or seen.unsure) for metric, seen in version.states.items()
-    )
+    return any(version.state(metric) is None and (seen.bad or seen.unsure) for metric, seen in version.states.items())
 
 
 def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
@@ -327,7 +317,7 @@ def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> 
         if boundary.confirmed:
             return f"{metric}: {after} is the {what}{doubt}"
         return f"{metric}: {after} may be the {what}, but not both sides have {rules.agree} launches that agree{doubt}"
-    start = "the start" if boundary.before is None else version_name(versions, boundary.before)
+    start = "the start" if boundary.before < 0 else version_name(versions, boundary.before)
     unclear = len(boundary.between)
     found = f"{metric}: the {what} lies between {start} and {after}; unclear versions between them: {unclear}"
     return found if boundary.confirmed else f"{found}; not both sides have {rules.agree} launches that agree"
@@ -335,12 +325,12 @@ def _boundary_found(versions: RowVersions, boundary: Boundary, rules: Rules) -> 
 
 def _doubt(versions: RowVersions, boundary: Boundary, rules: Rules) -> str:
     """Return the reservation about a version whose few launches all failed."""
-    if boundary.metric != "outcome" or not boundary.worse or boundary.before is None:
+    if boundary.metric != "outcome" or not boundary.worse or boundary.before < 0:
         return ""
     history = StateHistory(versions=versions, metric="outcome", rules=rules)
     if history.is_mixed:
         return ""
-    failed = history.failures_from(StateChange(before=boundary.before, after=boundary.after, worse=True))
+    failed = history.failures_from(boundary)
     launches = f"all {failed} launches" if failed > 1 else "the only launch"
     return (
         f" ({launches} from there on failed; if only some launches fail, the failure may have begun earlier: see "
@@ -355,12 +345,12 @@ NEARLY = 0.9
 """Share of the best launch's information from which an image at hand is preferred."""
 
 
-def open_places(history: StateHistory, change: StateChange) -> list[int]:
+def open_places(history: StateHistory, change: Boundary) -> list[int]:
     """Return the versions between the two sides that can still be launched."""
-    return [place for place in range(change.before + 1, change.after) if history.may_be_settled(place)]
+    return [place for place in change.between if history.may_be_settled(place)]
 
 
-def splitting_version(history: StateHistory, change: StateChange) -> int | None:
+def splitting_version(history: StateHistory, change: Boundary) -> int | None:
     """Return the version that halves the range between the two sides, or None if nothing is left to launch.
 
     With `n` possible positions of the change, any split into parts of at most 2^(ceil(log2 n) - 1) is optimal in the
@@ -375,7 +365,7 @@ def splitting_version(history: StateHistory, change: StateChange) -> int | None:
     count = len(places) + 1
     silent = [
         place
-        for place in range(change.before + 1, change.after)
+        for place in change.between
         if not versions[place].testable or (versions[place].launches > 0 and history.states[place] is None)
     ]
     largest = (1 << (count - 1).bit_length()) // 2
@@ -403,7 +393,7 @@ def fails(reach: Reach, steps: int | None) -> float:
     return 1 - chance_of_luck(reach.seen, [_good(steps)])
 
 
-def most_informative(history: StateHistory, change: StateChange, reach: Reach) -> int | None:
+def most_informative(history: StateHistory, change: Boundary, reach: Reach) -> int | None:
     """Return the version whose next launch is the most informative about the extent; None if no launch could matter."""
     versions, alpha = history.versions, history.rules.alpha
     left = [0, *(_left(versions[place], history.rules) for place in reach.places[1:])]
@@ -427,7 +417,7 @@ def most_informative(history: StateHistory, change: StateChange, reach: Reach) -
     return max(at_hand or bits, key=bits.__getitem__)
 
 
-def settling(history: StateHistory, change: StateChange) -> int | None:
+def settling(history: StateHistory, change: Boundary) -> int | None:
     """Return the side of a change whose next launch, if it ends like the earlier ones, leaves the smaller doubt."""
     good, bad = history.evidence(change.good), history.evidence(change.bad)
     (steps,) = _steps(history, [change.good])

@@ -9,7 +9,7 @@ import pytest
 
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Levels, find_levels
-from harness.judge.history.changes import LevelRule, signal_changes
+from harness.judge.history.changes import signal_changes
 from harness.model import Change, Floats
 
 LIMIT = math.log(1.05)
@@ -25,7 +25,7 @@ def levels_of(figures: Floats, **more: float) -> Levels:
 
 def changes(figures: Floats) -> list[Change]:
     table = RoundTable(values=made(figures), positions=tuple(range(len(figures))))
-    return signal_changes("step_time", table, LevelRule(least=LIMIT))
+    return signal_changes("step_time", table, least=LIMIT)
 
 
 RAMP = np.linspace(1, 1.2, 100)

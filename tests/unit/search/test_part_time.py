@@ -22,7 +22,7 @@ def verdict(first_bad: int, spots: list[VersionEvidence], rules: Rules) -> str:
     found = conclude(spots, rules=rules)
     if len(found) != 1:
         return "none" if not found else "many"
-    before = -1 if found[0].before is None else found[0].before
+    before = found[0].before
     return "right" if before < first_bad <= found[0].after else "wrong"
 
 
@@ -71,7 +71,7 @@ def test_a_contradicted_confirmation_goes_on_from_there():
     spots = [VersionEvidence(launches=1, states={"outcome": Evidence(good=1)}) for _ in range(6)]
     spots[5] = VersionEvidence(launches=2, states={"outcome": Evidence(good=1, bad=1)})
     assert decide(spots, rules=Rules()).launch != ()
-    assert conclude(spots, rules=Rules())[0].before is None
+    assert conclude(spots, rules=Rules())[0].before == -1
 
 
 def test_images_at_hand_are_preferred_where_they_tell_nearly_as_much():
@@ -208,7 +208,7 @@ def test_a_version_that_is_good_for_fewer_steps_than_others_needed_to_fail_is_no
     bad = Evidence().failed(3000).failed(3000)
     spots = [VersionEvidence(launches=8, states={"outcome": each}) for each in (good, good, short, bad, bad)]
     (found,) = conclude(spots, rules=Rules())
-    assert (found.before, found.between, found.after) == (1, (2,), 3)
+    assert (found.before, list(found.between), found.after) == (1, [2], 3)
     able = [replace(spot, launches=2) for spot in spots]
     decision = decide(able, rules=Rules())
     assert decision.launch == (2,)
