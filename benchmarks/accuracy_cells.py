@@ -16,8 +16,7 @@ from benchmarks import generators, held_out
 from benchmarks.generators import Floats, Generator
 from harness.judge.cell import judge_cell, needs_whole_budget
 from harness.judge.trace.samples import prefix
-from harness.judge.trace.stopping import clear_leak, decide_at_look
-from harness.judge.trace.trace_verdict import judge_trace
+from harness.judge.trace.trace_verdict import clear_leak, decide_at_look, judge_trace
 from harness.model import GOOD, Limits, Steps, Trace, Trial
 
 SHARE = 8

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.generators import Floats, Generator
 from benchmarks.history_rules import SIMPLE, Answer
-from harness.judge.comparison.modes import modes_of
+from harness.judge.comparison.compared_levels import modes_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import signal_changes
 from harness.judge.history.precision import too_wide

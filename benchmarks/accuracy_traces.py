@@ -19,8 +19,7 @@ from benchmarks import generators, held_out, nasty, step_times
 from benchmarks.generators import Floats, Generator, Leak, Quiet
 from benchmarks.simple_rules import RULES
 from harness.judge.trace.samples import prefix
-from harness.judge.trace.stopping import decide_at_look
-from harness.judge.trace.trace_verdict import judge_column, judge_trace
+from harness.judge.trace.trace_verdict import decide_at_look, judge_column, judge_trace
 from harness.model import GOOD, UNSURE, Limits, Steps, Trace, TraceVerdict
 
 LIMITS = Limits()

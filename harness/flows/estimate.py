@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 
 from harness.errors import UsageError
+from harness.judge.comparison.level_rules import LEAST_ROUNDS
 from harness.judge.comparison.noise import Replicates, noise_of, pooled
-from harness.judge.comparison.slices import LEAST_ROUNDS
 from harness.judge.history.precision import visible_after
 from harness.model import Estimate, Host, Noise, Plan, PredictedEffect, Steps, Trial, VersionRow, grouped
 from harness.store import read_trial

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from harness.amounts import general
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.trace.counts import judge_counts, unjudged
-from harness.judge.trace.stopping import clear_leak
-from harness.judge.trace.trace_verdict import EARLY_STEPS, is_shared, judge_trace
+from harness.judge.trace.trace_verdict import EARLY_STEPS, clear_leak, is_shared, judge_trace
 from harness.model import (
     BAD,
     FAILURES,
@@ -26,6 +25,7 @@ from harness.model import (
     TraceVerdict,
     Trial,
     VerdictName,
+    engine_kind,
 )
 
 
@@ -204,7 +204,7 @@ def shared_growths(trial: Trial, growths: Mapping[str, Growth]) -> list[str]:
     """Return the growths during a trial that may be those of files of launches at the same time. If all files together
     do not grow, this does not matter.
     """
-    if not trial.conditions.others or trial.fingerprint.get("engine") != "process":
+    if not trial.conditions.others or not engine_kind(str(trial.fingerprint.get("engine"))).can.makes_environments:
         return []
     return [name for name in SHARED if name in growths and growths[name].verdict not in GOOD]
 

@@ -11,9 +11,8 @@ from packaging.utils import canonicalize_name
 from harness import facts
 from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
 from harness.judge.comparable import as_whole_runs, set_apart, unlike_steps
-from harness.judge.comparison.compared_levels import Compared, fewer_steps, new_lines
+from harness.judge.comparison.compared_levels import Compared, Modes, fewer_steps, new_lines
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.modes import Modes
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
@@ -22,7 +21,6 @@ from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.history.transitions import outcome_states
 from harness.judge.next.bisection import Bisection
-from harness.judge.remedies import with_remedy
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
     BAD,
@@ -30,6 +28,7 @@ from harness.model import (
     LEVELS,
     SIGNALS,
     CellResult,
+    CellVerdict,
     Change,
     Effect,
     Finding,
@@ -54,6 +53,15 @@ ENOUGH = 2
 def to_be_continued(row: JudgedRow, remedy: str) -> JudgedRow:
     """Return the unfinished row with `remedy` for each signal that its launches so far do not settle."""
     return replace(row, cells=tuple(replace(cell, verdict=with_remedy(cell.verdict, remedy)) for cell in row.cells))
+
+
+def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:
+    """Return a cell of an unfinished row, with `remedy`, which finishes the row, in place of more launches."""
+    signals = {
+        name: replace(signal, remedy=remedy) if signal.remedy and not signal.apart else signal
+        for name, signal in cell.signals.items()
+    }
+    return replace(cell, signals=signals)
 
 
 def judge_row(

@@ -14,13 +14,12 @@ from itertools import pairwise
 
 from harness.amounts import count, general
 from harness.judge import intervals
-from harness.judge.comparison.compared_levels import Compared, LevelEstimate
+from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
+from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Compared, LevelEstimate, Modes
 from harness.judge.comparison.level_rules import EXACT, RULES
-from harness.judge.comparison.modes import FEWEST, Modes
 from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING
 from harness.judge.history.returned_values import Values
 from harness.judge.history.transitions import exact_p
-from harness.judge.remedies import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.model import (
     GROWTHS,
     LEVELS,
@@ -277,7 +276,7 @@ def with_modes(cells: Sequence[CellVerdict], modes: Modes) -> tuple[CellVerdict,
                 signal, why=f"{slow} of {count(launches, 'launch')} take {general(longer, 2)} % longer than the others"
             )
             p = exact_p((others, all_launches - launches - others), (slow, launches - slow))
-            is_more = slow >= FEWEST and 2 * others * launches <= (all_launches - launches) * slow
+            is_more = slow >= FEWEST_OF_MODE and 2 * others * launches <= (all_launches - launches) * slow
             if is_more and (signal.seen == "blind" or (signal.seen == "good" and p <= DOUBTFUL)):
                 signal = replace(signal, seen="suspect", remedy=SETTLED)
         told.append(replace(cell, signals={**cell.signals, "step_time": signal}))

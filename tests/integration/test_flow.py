@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError
-from harness.judge.trace import stopping
+from harness.judge.trace import trace_verdict
 from harness.model import Host, RunResult, SearchMode
 from harness.report.text import signal_words
 from tests.players.sweeps import LEAKS, MATRIX, MEMORY_ALONE, SQUARE, Engine, nothing, run
@@ -299,7 +299,7 @@ def test_a_failure_that_comes_late_and_in_a_part_of_the_launches_asks_for_whole_
 @pytest.mark.parametrize("at", [20, 2000])
 def test_quiet_launches_stop_where_failures_come_early_or_never(tmp_path: Path, at: int) -> None:
     """A launch of a whole budget may take an hour."""
-    with mock.patch.object(stopping, "LONG_ENOUGH_S", 0.0):  # empty steps serve as well as long ones here
+    with mock.patch.object(trace_verdict, "LONG_ENOUGH_S", 0.0):  # empty steps serve as well as long ones here
         result, _ = steps_of_good_launches(tmp_path, at, "full")
     good = [trial for cell in result.cells if int(cell.cell.image.version) < 3 for trial in cell.trials]
     assert [trial.last_step for trial in good].count(100) >= 3  # the first round, and what follows the whole budget

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.judge.next.length import length_of
+from harness.judge.api import length_of
 from harness.judge.next.rounds import noise as noise_of_row
 from harness.model import TIMES, CellRun, Limits, Proposal, RowRun, Trace, Trial, Trials, Where
 from tests.nightly import many

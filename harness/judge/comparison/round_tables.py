@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.judge.comparison import level_rules
-from harness.judge.comparison.level_rules import PAIRED, RULES
-from harness.judge.comparison.slices import LEAST_ROUNDS
+from harness.judge.comparison.level_rules import LEAST_ROUNDS, PAIRED, RULES
 from harness.judge.comparison.which_launches import Launches, had_step_times
 from harness.model import Floats, Steps, Trial
 

@@ -1,14 +1,18 @@
-"""Selects the launches that can be compared, and the steps over which they are compared."""
+"""Selects the launches that can be compared and the steps over which they are compared, and finds the versions that are
+so much slower that a few steps show it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from harness.judge.comparison.slow_versions import LONG_SHARE, SLOW, last_step, own_step_s, step_s, usual_step_s
-from harness.model import Limits, Per, Steps, Trial
+from harness.judge.trace.samples import prefix, settled_median
+from harness.model import Floats, Limits, Per, Steps, Trace, Trial
 
 Launches = Sequence[Sequence[Trial]]
 """The launches of each version, oldest version first."""
@@ -107,6 +111,116 @@ def limits_of_run(limits: Limits, launches: Launches) -> Limits:
 
 
 # ---------------------------------------------------------------- slow versions
+
+WARM_UP = 0.25
+"""Share of the steps, at the beginning, that is not compared."""
+SLOW = 8.0
+"""Ratio to the usual step time from which a version is slow: its launches may end early, and it is compared over its
+own steps. Over so few steps, the other versions would show hardly more than their warm-up."""
+LEAST_SLOW = 10
+"""Fewest steps of a launch that confirms how slow a version is."""
+LEAST_FIRST = 64
+"""Fewest steps of the launch that first shows how slow a version is: that many are likely to outlast its warm-up,
+and are enough to judge its memory."""
+COSTLY_S = 30.0
+"""Seconds that the budget must take at a version's own pace for its launches to end early. Ending shorter launches
+saves little, and shows less of the version, above all of its memory."""
+LONG_SHARE = 0.5
+"""Fewest steps of a launch that counts for its version's pace, as a share of the steps of the longest launch. A slow
+version's launch must reach this share of it, or of the first look if that is earlier, to be compared by more than that.
+"""
+SAME_PACE = 2.0
+"""Largest ratio of two step times that agree with each other."""
+SPARE = 1.25
+"""Ratio of the time of the first look at a slow version to the time that LEAST_SLOW of its steps should take."""
+
+
+_STEP_S: WeakKeyDictionary[Trace, float | None] = WeakKeyDictionary()
+"""The median step time of each trace that is in use: every level signal needs it several times."""
+
+
+def step_s(trace: Trace | None) -> float | None:
+    """Return the median step time of a trace after its warm-up, in seconds; None if none was timed."""
+    if trace is None:
+        return None
+    if trace not in _STEP_S:
+        _STEP_S[trace] = settled_median(trace.column("step_s"))
+    return _STEP_S[trace]
+
+
+def usual_step_s(launches: Sequence[Sequence[Trial]]) -> float | None:
+    """Return the lower median of the versions' own median step times, in seconds; None if none was timed."""
+    paces = [own for version in launches if (own := own_step_s(version)) is not None]
+    return sorted(paces)[(len(paces) - 1) // 2] if paces else None
+
+
+def own_step_s(trials: Sequence[Trial]) -> float | None:
+    """Return the median step time over the longest launches of a version, in seconds. Launches that made less than
+    LONG_SHARE of the longest one's steps may show no more than a slow start.
+    """
+    traces = [trial.trace for trial in trials if not trial.output.buffered]
+    measured = [(last_step(trace), pace) for trace in traces if (pace := step_s(trace)) is not None]
+    longest = max((last for last, _ in measured), default=0.0)
+    paces = [pace for last, pace in measured if last >= LONG_SHARE * longest]
+    return float(np.median(paces)) if paces else None
+
+
+def without_slow_starts(launches: Sequence[Sequence[Trial]]) -> list[list[Trial]]:
+    """Return the launches of each version without those that ended during a slow start: they were slow, and a longer
+    launch of the version was as slow over the same steps, but not as a whole.
+    """
+    usual_s = usual_step_s(launches)
+    if usual_s is None:
+        return [list(version) for version in launches]
+    slow_s = SLOW * usual_s
+    return [
+        [trial for trial in version if not _ended_in_slow_start(trial, version, slow_s=slow_s)] for version in launches
+    ]
+
+
+def _ended_in_slow_start(trial: Trial, version: Sequence[Trial], *, slow_s: float) -> bool:
+    if (step_s(trial.trace) or 0.0) < slow_s:
+        return False
+    last = last_step(trial.trace)
+    longer = (other.trace for other in version if last_step(other.trace) > last)
+    return any(
+        trace is not None
+        and (step_s(trace) or math.inf) < slow_s
+        and (step_s(prefix(trace, int(last))) or 0.0) >= slow_s
+        for trace in longer
+    )
+
+
+def last_step(trace: Trace | None) -> float:
+    """Return the last step of a trace; 0 if it has none."""
+    return float(trace.step[-1]) if trace is not None and len(trace.step) else 0.0
+
+
+def first_look_s(own_s: float | None, usual_s: float, steps: Steps) -> float | None:
+    """Return the seconds in steps after which a launch has an additional look that shows whether its version is slow;
+    None if it needs none, because the version's launches so far, with the step time `own_s`, were not slow.
+    """
+    share_s = usual_s * steps.first
+    if own_s is None:
+        return LEAST_FIRST * share_s
+    return max(SLOW * share_s, SPARE * LEAST_SLOW * own_s) if _is_slow(own_s, usual_s, steps) else None
+
+
+def _is_slow(own_s: float, usual_s: float, steps: Steps) -> bool:
+    return own_s >= SLOW * usual_s and own_s * steps.budget > COSTLY_S
+
+
+def plainly_slow(trace: Trace, *, usual_s: float, own_s: float | None, steps: Steps) -> bool:
+    """Return whether a launch has shown, at a look, that its version is slow: the second half of its steps was slow,
+    and it made LEAST_FIRST steps, or LEAST_SLOW if an earlier launch was as slow.
+    """
+    values = trace.column("step_s")
+    rows: Floats = np.empty(0) if values is None else values[np.isfinite(values)]
+    late_s = float(np.median(rows[len(rows) // 2 :])) if len(rows) else 0.0
+    if not _is_slow(late_s, usual_s, steps):
+        return False
+    is_known = own_s is not None and own_s <= SAME_PACE * late_s and late_s <= SAME_PACE * own_s
+    return len(rows) >= (LEAST_SLOW if is_known else LEAST_FIRST)
 
 
 def ended_as_slow(launches: Launches, *, steps: Steps) -> list[bool]:

@@ -9,9 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from harness.judge import intervals
-from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.compared_levels import Compared, Modes, modes_of
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.modes import Modes, modes_of
 from harness.judge.comparison.noise import Spread, floor, spread_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint, Levels, exact_levels, find_levels

@@ -16,9 +16,8 @@ from scipy.special import chdtri
 
 from harness.judge import intervals
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.compared_levels import Compared
+from harness.judge.comparison.compared_levels import Compared, modes_of
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.modes import modes_of
 from harness.judge.comparison.noise import Spread, floor, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,

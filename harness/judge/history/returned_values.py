@@ -17,9 +17,9 @@ import numpy as np
 
 from harness.agent.result_names import IS_EARLIER
 from harness.amounts import general
+from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.round_tables import Columns, often, table_of
-from harness.judge.comparison.slow_versions import last_step
-from harness.judge.comparison.which_launches import Launches, common_steps, is_clean
+from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
 from harness.judge.history.changepoints import find_levels, least_found, noise_within
 from harness.judge.history.changes import strictest
 from harness.judge.history.exact_values import (
@@ -33,7 +33,6 @@ from harness.judge.history.exact_values import (
 )
 from harness.judge.history.transitions import ALPHA, state_changes
 from harness.judge.launches import AGREE
-from harness.judge.remedies import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.model import (
     METRIC_PREFIX,
     Change,

@@ -10,7 +10,7 @@ from math import comb
 
 from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
 
-from harness.judge.comparison.modes import FEWEST, Modes
+from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Modes
 from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
 from harness.judge.launches import SAME_RATE
 from harness.model import (
@@ -181,7 +181,7 @@ def mode_changes(modes: Modes, *, versions: int, baseline: int | None) -> tuple[
     their number with a probability of at most ALPHA.
     """
     counts = modes.counts(versions)
-    states = [None if own is None or own[0] == 1 else own[0] >= FEWEST for own in counts]
+    states = [None if own is None or own[0] == 1 else own[0] >= FEWEST_OF_MODE for own in counts]
     if baseline is not None and states[baseline]:
         return ()
     cells = [

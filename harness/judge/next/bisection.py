@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.judge.api import judge_cell_of
+from harness.judge.api import judge_cell_of, row_fails_late
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changepoints import Changepoint, Levels
@@ -21,7 +21,6 @@ from harness.judge.history.transitions import usual_failures, usual_rate
 from harness.judge.launches import JudgedTrial, judge_launches, limits_of_version
 from harness.judge.next.bisect_records import LEVEL, Boundary, Decision, Rules, VersionEvidence
 from harness.judge.next.decide import conclude, decide, not_needed
-from harness.judge.next.length import row_fails_late
 from harness.model import BAD, GOOD, CellRun, CellVerdict, Change, Proposal, RowRun, Searched, Skip, Trials, next_round
 
 

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.judge.api import judge_cell_of, judge_so_far
+from harness.judge.api import judge_cell_of, judge_so_far, row_fails_late
 from harness.judge.cell import wants_more
 from harness.judge.comparable import as_whole_runs, unlike_steps
 from harness.judge.comparison.noise import noise_of
@@ -23,8 +23,7 @@ from harness.judge.history.flaky import always_fails
 from harness.judge.history.precision import differs_late, wants_round
 from harness.judge.history.transitions import wants_launches
 from harness.judge.launches import AGREE, limits_of_version
-from harness.judge.next.length import row_fails_late
-from harness.judge.trace.stopping import is_brief
+from harness.judge.trace.trace_verdict import is_brief
 from harness.model import (
     BAD,
     GOOD,

@@ -1,4 +1,5 @@
-"""Judges one trace: growth of memory and of further columns, and drift of the step time.
+"""Judges one trace: growth of memory and of further columns, and drift of the step time; and decides at a look whether
+its launch goes on.
 
 Growth is judged by one rule, `growth.judge_growth`; COLUMNS says what it needs to know about a column. If resident
 memory was measured, only a leak of another column changes its verdict, because allocators and libraries take working
@@ -12,6 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,6 +27,7 @@ from harness.judge.trace.samples import (
     last_pace,
     look_values,
     paces_at,
+    prefix,
     sampled,
     settled_median,
     thinned_rows,
@@ -331,3 +334,63 @@ def undecided(verdict: TraceVerdict) -> str:
 def is_shared(facts: Facts) -> bool:
     """Return whether other processes used one of the GPUs when the trial began, according to its facts."""
     return any((gpu.processes or 0) > 0 for gpu in facts.gpus or ())
+
+
+# ---------------------------------------------------------------- whether a launch goes on
+
+STOP_LEAK_KIB = 1024 * 1024.0
+"""Growth from which a leak may end its trial, in KiB. Caches of up to this size fill up and then stop growing."""
+CLEAR_LEAK = 10.0
+"""Ratio to the limit from which growth counts as clear."""
+LONG_ENOUGH_S = 0.3
+"""Minimum total step time, in seconds, of a trial that stops early: a shorter trial costs little to continue, and its
+step times become more precise.
+"""
+LONG_ENOUGH_IN_SLICES_S = 4.0
+"""The same for a launch in slices: pairs of it are as precise as they have cycles, which saves whole rounds."""
+
+
+def decide_at_look(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: bool) -> Literal["go", "stop"]:
+    """Return the decision at a look, which is the trace's last step.
+
+    A flat trial stops, unless it must run the whole budget, its steps took hardly any time, or its GPU memory is
+    undecided. A leaking trial stops if it also leaked at the previous look and has grown by STOP_LEAK_KIB: less may be
+    a buffer that fills. A trial with early growth of CLEAR_LEAK times the limit stops, too, as `suspect`, unless it is
+    brief or must run the whole budget: another launch that runs it will show whether the growth continues.
+    """
+    verdict = judge_trace(trace, limits=limits, steps=steps)
+    if verdict.verdict in GOOD:
+        return "go" if whole_budget or is_brief(trace) or undecided(verdict) else "stop"
+    if verdict.early and not (whole_budget or is_brief(trace)) and clear_leak(verdict, limits=limits):
+        return "stop"
+    if "leak" in verdict.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
+        before = [look for look in steps.looks() if look < verdict.steps]
+        past = prefix(trace, before[-1]) if before else trace
+        memory = judge_column(past, "rss_kib", limit=limits.leak_kib_per_step, steps=steps)
+        if before and memory.verdict == "leak":
+            return "stop"
+    return "go"
+
+
+def looks_bad(trace: Trace, *, limits: Limits, steps: Steps) -> bool:
+    """Return whether memory grows or may grow, so that a launch has to be followed further."""
+    verdict = judge_trace(trace, limits=limits, steps=steps)
+    return bool({"leak", "suspect"} & set(verdict.verdicts))
+
+
+def clear_leak(verdict: TraceVerdict, *, limits: Limits) -> bool:
+    """Return whether memory certainly grows by CLEAR_LEAK times the limit: even a shorter launch then counts as
+    agreeing."""
+    interval = verdict.growth.interval
+    return interval is not None and interval[0] >= CLEAR_LEAK * limits.leak_kib_per_step
+
+
+def is_brief(trace: Trace) -> bool:
+    """Return whether the steps were timed and took less than LONG_ENOUGH_S in total."""
+    least_s = LONG_ENOUGH_S if trace.column("slice") is None else LONG_ENOUGH_IN_SLICES_S
+    return 0 < float(sampled(trace.column("step_s")).sum()) < least_s
+
+
+def _grown_kib(trace: Trace) -> float:
+    rss = sampled(trace.column("rss_kib"))
+    return float(rss[-1] - rss[: max(1, len(rss) // 50)].min()) if len(rss) else 0.0

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.level_rules import RULES
-from harness.judge.trace.stopping import decide_at_look
-from harness.judge.trace.trace_verdict import is_shared, judge_trace
+from harness.judge.trace.trace_verdict import decide_at_look, is_shared, judge_trace
 from harness.model import Floats, Look, TraceVerdict, Trial
 from tests.players.trials import BUDGET, LIMITS, STEPS, cell_of, facts_of, memory, times, trace_of, trial_of
 

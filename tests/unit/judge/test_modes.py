@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.judge.comparison.modes import modes_of
+from harness.judge.comparison.compared_levels import modes_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.precision import wants_round
 from harness.judge.history.transitions import mode_changes

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.judge.cell import more_launches
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import HARDLY
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import differs_late
-from harness.judge.remedies import more_launches, with_remedy
+from harness.judge.row import with_remedy
 from harness.judge.signal_verdicts import with_findings, with_signals
 from harness.model import LEVELS, SIGNALS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trace, Trial
 from harness.model.measured import Facts

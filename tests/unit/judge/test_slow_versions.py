@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.level_rules import usable
-from harness.judge.comparison.slow_versions import first_look_s, own_step_s, plainly_slow, usual_step_s
-from harness.judge.comparison.which_launches import paced_steps
+from harness.judge.comparison.which_launches import first_look_s, own_step_s, paced_steps, plainly_slow, usual_step_s
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import wants_round
 from harness.judge.signal_verdicts import with_signals

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks import generators, nasty, step_times
 from harness.judge.trace.samples import prefix
-from harness.judge.trace.stopping import decide_at_look
-from harness.judge.trace.trace_verdict import judge_beside, judge_trace
+from harness.judge.trace.trace_verdict import decide_at_look, judge_beside, judge_trace
 from harness.model import Limits, Look, Steps, Trace, TraceVerdict
 from tests.nightly import many
 from tests.players.trials import LIMITS, STEPS, memory, times, trace_of

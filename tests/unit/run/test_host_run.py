@@ -11,7 +11,7 @@ from unittest.mock import create_autospec
 import numpy as np
 import pytest
 
-from harness.judge.next.length import Length
+from harness.judge.api import Length
 from harness.model import (
     TIMES,
     Cell,
