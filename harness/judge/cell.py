@@ -11,12 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
 from scipy.special import stdtrit
 
 from harness.amounts import count, general, plural
 from harness.judge.comparable import UNLIKE_STEPS
+from harness.judge.comparison.noise import log_t_interval, t_interval
 from harness.judge.comparison.which_launches import per_of
-from harness.judge.intervals import log_t_interval, median, t_interval, widest
 from harness.judge.launches import (
     AGREE,
     BAD_NAMES,
@@ -227,7 +228,7 @@ def _summarized(
         signal=next(iter(died), None),
         steps=min((launch.steps for launch in support), default=0),
         layer=layers.most_common(1)[0][0] if has_layer else None,
-        drift=median(_known(launch.trace_verdict.step_drift for launch in launches)),
+        drift=_median(_known(launch.trace_verdict.step_drift for launch in launches)),
         signals=signals,
         per=per_of(trials),
     )
@@ -235,7 +236,7 @@ def _summarized(
 
 def _own_level(values: Sequence[float]) -> SignalVerdict:
     """Return the median of a version's own launches: its level unless it is compared with the other versions'."""
-    return SignalVerdict(seen="none", value=median(values), ci=log_t_interval(values), apart=True)
+    return SignalVerdict(seen="none", value=_median(values), ci=log_t_interval(values), apart=True)
 
 
 def _peak_kib(launch: JudgedTrial) -> float | None:
@@ -245,6 +246,10 @@ def _peak_kib(launch: JudgedTrial) -> float | None:
 
 def _known(values: Iterable[Number | None]) -> list[Number]:
     return [value for value in values if value is not None]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return float(np.median(values)) if values else None
 
 
 def _quoted(name: VerdictName, support: Launches) -> JudgedTrial:
@@ -430,8 +435,9 @@ def _grown(
     """
     rates = _known(growth.rate for growth in rated)
     own = sorted((each.interval for each in rated if each.interval is not None), key=lambda ci: ci[1] - ci[0])
-    ci = widest([t_interval(rates), own[len(own) // 2] if own else None])
-    return SignalVerdict(seen=seen, value=median(rates), ci=ci, limit=limit, visible=visible, why=why)
+    known = [ci for ci in (t_interval(rates), own[len(own) // 2] if own else None) if ci is not None]
+    ci = max(known, key=lambda ci: ci[1] - ci[0], default=None)
+    return SignalVerdict(seen=seen, value=_median(rates), ci=ci, limit=limit, visible=visible, why=why)
 
 
 # ---------------------------------------------------------------- what would let a signal be judged

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.amounts import count, general
-from harness.judge import intervals
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Compared, LevelEstimate, Modes
 from harness.judge.comparison.level_rules import EXACT, RULES
@@ -31,6 +30,7 @@ from harness.model import (
     SignalState,
     SignalVerdict,
     log_of,
+    share_of,
     signal_of,
 )
 
@@ -271,7 +271,7 @@ def with_modes(cells: Sequence[CellVerdict], modes: Modes) -> tuple[CellVerdict,
         signal = replace(cell.of("step_time"), slow=own)
         if own is not None and own[0] > 0:
             slow, launches, others = *own, all_slow - own[0]
-            longer = 100 * intervals.share_of(modes.gap)
+            longer = 100 * share_of(modes.gap)
             signal = replace(
                 signal, why=f"{slow} of {count(launches, 'launch')} take {general(longer, 2)} % longer than the others"
             )

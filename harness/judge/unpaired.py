@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from harness.judge import intervals
-from harness.judge.comparison.noise import NEGLIGIBLE, floor, spread_of
+from harness.judge.comparison.noise import CONFIDENCE, NEGLIGIBLE, floor, spread_of
 from harness.judge.comparison.round_tables import level_columns
-from harness.judge.intervals import CONFIDENCE, SEPARATED
 from harness.judge.launches import judge_launches
 from harness.model import (
     BAD,
@@ -35,8 +33,12 @@ from harness.model import (
     Steps,
     Trial,
     log_of,
+    ratio_of,
+    share_of,
 )
 
+SEPARATED = 0.995
+"""One-sided confidence level at which two versions are called different."""
 MAIN = ("step_time", "peak_memory")
 """Levels whose difference counts at any size above the A/A noise."""
 REVERSED: Mapping[Standing, Standing] = {"more": "less", "less": "more"}
@@ -90,7 +92,7 @@ def ratio_interval(one: Sequence[float], other: Sequence[float], *, confidence: 
     freedom = sum(squares) ** 2 / sum(s**2 / (len(side) - 1) for s, side in zip(squares, sides, strict=True))
     margin = float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(squares))
     middle = float(sides[1].mean() - sides[0].mean())
-    return intervals.ratio_of(middle - margin), intervals.ratio_of(middle + margin)
+    return ratio_of(middle - margin), ratio_of(middle + margin)
 
 
 def _level(
@@ -120,7 +122,7 @@ def _level(
         one=old,
         other=new,
         ci=ci,
-        floor=None if of_noise is None else intervals.share_of(of_noise),
+        floor=None if of_noise is None else share_of(of_noise),
         standing=standing,
     )
 

@@ -329,6 +329,20 @@ def log_of_change(share: float, *, falls: bool) -> float:
     return -math.log1p(-min(share, LARGEST_DROP)) if falls else math.log1p(share)
 
 
+MOST_LOG = 700.0
+"""Largest absolute log that is converted: in a float, a ratio above e^709 overflows, and one below e^-745 is zero."""
+
+
+def ratio_of(log: float) -> float:
+    """Return e^log, which is positive and finite."""
+    return math.exp(max(-MOST_LOG, min(log, MOST_LOG)))
+
+
+def share_of(log: float) -> float:
+    """Return e^log - 1, which is above -1 and finite."""
+    return math.expm1(max(-MOST_LOG, min(log, MOST_LOG)))
+
+
 MOST_VISIBLE = 999.0
 """Largest minimum detectable effect that is known, as a fraction. Two launches that hardly agree give 10²² and more."""
 

@@ -58,7 +58,7 @@ ALLOWED = {
 # Each subpackage may import those before it, and none after it. "" stands for the files in the part's own folder.
 ROOMS = {
     "judge": (
-        ("intervals", "comparable"),
+        ("comparable",),
         ("trace",),
         ("comparison",),
         ("launches", "cell"),

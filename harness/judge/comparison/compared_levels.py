@@ -15,10 +15,9 @@ from functools import cached_property
 import numpy as np
 
 from harness.amounts import plural
-from harness.judge import intervals
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
-from harness.judge.comparison.noise import Spread
+from harness.judge.comparison.noise import Spread, log_t_interval
 from harness.judge.comparison.round_tables import (
     Columns,
     Round,
@@ -29,8 +28,7 @@ from harness.judge.comparison.round_tables import (
     table_of,
 )
 from harness.judge.comparison.which_launches import ended_as_slow, has_step_times, share_of_run
-from harness.judge.intervals import log_t_interval
-from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Floats, Interval, Observed, Steps, Trial
+from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Floats, Interval, Observed, Steps, Trial, ratio_of
 
 LevelEstimate = tuple[float, Interval | None]
 BEFORE_STEPS = EXACT | {"start_time", "setup_time"}
@@ -152,7 +150,7 @@ class Compared:
 
 def level_of(figures: Sequence[float]) -> LevelEstimate:
     """Return the geometric mean of positive figures, one for each launch, with its 95 % interval."""
-    return intervals.ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
+    return ratio_of(float(np.mean(np.log(figures)))), log_t_interval(figures)
 
 
 # ---------------------------------------------------------------- launches in two modes

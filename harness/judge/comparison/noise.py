@@ -2,7 +2,8 @@
 
 Values are logs, shape (rounds, versions). What all launches of a round share (heat, a slow hour) says nothing about
 versions and is subtracted. A launch that is far from both its round and its version was disturbed and is winsorized.
-The A/A noise of a lane is estimated from pairs of launches of one image in one round under two names.
+The A/A noise of a lane is estimated from pairs of launches of one image in one round under two names. The trial is the
+sampling unit: the steps of several trials are never pooled.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from scipy.special import stdtrit
 
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import pair_differences
-from harness.judge.intervals import CONFIDENCE
-from harness.model import LEVELS, Floats, Interval, Noise, Steps, Trial
+from harness.model import LEVELS, Floats, Interval, Noise, Steps, Trial, ratio_of
 
+CONFIDENCE = 0.95
+"""Confidence level of the intervals in reports."""
 TAIL = 4.0
 """Degrees of freedom of the Student errors in the robust fit; with more, outliers would pull the fit further."""
 FAR = 3.025
@@ -52,6 +54,24 @@ class Spread:
         The limit was found by simulation with Student errors of three degrees of freedom.
         """
         return Spread(deviation=self.deviation, freedom=min(self.freedom, 2 * (rounds - 1) ** 2))
+
+
+def t_interval(values: Sequence[float]) -> Interval | None:
+    """Return the 95 % t confidence interval of the mean over trials; None for fewer than two trials."""
+    if len(values) < 2:
+        return None
+    quantile = float(stdtrit(len(values) - 1, 0.5 + CONFIDENCE / 2))
+    margin = quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    middle = float(np.mean(values))
+    return middle - margin, middle + margin
+
+
+def log_t_interval(values: Sequence[float]) -> Interval | None:
+    """Return the 95 % t interval of the geometric mean; None for fewer than two values, or if one is not positive."""
+    if any(value <= 0 for value in values):
+        return None
+    interval = t_interval([math.log(value) for value in values])
+    return None if interval is None else (ratio_of(interval[0]), ratio_of(interval[1]))
 
 
 def pooled_spread(*spreads: Spread | None) -> Spread | None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.judge import intervals
 from harness.judge.comparison.compared_levels import Compared, Modes, modes_of
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.noise import Spread, floor, spread_of
@@ -29,6 +28,8 @@ from harness.model import (
     Metric,
     Noise,
     log_of,
+    ratio_of,
+    share_of,
     signal_of,
 )
 
@@ -108,7 +109,7 @@ def _is_symptom(change: Change, memory: Sequence[Change], cells: Sequence[CellVe
 
 def signal_share_of(name: str, log: float) -> float:
     """Convert a log to a relative change: the inverse of `log_of`."""
-    return -intervals.share_of(-log) if SIGNALS[name].falls else intervals.share_of(log)
+    return -share_of(-log) if SIGNALS[name].falls else share_of(log)
 
 
 def strictest(name: str, *, rows: int) -> float:
@@ -208,5 +209,5 @@ def level_changes(
 def level_ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:
     """Return the ratio of the new level to the old one. If a signal is worse when it falls, so is a ratio below 1."""
     sign = -1.0 if metric in SIGNALS and SIGNALS[metric].falls else 1.0
-    ci = None if interval is None else sorted(intervals.ratio_of(sign * bound) for bound in interval)
-    return Effect(value=intervals.ratio_of(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))
+    ci = None if interval is None else sorted(ratio_of(sign * bound) for bound in interval)
+    return Effect(value=ratio_of(sign * size), unit="ratio", ci=None if ci is None else (ci[0], ci[1]))

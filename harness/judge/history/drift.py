@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from harness.judge.comparison.noise import CONFIDENCE
 from harness.judge.history.changepoints import MARGIN
 from harness.judge.history.changes import FAMILY_ALPHA, TOTAL_WEIGHT
-from harness.judge.intervals import CONFIDENCE
 from harness.model import Floats, Interval, grouped, signal_of
 
 FEWEST = 6

@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import chdtri
 
-from harness.judge import intervals
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared, modes_of
 from harness.judge.comparison.level_rules import EXACT
@@ -31,7 +30,7 @@ from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changepoints import FEW_VERSIONS, least_found, noise_within
 from harness.judge.history.changes import signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
-from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials, log_of
+from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials, log_of, ratio_of, share_of
 
 OF_TWO_LAUNCHES = 1.96 * math.sqrt(2)
 """Multiple of the spread of one launch that the difference of two launches exceeds by chance in 5 % of cases (normal
@@ -55,7 +54,7 @@ def visible(
         if table is not None and least is not None:
             seen[metric] = signal_share_of(metric, max(least, floor(noise, metric, rounds=len(table.values))))
         elif metric == "late_step_time" and compared.late_spread is not None:
-            seen[metric] = intervals.share_of(OF_TWO_LAUNCHES * compared.late_spread)
+            seen[metric] = share_of(OF_TWO_LAUNCHES * compared.late_spread)
     return seen or None
 
 
@@ -195,7 +194,7 @@ def _seems_to_differ(name: str, trials: Sequence[Sequence[Trial]], *, limits: Li
     if limit is None or len(logs) < 2:
         return False
     least, most = min(logs), max(logs)
-    return most - least > limit and intervals.ratio_of(most) - intervals.ratio_of(least) > SIGNALS[name].least
+    return most - least > limit and ratio_of(most) - ratio_of(least) > SIGNALS[name].least
 
 
 def too_wide(
@@ -205,8 +204,8 @@ def too_wide(
     width = _least_detectable(metric, table, noise=noise, rows=rows)
     if width is None or len(table.values) >= most or width <= log_of(metric, limit):
         return None
-    slowest = intervals.ratio_of(float(table.values.mean(axis=0).max()))
-    if slowest * intervals.share_of(width) <= SIGNALS[metric].least:
+    slowest = ratio_of(float(table.values.mean(axis=0).max()))
+    if slowest * share_of(width) <= SIGNALS[metric].least:
         return None
     shown = signal_share_of(metric, width)
     return f"{SIGNALS[metric].title} is known to ±{shown:.1%}, and the limit is {limit:.1%}"

@@ -19,7 +19,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from harness.amounts import general
-from harness.judge import intervals
 from harness.judge.trace.growth import LEAST_ROWS, GrowingColumn, grows, judge_growth
 from harness.judge.trace.memory_layer import WRAP_KIB, heap_layer_of, layer_of
 from harness.judge.trace.samples import (
@@ -46,6 +45,7 @@ from harness.model import (
     TraceVerdict,
     VerdictName,
     counted,
+    share_of,
 )
 from harness.model.measured import Facts
 
@@ -229,9 +229,9 @@ def _drift(durations: Floats, *, limit: float) -> tuple[float | None, bool, str]
     if medians.min() <= 0:
         return None, False, "the steps are too short for the clock"
     trend = fit_trend(np.log(medians), steps_per_block=1.0, alpha=ALPHA_SLOWDOWN)
-    relative = intervals.share_of(trend.rate * (BLOCKS - 1))
+    relative = share_of(trend.rate * (BLOCKS - 1))
     steady = trend.low > 0 and trend.rate >= CLEAR_SLOWDOWN * trend.error
-    rising = steady and relative > limit and intervals.share_of(trend.rise) > limit
+    rising = steady and relative > limit and share_of(trend.rise) > limit
     return relative, rising and trend.largest_step <= 0.5 * trend.rise, ""
 
 
