@@ -25,7 +25,6 @@ from benchmarks.replayed.histories import History, read
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.judge.next import propose
-from harness.judge.next.bisection import Bisection
 from harness.judge.next.rounds import noise
 from harness.judge.row import judge_row
 from harness.judge.run import corrected
@@ -133,7 +132,7 @@ def _known(
         [run.result for run in runs],
         least=made.least,
         noise=noise(made),
-        search=Bisection(runs=runs, asked=asked, baseline=row.baseline) if made.searched else None,
+        search=made if made.searched else None,
         again=[trial for _, others in replicates for trial in others],
     )
     [told] = corrected([judged])

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 from harness.judge.comparison.level_rules import RULES
 from harness.judge.next import propose
-from harness.judge.next.bisection import Bisection
 from harness.judge.next.rounds import noise, to_confirm
 from harness.judge.row import judge_row
 from harness.model import (
@@ -117,7 +116,7 @@ def judge(row: RowRun, plan: Plan, noises: dict[NoisePlace, Noise | None]) -> Ju
         [run.result for run in row.cells],
         least=row.least,
         noise=noises[place],
-        search=Bisection(runs=row.cells, asked=row.asked, baseline=row.planned.baseline) if row.searched else None,
+        search=row if row.searched else None,
         rows=row.rows,
         again=row.replicate.measured if row.replicate else (),
     )

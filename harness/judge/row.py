@@ -20,7 +20,7 @@ from harness.judge.history.flaky import MISS, outliving
 from harness.judge.history.precision import visible
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.history.transitions import outcome_states
-from harness.judge.next.bisection import Bisection
+from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
     BAD,
@@ -37,6 +37,7 @@ from harness.model import (
     Limits,
     Noise,
     Observation,
+    RowRun,
     Trial,
     VersionRow,
     unit_per,
@@ -70,7 +71,7 @@ def judge_row(
     *,
     least: int,
     noise: Noise | None = None,
-    search: Bisection | None = None,
+    search: RowRun | None = None,
     rows: int = 1,
     again: Sequence[Trial] = (),
 ) -> JudgedRow:
@@ -78,7 +79,7 @@ def judge_row(
 
     `least` is the number of trials that a good cell needs, `noise` the A/A noise of its lane and scenario, and `rows`
     the number of rows of its scenario. `again` are the launches of the A/A replicate of one of the cells, which tell
-    whether the values of its image vary. `search` is given if a bisection chose the launches. It stops at its own
+    whether the values of its image vary. `search` is the row whose launches a bisection chose. It stops at its own
     error probability, with too few launches for the stricter one of a full sweep.
     """
     comparable, again, unlike = _with_alike_steps(cells, again)
@@ -145,7 +146,7 @@ def _judged_values(
 
 
 def _changes(
-    compared: Compared, *, limits: Limits, baseline: int | None, noise: Noise | None, search: Bisection | None
+    compared: Compared, *, limits: Limits, baseline: int | None, noise: Noise | None, search: RowRun | None
 ) -> tuple[Compared, Modes | None, tuple[Change, ...]]:
     """Return the changes between versions, with the two modes of the launches, if they have two. What is compared has
     these modes only if they make a change."""
@@ -154,9 +155,12 @@ def _changes(
     if search is None and not limits.exit_only:
         modes, slow_mode = two_modes(compared, limits=limits, baseline=baseline, noise=noise)
     compared = replace(compared, modes=modes if slow_mode else None)
-    miss = MISS if search is None else search.rules.alpha
+    rules = None if search is None else rules_of(search)
+    miss = MISS if rules is None else rules.alpha
     changes = (*find_changes(compared, limits=limits, baseline=baseline, noise=noise, miss=miss), *slow_mode)
-    return compared, modes, changes if search is None else search.bounded(changes, compared.cells)
+    if search is not None and rules is not None:
+        changes = with_boundaries(changes, boundaries_of(search), cells=compared.cells, rules=rules)
+    return compared, modes, changes
 
 
 def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[str, Values]) -> Iterator[Observation]:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.which_launches import limits_of_run
-from harness.judge.next.bisect_records import Boundary, Rules
-from harness.judge.next.bisection import Bisection, with_boundaries
+from harness.judge.next.bisection import propose_search
 from harness.judge.row import judge_row
 from harness.judge.run import corrected
 from harness.model import (
@@ -39,7 +38,7 @@ from harness.report.exports.cell_table import cell_json
 from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
 from tests.players import build
-from tests.players.trials import LIMITS, changed, facts_of, trial_of
+from tests.players.trials import LIMITS, changed, facts_of, row_run, trial_of
 
 PURE = "py3-none-any"
 HOLLOW = "cp311-cp311-linux_x86_64, nothing compiled"
@@ -152,15 +151,13 @@ def searched(versions: int, *, first_bad: int, end: End = "crash") -> JudgedRow:
     variant = replace(build.POP, scenario=replace(build.POP.scenario, limits=Limits(setup_bad=True)))
     cells = tuple(Cell(image=image, lane=build.HERE, variant=variant) for image in series.images)
     runs = tuple(CellRun(cell=cell) for cell in cells)
-    search = Bisection(runs=runs, asked=Trials(least=3, most=8))
-    while (batch := search.propose()).runs:
+    search = row_run(runs, asked=Trials(least=3, most=8))
+    while (batch := propose_search(search)).runs:
         for run in batch.runs:
             is_bad = runs.index(run) >= first_bad
             trial = build.trial(run.cell.id, len(run.trials) + 1, build.crash() if is_bad else build.flat())
             run.trials.append(replace(trial, round=batch.round, end=end if is_bad else trial.end))
-    row = VersionRow(series=series, lane=build.HERE, variant=variant, cells=cells)
-    cells = [run.result for run in runs]
-    return judge_row(row, cells, least=1, search=search)
+    return judge_row(search.planned, [run.result for run in runs], least=1, search=search)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from harness.judge.api import judge_cell_of, row_fails_late
 from harness.judge.comparison.round_tables import level_columns
@@ -21,111 +21,95 @@ from harness.judge.history.transitions import usual_failures, usual_rate
 from harness.judge.launches import JudgedTrial, judge_launches, limits_of_version
 from harness.judge.next.bisect_records import LEVEL, Boundary, Decision, Rules, VersionEvidence
 from harness.judge.next.decide import conclude, decide, not_needed
-from harness.model import BAD, GOOD, CellRun, CellVerdict, Change, Proposal, RowRun, Searched, Skip, Trials, next_round
+from harness.model import BAD, GOOD, CellRun, CellVerdict, Change, Proposal, RowRun, Searched, Skip, next_round
 
 
 def propose_search(row: RowRun) -> Proposal:
-    """Return what a row that is bisected launches next. Its images are pulled or built only when they are launched."""
-    return Bisection(runs=row.cells, asked=row.asked, baseline=row.planned.baseline).propose()
+    """Return what a row that is bisected launches next. Its images are pulled or built only when they are launched. The
+    reason of a proposal without launches is the result in one sentence."""
+    rules, versions, baseline = rules_of(row), _versions(row), row.planned.baseline
+    doubted = _doubted_baseline(row, rules)
+    if doubted is not None:
+        return doubted
+    decision = decide(versions, rules=rules)
+    launches, testable = (sum(each) for each in ([v.launches for v in versions], [v.testable for v in versions]))
+    if decision.kind == "compare" and launches >= row.asked.least * testable:
+        # A comparison of levels has cost as much as running every version would have.
+        reason = f"searching further would cost more than running every version (--search full); {decision.reason}"
+        decision = replace(decision, launch=(), kind="done", reason=reason)
+    if decision.launch:
+        return _proposal(row, decision, rules)
+    if baseline is not None and any(boundary.metric == LEVEL for boundary in conclude(versions, rules=rules)):
+        version = row.cells[baseline].cell.image.version
+        reason = f"{decision.reason}; only a version that is slower than the baseline, {version}, is bad"
+        decision = replace(decision, reason=reason)
+    needless = not_needed(versions, rules=rules)
+    skipped = {row.cells[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()}
+    return replace(_proposal(row, decision, rules), skipped=skipped)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bisection:
-    """One row, oldest image first. `baseline` is the position of the image against which the others are judged."""
+def _proposal(row: RowRun, decision: Decision, rules: Rules) -> Proposal:
+    """Return the launches of a decision, and the figures behind it, with versions in place of positions."""
+    names, whole = [run.cell.image.version for run in row.cells], decision.whole or rules.whole
+    searched = Searched(
+        metric=decision.metric,
+        whole=whole,
+        bracket=None if decision.bracket is None else (names[decision.bracket[0]], names[decision.bracket[1]]),
+        posterior={names[place]: chance for place, chance in decision.posterior},
+    )
+    return Proposal(
+        kind=decision.kind,
+        reason=decision.reason,
+        runs=tuple(row.cells[place] for place in decision.launch),
+        round=next_round(row.cells),
+        depth="whole" if whole else "thorough",
+        searched=searched,
+    )
 
-    runs: Sequence[CellRun]
-    asked: Trials
-    baseline: int | None = None
 
-    def propose(self) -> Proposal:
-        """Return what to launch next. The reason of a proposal without launches is the result in one sentence."""
-        doubted = self._doubted_baseline()
-        if doubted is not None:
-            return doubted
-        versions = self._versions()
-        decision = decide(versions, rules=self.rules)
-        launches, testable = (sum(each) for each in ([v.launches for v in versions], [v.testable for v in versions]))
-        if decision.kind == "compare" and launches >= self.asked.least * testable:
-            # A comparison of levels has cost as much as running every version would have.
-            reason = f"searching further would cost more than running every version (--search full); {decision.reason}"
-            decision = replace(decision, launch=(), kind="done", reason=reason)
-        if decision.launch:
-            return self._proposal(decision)
-        if self.baseline is not None and any(boundary.metric == LEVEL for boundary in self.boundaries()):
-            version = self.runs[self.baseline].cell.image.version
-            reason = f"{decision.reason}; only a version that is slower than the baseline, {version}, is bad"
-            decision = replace(decision, reason=reason)
-        needless = not_needed(versions, rules=self.rules)
-        skipped = {self.runs[place].cell.id: Skip(by="search", why=why) for place, why in needless.items()}
-        return replace(self._proposal(decision), skipped=skipped)
+def rules_of(row: RowRun) -> Rules:
+    """Return the rules by which a row is bisected."""
+    limits = limits_of_run(row.planned.variant.scenario.limits, [run.measured for run in row.cells])
+    return Rules(
+        least=row.asked.least,
+        most=row.asked.most,
+        step_limit=limits.log_of("step_time"),
+        baseline=row.planned.baseline,
+        whole=row_fails_late(row.cells),
+    )
 
-    def _proposal(self, decision: Decision) -> Proposal:
-        """Return the launches of a decision, and the figures behind it, with versions in place of positions."""
-        names, whole = [run.cell.image.version for run in self.runs], decision.whole or self.rules.whole
-        searched = Searched(
-            metric=decision.metric,
-            whole=whole,
-            bracket=None if decision.bracket is None else (names[decision.bracket[0]], names[decision.bracket[1]]),
-            posterior={names[place]: chance for place, chance in decision.posterior},
-        )
-        return Proposal(
-            kind=decision.kind,
-            reason=decision.reason,
-            runs=tuple(self.runs[place] for place in decision.launch),
-            round=next_round(self.runs),
-            depth="whole" if whole else "thorough",
-            searched=searched,
-        )
 
-    @property
-    def rules(self) -> Rules:
-        limits = limits_of_run(self.runs[0].cell.variant.scenario.limits, [run.measured for run in self.runs])
-        return Rules(
-            least=self.asked.least,
-            most=self.asked.most,
-            step_limit=limits.log_of("step_time"),
-            baseline=self.baseline,
-            whole=row_fails_late(self.runs),
-        )
+def boundaries_of(row: RowRun) -> tuple[Boundary, ...]:
+    """Return the changes that the bisection of a row found so far."""
+    return conclude(_versions(row), rules=rules_of(row))
 
-    def boundaries(self) -> tuple[Boundary, ...]:
-        """Return the changes found so far."""
-        return conclude(self._versions(), rules=self.rules)
 
-    def bounded(self, changes: Sequence[Change], cells: Sequence[CellVerdict]) -> tuple[Change, ...]:
-        """Return the changes of the row, from those that all launches show and the verdicts on its versions."""
-        return with_boundaries(changes, self.boundaries(), cells=cells, rules=self.rules)
+def _doubted_baseline(row: RowRun, rules: Rules) -> Proposal | None:
+    """Return another launch of a baseline that showed something bad: only what its launches agree on is usual."""
+    if rules.baseline is None:
+        return None
+    run = row.cells[rules.baseline]
+    launches = _launches(run, row)
+    bad = {name for launch in launches for name in launch.verdicts if name in BAD}
+    enough = min(rules.agree, rules.most)
+    if not bad or len(launches) >= enough or not run.runnable or len(run.measured) >= rules.most:
+        return None
+    verdicts = " and ".join(sorted(bad))
+    version = run.cell.image.version
+    reason = f"{version}, the baseline, showed {verdicts}: launching it again to see whether that is usual"
+    return _proposal(row, Decision(launch=(rules.baseline,), kind="confirm", reason=reason), rules)
 
-    def _doubted_baseline(self) -> Proposal | None:
-        """Return another launch of a baseline that showed something bad: only what its launches agree on is usual."""
-        if self.baseline is None:
-            return None
-        run = self.runs[self.baseline]
-        launches = self._launches(run)
-        bad = {name for launch in launches for name in launch.verdicts if name in BAD}
-        enough = min(self.rules.agree, self.asked.most)
-        if not bad or len(launches) >= enough or not run.runnable or len(run.measured) >= self.asked.most:
-            return None
-        verdicts = " and ".join(sorted(bad))
-        version = run.cell.image.version
-        reason = f"{version}, the baseline, showed {verdicts}: launching it again to see whether that is usual"
-        return self._proposal(Decision(launch=(self.baseline,), kind="confirm", reason=reason))
 
-    def _versions(self) -> list[VersionEvidence]:
-        step_times, usual = self._step_times(), None
-        if self.baseline is not None:  # its own problems do not count as bad in other versions
-            run = self.runs[self.baseline]
-            usual = judge_cell_of(run.cell, run.measured, [each.measured for each in self.runs])
-        return [self._version(run, step_times.get(place, {}), usual=usual) for place, run in enumerate(self.runs)]
+# ---------------------------------------------------------------- the evidence for each version
 
-    def _launches(self, run: CellRun) -> Sequence[JudgedTrial]:
-        scenario = run.cell.variant.scenario
-        limits = limits_of_version(run.measured, [each.measured for each in self.runs], scenario)
-        return judge_launches(run.measured, limits=limits, steps=scenario.steps)
 
-    def _version(self, run: CellRun, step_times: Mapping[int, float], *, usual: CellVerdict | None) -> VersionEvidence:
-        launches = self._launches(run)
-        return VersionEvidence(
+def _versions(row: RowRun) -> list[VersionEvidence]:
+    step_times, usual, baseline = _step_times(row), None, row.planned.baseline
+    if baseline is not None:  # its own problems do not count as bad in other versions
+        run = row.cells[baseline]
+        usual = judge_cell_of(run.cell, run.measured, [each.measured for each in row.cells])
+    return [
+        VersionEvidence(
             name=run.cell.image.version,
             testable=run.runnable,
             at_hand=run.at_hand or run.prepared is not None,
@@ -134,22 +118,31 @@ class Bisection:
                 "outcome": _outcome(launches, usual, steps_counted=not run.cell.variant.scenario.command),
                 **{metric: _evidence(launches, metric, usual) for metric in ("memory", "slowdown")},
             },
-            step_times=step_times,
+            step_times=step_times.get(place, {}),
         )
+        for place, run in enumerate(row.cells)
+        for launches in [_launches(run, row)]
+    ]
 
-    def _step_times(self) -> Mapping[int, Mapping[int, float]]:
-        """Return the logs of comparable step times by position and by the number of the round."""
-        scenario = self.runs[0].cell.variant.scenario
-        if scenario.limits.exit_only:
-            return {}
-        columns = level_columns(
-            LEVEL, without_nan([run.measured for run in self.runs], scenario.limits), steps=scenario.steps
-        )
-        rounds = sorted({key for column in columns.values() for key in column})
-        numbers = {key: number for number, key in enumerate(rounds)}
-        return {
-            place: {numbers[key]: math.log(value) for key, value in column.items()} for place, column in columns.items()
-        }
+
+def _launches(run: CellRun, row: RowRun) -> Sequence[JudgedTrial]:
+    scenario = run.cell.variant.scenario
+    limits = limits_of_version(run.measured, [each.measured for each in row.cells], scenario)
+    return judge_launches(run.measured, limits=limits, steps=scenario.steps)
+
+
+def _step_times(row: RowRun) -> Mapping[int, Mapping[int, float]]:
+    """Return the logs of comparable step times by position and by the number of the round."""
+    scenario = row.planned.variant.scenario
+    if scenario.limits.exit_only:
+        return {}
+    launches = without_nan([run.measured for run in row.cells], scenario.limits)
+    columns = level_columns(LEVEL, launches, steps=scenario.steps)
+    rounds = sorted({key for column in columns.values() for key in column})
+    numbers = {key: number for number, key in enumerate(rounds)}
+    return {
+        place: {numbers[key]: math.log(value) for key, value in column.items()} for place, column in columns.items()
+    }
 
 
 def _outcome(launches: Sequence[JudgedTrial], usual: CellVerdict | None, *, steps_counted: bool) -> Evidence:
