@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import math
+import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.judge.comparison.compared_levels import fewer_steps, mask, modes_of, new_lines
+from harness.judge.comparison.level_rules import RULES
+from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes
-from harness.model import Trial
+from harness.judge.history.precision import wants_round
+from harness.judge.history.transitions import mode_changes
+from harness.judge.row import judge_row
+from harness.judge.run import corrected
+from harness.model import Cell, CellRun, Floats, JudgedRow, Printed, Series, Trial, Trials, VersionRow
+from harness.model.measured import Facts
+from harness.report.content.finding_boxes import boxes
 from tests.nightly import many
-from tests.players.trials import LIMITS, cell_of, of_row, shown, trial_of
+from tests.players import build
+from tests.players.trials import LIMITS, STEPS, cell_of, of_row, shown, trial_of
 
 
 def launches(
@@ -67,3 +80,241 @@ def test_what_ran_on_another_day_has_its_own_figures_alone() -> None:
     cells = shown(trials)
     assert not cells[2].of("step_time").is_compared
     assert cells[0].of("step_time").value == pytest.approx(0.001, rel=0.05)
+
+
+# ---------------------------------------------------------------- new lines of output
+
+
+def printing(*texts: str) -> list[Trial]:
+    return [
+        replace(trial_of(number, steps=64), output=replace(trial_of(number, steps=64).output, head=text))
+        for number, text in enumerate(texts)
+    ]
+
+
+def test_a_line_that_no_version_before_printed_is_told_once() -> None:
+    old, new = printing("ready 1\n", "ready 2\n"), printing("ready 3\nno libcudnn 8\n", "ready 4\nno libcudnn 9\n")
+    (found,) = new_lines([old, new, new])
+    assert (found.before, found.after, found.text) == (0, 1, "no libcudnn #")
+
+
+def test_a_line_of_one_launch_of_three_is_chance() -> None:
+    assert new_lines([printing("a\n", "a\n", "a\n"), printing("a\n", "a\n", "a\nodd\n")]) == ()
+
+
+@given(st.integers(0, 10**12), st.integers(0, 2**64))
+def test_numbers_and_addresses_make_no_new_line(number: int, address: int) -> None:
+    assert mask(f"step {number} at {hex(address)}") == mask("step 7 at 0x1f")
+
+
+def test_a_flood_is_cut() -> None:
+    flood = "\n".join(f"line {chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(300))
+    found = new_lines([printing("", ""), printing(flood, flood)])
+    assert len(found) == 6
+    assert found[-1].text.startswith("and ")
+
+
+ERRORS = [
+    "Traceback (most recent call last):", "RuntimeError: worker 3 died; continuing with fewer workers",
+    "step 51 loss nan",
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "epoch 3: loss=nan acc=0.1",
+    '{"loss": NaN}', "NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus", "rank0 NCCL WARN Call failed",
+    "falling back to CPU", "Segmentation fault (core dumped)", "Killed", "KeyError", "[ERROR] no such device",
+    "Exception in thread Thread-3:", "ERROR worker 3 died",
+]  # fmt: skip
+HARMLESS = [
+    "mean squared error: 0.12", "MeanSquaredError: 0.5", "Error: 0.1", "0 errors", "reading nan.txt", "Nan Goldin",
+    "enemies killed: 12", "xid 47", "dropped 3 nan rows", "skilled", "/tmp/nan/x", "no Error", "error rate 0.3",
+    "terminal=xterm-nan-x", "fallback font", "checked for NaN", "ERROR: 0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [*ERRORS, *HARMLESS])
+def test_a_line_that_tells_of_an_error_is_no_mere_line(line: str) -> None:
+    """`step # loss nan` was the last line of a long page under `Nothing bad: all 3 cells are good`."""
+    (found,) = new_lines([printing("ready", "ready"), printing(f"ready\n{line}", f"ready\n{line}")])
+    assert found.signal == ("error" if line in ERRORS else "log")
+
+
+def test_a_line_of_digits_does_not_keep_the_judge() -> None:
+    """A launch that printed numbers of 4,000 digits took the judge 14 s, in time quadratic in their length."""
+    began = time.process_time()
+    assert new_lines([printing("", ""), printing("7" * 20_000, "8" * 20_000)])
+    assert time.process_time() - began < 0.5
+
+
+def test_a_progress_bar_is_no_new_line() -> None:
+    """Each redraw of a bar was a new line of the log, because it is as long as the loop has come."""
+    old = "start\n\r  0%|          | 0/100 [00:00<?, ?it/s]\r 37%|###7      | 37/100 [00:01<00:02, 30.5it/s]\ndone\n"
+    new = "start\r\n\rloading 1\rloading\x1b[K 7\n\r 50%|#####     | 50/100 [00:50<00:50, 1.20s/it]\x1b[A\ndone\n"
+    lines = [one.text for one in new_lines([printing(old, old), printing(new, new)])]
+    assert len(lines) == 1
+    assert lines[0].startswith("loading")
+
+
+def test_a_version_that_ends_after_fewer_steps_is_never_simply_good() -> None:
+    """A loop that stopped at a third of its epochs was faster in each figure, and good."""
+
+    def version(*steps: int, run_s: float | None = 2.0) -> list[Trial]:
+        facts = {} if run_s is None else {"run_s": run_s}
+        return [trial_of(number, steps=made, facts=facts, end="completed") for number, made in enumerate(steps)]
+
+    ((fewer),) = fewer_steps([version(300, 300), version(100, 100)])
+    assert (fewer.signal, fewer.before, fewer.after) == ("fewer_steps", 0, 1)
+    assert fewer.text == "it ends after 100 steps; the version before makes 300"
+    assert len(list(fewer_steps([version(300, 300, run_s=None), version(100, 100)]))) == 1, "it was cut at its budget"
+    assert not list(fewer_steps([version(300, 300), version(290, 290)]))
+    assert not list(fewer_steps([version(300, 90), version(100, 80)])), "it ends when it has learned enough"
+    assert not list(fewer_steps([version(300, 300), version(100, 100, run_s=None)]))
+
+
+def test_a_notice_of_removal_is_no_error() -> None:
+    old, line = printing("a", "a"), "FutureWarning: `x` is deprecated and will be removed in 2.0"
+    assert [one.signal for one in new_lines([old, printing(line, line)])] == ["deprecated"]
+
+
+def test_an_error_is_told_before_a_flood_and_before_its_traceback() -> None:
+    flood = "\n".join(f"line {chr(97 + n)}" for n in range(20))
+    text = f"{flood}\nTraceback (most recent call last):\n  File x\nValueError: no\n"
+    found = new_lines([printing("", ""), printing(text, text)])
+    assert (found[0].signal, found[0].text) == ("error", "ValueError: no")
+    assert [one.text for one in found if one.signal == "error"] == [
+        "ValueError: no",
+        "Traceback (most recent call last):",
+    ]
+
+
+def test_one_line_more_of_a_whole_run_is_no_flood() -> None:
+    """A traceback of 130 bytes in a run without steps was `prints more`, and the traceback itself was not told."""
+    stepping = replace(trial_of(steps=64), output=Printed(bytes=640))
+    assert RULES["output"].prepare([[stepping]])(stepping) == 10
+    assert stepping.trace is not None
+    columns = {name: values for name, values in stepping.trace.columns.items() if name != "step_s"}
+    whole = replace(stepping, trace=replace(stepping.trace, columns=columns), facts=Facts(run_s=0.2))
+    assert RULES["output"].prepare([[whole]])(whole) == 640
+    assert RULES["output"].least([[whole]]) == 16384
+    assert RULES["output"].least([[stepping]]) == 10
+
+
+def test_output_of_a_launch_that_was_cut_is_compared_by_the_sample() -> None:
+    """A command that takes 9 s printed 100 times what one of 11 s prints, whose first round ends after 10 s."""
+    cut = trial_of(steps=100, output=Printed(bytes=1000))
+    assert cut.trace is not None
+    columns = {name: values for name, values in cut.trace.columns.items() if name != "step_s"}
+    cut = replace(cut, trace=replace(cut.trace, columns=columns))
+    whole = replace(cut, facts=Facts(run_s=9.0))
+    figure = RULES["output"].prepare([[cut], [whole]])
+    assert figure(cut) == figure(whole) == 10
+    assert RULES["output"].least([[cut], [whole]]) == RULES["output"].least([])
+
+
+# ---------------------------------------------------------------- launches in two modes
+
+
+SLOW = 1.27
+
+
+def series_of(versions: int) -> Series:
+    return build.series("msgpack", [f"1.{number}" for number in range(versions)])
+
+
+def row(slow: list[set[int]], *, launches: int = 12, seed: int = 1) -> JudgedRow:
+    """Return a judged row of versions of which these launches are slower."""
+    series = series_of(len(slow))
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    trials = [
+        [trial_of(number, ms=SLOW if number in own else 1.0, seed=seed * 100 + place) for number in range(launches)]
+        for place, own in enumerate(slow)
+    ]
+    results = [CellRun(cell=cell, trials=own).result for cell, own in zip(cells, trials, strict=True)]
+    planned = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    return corrected([judge_row(planned, results, least=3)])[0]
+
+
+def test_a_version_with_two_modes_is_named_with_its_count_and_the_others_stay_good() -> None:
+    """It was called unclear together with all other versions, whose launches hardly differed."""
+    judged = row([set(), set(), set(), {0, 3, 4, 7, 9}, {1, 2, 6, 8, 11}])
+    (finding,) = judged.findings
+    assert (finding.metric, finding.verdict, finding.after) == ("step_time", "two modes", "1.3")
+    assert finding.effect is not None
+    assert math.isclose(finding.effect.value, SLOW, rel_tol=0.02)
+    seen = [cell.verdict.of("step_time") for cell in judged.cells]
+    assert [signal.seen for signal in seen] == ["good", "good", "good", "bad", "bad"]
+    assert seen[3].why == "5 of 12 launches take 28 % longer than the others"
+    assert seen[3].slow == (5, 12)
+    assert all(math.isclose(signal.value or 0.0, 1e-3, rel_tol=0.02) for signal in seen), "that of the usual mode"
+
+
+def test_the_answer_and_its_evidence_have_the_counts() -> None:
+    """The levels of the usual mode are equal, so that they show neither the fault nor a repair."""
+    judged = row([set(), set(), {0, 3, 4, 7, 9}, {1, 2, 6, 8}], launches=16)
+    made = build.run([(series_of(4), [build.HERE], [build.POP])], lambda *_: build.flat(), findings=judged.findings)
+    cells = [replace(own, verdict=new.verdict) for own, new in zip(made.cells, judged.cells, strict=True)]
+    result = build.with_findings(replace(made, cells=tuple(cells)), judged.findings)
+    (box,) = boxes(result)
+    assert box.sentence.startswith("msgpack")
+    assert "takes 26.8 % longer per step in 9 of 32 launches since" in box.sentence
+    assert "fixed" not in box.sentence
+    assert box.texts["evidence"].startswith("5 of 16 launches were slow, before 0 of 16; p = ")
+    assert "figures" not in box.texts
+    (warning,) = judged.warnings
+    assert "msgpack 1.1 on " in warning
+    assert "too few launches to rule out the fault of the neighbouring version" in warning
+
+
+def test_modes_ask_for_more_launches() -> None:
+    """A version whose few slow launches hardly disturb the comparison of all got no more launches."""
+    trials = [list(cell.trials) for cell in row([set()] * 11 + [{1, 3}], launches=5).cells]
+    asked = Trials(least=3, most=8)
+    why = wants_round(trials, limits=LIMITS, steps=STEPS, trials_asked=asked)
+    assert why == "some launches take longer as a whole, and more launches show of which versions"
+
+
+def test_two_slow_launches_of_five_are_told_though_chance_may_have_made_them() -> None:
+    judged = row([set(), set(), {1, 4}], launches=5)
+    assert not judged.findings
+    signal = judged.cells[2].verdict.of("step_time")
+    assert signal.seen == "suspect"
+    assert signal.why == "2 of 5 launches take 27 % longer than the others"
+
+
+@pytest.mark.parametrize("slow", [[{1, 5}, {3, 8}, {0, 4, 7}, {2, 9}], [{3}, set(), set(), set()]])
+def test_modes_of_the_host_and_single_launches_accuse_nobody(slow: list[set[int]]) -> None:
+    judged = row(slow)
+    assert not judged.findings
+    assert "suspect" not in {cell.verdict.of("step_time").seen for cell in judged.cells}
+
+
+def test_a_version_that_repairs_the_modes_ends_the_finding() -> None:
+    judged = row([set(), {0, 1, 3, 5, 6, 8, 9, 11}, set()], launches=14)
+    assert [(finding.kind, finding.after) for finding in judged.findings] == [
+        ("first_bad", "1.1"),
+        ("first_fixed", "1.2"),
+    ]
+    assert [cell.verdict.of("step_time").seen for cell in judged.cells] == ["good", "bad", "good"]
+
+
+def test_a_slower_version_one_launch_of_which_is_fast_has_another_level() -> None:
+    judged = row([set(), set(), set(range(1, 8)), set(range(8))], launches=8)
+    assert [(finding.verdict, finding.after) for finding in judged.findings] == [("slower", "1.2")]
+
+
+def table(values: Floats) -> RoundTable:
+    rounds, versions = values.shape
+    return RoundTable(
+        values=values, positions=tuple(range(versions)), rounds=tuple(("", each) for each in range(rounds))
+    )
+
+
+@pytest.mark.parametrize("versions", [2, 3, 6])
+def test_noise_of_every_kind_is_no_mode(versions: int) -> None:
+    """Heavy tails, one launch beside another program, and a host that is slow in half of the rounds."""
+    for seed in range(100):
+        rng = np.random.default_rng([seed, versions])
+        tails = rng.standard_t(3, (8, versions)) * 0.01
+        outlier = rng.normal(0, 0.01, (8, versions))
+        outlier[rng.integers(8), rng.integers(versions)] += math.log(2)
+        rounds = rng.normal(0, 0.01, (8, versions)) + math.log(SLOW) * (rng.random((8, 1)) < 0.5)
+        for values in (tails, outlier, rounds):
+            modes = modes_of(table(values), least=math.log(1.1), noise=None)
+            assert modes is None or not mode_changes(modes, versions=versions, baseline=None)

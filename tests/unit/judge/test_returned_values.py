@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.judge.history.returned_values import NOISY_LIMIT, Values, judge_values
+from harness.judge.history.transitions import exact_interval, exact_p
 from harness.model import Limits, MetricLimit, Trial
 from tests.players.trials import STEPS, facts_of, trial_of
 
@@ -460,3 +461,26 @@ def test_a_number_that_varies_and_whose_name_does_not_tell_what_is_worse_is_not_
         (found,) = judge_values(named(versions([1.0, 3.0], noise=0.1), name), limits=Limits(), steps=STEPS).values()
         assert {one.seen for one in found.seen} == {seen}
         assert all(hint in one.remedy for one in found.seen)
+
+
+# ---------------------------------------------------------------- exact values
+
+
+LAUNCHES = st.integers(min_value=0, max_value=60)
+
+
+@given(LAUNCHES, LAUNCHES, LAUNCHES, LAUNCHES)
+def test_the_test_is_fisher_s(old_failed: int, old_fine: int, new_failed: int, new_fine: int) -> None:
+    from scipy.stats import fisher_exact
+
+    expected = float(fisher_exact([[old_failed, old_fine], [new_failed, new_fine]]).pvalue)
+    assert exact_p((old_failed, old_fine), (new_failed, new_fine)) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+@given(st.integers(min_value=1, max_value=1000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_the_interval_is_clopper_and_pearson_s(failed_of: tuple[int, int]) -> None:
+    from scipy.stats import binomtest
+
+    failed, trials = failed_of
+    expected = binomtest(failed, trials).proportion_ci(confidence_level=0.95, method="exact")
+    assert exact_interval(failed, trials) == pytest.approx((expected.low, expected.high), rel=1e-6, abs=1e-12)
