@@ -135,7 +135,7 @@ def predicted_effects(known: Mapping[str, ScenarioReplicates], plan: Plan) -> tu
     most = plan.trials.most
 
     def visible(noise: Noise | None, *, first: int) -> Mapping[int, float]:
-        if noise is None or noise.freedom.get("step_time", 0) < LEAST_PAIRS:
+        if noise is None or "step_time" not in noise or noise["step_time"].freedom < LEAST_PAIRS:
             return {}
         each = {
             rounds: visible_after(noise, "step_time", rounds=rounds - first, versions=versions)
@@ -147,7 +147,7 @@ def predicted_effects(known: Mapping[str, ScenarioReplicates], plan: Plan) -> tu
     for what, pairs in known.items():
         sliced, alone = (noise_between(pairs, turns) for turns in (True, False))
         in_turns = visible(sliced, first=1) if most > LEAST_ROUNDS else {}
-        count = max((each.freedom.get("step_time", 0) for each in (sliced, alone) if each is not None), default=0)
+        count = max((each["step_time"].freedom for each in (sliced, alone) if each and "step_time" in each), default=0)
         found.append(PredictedEffect(what=what, pairs=count, in_slices=in_turns, alone=visible(alone, first=0)))
     return tuple(predicted for predicted in found if predicted.in_slices or predicted.alone)
 

@@ -202,16 +202,16 @@ class CellVerdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise:
-    """A/A noise of a lane, by metric (`step_time`, `peak_memory`): how much launches of one image in one round differ.
+class Spread:
+    """The standard deviation of the log of one launch, with its degrees of freedom."""
 
-    `spread` is the standard deviation of the log of one launch's figure; `freedom` is the number of pairs behind it.
-    """
-
-    spread: Mapping[str, float]
-    freedom: Mapping[str, int]
+    deviation: float
+    freedom: int
 
 
+Noise = Mapping[str, Spread]
+"""A/A noise of a lane, by metric (`step_time`, `peak_memory`): how much launches of one image in one round differ. The
+degrees of freedom are the number of pairs behind it."""
 Metric = str
 """A signal's name (`model/signals.py`), or `metrics.NAME` for a number that the scenario returns."""
 FindingKind = Literal["first_bad", "first_fixed", "bad_from_start", "worse", "drift"]

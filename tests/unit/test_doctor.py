@@ -336,8 +336,8 @@ def test_the_noise_of_earlier_runs_is_shown(folder: Path) -> None:
         run.write_trial(launched(replicate.id, number, factor=factor), replicate)
     found = check(folder)
     noise = found.hosts[0].noise["quiet"]
-    assert noise.freedom["step_time"] == 2
-    assert noise.spread["step_time"] == pytest.approx(0.0392 / 2, rel=0.05)
+    assert noise["step_time"].freedom == 2
+    assert noise["step_time"].deviation == pytest.approx(0.0392 / 2, rel=0.05)
     assert "quiet: step time ±2 %, peak memory ±0 % (2 pairs)" in shown(replace(found, hosts=found.hosts[:1]), 120)[0]
 
 

@@ -67,7 +67,7 @@ def test_every_round_has_every_version_and_one_of_them_twice() -> None:
     assert [names(batch) for batch in later] == [{"0", "1", "2", "0t"}] * 2
     noise = noise_of_row(played)
     assert noise is not None
-    assert noise.freedom["step_time"] == 3
+    assert noise["step_time"].freedom == 3
 
 
 @pytest.mark.parametrize(("versions", "exit_only", "step_s"), [(1, False, 1e-3), (3, True, 1e-3), (4, False, 1e-6)])

@@ -17,7 +17,7 @@ import numpy as np
 from harness.amounts import plural
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
-from harness.judge.comparison.noise import Spread, log_t_interval
+from harness.judge.comparison.noise import log_t_interval
 from harness.judge.comparison.round_tables import (
     Columns,
     Round,
@@ -28,7 +28,7 @@ from harness.judge.comparison.round_tables import (
     table_of,
 )
 from harness.judge.comparison.which_launches import ended_as_slow, has_step_times, share_of_run
-from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Floats, Interval, Observed, Steps, Trial, ratio_of
+from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Floats, Interval, Observed, Spread, Steps, Trial, ratio_of
 
 LevelEstimate = tuple[float, Interval | None]
 BEFORE_STEPS = EXACT | {"start_time", "setup_time"}

@@ -9,15 +9,14 @@ sampling unit: the steps of several trials are never pooled.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy.special import stdtrit
 
 from harness.judge.comparison.level_rules import EXACT
 from harness.judge.comparison.round_tables import pair_differences
-from harness.model import LEVELS, Floats, Interval, Noise, Steps, Trial, ratio_of
+from harness.model import LEVELS, Floats, Interval, Noise, Spread, Steps, Trial, ratio_of
 
 CONFIDENCE = 0.95
 """Confidence level of the intervals in reports."""
@@ -36,24 +35,18 @@ NEGLIGIBLE = 1e-9
 """Difference of logs that counts as rounding error, and the noise assumed for figures that repeat exactly."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spread:
-    """The standard deviation of the log of one launch, with its degrees of freedom."""
+def interval_of(spread: Spread, size: float, error: float) -> Interval:
+    """Return the 95 % confidence interval of a size with this standard error."""
+    margin = float(stdtrit(spread.freedom, 0.5 + CONFIDENCE / 2)) * error
+    return size - margin, size + margin
 
-    deviation: float
-    freedom: int
 
-    def interval(self, size: float, error: float) -> Interval:
-        """Return the 95 % confidence interval of a size with this standard error."""
-        margin = float(stdtrit(self.freedom, 0.5 + CONFIDENCE / 2)) * error
-        return size - margin, size + margin
+def cautious(spread: Spread, rounds: int) -> Spread:
+    """Return the spread with no more degrees of freedom than the rounds support, as some launches are outliers.
 
-    def cautious(self, rounds: int) -> Spread:
-        """Return the spread with no more degrees of freedom than the rounds support, as some launches are outliers.
-
-        The limit was found by simulation with Student errors of three degrees of freedom.
-        """
-        return Spread(deviation=self.deviation, freedom=min(self.freedom, 2 * (rounds - 1) ** 2))
+    The limit was found by simulation with Student errors of three degrees of freedom.
+    """
+    return Spread(deviation=spread.deviation, freedom=min(spread.freedom, 2 * (rounds - 1) ** 2))
 
 
 def t_interval(values: Sequence[float]) -> Interval | None:
@@ -137,27 +130,27 @@ Replicates = tuple[Trial, Trial]
 
 def noise_of(pairs: Sequence[Replicates], *, steps: Steps) -> Noise | None:
     """Return the noise that the pairs show; None if no figure can be compared."""
-    return _noise({name: _of_pairs(pair_differences(name, pairs, steps=steps)) for name in LEVELS if name not in EXACT})
+    spreads = {name: _of_pairs(pair_differences(name, pairs, steps=steps)) for name in LEVELS if name not in EXACT}
+    return {name: spread for name, spread in spreads.items() if spread is not None} or None
 
 
 def pooled(noises: Iterable[Noise | None]) -> Noise | None:
     """Pool the noise of several variants of one lane."""
     known = [noise for noise in noises if noise is not None]
-    metrics = sorted({metric for noise in known for metric in noise.spread})
-    return _noise({metric: pooled_spread(*(spread_of(noise, metric) for noise in known)) for metric in metrics})
+    names = sorted({name for noise in known for name in noise})
+    spreads = {name: pooled_spread(*(noise.get(name) for noise in known)) for name in names}
+    return {name: spread for name, spread in spreads.items() if spread is not None} or None
 
 
 def spread_of(noise: Noise | None, metric: str) -> Spread | None:
     """Return the spread of a metric in the noise of a lane; None if it is unknown."""
-    if noise is None or metric not in noise.spread:
-        return None
-    return Spread(deviation=noise.spread[metric], freedom=noise.freedom[metric])
+    return None if noise is None else noise.get(metric)
 
 
 def floor(noise: Noise | None, metric: str, *, rounds: int) -> float:
     """Return the 95 % bound of the difference, a log, of two equal images over `rounds`; 0 if the noise is unknown."""
     spread = spread_of(noise, metric)
-    return 0.0 if spread is None else spread.interval(0.0, spread.deviation * math.sqrt(2 / rounds))[1]
+    return 0.0 if spread is None else interval_of(spread, 0.0, spread.deviation * math.sqrt(2 / rounds))[1]
 
 
 def _of_pairs(differences: Sequence[float]) -> Spread | None:
@@ -172,13 +165,3 @@ def _of_pairs(differences: Sequence[float]) -> Spread | None:
     if len(sizes) >= ROUNDS_TO_CLEAN and far > NEGLIGIBLE:
         sizes = np.minimum(sizes, far)
     return Spread(deviation=math.sqrt(float((sizes**2).mean()) / 2), freedom=len(sizes))
-
-
-def _noise(spreads: Mapping[str, Spread | None]) -> Noise | None:
-    known = {metric: spread for metric, spread in spreads.items() if spread is not None}
-    if not known:
-        return None
-    return Noise(
-        spread={metric: spread.deviation for metric, spread in known.items()},
-        freedom={metric: spread.freedom for metric, spread in known.items()},
-    )

@@ -24,8 +24,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtri, ndtri, stdtr, stdtrit
 
-from harness.judge.comparison.noise import NEGLIGIBLE, Spread, laid_out, pooled_spread, spread_within, without_rounds
-from harness.model import Floats, Interval
+from harness.judge.comparison.noise import (
+    NEGLIGIBLE,
+    cautious,
+    interval_of,
+    laid_out,
+    pooled_spread,
+    spread_within,
+    without_rounds,
+)
+from harness.model import Floats, Interval, Spread
 
 FEW_VERSIONS = 4
 """Fewest versions that show their noise well enough themselves."""
@@ -157,7 +165,7 @@ def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
             means[low:high],
             range(nearest - low, farthest - low + 1),
             rounds=laid.rounds,
-            spread=laid.spread.cautious(laid.rounds) if laid.rounds > 1 else laid.spread,
+            spread=cautious(laid.spread, laid.rounds) if laid.rounds > 1 else laid.spread,
         )
         begin, end = edges[number], edges[number + 2]
         size = heights[number + 1] - heights[number]
@@ -169,7 +177,7 @@ def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
                 before=low + earliest - 1,
                 after=low + latest,
                 size=size,
-                interval=laid.spread.interval(size, error),
+                interval=interval_of(laid.spread, size, error),
                 p=distinct[first],
             )
         )
@@ -381,7 +389,7 @@ class Test:
         three degrees of freedom).
         """
         launches = self.rounds * self.smaller
-        return max(self.spread.cautious(self.rounds).freedom, min(self.spread.freedom, (launches - 1) ** 2))
+        return max(cautious(self.spread, self.rounds).freedom, min(self.spread.freedom, (launches - 1) ** 2))
 
     @property
     def _scale(self) -> float:
@@ -482,7 +490,7 @@ def _ramp(
         before=begin,
         after=until,
         size=size,
-        interval=laid.spread.interval(size, error),
+        interval=interval_of(laid.spread, size, error),
         p=float(min(1.0, laid.versions**2 * float(stdtr(laid.spread.freedom, -abs(size) / error)))),
         drift=True,
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.judge.comparison.compared_levels import Compared, Modes, modes_of
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.noise import Spread, floor, spread_of
+from harness.judge.comparison.noise import floor, spread_of
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changepoints import Changepoint, Levels, exact_levels, find_levels
 from harness.judge.history.flaky import MISS
@@ -27,6 +27,7 @@ from harness.model import (
     Limits,
     Metric,
     Noise,
+    Spread,
     log_of,
     ratio_of,
     share_of,

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.judge.comparison.noise import NEGLIGIBLE, Spread
+from harness.judge.comparison.noise import NEGLIGIBLE
 from harness.judge.history.changepoints import Laid, Levels, find_levels, least_found, levels_of, noise_within
 from harness.judge.history.changes import level_changes, level_ratio
 from harness.judge.history.transitions import ALPHA
-from harness.model import Effect, Floats, SeriesChange, SeriesVerdict, log_of_change, share_of
+from harness.model import Effect, Floats, SeriesChange, SeriesVerdict, Spread, log_of_change, share_of
 
 LASTING = 4
 """Number of versions with a level for which the minimum detectable effect is given if each version has one figure."""

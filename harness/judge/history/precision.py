@@ -17,7 +17,7 @@ from scipy.special import chdtri
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared, modes_of
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.noise import Spread, floor, spread_of
+from harness.judge.comparison.noise import floor, spread_of
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
@@ -30,7 +30,7 @@ from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changepoints import FEW_VERSIONS, least_found, noise_within
 from harness.judge.history.changes import signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
-from harness.model import LEVELS, SIGNALS, Limits, Noise, Steps, Trial, Trials, log_of, ratio_of, share_of
+from harness.model import LEVELS, SIGNALS, Limits, Noise, Spread, Steps, Trial, Trials, log_of, ratio_of, share_of
 
 OF_TWO_LAUNCHES = 1.96 * math.sqrt(2)
 """Multiple of the spread of one launch that the difference of two launches exceeds by chance in 5 % of cases (normal

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from harness.judge.comparison.noise import Spread
+from harness.judge.comparison.noise import interval_of
 from harness.judge.next.bisect_records import LEVEL, Boundary, Decision, RowVersions, Rules, likeliest, version_name
-from harness.model import Floats
+from harness.model import Floats, Spread
 
 SURE = 0.002
 SURE_OF_MORE = 0.0002
@@ -298,7 +298,7 @@ class LevelHistory:
             worse=size > 0,
             confirmed=self._rounds_together((before, after)) >= self.rules.agree,
             size=size,
-            interval=self.fit.spread.interval(size, float(self.fit.errors[number])),
+            interval=interval_of(self.fit.spread, size, float(self.fit.errors[number])),
             p=self.fit.p(number, places=len(measured) - 1),
         )
 

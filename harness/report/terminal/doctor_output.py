@@ -139,10 +139,8 @@ def _unknown(host: HostCheck) -> Iterator[str]:
 
 
 def _spread(noise: Noise) -> str:
-    told = [
-        f"{title} ±{100 * noise.spread[metric]:.2g} %" for metric, title in METRICS.items() if metric in noise.spread
-    ]
-    return f"{', '.join(told)} ({amounts.count(max(noise.freedom.values(), default=0), 'pair')})"
+    told = [f"{title} ±{100 * noise[metric].deviation:.2g} %" for metric, title in METRICS.items() if metric in noise]
+    return f"{', '.join(told)} ({amounts.count(max((each.freedom for each in noise.values()), default=0), 'pair')})"
 
 
 def _control(host: HostCheck) -> str:
@@ -235,7 +233,11 @@ def _host_json(host: HostCheck) -> dict[str, Any]:
         "memory_limit_bytes": found.memory_limit_bytes,
         "images": asdict(host.wanted) if host.wanted else None,
         "noise": {
-            name: {"spread": dict(noise.spread), "pairs": dict(noise.freedom)} for name, noise in host.noise.items()
+            name: {
+                "spread": {metric: spread.deviation for metric, spread in noise.items()},
+                "pairs": {metric: spread.freedom for metric, spread in noise.items()},
+            }
+            for name, noise in host.noise.items()
         },
         "predicted": [asdict(each) for each in host.predicted],
         "control_ms": host.control_ms,

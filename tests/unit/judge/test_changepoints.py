@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import chdtri
 
-from harness.judge.comparison.noise import Spread, spread_within, without_rounds
+from harness.judge.comparison.noise import spread_within, without_rounds
 from harness.judge.history.changepoints import (
     NOISES,
     OVERLOOKED,
@@ -24,7 +24,7 @@ from harness.judge.history.changepoints import (
     place_change,
     probability_within,
 )
-from harness.model import Floats
+from harness.model import Floats, Spread
 from tests.nightly import many
 
 TEN_PER_CENT = math.log(1.1)

@@ -13,7 +13,7 @@ from harness.judge.comparison.noise import floor, noise_of, pooled
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import too_wide, visible, wants_round
-from harness.model import TIMES, Change, Limits, Noise, Trial, Trials
+from harness.model import TIMES, Change, Limits, Noise, Spread, Trial, Trials
 from tests.nightly import many
 from tests.players.trials import LIMITS, STEPS, cell_of, failed, of_row, trial_of
 
@@ -115,7 +115,7 @@ def test_known_noise_helps_two_versions():
     """Three rounds of two versions leave two degrees of freedom."""
     trials = row([1, 1], spread=0.05)
     assert wanted(trials) is not None
-    assert wanted(trials, noise=Noise(spread={"step_time": 0.01}, freedom={"step_time": 20})) is None
+    assert wanted(trials, noise={"step_time": Spread(deviation=0.01, freedom=20)}) is None
 
 
 def test_memory_peaks_ask_for_rounds_too():
@@ -168,7 +168,7 @@ def test_more_noise_more_hidden():
 
 
 def test_never_below_what_equal_images_differ_by():
-    noise = Noise(spread={"step_time": 0.2}, freedom={"step_time": 6})
+    noise = {"step_time": Spread(deviation=0.2, freedom=6)}
     seen = visible(of_row(row([1] * 8)), limits=LIMITS, noise=noise)
     assert seen is not None
     assert seen["step_time"] == pytest.approx(math.expm1(floor(noise, "step_time", rounds=3)))
@@ -185,9 +185,9 @@ def pairs(spread: float, count: int = 12) -> list[tuple[Trial, Trial]]:
 def test_twins_tell_the_noise_of_one_launch():
     noise = noise_of(pairs(0.08, count=40), steps=STEPS)
     assert noise is not None
-    assert noise.spread["step_time"] == pytest.approx(0.08, rel=0.3)
-    assert noise.freedom["step_time"] == 40
-    assert noise.spread["peak_memory"] < 0.001
+    assert noise["step_time"].deviation == pytest.approx(0.08, rel=0.3)
+    assert noise["step_time"].freedom == 40
+    assert noise["peak_memory"].deviation < 0.001
 
 
 def test_a_neighbour_of_one_twin_hides_nothing():
@@ -209,12 +209,12 @@ def test_pairs_that_say_nothing():
 
 
 def test_noises_of_two_variants_are_pooled():
-    one = Noise(spread={"step_time": 0.01, "peak_memory": 0.1}, freedom={"step_time": 3, "peak_memory": 3})
-    other = Noise(spread={"step_time": 0.03}, freedom={"step_time": 6})
+    one = {"step_time": Spread(deviation=0.01, freedom=3), "peak_memory": Spread(deviation=0.1, freedom=3)}
+    other = {"step_time": Spread(deviation=0.03, freedom=6)}
     both = pooled([one, None, other])
     assert both is not None
-    assert both.spread["step_time"] == pytest.approx(math.sqrt((3 * 0.01**2 + 6 * 0.03**2) / 9))
-    assert both.freedom == {"step_time": 9, "peak_memory": 3}
+    assert both["step_time"].deviation == pytest.approx(math.sqrt((3 * 0.01**2 + 6 * 0.03**2) / 9))
+    assert {name: spread.freedom for name, spread in both.items()} == {"step_time": 9, "peak_memory": 3}
     assert pooled([None]) is None
 
 
@@ -226,8 +226,8 @@ def test_a_change_as_large_as_the_noise_of_equal_images_is_none():
         return find_changes(compared, limits=LIMITS, noise=noise)
 
     assert [change.after for change in changes(None)] == [4]
-    assert [change.after for change in changes(Noise(spread={"step_time": 0.01}, freedom={"step_time": 3}))] == [4]
-    assert changes(Noise(spread={"step_time": 0.2}, freedom={"step_time": 9})) == ()
+    assert [change.after for change in changes({"step_time": Spread(deviation=0.01, freedom=3)})] == [4]
+    assert changes({"step_time": Spread(deviation=0.2, freedom=9)}) == ()
 
 
 def slow_now_and_then(trials: list[list[Trial]], *, times: float) -> list[list[Trial]]:
