@@ -42,7 +42,6 @@ from harness.model import (
     Series,
     Trace,
     Trial,
-    Trials,
     Variant,
     VersionRow,
     Where,
@@ -127,7 +126,7 @@ def row(
             run.trials.append(trial)
             steps_s = 0.0 if trial.trace is None else float(np.nansum(trial.trace.columns["step_s"]))
             launches, seconds = launches + 1, seconds + START_S + steps_s
-    judged = judge_row(planned, [run.result for run in runs], least=Trials().least, noise=noise(row))
+    judged = judge_row(row, noise=noise(row))
     [told] = corrected([judged])
     return [(finding.metric, finding.after) for finding in told.findings], launches, seconds
 

@@ -74,7 +74,7 @@ def made_sweep(plan: Plan, pools: Mapping[str, Pool], rng: random.Random) -> str
     for row in plan.rows:
         made = made_row(row, plan, Draws(pool=pools[_program(row.variant)], rng=rng), measures_noise=not rows)
         noise = noise_of(made) or noise
-        rows.append(judge_row(row, [run.result for run in made.cells], least=plan.trials.least, noise=noise))
+        rows.append(judge_row(made, noise=noise))
     found = [f"{one.metric} {_program(one.variant)}" for row in corrected(rows) for one in row.findings]
     cells = [cell for row in rows for cell in row.cells if cell.verdict.verdict in BAD]
     return ", ".join([*found, *(f"{cell.verdict.verdict} {cell.cell.variant}" for cell in cells)])

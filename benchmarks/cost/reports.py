@@ -36,8 +36,8 @@ from harness.model import (
     Steps,
     Trace,
     Trial,
+    Trials,
     Variant,
-    VersionRow,
 )
 from harness.model.measured import shown_rows
 from harness.report.charts.library import chart_library
@@ -47,6 +47,7 @@ from harness.report.terminal import run_report
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json
 from tests.players import build
+from tests.players.trials import row_run
 
 SIZES = ((25, 4), (50, 20), (100, 100))
 """Versions and variants of the runs whose reports are made."""
@@ -161,9 +162,9 @@ def _judged_s(first: int) -> float:
         CellRun(cell=cell, trials=[_launch(rng, QUIET[number % len(QUIET)], number=n) for n in range(LAUNCHES)])
         for number, cell in enumerate(cells, start=first)
     ]
-    row = VersionRow(series=series, lane=build.HERE, variant=VARIANT, cells=cells)
+    row = row_run(runs, asked=Trials(least=LAUNCHES, most=LAUNCHES))
     begun_s = time.process_time()
-    judge_row(row, [run.result for run in runs], least=LAUNCHES)
+    judge_row(row)
     return time.process_time() - begun_s
 
 

@@ -120,22 +120,13 @@ def _known(
     history: History, plan: Plan, row: VersionRow, trials: Sequence[Trial], search: SearchMode
 ) -> tuple[str, list[str]]:
     """Return the first version that looks bad and the versions named as first bad, given these launches."""
-    runs = [_run(cell.id, row, trials) for cell in row.cells]
-    asked = plan.trials
-    made = RowRun(planned=row, cells=tuple(runs), propose=propose, asked=asked, searched=search == "bisect")
-    replicates = [(run, [trial for trial in trials if trial.cell_id == f"{run.cell.id}-replicate"]) for run in runs]
-    for run, others in replicates:
+    runs = tuple(_run(cell.id, row, trials) for cell in row.cells)
+    made = RowRun(planned=row, cells=runs, propose=propose, asked=plan.trials, searched=search == "bisect")
+    for run in runs:
+        others = [trial for trial in trials if trial.cell_id == f"{run.cell.id}-replicate"]
         if others:
             made.replicate = CellRun(cell=replace(run.cell, replicate=True), trials=others)
-    judged = judge_row(
-        row,
-        [run.result for run in runs],
-        least=made.least,
-        noise=noise(made),
-        search=made if made.searched else None,
-        again=[trial for _, others in replicates for trial in others],
-    )
-    [told] = corrected([judged])
+    [told] = corrected([judge_row(made, noise=noise(made))])
     signals = [(cell.cell.image.version, cell.verdict.signals.get(history.signal)) for cell in told.cells]
     bad = [version for version, signal in signals if signal is not None and signal.seen in LOOKS_BAD]
     begins = [one for one in told.findings if one.kind in ("first_bad", "bad_from_start")]

@@ -133,7 +133,7 @@ class Run:
         standing = standing_of(judge(row, self.plan, self._noises), asked=self.plan.trials)
         self.open_rows.put_down(row)
         with self._lock:
-            rows = [verdict_on(each, self.plan) for each in self._rows]
+            rows = [verdict_on(each) for each in self._rows]
             ends = self.plan.stop.first_bad and standing.confirmed
             findings = [one for each in corrected(rows) for one in each.findings] if ends else []
             if any(one.confirmed and one.kind != "first_fixed" for one in findings):
@@ -170,7 +170,7 @@ class Run:
                 self.open_rows.recall(row)
                 judge(row, self.plan, self._noises)
                 self.open_rows.put_down(row)
-            verdict = verdict_on(row, self.plan)
+            verdict = verdict_on(row)
             verdicts.append(verdict if row.finished else to_be_continued(verdict, self._to_go_on))
         return verdicts
 

@@ -96,12 +96,12 @@ def evidence(row: RowRun) -> tuple[object, ...]:
     return tuple((len(run.trials), run.problem, run.incompatible, run.skipped) for run in row.cells)
 
 
-def verdict_on(row: RowRun, plan: Plan) -> JudgedRow:
+def verdict_on(row: RowRun) -> JudgedRow:
     """Return the newest verdict on a row. The one before the first launch is made when it is needed, because a plan may
     have thousands of rows."""
     if row.judged is None:
-        fresh = [CellRun(cell=cell).result for cell in row.planned.cells]
-        row.judged = judge_row(row.planned, fresh, least=plan.trials.least)
+        fresh = tuple(CellRun(cell=cell) for cell in row.planned.cells)
+        row.judged = judge_row(replace(row, cells=fresh, searched=False, replicate=None))
     return row.judged
 
 
@@ -111,15 +111,7 @@ def judge(row: RowRun, plan: Plan, noises: dict[NoisePlace, Noise | None]) -> Ju
     """
     place = noise_place(row)
     noises[place] = noise(row) or noises.get(place)
-    judged = judge_row(
-        row.planned,
-        [run.result for run in row.cells],
-        least=row.least,
-        noise=noises[place],
-        search=row if row.searched else None,
-        rows=row.rows,
-        again=row.replicate.measured if row.replicate else (),
-    )
+    judged = judge_row(row, noise=noises[place])
     warnings = [*judged.warnings, *row.again]
     if not judged.findings and is_bisected(row) and row.proposal is not None and row.proposal.kind == "done":
         # No reader must take "not launched" for "good".

@@ -65,41 +65,31 @@ def with_remedy(cell: CellVerdict, remedy: str) -> CellVerdict:
     return replace(cell, signals=signals)
 
 
-def judge_row(
-    row: VersionRow,
-    cells: Sequence[CellResult],
-    *,
-    least: int,
-    noise: Noise | None = None,
-    search: RowRun | None = None,
-    rows: int = 1,
-    again: Sequence[Trial] = (),
-) -> JudgedRow:
-    """Judge the launches of a row, whose `cells` have no verdict on them yet.
+def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
+    """Judge a row by its launches so far. `noise` is the A/A noise of its lane and scenario.
 
-    `least` is the number of trials that a good cell needs, `noise` the A/A noise of its lane and scenario, and `rows`
-    the number of rows of its scenario. `again` are the launches of the A/A replicate of one of the cells, which tell
-    whether the values of its image vary. `search` is the row whose launches a bisection chose. It stops at its own
-    error probability, with too few launches for the stricter one of a full sweep.
+    The launches of an A/A replicate tell whether the values of its image vary. A bisection stops at its own error
+    probability, with too few launches for the stricter one of a full sweep.
     """
-    comparable, again, unlike = _with_alike_steps(cells, again)
-    alone = _judged_cells(comparable, least=least)
+    planned, cells = row.planned, [run.result for run in row.cells]
+    comparable, again, unlike = _with_alike_steps(cells, row.replicate.measured if row.replicate else [])
+    alone = _judged_cells(comparable, least=row.least)
     compared = Compared(
         cells=[cell.verdict for cell in alone],
         trials=[cell.trials for cell in alone],
-        steps=row.variant.scenario.steps,
+        steps=planned.variant.scenario.steps,
     )
-    limits = limits_of_run(row.variant.scenario.limits, compared.alike)
+    limits = limits_of_run(planned.variant.scenario.limits, compared.alike)
     values: Mapping[str, Values] = {}
     if not limits.exit_only:
         values = _judged_values(compared, alone, again, limits=limits)
         nan = nan_versions(compared.alike, limits)
         compared = replace(compared, not_finite={place: ", ".join(names) for place, names in nan.items()})
-    compared, modes, found = _changes(compared, limits=limits, baseline=row.baseline, noise=noise, search=search)
+    compared, modes, found = _changes(compared, row, limits=limits, noise=noise)
     verdicts, tested = compared.cells, list[str]()
     if not limits.exit_only:
-        seen = visible(compared, limits=limits, noise=noise, rows=rows)
-        verdicts = with_signals(compared, values, limits=limits, visible=seen or {}, searched=search is not None)
+        seen = visible(compared, limits=limits, noise=noise, rows=row.rows)
+        verdicts = with_signals(compared, values, limits=limits, visible=seen or {}, searched=row.searched)
         if modes is not None and (compared.modes or not any(change.metric == "step_time" for change in found)):
             verdicts = with_modes(verdicts, modes)
         tested = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]
@@ -107,9 +97,11 @@ def judge_row(
     sized = [_sized(change, compared) for change in found]
     changes = (*sized, *(change for metric in values.values() for change in metric.changes))
     judged = [replace(cell, verdict=verdict) for cell, verdict in zip(alone, verdicts, strict=True)]
-    if search is not None:
+    if row.searched:
         judged = _with_confirmation(judged, changes)
-    warnings = _warnings(row, judged, changes, searched=search is not None)
+    warnings = list(_warnings(planned, judged, changes, searched=row.searched))
+    if unlike:
+        warnings.insert(0, f"{planned.series.name} on {planned.lane}, {planned.variant}: {unlike}")
     return JudgedRow(
         cells=tuple(replace(cell, trials=each.trials) for cell, each in zip(judged, cells, strict=True)),
         findings=tuple(finding_of(change, judged) for change in changes),
@@ -119,8 +111,8 @@ def judge_row(
             for ratio, told in zip(found, sized, strict=True)
             if told is not ratio
         },
-        observations=tuple(_observations(row, judged, values)),
-        warnings=(*([f"{row.series.name} on {row.lane}, {row.variant}: {unlike}"] if unlike else []), *warnings),
+        observations=tuple(_observations(planned, judged, values)),
+        warnings=tuple(warnings),
     )
 
 
@@ -146,20 +138,20 @@ def _judged_values(
 
 
 def _changes(
-    compared: Compared, *, limits: Limits, baseline: int | None, noise: Noise | None, search: RowRun | None
+    compared: Compared, row: RowRun, *, limits: Limits, noise: Noise | None
 ) -> tuple[Compared, Modes | None, tuple[Change, ...]]:
     """Return the changes between versions, with the two modes of the launches, if they have two. What is compared has
     these modes only if they make a change."""
     modes: Modes | None = None
     slow_mode: tuple[Change, ...] = ()
-    if search is None and not limits.exit_only:
+    baseline, rules = row.planned.baseline, rules_of(row) if row.searched else None
+    if rules is None and not limits.exit_only:
         modes, slow_mode = two_modes(compared, limits=limits, baseline=baseline, noise=noise)
     compared = replace(compared, modes=modes if slow_mode else None)
-    rules = None if search is None else rules_of(search)
     miss = MISS if rules is None else rules.alpha
     changes = (*find_changes(compared, limits=limits, baseline=baseline, noise=noise, miss=miss), *slow_mode)
-    if search is not None and rules is not None:
-        changes = with_boundaries(changes, boundaries_of(search), cells=compared.cells, rules=rules)
+    if rules is not None:
+        changes = with_boundaries(changes, boundaries_of(row), cells=compared.cells, rules=rules)
     return compared, modes, changes
 
 

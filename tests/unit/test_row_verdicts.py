@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from harness.judge.comparison.which_launches import limits_of_run
-from harness.judge.next.bisection import propose_search
+from harness.judge.next.bisect_records import Boundary, Rules
+from harness.judge.next.bisection import propose_search, with_boundaries
 from harness.judge.row import judge_row
 from harness.judge.run import corrected
 from harness.model import (
@@ -32,7 +33,6 @@ from harness.model import (
     Skip,
     Trial,
     Trials,
-    VersionRow,
 )
 from harness.report.exports.cell_table import cell_json
 from harness.report.page import html_page
@@ -52,7 +52,6 @@ def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: b
     """
     series = build.series("msgpack", ["1.0.4", "1.0.5", *(["1.0.6"] if skipped else [])])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
-    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     runs = []
     verdicts = (build.flat(), build.crash() if crashes else build.flat())
     for cell, verdict, tag in zip(cells[:2], verdicts, (old, new), strict=True):
@@ -63,14 +62,13 @@ def judged(old: str | None, new: str | None, *, crashes: bool = True, skipped: b
         runs.append(CellRun(cell=cell, trials=trials))
     skip = Skip(by="search", why="not needed: between others, both bad")
     runs += [CellRun(cell=cell, skipped=skip) for cell in cells[2:]]
-    return judge_row(row, [run.result for run in runs], least=3)
+    return judge_row(row_run(runs))
 
 
 def test_much_output_is_told_once_with_its_version() -> None:
     """A version that printed 600 MB was slower, and nothing said that printing was a part of it."""
     series = build.series("msgpack", ["1.0.4", "1.0.5"])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
-    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
     for printed, told in (
         (600_000_000, ["msgpack 1.0.5 on local, multidict_pop: a launch printed 600 MB"]),
         (60_000_000, []),
@@ -80,7 +78,7 @@ def test_much_output_is_told_once_with_its_version() -> None:
             for number in (1, 2):
                 trial = replace(build.trial(run.cell.id, number, build.flat()), round=number)
                 run.trials.append(replace(trial, output=replace(trial.output, bytes=count)))
-        warnings = judge_row(row, [run.result for run in runs], least=2).warnings
+        warnings = judge_row(row_run(runs, asked=Trials(least=2, most=8))).warnings
         assert [warning.partition(" MB")[0] + " MB" for warning in warnings if "printed" in warning] == told
 
 
@@ -151,13 +149,13 @@ def searched(versions: int, *, first_bad: int, end: End = "crash") -> JudgedRow:
     variant = replace(build.POP, scenario=replace(build.POP.scenario, limits=Limits(setup_bad=True)))
     cells = tuple(Cell(image=image, lane=build.HERE, variant=variant) for image in series.images)
     runs = tuple(CellRun(cell=cell) for cell in cells)
-    search = row_run(runs, asked=Trials(least=3, most=8))
+    search = row_run(runs, asked=Trials(least=3, most=8), searched=True)
     while (batch := propose_search(search)).runs:
         for run in batch.runs:
             is_bad = runs.index(run) >= first_bad
             trial = build.trial(run.cell.id, len(run.trials) + 1, build.crash() if is_bad else build.flat())
             run.trials.append(replace(trial, round=batch.round, end=end if is_bad else trial.end))
-    return judge_row(search.planned, [run.result for run in runs], least=1, search=search)
+    return judge_row(search)
 
 
 @pytest.mark.parametrize(
@@ -185,11 +183,10 @@ def test_what_prints_more_than_a_version_that_hardly_prints(
                 replace(one, round=place, output=replace(one.output, bytes=size * (one.last_step or 0)))
                 for place, one in enumerate(own)
             ],
-        ).result
+        )
         for cell, own, size in zip(cells, trials, sizes, strict=True)
     ]
-    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    found = [one for one in judge_row(row, runs, least=3).findings if one.metric == "output"]
+    found = [one for one in judge_row(row_run(runs)).findings if one.metric == "output"]
     assert [(one.after, one.effect and one.effect.unit) for one in found] == expected
     assert all(one.effect and one.effect.value == pytest.approx(sizes[1] - sizes[0]) for one in found[:1])
 
@@ -207,9 +204,8 @@ def test_processor_time_that_rose_far_more_than_the_steps_is_a_finding_of_its_ow
             assert one.trace is not None
             looks = tuple(Look(step=step, values={"cpu_s": cpu_ms / 1000 * step}) for step in (500, 1000))
             trials[number] = replace(one, cell_id=cell.id, trace=replace(one.trace, looks=looks))
-        runs.append(CellRun(cell=cell, trials=trials).result)
-    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    judged = judge_row(row, runs, least=3)
+        runs.append(CellRun(cell=cell, trials=trials))
+    judged = judge_row(row_run(runs))
     told = {one.metric: one for one in corrected([judged])[0].findings}
     assert told["step_time"].consequence_of == ""
     assert told["cpu_time"].consequence_of == cause
@@ -234,16 +230,15 @@ def test_steps_that_are_nothing_for_the_run_leave_no_question_mark(
     for cell, usual_ms, factors in zip(cells, ms, noise if not is_found else noise / noise, strict=True):
         trials = [trial_of(number, ms=usual_ms * factor, steps=100) for number, factor in enumerate(factors)]
         facts = facts_of({"run_s": run_s, "step_kind": "line", "step_shape": "step #"})
-        runs.append(CellRun(cell=cell, trials=[replace(one, cell_id=cell.id, facts=facts) for one in trials]).result)
-    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    judged = judge_row(row, runs, least=3)
+        runs.append(CellRun(cell=cell, trials=[replace(one, cell_id=cell.id, facts=facts) for one in trials]))
+    judged = judge_row(row_run(runs))
     assert any(one.metric == "step_time" for one in judged.findings) == is_found
     assert is_found or judged.cells[1].verdict.of("step_time").seen == seen
     why = "all steps together take less than 2 % of the run, so the run time decides"
     is_nothing = judged.cells[1].verdict.of("stalls").why == why
     assert is_nothing == (run_s == 1.0 and ms[0] < 1), "a stall in one launch made the tail `suspect`"
     own = Limits(signals={**Limits().signals, "step_time": 0.3, "tail": 3.0})
-    asked = limits_of_run(own, [cell.trials for cell in runs])
+    asked = limits_of_run(own, [run.trials for run in runs])
     assert [asked.of(name) for name in ("step_time", "tail")] == [0.3, 3.0], "a limit of the matrix file stays"
 
 
@@ -264,17 +259,13 @@ def returning(nan: set[int], ms: list[float], *, first: int = 101) -> JudgedRow:
             trials[number] = replace(
                 one, cell_id=cell.id, trace=trace, not_finite=told, output=replace(one.output, bytes=1000)
             )
-        runs.append(CellRun(cell=cell, trials=trials).result)
-    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    return judge_row(row, runs, least=3)
+        runs.append(CellRun(cell=cell, trials=trials))
+    return judge_row(row_run(runs))
 
 
 def test_a_replicate_of_the_old_version_tells_that_its_result_varies_too() -> None:
     """`error was the same in all launches and now differs` was said, though launches of the old image differed."""
     cells = [cell.cell for cell in returning(set(), [1.0, 1.0]).cells]
-    row = VersionRow(
-        series=build.series("msgpack", ["1.0", "1.1"]), lane=build.HERE, variant=build.POP, cells=(*cells,)
-    )
 
     def launch(number: int, loss: float, cell_id: str) -> Trial:
         one = trial_of(number)
@@ -284,11 +275,13 @@ def test_a_replicate_of_the_old_version_tells_that_its_result_varies_too() -> No
 
     losses = ([0.5, 0.5, 0.5], [0.5, 0.501, 0.502])
     runs = [
-        CellRun(cell=cell, trials=[launch(*one, cell.id) for one in enumerate(own)]).result
+        CellRun(cell=cell, trials=[launch(*one, cell.id) for one in enumerate(own)])
         for cell, own in zip(cells, losses, strict=True)
     ]
-    again = [launch(number, 0.5 + number / 1000, replace(cells[0], replicate=True).id) for number in range(3)]
-    told = [[one.text for one in judge_row(row, runs, least=3, again=own).observations] for own in ([], again)]
+    again = replace(cells[0], replicate=True)
+    replicate = CellRun(cell=again, trials=[launch(number, 0.5 + number / 1000, again.id) for number in range(3)])
+    rows = [row_run(runs, replicate=each) for each in (None, replicate)]
+    told = [[one.text for one in judge_row(row).observations] for row in rows]
     assert [any("was the same in all launches" in text for text in texts) for texts in told] == [True, False]
 
 
@@ -370,11 +363,8 @@ def test_a_program_that_fails_before_its_first_step_where_others_run_is_bad(
     whole = {"end": "completed", "shortfall": "no_step", "last_step": 1, "facts": {"run_s": 2.0}}
     runs = [changed(trial_of(number), **(whole if "is_whole" in row else {})) for number in range(2)]
     fails = [changed(trial_of(number), end="setup", last_step=0, **failure) for number in range(2)]
-    judged = judge_row(
-        VersionRow(series=series, lane=build.HERE, variant=variant, cells=cells),
-        [CellRun(cell=cell, trials=trials).result for cell, trials in zip(cells, (runs, fails), strict=True)],
-        least=2,
-    )
+    versions = [CellRun(cell=cell, trials=trials) for cell, trials in zip(cells, (runs, fails), strict=True)]
+    judged = judge_row(row_run(versions, asked=Trials(least=2, most=8)))
     assert [cell.verdict.verdict for cell in judged.cells] == ["flat", verdict]
     assert bool(judged.findings) == (verdict != "untested")
 

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from harness.cli import cli
 from harness.judge.row import judge_row
 from harness.judge.run import judge_run
-from harness.model import CellRun, Finding, Look, Trace, Trial
+from harness.model import CellRun, Finding, Look, Trace, Trial, Trials
 from harness.model.measured import Facts
 from tests.players import build
 from tests.players.stored_run import write_judged
-from tests.players.trials import made_trial
+from tests.players.trials import made_trial, row_run
 
 VERSIONS, ROWS, STEPS, LAUNCHES = 12, 250, 4000, 3
 DAYS, SIGMA, WITHIN = 0.05, 0.01, 0.05
@@ -53,8 +53,9 @@ def watch_once(out: Path, day: int, per_version: float, rng: np.random.Generator
             launch(cell.id, number, level * np.exp(rng.normal(0, SIGMA)), rng, key=f"{day:064}")
             for number in range(1, LAUNCHES + 1)
         ]
-        runs.append(CellRun(cell=cell, trials=each).result)
-    judged = judge_run(result.plan, [judge_row(row, runs, least=LAUNCHES)], directory=out)
+        runs.append(CellRun(cell=cell, trials=each))
+    told = judge_row(row_run(runs, asked=Trials(least=LAUNCHES, most=LAUNCHES)))
+    judged = judge_run(result.plan, [told], directory=out)
     began = f"2026-03-{day:02}T04:00:00+00:00"
     result = replace(result, started=began, verdict="ok", cells=judged.cells, findings=judged.findings, attribution=())
     write_judged(result, out / "nightly" / f"202603{day:02}T040000Z-00{day:02}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +12,10 @@ import pytest
 from harness.judge.comparable import conditions, differences, set_apart, unlike_steps
 from harness.judge.history.changes import find_changes
 from harness.judge.row import judge_row
-from harness.model import Cell, CellResult, CellRun, JudgedRow, Trial, VersionRow
+from harness.model import Cell, CellRun, JudgedRow, Trial
 from harness.model.measured import Facts
 from tests.players import build
-from tests.players.trials import LIMITS, facts_of, of_row, times, trial_of
+from tests.players.trials import LIMITS, facts_of, of_row, row_run, times, trial_of
 
 FINGERPRINT = {"engine": "docker 27.1", "name": "lab", "cpu": "EPYC 7742", "cpus": 8, "kernel": "6.1.0"}
 CARD = {"uuid": "GPU-1", "name": "RTX 3090", "driver": "535.104.05"}
@@ -102,8 +101,7 @@ def counting(*kinds: tuple[str | None, str | None], **more: Any) -> JudgedRow:
         fields = {"steps": steps, "end": "completed", "facts": facts, "peak_rss_kib": 9e4, **of, **more}
         trials = [replace(trial_of(number, seed=place, **fields), cell_id=cell.id) for number in (1, 2, 3)]
         runs.append(CellRun(cell=cell, trials=trials))
-    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    return judge_row(row, [run.result for run in runs], least=3)
+    return judge_row(row_run(runs))
 
 
 LINES, SPARSE = ("line", "epoch #"), ("line", "epoch # by 10")
@@ -126,17 +124,17 @@ def test_versions_that_count_other_steps_are_compared_as_whole_runs(other: tuple
         "a download printed its progress"
     )
     assert row.cells[0].trials[0].last_step == 4000, "reports show what was measured"
-    cells = [
-        replace(
-            cell,
-            trials=(
+    runs = [
+        CellRun(
+            cell=cell.cell,
+            trials=[
                 *(replace(one, end="stopped", facts=replace(one.facts, run_s=None)) for one in cell.trials[:2]),
                 cell.trials[2],
-            ),
+            ],
         )
         for cell in row.cells
     ]
-    brief = judge_row(row_of_cells(cells), cells, least=3)
+    brief = judge_row(row_run(runs))
     assert [cell.verdict.verdict for cell in brief.cells] == ["flat"] * 3, "the first rounds are brief"
 
 
@@ -171,11 +169,11 @@ def test_steps_that_are_unlike_and_were_cut_are_not_compared_at_all() -> None:
     assert "step_time" in {finding.metric for finding in row.findings}, "an earlier run did not record their shape"
     cut = [facts_of({"step_kind": "line", "step_shape": shape}) for shape in ("epoch #", "epoch # by 10")]
     whole = counting(LINES, SPARSE)
-    cells = [
-        replace(cell, trials=tuple(replace(trial, facts=facts) for trial in cell.trials))
+    runs = [
+        CellRun(cell=cell.cell, trials=[replace(trial, facts=facts) for trial in cell.trials])
         for cell, facts in zip(whole.cells, cut, strict=True)
     ]
-    row = judge_row(row_of_cells(cells), cells, least=3)
+    row = judge_row(row_run(runs))
     assert not row.findings
     assert [cell.verdict.verdict for cell in row.cells] == ["inconclusive"] * 2
     assert "count other steps" in row.cells[0].verdict.why
@@ -189,21 +187,14 @@ def test_a_program_that_keeps_its_results_leaks_in_no_version(kind: str, newest:
     series = build.series("msgpack", ["1.0", "1.1"])
     cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
     facts = facts_of({"step_kind": kind, "step_shape": "epoch #" if kind == "line" else None, "run_s": 4.0})
-    results = [
-        CellRun(
-            cell=cell, trials=[replace(trial_of(n, rate=rate, facts=facts), cell_id=cell.id) for n in (1, 2, 3)]
-        ).result
+    runs = [
+        CellRun(cell=cell, trials=[replace(trial_of(n, rate=rate, facts=facts), cell_id=cell.id) for n in (1, 2, 3)])
         for cell, rate in zip(cells, (20.0, newest), strict=True)
     ]
-    row = judge_row(row_of_cells(results), results, least=3)
+    row = judge_row(row_run(runs))
     assert ("leak" in row.cells[1].verdict.verdicts) == is_told
     if not is_told:
         assert [cell.verdict.verdict for cell in row.cells] == ["flat", "flat"]
         assert not row.findings
         assert row.cells[0].verdict.of("memory").seen == "none"
         assert "20 KiB a line in every version" in row.cells[0].verdict.of("memory").why
-
-
-def row_of_cells(cells: Sequence[CellResult]) -> VersionRow:
-    series = build.series("msgpack", [cell.cell.image.version for cell in cells])
-    return VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=tuple(cell.cell for cell in cells))

@@ -19,12 +19,12 @@ from harness.judge.history.precision import wants_round
 from harness.judge.history.transitions import mode_changes
 from harness.judge.row import judge_row
 from harness.judge.run import corrected
-from harness.model import Cell, CellRun, Floats, JudgedRow, Printed, Series, Trial, Trials, VersionRow
+from harness.model import Cell, CellRun, Floats, JudgedRow, Printed, Series, Trial, Trials
 from harness.model.measured import Facts
 from harness.report.content.finding_boxes import boxes
 from tests.nightly import many
 from tests.players import build
-from tests.players.trials import LIMITS, STEPS, cell_of, of_row, shown, trial_of
+from tests.players.trials import LIMITS, STEPS, cell_of, of_row, row_run, shown, trial_of
 
 
 def launches(
@@ -226,9 +226,8 @@ def row(slow: list[set[int]], *, launches: int = 12, seed: int = 1) -> JudgedRow
         [trial_of(number, ms=SLOW if number in own else 1.0, seed=seed * 100 + place) for number in range(launches)]
         for place, own in enumerate(slow)
     ]
-    results = [CellRun(cell=cell, trials=own).result for cell, own in zip(cells, trials, strict=True)]
-    planned = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
-    return corrected([judge_row(planned, results, least=3)])[0]
+    runs = [CellRun(cell=cell, trials=own) for cell, own in zip(cells, trials, strict=True)]
+    return corrected([judge_row(row_run(runs))])[0]
 
 
 def test_a_version_with_two_modes_is_named_with_its_count_and_the_others_stay_good() -> None:

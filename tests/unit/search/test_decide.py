@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from harness.judge.history.flaky import Evidence
 from harness.judge.next.bisect_records import Boundary, Expected, VersionEvidence, expected_launches
-from harness.judge.next.bisection import Bisection
+from harness.judge.next.bisection import boundaries_of
 from harness.judge.next.decide import conclude, decide, not_needed
 from harness.judge.next.rounds import to_confirm
 from harness.model import CellVerdict, End, Trial, Trials, VerdictName
 from tests.players.searching import RULES, fresh, launched, launches, play, row, step_at
+from tests.players.trials import row_run
 
 
 def named(spots) -> list[tuple[int | None, int]]:
@@ -217,7 +218,7 @@ def test_a_launch_that_stopped_because_it_was_quiet_is_good_for_the_steps_that_i
     ]
     for run, (end, steps) in zip(runs, told, strict=True):
         run.trials.extend(trial(number, end=end, steps=steps) for number in range(2))
-    (found,) = Bisection(runs=runs, asked=Trials(least=2, most=2)).boundaries()
+    (found,) = boundaries_of(row_run(runs, asked=Trials(least=2, most=2)))
     assert (found.before, list(found.between), found.after) == (1, [2], 3)
 
 
@@ -226,7 +227,9 @@ def test_a_failure_that_the_baseline_has_too_is_not_bad_in_other_versions() -> N
     runs = row(3, is_program=True)
     for run, steps in zip(runs, (0, 0, 1000), strict=True):
         run.trials.extend(trial(number, end="completed" if steps else "setup", steps=steps) for number in range(2))
-    assert not Bisection(runs=runs, asked=Trials(least=2, most=2), baseline=0).boundaries()
+    searched = row_run(runs, asked=Trials(least=2, most=2))
+    searched.planned = replace(searched.planned, series=replace(searched.planned.series, baseline="0"))
+    assert not boundaries_of(searched)
 
 
 # ---------------------------------------------------------------- what was bad once is launched again at once
