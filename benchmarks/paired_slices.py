@@ -31,7 +31,7 @@ from harness.model import Host, Image, Install, Prepared, Scenario, Steps, Trial
 from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest
 from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, take_turns
-from harness.run.trial.conversation import Sliced, alone, trial_in_slices
+from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import pack
 
 WHERE = Where(file="paired_slices", line=1, key="work")
@@ -144,7 +144,7 @@ class Bench:
             prepared=self.prepared, scenario=scenario, payload=pack(variant, extras={"slices": slices}),
             labels={"harness.run": "paired", "harness.cell": work, "harness.trial": str(number)},
         )  # fmt: skip
-        trial = yield from trial_in_slices(self.engine, launch, cell_id=work, number=number, round=number)
+        trial = yield from Conversation(launch=launch, cell_id=work, number=number, round=number).run(self.engine)
         assert trial.last_step == steps, trial.message
         return trial
 

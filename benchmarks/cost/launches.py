@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.model import Host, Image, Install, Prepared, Scenario, Steps, Trial, Variant, Where
 from harness.run import open_engine
 from harness.run.engine import Engine, Exit, LaunchRequest, Session
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.conversation import Conversation, alone
 from harness.run.trial.payload import pack
 
 WHERE = Where(file="cost", line=1, key="base")
@@ -65,7 +65,7 @@ def launched(engine: Engine, prepared: Prepared, script: Path, steps: Steps) -> 
     labels = {"harness.run": "cost", "harness.cell": "cost", "harness.trial": "1"}
     payload = pack(Variant(scenario=scenario))
     request = LaunchRequest(prepared=prepared, scenario=scenario, payload=payload, labels=labels)
-    done = run_trial(engine, request, cell_id="cost")
+    done = alone(Conversation(launch=request, cell_id="cost").run(engine))
     assert done.end == "completed", done.message
     return done
 

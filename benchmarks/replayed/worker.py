@@ -30,7 +30,7 @@ from harness.judge.row import judge_row
 from harness.judge.run import corrected
 from harness.model import CellRun, Plan, Prepared, RowRun, RunResult, SearchMode, Trial, VersionRow
 from harness.run.hosts import cell_launcher
-from harness.run.trial.conversation import trial_in_slices
+from harness.run.trial.conversation import Conversation
 from harness.store import read_trial
 from tests.players.engines import Silent
 
@@ -47,7 +47,7 @@ def replayed(histories: Sequence[History], *, search: SearchMode, seed: int) -> 
     """Sweep all histories in one matrix, and return what is printed."""
     ended: list[Ended] = []
     clock = Clock()
-    cell_launcher.trial_in_slices = functools.partial(trial_in_slices, clock=clock)  # type: ignore[attr-defined]
+    cell_launcher.Conversation = functools.partial(Conversation, clock=clock)  # type: ignore[assignment,attr-defined,misc]
     by_name = {each.name: each for each in histories}
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")

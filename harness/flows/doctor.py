@@ -50,7 +50,7 @@ from harness.run.images.disk_budget import (
     reference_of,
     wanted,
 )
-from harness.run.trial.conversation import Sliced, alone, trial_in_slices
+from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import pack
 
 
@@ -348,9 +348,8 @@ def _launch(
         prepared=prepared, scenario=scenario, payload=payload,
         labels={"harness.run": "doctor", "harness.cell": "control", "harness.trial": "1"},
     )  # fmt: skip
-    trial = yield from trial_in_slices(
-        each.engine, launch, cell_id="control", round=number, cancelled=context.stopped.is_set
-    )
+    conversation = Conversation(launch=launch, cell_id="control", round=number, cancelled=context.stopped.is_set)
+    trial = yield from conversation.run(each.engine)
     if trial.end == "interrupted":
         raise Interrupted("interrupted")
     if trial.end != "completed" or trial.trace is None or trial.trace.column("step_s") is None:

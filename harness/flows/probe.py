@@ -28,7 +28,7 @@ from harness.probes import (
     with_size,
 )
 from harness.run.engine import Engine, LaunchRequest
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.conversation import Conversation, alone
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
 from harness.store.saved_probes import keep_probes
@@ -172,9 +172,8 @@ class Looking:
         lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
         if not is_quiet:
             progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
-        trial = run_trial(
-            self.engine,
-            LaunchRequest(
+        conversation = Conversation(
+            launch=LaunchRequest(
                 prepared=self.prepared,
                 scenario=variant.scenario,
                 payload=pack(variant, extras={"looks": [steps], "look_times_s": None, "probe": probe}),
@@ -186,6 +185,7 @@ class Looking:
             cancelled=self.context.stopped.is_set,
             on_file=files.note,
         )
+        trial = alone(conversation.run(self.engine))
         if trial.end == "interrupted":
             raise Interrupted("interrupted")
         is_script = variant.scenario.script is not None

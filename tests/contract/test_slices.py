@@ -17,7 +17,7 @@ from harness.errors import Interrupted
 from harness.judge.comparison.round_tables import level_columns
 from harness.model import Scenario, Steps, Trial, Variant
 from harness.run.hosts.slices import take_turns
-from harness.run.trial.conversation import Slice, Sliced, trial_in_slices
+from harness.run.trial.conversation import Conversation, Slice, Sliced
 from harness.run.trial.payload import pack
 from tests.contract.world import STEPS, World, in_slices
 from tests.waiting import until
@@ -49,10 +49,8 @@ def test_a_launch_that_fails_in_its_slice_ends_alone(world: World) -> None:
 def test_nothing_stays_frozen_when_the_agent_is_killed(world: World, remaining: Callable[[World], list[str]]) -> None:
     """A process in a session of its own stood still for ever: only the agent knew of it."""
     seconds = f"8{secrets.randbelow(10**8):08}"
-    launch = trial_in_slices(
-        world.engine, world.launch("orphan", value=seconds, slices=2), cell_id="cell", number=1, key="key", round=0,
-        decide=lambda trace: "go", on_step=lambda step, kib: None, cancelled=lambda: False,
-    )  # fmt: skip
+    request = world.launch("orphan", value=seconds, slices=2)
+    launch = Conversation(launch=request, cell_id="cell", key="key").run(world.engine)
     next(launch)
     (orphan,) = [each for each in psutil.process_iter(["cmdline"]) if seconds in (each.info["cmdline"] or ())]
     assert until(lambda: orphan.status() == psutil.STATUS_STOPPED, seconds=10)
@@ -105,10 +103,8 @@ def test_short_programs_come_to_their_ends(local: World, programs: list[tuple[in
             steps=STEPS, timeout_s=30.0,
         )  # fmt: skip
         payload = pack(Variant(scenario=scenario), extras={"slices": len(programs)})
-        trial = yield from trial_in_slices(
-            local.engine, replace(request, scenario=scenario, payload=payload), cell_id=str(lines), number=1, key="key",
-            round=0, decide=lambda trace: "go", on_step=lambda step, kib: None, cancelled=lambda: False,
-        )  # fmt: skip
+        own = replace(request, scenario=scenario, payload=payload)
+        trial = yield from Conversation(launch=own, cell_id=str(lines), key="key").run(local.engine)
         kept.append(trial)
 
     launches = [partial(launch, *program) for program in programs]

@@ -18,7 +18,7 @@ from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest
 from harness.run.hosts.slices import take_turns
 from harness.run.slurm.request import ContainerKind, NodeHold, NodeRequest
-from harness.run.trial.conversation import Sliced, run_trial, trial_in_slices
+from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import pack
 from tests.contract import local_engine
 
@@ -105,15 +105,15 @@ class World:
         on_step: Callable[[int, float | None], None] = lambda step, rss_kib: None,
         answer: str = "go",
     ) -> Trial:
-        return run_trial(
-            self.engine,
-            launch,
+        conversation = Conversation(
+            launch=launch,
             cell_id="cell",
             key="key",
             decide=lambda trace: answer,
             on_step=on_step,
             cancelled=cancelled,
         )
+        return alone(conversation.run(self.engine))
 
 
 STEPS = Steps(first=60, budget=60)
@@ -130,6 +130,6 @@ def in_slices(
 
     def launch(act: str) -> Sliced[None]:
         request = world.launch(act, steps=steps, slices=len(acts))
-        kept.append((yield from trial_in_slices(world.engine, request, cell_id="cell", on_step=on_step)))
+        kept.append((yield from Conversation(launch=request, cell_id="cell", on_step=on_step).run(world.engine)))
 
     take_turns([partial(launch, act) for act in acts], seconds=0.1, cycles=count(1), rng=random.Random(1))

@@ -21,7 +21,7 @@ from harness.model.matrix import Gpu
 from harness.plan.cells import choose_lanes
 from harness.run.docker import host_probe
 from harness.run.hosts.host_gpus import mismatch
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.conversation import Conversation, alone
 from tests.contract.world import BASE, World, host, image, pulled, quiet
 from tests.lab.conftest import opened, world
 from tests.lab.daemon import HOOK, Daemon
@@ -53,7 +53,8 @@ def dockerd_version() -> int:
 
 
 def trial_on(found: World, *gpus: Gpu) -> Trial:
-    return run_trial(found.engine, replace(found.launch("quiet"), gpus=gpus), cell_id="cell")
+    launch = replace(found.launch("quiet"), gpus=gpus)
+    return alone(Conversation(launch=launch, cell_id="cell").run(found.engine))
 
 
 def test_a_host_tells_its_gpus(lab: Lab) -> None:

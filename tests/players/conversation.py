@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.model import Image, Prepared, Pull, Scenario, Trace, Trial, Where
 from harness.run.engine import Exit, LaunchRequest, Payload, Session
-from harness.run.trial.conversation import Sliced, alone, trial_in_slices
+from harness.run.trial.conversation import Conversation, Sliced, alone
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 
@@ -119,7 +119,7 @@ def in_slices(
         payload=Payload(job=job, files={}),
         labels={},
     )
-    return trial_in_slices(
-        player, launch, cell_id="c", number=1, key="k", round=2, clock=player.clock,
-        decide=decide, on_step=lambda step, rss_kib: None, cancelled=cancelled,
-    )  # fmt: skip
+    conversation = Conversation(
+        launch=launch, cell_id="c", key="k", round=2, clock=player.clock, decide=decide, cancelled=cancelled
+    )
+    return conversation.run(player)

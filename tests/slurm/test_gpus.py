@@ -20,7 +20,7 @@ from harness.plan.cells import choose_lanes
 from harness.run import open_engine
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.slurm.request import NodeHold, NodeRequest
-from harness.run.trial.conversation import run_trial
+from harness.run.trial.conversation import Conversation, alone
 from tests.contract.world import ROOT, World, installed, quiet
 from tests.slurm.cluster import Cluster
 from tests.slurm.test_queue import WHERE, environ, held
@@ -85,7 +85,7 @@ def test_a_trial_gets_the_card_that_slurm_gave_and_not_that_of_another_job(
         launch = replace(
             world.launch("tell", prepared=world.engine.prepare(image, quiet), files=(driver / "data",)), gpus=lane.gpus
         )
-        trial = run_trial(world.engine, launch, cell_id="cell")
+        trial = alone(Conversation(launch=launch, cell_id="cell").run(world.engine))
     assert f"environment CUDA_VISIBLE_DEVICES {ours}" in trial.output.tail.splitlines(), trial.message
     assert mismatch(lane.gpus, trial.facts) == ""
 

@@ -21,7 +21,7 @@ from harness.run.engine import Engine, LaunchRequest, Lease
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.images.prefetch import HostImages
-from harness.run.trial.conversation import Sliced, trial_in_slices
+from harness.run.trial.conversation import Conversation, Sliced
 from harness.run.trial.payload import pack, trial_key
 
 INFRASTRUCTURE_TRIES = 3
@@ -217,19 +217,17 @@ class CellLauncher:
                 gpus=cell.lane.gpus,
                 labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
             )
-            return (
-                yield from trial_in_slices(
-                    self.engine,
-                    launch,
-                    cell_id=cell.id,
-                    number=number,
-                    key=run.key,
-                    round=proposal.round,
-                    decide=decide,
-                    on_step=lambda step, rss_kib: self.progress.step(lane=lane, step=step, rss_kib=rss_kib),
-                    cancelled=self.stopped,
-                )
+            conversation = Conversation(
+                launch=launch,
+                cell_id=cell.id,
+                number=number,
+                key=run.key,
+                round=proposal.round,
+                decide=decide,
+                on_step=lambda step, rss_kib: self.progress.step(lane=lane, step=step, rss_kib=rss_kib),
+                cancelled=self.stopped,
             )
+            return (yield from conversation.run(self.engine))
 
     def _report_end(self, run: CellRun, description: tuple[str, bool | None], *, reused: bool) -> None:
         cell, (text, bad) = run.cell, description

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Protocol, TypeVar
 
@@ -84,109 +84,88 @@ class Clock(Protocol):
     def time(self) -> float: ...
 
 
-def run_trial(engine: Engine, launch: LaunchRequest, **asked: Any) -> Trial:
-    """Run one trial alone to its end. `asked` as in `trial_in_slices`."""
-    return alone(trial_in_slices(engine, launch, **asked))
-
-
-def trial_in_slices(
-    engine: Engine,
-    launch: LaunchRequest,
-    *,
-    cell_id: str,
-    number: int = 1,
-    key: str = "",
-    round: int = 0,  # noqa: A002 - the field of Trial
-    decide: Decide = lambda trace: "go",
-    on_step: OnStep = lambda step, rss_kib: None,
-    cancelled: Callable[[], bool] = lambda: False,
-    on_file: OnFile = lambda name, text: None,
-    clock: Clock = time,
-) -> Sliced[Trial]:
-    """Run one trial to its end, in slices if its job says so. `decide` answers each look but the last with "go" or
-    "stop"; `on_step` is called about once a second; when `cancelled` returns true, the trial ends immediately as
-    `interrupted`. `on_file` receives the results of a wrapping probe in parts: the name of a file and the next part of
-    its text.
-
-    Raises InfrastructureError if the trial could not be launched. Later problems are recorded in the Trial.
-    """
-    begun_s, started = clock.monotonic(), datetime.fromtimestamp(clock.time(), timezone.utc)
-    known = {
-        "cell_id": cell_id,
-        "number": number,
-        "key": key,
-        "run": launch.labels.get("harness.run", ""),
-        "round": round,
-        "started": started.isoformat(timespec="microseconds"),
-        "image": LaunchedImage(digest=launch.prepared.digest, reference=launch.prepared.reference),
-        "fingerprint": {**engine.facts, **({"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {})},
-    }
-    with engine.launch(launch) as session:
-        conversation = Conversation(
-            session=session, job=launch.payload.job, known=known, decide=decide, on_step=on_step, on_file=on_file,
-            cancelled=cancelled, clock=clock, launched_s=begun_s,
-            keeps_entrypoint=launch.prepared.image.keep_entrypoint,
-        )  # fmt: skip
-        if isinstance(session, OnNodes) and session.beside:
-            trial = yield from _on_nodes(conversation, session)
-        else:
-            trial = yield from conversation.hold()
-    return replace(trial, duration_s=clock.monotonic() - begun_s - conversation.parked_s)
-
-
-def _on_nodes(first: Conversation, own: OnNodes) -> Sliced[Trial]:
-    """Hold the conversations with all nodes of a launch, and return its trial."""
-    nodes = Nodes(names=(own.name, *own.beside), cancelled=first.cancelled)
-
-    def hold(session: Session, cut: Callable[[], bool]) -> tuple[Trial, float]:
-        other = replace(
-            first, session=session, cancelled=cut, facts=Facts(), is_ready=False, decide=lambda trace: "go",
-            on_step=lambda step, rss_kib: None, on_file=lambda name, text: None,
-        )  # fmt: skip
-        return alone(other.hold()), other.failed_ago_s
-
-    first.cancelled = lambda: nodes.cut(0, own)
-    with beside(nodes, own.beside, hold):
-        trial = yield from first.hold()
-        nodes.note(0, trial, first.failed_ago_s)
-    return nodes.joined()
-
-
 @dataclass(kw_only=True, eq=False)
 class Conversation:
-    """Handles the messages of an agent one by one until the trial ends. `known`: the fields of the trial that are known
-    before its launch; `job`: the content of job.json; `launched_s`: when the launch began."""
+    """Runs one trial: launches the agent, and handles its messages one by one until the trial ends.
 
-    session: Session
-    job: Any
-    known: dict[str, Any]
-    decide: Decide
-    on_step: OnStep
-    on_file: OnFile
-    cancelled: Callable[[], bool]
-    clock: Clock
-    launched_s: float
-    keeps_entrypoint: bool
-    facts: Facts = field(default_factory=Facts)
-    is_ready: bool = False
-    deciding_s: float = 0.0
-    parked_s: float = 0.0
-    note: str = ""
-    failed_ago_s: float = 0.0
-    """How many seconds before its end a rank had failed."""
+    `decide` answers each look but the last with "go" or "stop"; `on_step` is called about once a second; when
+    `cancelled` returns true, the trial ends immediately as `interrupted`. `on_file` receives the results of a wrapping
+    probe in parts: the name of a file and the next part of its text.
+    """
+
+    launch: LaunchRequest
+    cell_id: str
+    number: int = 1
+    key: str = ""
+    round: int = 0
+    decide: Decide = lambda trace: "go"
+    on_step: OnStep = lambda step, rss_kib: None
+    on_file: OnFile = lambda name, text: None
+    cancelled: Callable[[], bool] = lambda: False
+    clock: Clock = time
+    begun: Trial | None = None
+    """The trial as far as it is known at its launch."""
 
     def __post_init__(self) -> None:
-        job = self.job
+        job = self.job = self.launch.payload.job
         self.times_s = job.get("look_times_s") or [None]
         self.samples = Samples(last_step=job["looks"][-1] if job["script"] or job.get("program") else math.inf)
         self.lines = MessageLines(job["marker"])
-        self.begun_s = self.heard_s = self.clock.monotonic()
+        self.facts = Facts()
+        self.is_ready = False
+        self.note = ""
+        self.deciding_s = self.parked_s = 0.0
+        self.failed_ago_s = 0.0  # how many seconds before its end a rank had failed
 
-    def hold(self) -> Sliced[Trial]:
+    def run(self, engine: Engine) -> Sliced[Trial]:
+        """Run the trial to its end, in slices if its job says so. Raises InfrastructureError if the trial could not be
+        launched. Later problems are recorded in the Trial."""
+        launch, self.launched_s = self.launch, self.clock.monotonic()
+        started = datetime.fromtimestamp(self.clock.time(), timezone.utc)
+        gpus = {"gpus": [gpu.fingerprint for gpu in launch.gpus]} if launch.gpus else {}
+        self.begun = Trial(
+            cell_id=self.cell_id,
+            number=self.number,
+            key=self.key,
+            end="interrupted",
+            run=launch.labels.get("harness.run", ""),
+            round=self.round,
+            asked=Asked(steps=self.job["looks"][-1], time_s=self.times_s[-1]),
+            started=started.isoformat(timespec="microseconds"),
+            image=LaunchedImage(digest=launch.prepared.digest, reference=launch.prepared.reference),
+            fingerprint={**engine.facts, **gpus},
+        )
+        with engine.launch(launch) as session:
+            if isinstance(session, OnNodes) and session.beside:
+                trial = yield from self._on_nodes(session)
+            else:
+                trial = yield from self.hold(session)
+        return replace(trial, duration_s=self.clock.monotonic() - self.launched_s - self.parked_s)
+
+    def _on_nodes(self, own: OnNodes) -> Sliced[Trial]:
+        """Hold the conversations with all nodes of a launch, and return its trial."""
+        nodes = Nodes(names=(own.name, *own.beside), cancelled=self.cancelled)
+
+        def hold(session: Session, cut: Callable[[], bool]) -> tuple[Trial, float]:
+            other = Conversation(
+                launch=self.launch, cell_id=self.cell_id, cancelled=cut, clock=self.clock, begun=self.begun
+            )
+            other.launched_s = self.launched_s
+            return alone(other.hold(session)), other.failed_ago_s
+
+        self.cancelled = lambda: nodes.cut(0, own)
+        with beside(nodes, own.beside, hold):
+            trial = yield from self.hold(own)
+            nodes.note(0, trial, self.failed_ago_s)
+        return nodes.joined()
+
+    def hold(self, session: Session) -> Sliced[Trial]:
         """Listen, and yield while the agent is parked, until it is done, is gone, sends a malformed message, or is
         silent or busy for too long, or until `cancelled` returns true. Return the trial with everything that was
         measured.
         """
+        self.session = session
+        self.begun_s = self.heard_s = self.clock.monotonic()
         while not self.cancelled():
             data = self.session.receive(POLL_S)
             if data is None:
@@ -290,12 +269,12 @@ class Conversation:
     # ------------------------------------------------------------ ends
 
     def _trial(self, end: End, message: str, **fields: Any) -> Trial:
-        return Trial(
-            **self.known,
+        assert self.begun is not None
+        return replace(
+            self.begun,
             **fields,
             end=end,
             message=message or self.note,
-            asked=Asked(steps=self.job["looks"][-1], time_s=self.times_s[-1]),
             trace=self.samples.trace(),
             facts=self.facts,
         )
@@ -361,7 +340,7 @@ class Conversation:
         silent = "no output" if last.exit_code is None else f"no output, exit code {last.exit_code}"
         why = next(filter(None, map(str.strip, (last.error, *printed))), silent)
         hint = "its Python did not start"
-        if self.keeps_entrypoint:
+        if self.launch.prepared.image.keep_entrypoint:
             hint = "the image's entrypoint or Python did not start the agent; `entrypoint: false` skips the entrypoint"
         return self._ended("infrastructure", f"{what}: {why}; {hint}", last)
 
