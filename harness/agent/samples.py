@@ -1,9 +1,11 @@
-"""Keeps the samples of a trial in memory that two processes share: they survive the death of the scenario process.
+"""Keeps the samples of a trial in memory that two processes share, which survive the death of the scenario process, and
+decides when a measurement is due: a costly one by its share of the time, a look by steps or by seconds in steps.
 
 The memory is a block of float64: a header, then one column after another of `rows` numbers each. It is allocated
 completely before the first step, so that sampling retains no memory. Row i was sampled after step (i + 1) * stride.
 """
 
+import json
 import mmap
 import os
 import struct
@@ -30,6 +32,12 @@ HEADER = NOT_FINITE + 2 * MOST_METRICS
 MOST_ROWS = 200000
 PAGE = 4096
 NAN_PAGE = struct.pack("=d", float("nan")) * (PAGE // 8)
+
+
+def read_job(root):
+    """Return the content of ROOT/job.json."""
+    with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def shape(budget):
@@ -118,3 +126,67 @@ class Table(object):
         """Return the largest number of a column, 0 if there is none."""
         column = self.column(index)
         return max((column[row] for row in range(self.taken()) if column[row] == column[row]), default=0.0)
+
+
+# ---------------------------------------------------------------- when a measurement is due
+
+
+class Pace(object):
+    """Decides when a measurement is due again: after `period_s`, or later if it would exceed its share of the time.
+
+    The smaller of its last two costs counts, because the other one may have been disturbed.
+    """
+
+    def __init__(self, period_s, clock, share):
+        self._period_s = period_s
+        self._clock = clock
+        self._share = share
+        self._due = 0.0
+        self._last_cost_s = 0.0
+
+    def due(self, now):
+        return now >= self._due
+
+    def left_s(self, now):
+        """Return the seconds until the measurement is due."""
+        return max(0.0, self._due - now)
+
+    def slow_down(self):
+        """Halve the rate from now on."""
+        self._period_s *= 2
+
+    def spent(self, began):
+        """Record that the measurement ran from `began` until now."""
+        took_s = self._clock() - began
+        cost_s, self._last_cost_s = min(took_s, self._last_cost_s), took_s
+        self._due = began + max(self._period_s, cost_s / self._share)
+
+
+class DueLooks(object):
+    """The looks that are still to come. The time of the first step does not count, because it compiles and loads what
+    the others use."""
+
+    def __init__(self, job):
+        times_s = job.get("look_times_s") or [None] * len(job["looks"])
+        times_s = [float("inf") if time_s is None else time_s for time_s in times_s]
+        self._left = [(steps, times_s[number]) for number, steps in enumerate(job["looks"])]
+
+    @property
+    def step(self):
+        """The step after which the next look is due at the latest."""
+        return self._left[0][0] if self._left else float("inf")
+
+    @property
+    def busy_s(self):
+        """The number of seconds in steps after which the next look is due at the latest."""
+        return self._left[0][1] if self._left else float("inf")
+
+    def due(self, step, busy_s):
+        """Return whether the next look is due after `step` steps that took `busy_s`."""
+        return step >= self.step or busy_s >= self.busy_s
+
+    def take(self, step, busy_s):
+        """Drop all looks that are due, because one look serves for them. Return whether none is left."""
+        while self._left and self.due(step, busy_s):
+            self._left.pop(0)
+        return not self._left

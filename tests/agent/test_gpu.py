@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from harness.agent import samples
-from harness.agent.due import Pace
 from harness.agent.probes import gpus, nvml
+from harness.agent.samples import Pace
 from harness.flows.judge import judge_file
 from harness.judge.trace.trace_verdict import judge_trace
 from harness.model import Limits, Steps, Trace

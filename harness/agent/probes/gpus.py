@@ -10,7 +10,6 @@ import itertools
 import time
 
 from .. import samples
-from ..due import Pace
 from . import nvml, processes
 
 ORDER, SUBSET = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
@@ -122,8 +121,8 @@ class Monitor(object):
         self._parents = list({id(card.parent): card.parent for card in self._cards}.values())
         self._table = table
         self._clock = clock
-        self._memory_pace = Pace(MEMORY_PERIOD_S, clock, SHARE)
-        self._state_pace = Pace(STATE_PERIOD_S, clock, SHARE)
+        self._memory_pace = samples.Pace(MEMORY_PERIOD_S, clock, SHARE)
+        self._state_pace = samples.Pace(STATE_PERIOD_S, clock, SHARE)
         self._row = -1
         self._window = Window()
         self._xids = set()

@@ -22,11 +22,6 @@ NUMBERS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 
 
-def read_job(root):
-    with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
-        return json.load(file)
-
-
 def write_stacks():
     """Write the stacks of all threads to the supervisor's file when it asks, or when the process dies by a signal.
     Return whether this process is the one that the supervisor started."""

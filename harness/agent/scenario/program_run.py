@@ -29,7 +29,7 @@ import sys
 import time
 import types
 
-from .. import due, ending, samples
+from .. import ending, samples
 from . import entering, function, hooks, importing, printed, script_run, stepping, ticking
 from .hooks import ranks
 
@@ -38,13 +38,14 @@ READS_STDIN = "; its stdin is empty here"
 
 def enter(root):
     """Watch what this process runs."""
-    ProgramRun(entering.read_job(root), root).install()
+    ProgramRun(root).install()
 
 
 class ProgramRun(object):
     """One process of a program: `run` runs the program itself in it, `install` only watches what it runs."""
 
-    def __init__(self, job, root):
+    def __init__(self, root):
+        job = samples.read_job(root)
         program = job["program"]
         path = os.path.join(root, program["path"]) if program["path"] else program["module"]
         self.job, self.script = job, path
@@ -130,7 +131,7 @@ class ProgramRun(object):
                 self.link.tell("hooked", hook=hook, changed=changed)
             if not table.header[samples.STEPS]:
                 table.clear(0, samples.ALWAYS)
-        self._due_looks = due.DueLooks(self.job)
+        self._due_looks = samples.DueLooks(self.job)
         self._due_looks.take(self.table.header[samples.STEPS], 0.0)
         self._ticker.fill(self.table, stepping.readers(), self._due_looks, self._tell_metric)
         self._ticker.sampler.cpu.resume()

@@ -20,7 +20,7 @@ import sys
 import time
 import types
 
-from .. import due, ending, inside, samples
+from .. import ending, inside, samples
 from . import stepping
 
 CAME_BACK = "a forked process returned from it; end that process with os._exit"
@@ -64,20 +64,6 @@ class Link(object):
         os._exit(1)
 
 
-def open_job(root, fds):
-    """Return the job, its table and its link. `fds`: events, answers, shared samples, stacks."""
-    events_fd, answers_fd, table_fd, stacks_fd = fds
-    for fd in fds:
-        os.set_inheritable(fd, False)
-    faulthandler.enable(file=stacks_fd, all_threads=True)
-    faulthandler.register(ending.STACKS_SIGNAL, file=stacks_fd, all_threads=True)
-    with open(os.path.join(root, "job.json"), encoding="utf-8") as file:
-        job = json.load(file)
-    inside.probe_class(job)
-    table = samples.Table(table_fd, *samples.shape(job["looks"][-1]))
-    return job, table, Link(events_fd, answers_fd, table.header)
-
-
 GENERATES, AWAITS = 0x20 | 0x200, 0x80  # bits of code.co_flags: CO_GENERATOR, CO_ASYNC_GENERATOR, CO_COROUTINE
 
 
@@ -92,13 +78,19 @@ def idle(function):
 
 
 class ScriptRun(object):
-    """One script, from its import to its teardown."""
+    """One script, from its import to its teardown. `fds`: events, answers, shared samples, stacks."""
 
-    def __init__(self, job, script, table, link):
-        self.job = job
-        self.script = script
-        self.table = table
-        self.link = link
+    def __init__(self, root, fds):
+        events_fd, answers_fd, table_fd, stacks_fd = fds
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        faulthandler.enable(file=stacks_fd, all_threads=True)
+        faulthandler.register(ending.STACKS_SIGNAL, file=stacks_fd, all_threads=True)
+        self.job = samples.read_job(root)
+        inside.probe_class(self.job)
+        self.script = os.path.join(root, self.job["script"])
+        self.table = samples.Table(table_fd, *samples.shape(self.job["looks"][-1]))
+        self.link = Link(events_fd, answers_fd, self.table.header)
         self.module = None
         self.where = "setup"
         self.step_place = ""
@@ -177,7 +169,7 @@ class ScriptRun(object):
 
     def _step_and_look(self, stepper, sampler, looker):
         """Run to the budget, to the answer "stop", or to the supervisor's request; return how it ended."""
-        left, first_s, is_whole = due.DueLooks(self.job), stepper.busy_s, False
+        left, first_s, is_whole = samples.DueLooks(self.job), stepper.busy_s, False
         while not is_whole:
             stepper.run(stepper.steps, left.step, left.busy_s - (stepper.busy_s - first_s))
             self.link.park_if_asked()

@@ -9,8 +9,8 @@ that, every second one is dropped, and from then on rows are taken half as often
 import time
 
 from .. import wire
-from ..due import Pace
 from ..probes import processes
+from ..samples import Pace
 
 COUNTED = (*processes.COUNTED, "shm", "disk", "worker_memory", "worker_memory_kept")
 PERIOD_S = 0.05

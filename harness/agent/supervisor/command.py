@@ -8,7 +8,7 @@ harness judges a look; what it does meanwhile is not counted.
 import os
 import re
 
-from .. import due, ending, samples, wire
+from .. import ending, samples, wire
 from ..probes import memory, processes
 from ..scenario import printed, stepping
 
@@ -34,7 +34,7 @@ class Command(object):
         self._metrics = stepping.Metrics(self.table, self._tell_metric)
         self._reader = None if job.order["printed"] == {} else printed.reader(job.order["printed"], None)
         self._seen = 0  # lines that are steps; those that come while a look is judged are no rows, but have a place
-        self._due_looks = due.DueLooks(job.order)
+        self._due_looks = samples.DueLooks(job.order)
         self._busy_s = 0.0
         self._opened_at = self._last_at = self._next_at = self._heard_at = job.clock()
         self._bursts = Bursts()

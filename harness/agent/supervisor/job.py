@@ -8,11 +8,12 @@ import json
 import os
 import selectors
 import signal
+import sys
 import time
 import traceback
 
-from .. import ending, inside, samples, wire
-from ..probes import file_sizes, gpus, memory, processes
+from .. import ending, inside, libc, samples, wire
+from ..probes import file_sizes, gpus, image, memory, processes
 from . import census, child
 from .command import Command
 from .ranks import Ranks
@@ -23,6 +24,24 @@ LEAST_PATIENCE_S = 1.0
 PATIENCE_STEPS = 10
 LEAST_STEPS = 3  # of a slice
 NEXT_STEP_S = 0.01  # between two looks whether a slice has its steps
+
+
+def supervise(root):
+    """Read ROOT/job.json, send `hello`, and watch the trial to its end; return 0 if `done` could be sent, else 1."""
+    begun, order = time.perf_counter(), samples.read_job(root)
+    child.set_oom_score(-500)
+    libc.adopt_orphans()
+    outbox = wire.Outbox(1, order["marker"])
+    found = gpus.find_gpus()
+    if gpus.visible_cards(found.cards, os.environ):
+        # Otherwise TensorFlow reserves nearly all GPU memory immediately, and its figures mean nothing.
+        os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    told = dict(image.facts(order["environment"], os.environ, memory.find_cgroup()), **found.facts())
+    outbox.send("hello", own_s=time.perf_counter() - begun, **told)
+    Job(order, root, outbox, found).run()
+    if outbox.pending:
+        sys.stderr.write("the harness did not read all messages of the agent\n")
+    return 1 if outbox.pending else 0
 
 
 class Job(object):
