@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 from urllib.parse import unquote, urlsplit
 
 import requests
@@ -22,7 +22,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from harness.errors import InfrastructureError
 from harness.registry.bounded_http import (
@@ -55,13 +55,15 @@ class IndexSilent(InfrastructureError):
     """The package index does not answer, so nothing is known about versions."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class File:
-    """One file of a release. `requires_python` is the index's version specifier, None if there is none."""
+class File(BaseModel):
+    """One file of a release, also as a JSON page has it (PEP 691), where `yanked` may be the reason. `requires_python`
+    is the index's version specifier, None if there is none."""
 
-    name: str
-    requires_python: str | None = None
-    yanked: bool = False
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    name: str = Field(validation_alias="filename")
+    requires_python: str | None = Field(default=None, validation_alias="requires-python")
+    yanked: Annotated[bool, BeforeValidator(lambda said: isinstance(said, str) or said)] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,16 +87,8 @@ class PackageRelease:
         )
 
 
-class _JsonFile(BaseModel):
-    """A file of a JSON page (PEP 691); `yanked` is a bool, or the reason."""
-
-    filename: str
-    requires_python: str | None = Field(default=None, alias="requires-python")
-    yanked: bool | str = False
-
-
 class _JsonPage(BaseModel):
-    files: list[_JsonFile]
+    files: list[File]
 
 
 class Index(Protocol):
@@ -170,13 +164,9 @@ def _page(answer: Response, *, place: str) -> list[File]:
     if kind in HTML_TYPES:
         return list(_links(answer.body.decode(errors="replace")))
     try:
-        page = _JsonPage.model_validate_json(answer.body if kind == JSON_TYPE else "")
+        return _JsonPage.model_validate_json(answer.body if kind == JSON_TYPE else "").files
     except ValidationError as error:
         raise IndexSilent(f"{place}: does not respond like a package index") from error
-    return [
-        File(name=each.filename, requires_python=each.requires_python, yanked=each.yanked is not False)
-        for each in page.files
-    ]
 
 
 def _links(page: str) -> Iterator[File]:

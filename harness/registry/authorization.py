@@ -91,9 +91,7 @@ class Access:
 
     def _authorize(self, name: RegistryName, url: str, answer: Response) -> str:
         """Return the `Authorization` header that a 401 answer asks for: with a token if the registry accepts one."""
-        challenges = {
-            challenge.scheme: challenge for challenge in read_challenges(answer.headers.get("WWW-Authenticate", ""))
-        }
+        challenges = read_challenges(answer.headers.get("WWW-Authenticate", ""))
         login = self._logins.of(name.host)
         if "bearer" in challenges:
             return f"Bearer {self._token(challenges['bearer'], name, url, login)}"
@@ -101,18 +99,18 @@ class Access:
             return login.basic
         raise RegistryDenied(f"{name.host}: requires a login for {name.repository}; run `docker login {name.host}`")
 
-    def _token(self, challenge: Challenge, name: RegistryName, asked: str, login: Login | None) -> str:
+    def _token(self, challenge: Mapping[str, str], name: RegistryName, asked: str, login: Login | None) -> str:
         """Ask the token service for a token; `asked` is the address that the registry answered with 401."""
-        if not may_lead(asked, challenge.realm):
+        if not may_lead(asked, challenge.get("realm", "")):
             raise RegistryTrouble(f"{name.host}: names no token service that is safe to ask; is it a registry?")
-        url = challenge.token_url(name.repository)
+        url = token_url(challenge, name.repository)
         service, form = host_of(url), None
         if login and login.identity:
             form = {
                 "grant_type": "refresh_token",
                 "refresh_token": login.identity,
                 "client_id": "harness",
-                "service": challenge.service,
+                "service": challenge.get("service", ""),
                 "scope": f"repository:{name.repository}:pull",
             }
         answer = self._exchange.ask(
@@ -173,44 +171,36 @@ PART = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Challenge:
-    """One challenge. `scheme` is in lower case; `realm` of a bearer challenge is the token service's address."""
-
-    scheme: str
-    realm: str = ""
-    service: str = ""
-
-    def token_url(self, repository: str) -> str:
-        """Return the URL of a token that allows reading `repository`.
-
-        The scope is always our own, because nvcr.io sends an empty one (`scope=""`), and an older form of its challenge
-        has one in the realm that requests push access as well.
-        """
-        parts = urlsplit(self.realm)
-        asked = [(name, value) for name, value in parse_qsl(parts.query) if name not in ("scope", "service")]
-        service = self.service or dict(parse_qsl(parts.query)).get("service", "")
-        asked += [("service", service)] if service else []
-        asked.append(("scope", f"repository:{repository}:pull"))
-        return urlunsplit(parts._replace(query=urlencode(asked, safe=":/"), fragment=""))
-
-
-def read_challenges(header: str) -> tuple[Challenge, ...]:
-    """Return all challenges of a header, in order, up to the first part that cannot be parsed."""
-    found: list[dict[str, str]] = []
+def read_challenges(header: str) -> dict[str, dict[str, str]]:
+    """Return the parameters of each challenge of a header, by its scheme, up to the first part that cannot be parsed.
+    Schemes and the names of parameters are in lower case."""
+    found: dict[str, dict[str, str]] = {}
+    parameters: dict[str, str] = {}
     at = 0
     while part := PART.match(header, at):
         at = part.end()
         if part["scheme"]:
-            found.append({"scheme": part["scheme"].lower()})
-        elif found:
+            parameters = found[part["scheme"].lower()] = {}
+        else:
             quoted = part["quoted"]
             value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else part["bare"]
-            found[-1].setdefault(part["key"].lower(), value)
-    return tuple(
-        Challenge(scheme=fields["scheme"], realm=fields.get("realm", ""), service=fields.get("service", ""))
-        for fields in found
-    )
+            parameters.setdefault(part["key"].lower(), value)
+    return found
+
+
+def token_url(challenge: Mapping[str, str], repository: str) -> str:
+    """Return the URL of a token that allows reading `repository`. `challenge`: a bearer challenge, whose `realm` is the
+    address of the token service.
+
+    The scope is always our own, because nvcr.io sends an empty one (`scope=""`), and an older form of its challenge has
+    one in the realm that requests push access as well.
+    """
+    parts = urlsplit(challenge.get("realm", ""))
+    asked = [(name, value) for name, value in parse_qsl(parts.query) if name not in ("scope", "service")]
+    service = challenge.get("service") or dict(parse_qsl(parts.query)).get("service", "")
+    asked += [("service", service)] if service else []
+    asked.append(("scope", f"repository:{repository}:pull"))
+    return urlunsplit(parts._replace(query=urlencode(asked, safe=":/"), fragment=""))
 
 
 # ---------------------------------------------------------------- logins

@@ -149,11 +149,7 @@ class Message(_Strict):
         return {name: value for name, value in fields.items() if value is not None}
 
 
-class _Facts(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
-
-
-class _Gpu(_Facts):
+class _Gpu(_Strict):
     uuid: str | None = None
     name: str | None = None
     compute_capability: str | None = None
@@ -168,12 +164,12 @@ class _Gpu(_Facts):
     mig: bool | None = None
 
 
-class _Cgroup(_Facts):
+class _Cgroup(_Strict):
     version: int | None = None
     limit_bytes: Measure | None = None
 
 
-class Hello(_Facts):
+class Hello(_Strict):
     """The facts of `hello`, and of `ready`; others are ignored."""
 
     agent: str | None = None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.registry.authorization import Login, Logins, read_challenges
+from harness.registry.authorization import Login, Logins, read_challenges, token_url
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from tests.players.servers import Reply, Request, Server, World
 
@@ -241,20 +241,14 @@ TOKEN = "scope=repository:nvidia/tensorflow:pull"
     ],
 )
 def test_where_a_token_is_had(header: str, url: str) -> None:
-    (challenge,) = read_challenges(header)
-    assert challenge.scheme == "bearer"
-    assert challenge.token_url("nvidia/tensorflow") == url
+    assert token_url(read_challenges(header)["bearer"], "nvidia/tensorflow") == url
 
 
 def test_several_challenges_in_one_header() -> None:
     found = read_challenges('Basic realm="a, \\"b\\"", Bearer realm="https://x/t",service="s"')
-    assert [(each.scheme, each.realm, each.service) for each in found] == [
-        ("basic", 'a, "b"', ""),
-        ("bearer", "https://x/t", "s"),
-    ]
+    assert found == {"basic": {"realm": 'a, "b"'}, "bearer": {"realm": "https://x/t", "service": "s"}}
 
 
 @given(st.text(alphabet=st.sampled_from('Basic Bearer realm=",\\ x;\x00é'), max_size=80))
 def test_no_header_is_too_strange(header: str) -> None:
-    for challenge in read_challenges(header):
-        assert challenge.scheme
+    assert "" not in read_challenges(header)
