@@ -30,7 +30,7 @@ from harness.judge.comparison.level_rules import launch_figure_of
 from harness.model import Host, Image, Install, Prepared, Scenario, Steps, Trial, Variant, Where
 from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest
-from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, take_turns
+from harness.run.hosts.side_by_side import LEAST_CYCLES, SLICE_S, take_turns
 from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import pack
 

@@ -40,7 +40,7 @@ from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
 from harness.run import owners
 from harness.run.engine import LaunchRequest
-from harness.run.hosts.slices import SLICE_S, take_turns, takes_turns
+from harness.run.hosts.side_by_side import SLICE_S, take_turns, takes_turns
 from harness.run.images.disk_budget import (
     ImageName,
     RegistryAnswers,

@@ -48,8 +48,7 @@ from harness.model.watching import unheard
 from harness.run.engine import Engine, Lease
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
-from harness.run.hosts.side_by_side import MEMORY_SHARE, Gate, slots_of
-from harness.run.hosts.slices import takes_turns
+from harness.run.hosts.side_by_side import MEMORY_SHARE, Gate, slots_of, takes_turns
 from harness.run.images.disk_budget import Disk, disk_of
 from harness.run.images.prefetch import HostImages
 from harness.schedule import RowQueue, Worker

@@ -16,7 +16,7 @@ import pytest
 from harness.errors import Interrupted
 from harness.judge.comparison.round_tables import level_columns
 from harness.model import Scenario, Steps, Trial, Variant
-from harness.run.hosts.slices import take_turns
+from harness.run.hosts.side_by_side import take_turns
 from harness.run.trial.conversation import Conversation, Slice, Sliced
 from harness.run.trial.payload import pack
 from tests.contract.world import STEPS, World, in_slices

@@ -16,7 +16,7 @@ from harness.model import Host, Image, Install, Prepared, Pull, Scenario, Source
 from harness.model.engines import known_engines
 from harness.run import open_engine
 from harness.run.engine import Engine, LaunchRequest
-from harness.run.hosts.slices import take_turns
+from harness.run.hosts.side_by_side import take_turns
 from harness.run.slurm.request import ContainerKind, NodeHold, NodeRequest
 from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import pack

@@ -228,7 +228,7 @@ def test_a_machine_s_trials_count_for_the_pool_and_have_a_line_of_their_own() ->
         say("pulling")
         return Prepared(image=image, reference="id", digest="sha256:1")
 
-    engine: Any = SimpleNamespace(prepare=prepare)
+    engine: Any = SimpleNamespace(look=lambda image, say: None, prepare=prepare)
     unasked: Any = None
     out = io.StringIO()
     with plain_progress(out) as listener:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from harness import compat
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.judge.api import Length, decide_at_look, describe_trial, length_of, wants_alone
-from harness.model import Cell, CellRun, Image, Prepared, ProgressListener, Proposal, Pull, Trial, Trials
+from harness.model import Cell, CellRun, Prepared, ProgressListener, Proposal, Pull, Trial, Trials
 from harness.model.watching import EndedTrial
 from harness.run.engine import Engine, LaunchRequest, Lease
 from harness.run.hosts import side_by_side
@@ -59,10 +59,6 @@ class CellLauncher:
     reuse: bool = True
     peers: Mapping[str, list[Trial]] = field(default_factory=lambda: defaultdict(list))
     """The trials of this run by scenario, without traces: their memory predicts that of later launches."""
-    cold: set[str] = field(default_factory=set)
-    """The digests of images that were pulled, built or installed in this run and have not been launched since."""
-    had: set[Image] = field(default_factory=set)
-    """The images that the host had before this run pulled any."""
     sizes: dict[str, int | None] = field(default_factory=dict)
 
     # ------------------------------------------------------------ images
@@ -74,13 +70,10 @@ class CellLauncher:
             run.problem = cell.excluded
         if run.prepared is not None or cell.excluded or run.incompatible:
             return
-        was_here = cell.image in self.had or run.at_hand
         image = self.images.get(cell)
         if isinstance(image, str):
             run.problem = image
             return
-        if not was_here:
-            self.cold.add(image.digest)
         run.incompatible = cannot_run(cell, image) or ""
         if run.incompatible:
             return
@@ -146,12 +139,12 @@ class CellLauncher:
                 beside=others(),
                 parked=max(0, slices - 1),
                 pulled=self.images.pulled_since(begun_s),
-                cold=run.prepared.digest in self.cold,
+                cold=run.prepared.digest in self.images.cold,
             ),
             image=replace(trial.image, bytes=run.image_bytes),
         )
         if trial.measured:
-            self.cold.discard(run.prepared.digest)
+            self.images.cold.discard(run.prepared.digest)
         doubtful = bool(trial.conditions.others) and trial.measured and wants_alone(cell, trial)
         for changed in side_by_side.add_trial(run, trial, doubtful=doubtful):
             self.journal.write_trial(changed, cell)

@@ -17,8 +17,7 @@ from harness.model import CellRun, Proposal, RowRun
 from harness.model.watching import unheard
 from harness.run.engine import Engine
 from harness.run.hosts.cell_launcher import CellLauncher
-from harness.run.hosts.side_by_side import Gate, Visit, visit_of
-from harness.run.hosts.slices import able, slice_s, take_turns, why_apart
+from harness.run.hosts.side_by_side import Gate, Visit, able, slice_s, take_turns, visit_of, why_apart
 from harness.run.trial.conversation import alone
 from harness.schedule import RowQueue, Turn
 
@@ -65,8 +64,6 @@ class HostRun:
         rows = queue.ahead(self.worker)
         wanted = [run for row in rows if not row.lazy for run in row.cells]
         cells = [run.cell for run in wanted if not run.incompatible]
-        images = {cell.image for cell in cells}
-        self.launcher.had.update(image for image in images if self.launcher.engine.look(image, unheard))
         self.rng.shuffle(cells)
         self.launcher.images.pull_ahead(sorted(cells, key=lambda cell: cell.image.series))
 

@@ -37,6 +37,8 @@ class HostImages:
     stopped: Callable[[], bool]
     disk: Disk = field(default_factory=Disk)
     machine: str = ""
+    cold: set[str] = field(default_factory=set)
+    """The digests of images that were pulled, built or installed in this run and have not been launched since."""
     _known: dict[ImageName, Prepared | str] = field(default_factory=dict)
     _ahead: dict[ImageName, Cell] = field(default_factory=dict)
     """The images to pull in the background, in this order."""
@@ -125,8 +127,11 @@ class HostImages:
         try:
             self._check_stopped()
             with self.disk.getting(engine, cell.image, say):
+                is_new = name_of(cell.image) not in self._known and engine.look(cell.image, unheard) is None
                 prepared = engine.prepare(cell.image, say)
                 self.disk.got(prepared)
+            if is_new:
+                self.cold.add(prepared.digest)
             return prepared
         except EngineUnreachable:
             raise

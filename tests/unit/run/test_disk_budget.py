@@ -41,6 +41,9 @@ class Engine:
         self.there.remove(kept.reference)
         return True
 
+    def look(self, image: Image, say: Say) -> None:
+        return None
+
     def prepare(self, image: Image, say: Say) -> Prepared:
         self.asked += [image.source.reference] if isinstance(image.source, Pull) else []
         self.there += [image.version] if image.version not in self.there else []

@@ -27,8 +27,7 @@ from harness.model import (
     Where,
 )
 from harness.model.matrix import Gpu
-from harness.run.hosts.side_by_side import add_trial
-from harness.run.hosts.slices import LEAST_CYCLES, SLICE_S, able, slice_s, take_turns, why_apart
+from harness.run.hosts.side_by_side import LEAST_CYCLES, SLICE_S, able, add_trial, slice_s, take_turns, why_apart
 from harness.run.trial.conversation import CANNOT_PARK, WITHOUT_END_S, Slice, Sliced
 from tests.players.trials import made_trial
 
