@@ -25,19 +25,11 @@ from packaging.version import Version
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from harness.errors import InfrastructureError
-from harness.registry.bounded_http import (
-    Exchange,
-    ExchangeLimits,
-    Question,
-    RegistrySilent,
-    RegistryTrouble,
-    Response,
-    host_of,
-)
+from harness.registry.bounded_http import Exchange, Question, RegistrySilent, RegistryTrouble, Response, host_of
 
 PUBLIC_INDEX = "https://pypi.org/simple/"
 
-LIMITS = ExchangeLimits(attempts=1)
+ATTEMPTS = 1
 MOST_BYTES = 32 << 20  # the largest page of PyPI (ddtrace) has 21 MB
 MOST_FILES = 100_000
 MOST_CHARACTERS = 255
@@ -102,11 +94,11 @@ class PackageIndex:
     """The package indexes of the environment. Each is asked once for each package; answers are kept in memory only."""
 
     def __init__(
-        self, endpoints: Sequence[str], *, folders: Sequence[Path] = (), limits: ExchangeLimits = LIMITS
+        self, endpoints: Sequence[str], *, folders: Sequence[Path] = (), exchange: Exchange | None = None
     ) -> None:
         self._endpoints = tuple(endpoints)
         self._folders = tuple(folders)
-        self._exchange = Exchange(patience=limits)
+        self._exchange = exchange or Exchange(attempts=ATTEMPTS)
         self._known: dict[str, tuple[PackageRelease, ...]] = {}
         self._silent: IndexSilent | None = None
 

@@ -47,9 +47,9 @@ class Token(BaseModel):
 class Access:
     """Sends requests to registries with the authorization that each repository requires."""
 
-    def __init__(self, *, exchange: Exchange, logins: Logins, certificates: Path = CERTIFICATES) -> None:
+    def __init__(self, *, exchange: Exchange, environ: Mapping[str, str], certificates: Path = CERTIFICATES) -> None:
         self._exchange = exchange
-        self._logins = logins
+        self._environ = environ
         self._certificates = certificates
         self._bases: dict[str, str] = {}
         self._authorizations: dict[str, str] = {}
@@ -92,7 +92,7 @@ class Access:
     def _authorize(self, name: RegistryName, url: str, answer: Response) -> str:
         """Return the `Authorization` header that a 401 answer asks for: with a token if the registry accepts one."""
         challenges = read_challenges(answer.headers.get("WWW-Authenticate", ""))
-        login = self._logins.of(name.host)
+        login = login_of(name.host, environ=self._environ)
         if "bearer" in challenges:
             return f"Bearer {self._token(challenges['bearer'], name, url, login)}"
         if "basic" in challenges and login and login.user:
@@ -225,84 +225,74 @@ class Login:
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Logins:
-    """Docker's `config.json` and the helpers that it names. Read at every use, since `docker login` may come later."""
+def login_of(host: str, *, environ: Mapping[str, str]) -> Login | None:
+    """Return the login for a registry that Docker's `config.json` has, or a helper that it names. In Docker's order:
+    the host's helper, the general store, the file. It is read at every use, since `docker login` may come later.
 
-    environ: Mapping[str, str]
-
-    @property
-    def path(self) -> Path:
-        home = Path(self.environ.get("HOME") or Path.home())
-        return Path(self.environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
-
-    def of(self, host: str) -> Login | None:
-        """Return the login for a registry, in Docker's order: the host's helper, the general store, the file.
-
-        Raises RegistryTrouble if the configuration cannot be read or a helper fails.
-        """
-        try:
-            config = json.loads(self.path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise RegistryTrouble(f"{self.path}: cannot be read: {error.strerror}") from None
-        except (ValueError, RecursionError):
-            config = None
-        if not isinstance(config, dict):
-            raise RegistryTrouble(f"{self.path}: is not a JSON object; repair it, or run `docker login` again")
-        key = HUB_KEY if host == DOCKER_HUB else host
-        helpers, auths = (
-            table if isinstance(table := config.get(each), dict) else {} for each in ("credHelpers", "auths")
-        )
-        helper = helpers.get(host) or config.get("credsStore")
-        if helper and (stored := self._ask_helper(str(helper), key)):
-            return stored
-        for name in (key, host, f"https://{host}", f"https://{host}/v1/", f"https://{host}/v2/"):
-            entry = auths.get(name)
-            if isinstance(entry, dict) and (login := self._entry(entry, name)):
-                return login
+    Raises RegistryTrouble if the configuration cannot be read or a helper fails.
+    """
+    folder = environ.get("DOCKER_CONFIG") or Path(environ.get("HOME") or Path.home()) / ".docker"
+    path = Path(folder) / "config.json"
+    try:
+        config = json.loads(path.read_bytes())
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise RegistryTrouble(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise RegistryTrouble(f"{path}: is not a JSON object; repair it, or run `docker login` again")
+    key = HUB_KEY if host == DOCKER_HUB else host
+    helpers, auths = (table if isinstance(table := config.get(each), dict) else {} for each in ("credHelpers", "auths"))
+    helper = helpers.get(host) or config.get("credsStore")
+    if helper and (stored := _ask_helper(str(helper), key, path=path, environ=environ)):
+        return stored
+    for name in (key, host, f"https://{host}", f"https://{host}/v1/", f"https://{host}/v2/"):
+        entry = auths.get(name)
+        if isinstance(entry, dict) and (login := _entry(entry, name, path=path)):
+            return login
+    return None
 
-    def _entry(self, entry: Mapping[str, Any], name: str) -> Login | None:
-        if entry.get("identitytoken"):
-            return Login(identity=str(entry["identitytoken"]))
-        if not entry.get("auth"):
+
+def _entry(entry: Mapping[str, Any], name: str, *, path: Path) -> Login | None:
+    if entry.get("identitytoken"):
+        return Login(identity=str(entry["identitytoken"]))
+    if not entry.get("auth"):
+        return None
+    try:
+        user, colon, password = base64.b64decode(str(entry["auth"]), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        colon = ""
+    if not colon:
+        raise RegistryTrouble(f"{path}: auths.{name}: cannot be read; run `docker login` again")
+    return Login(user=user, password=password.rstrip("\0"))
+
+
+def _ask_helper(helper: str, key: str, *, path: Path, environ: Mapping[str, str]) -> Login | None:
+    """Return the login that a helper has for `key` (protocol of docker-credential-helpers); None if it has none."""
+    name = f"docker-credential-{helper}"
+    program = shutil.which(name, path=environ.get("PATH"))
+    if program is None:
+        raise RegistryTrouble(
+            f"{path}: names {name}, which is not on the PATH; install it, or remove it from that file"
+        )
+    try:
+        done = subprocess.run(
+            [program, "get"], input=key.encode(), capture_output=True, timeout=HELPER_S, check=False,
+            env=dict(environ),
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RegistryTrouble(f"{name}: does not answer ({type(error).__name__}); see {path}") from None
+    if done.returncode != 0:
+        if b"not found" in done.stdout.lower() + done.stderr.lower():
             return None
-        try:
-            user, colon, password = base64.b64decode(str(entry["auth"]), validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            colon = ""
-        if not colon:
-            raise RegistryTrouble(f"{self.path}: auths.{name}: cannot be read; run `docker login` again")
-        return Login(user=user, password=password.rstrip("\0"))
-
-    def _ask_helper(self, helper: str, key: str) -> Login | None:
-        """Return the login that a helper has for `key` (protocol of docker-credential-helpers); None if it has none."""
-        name = f"docker-credential-{helper}"
-        program = shutil.which(name, path=self.environ.get("PATH"))
-        if program is None:
-            raise RegistryTrouble(
-                f"{self.path}: names {name}, which is not on the PATH; install it, or remove it from that file"
-            )
-        try:
-            done = subprocess.run(
-                [program, "get"], input=key.encode(), capture_output=True, timeout=HELPER_S, check=False,
-                env=dict(self.environ),
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise RegistryTrouble(f"{name}: does not answer ({type(error).__name__}); see {self.path}") from None
-        if done.returncode != 0:
-            if b"not found" in done.stdout.lower() + done.stderr.lower():
-                return None
-            raise RegistryTrouble(
-                f"{name}: exited with {done.returncode} when asked for {key}; run it by hand to see why"
-            )
-        try:
-            said = json.loads(done.stdout)
-            user, secret = str(said["Username"]), str(said["Secret"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise RegistryTrouble(f"{name}: does not respond like a credential helper; see {self.path}") from None
-        if user == IDENTITY:
-            return Login(identity=secret)
-        return Login(user=user, password=secret) if user or secret else None
+        raise RegistryTrouble(f"{name}: exited with {done.returncode} when asked for {key}; run it by hand to see why")
+    try:
+        said = json.loads(done.stdout)
+        user, secret = str(said["Username"]), str(said["Secret"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise RegistryTrouble(f"{name}: does not respond like a credential helper; see {path}") from None
+    if user == IDENTITY:
+        return Login(identity=secret)
+    return Login(user=user, password=secret) if user or secret else None

@@ -32,20 +32,13 @@ MOST_VALUES = 2_000_000
 """Most JSON values of an answer, counted by commas and brackets: parsing 16 MiB of `[],[],` would take a gigabyte."""
 CHUNK_BYTES = 1 << 16
 POLL_S = 0.1
+SOCKET_S = 10.0
+ANSWER_S = 60.0
+ATTEMPTS = 5
+FIRST_PAUSE_S = 1.0
+MOST_PAUSE_S = 120.0
+"""If a registry asks for a longer pause, the request fails without another attempt."""
 _JSON_OBJECT = TypeAdapter(dict[str, Any])
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExchangeLimits:
-    """`socket_s` is the limit between two packets, `answer_s` that of a whole answer. If a registry asks for a longer
-    pause than `most_pause_s`, the request fails without another attempt.
-    """
-
-    socket_s: float = 10.0
-    answer_s: float = 60.0
-    attempts: int = 5
-    first_pause_s: float = 1.0
-    most_pause_s: float = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,18 +72,21 @@ class _Session(requests.Session):
 
 
 class Exchange:
-    """Sends requests one at a time, and counts them."""
+    """Sends requests one at a time, and counts them. `socket_s` is the limit between two packets, `answer_s` that of a
+    whole answer."""
 
     def __init__(
         self,
         *,
         pause: Pause = time.sleep,
-        patience: ExchangeLimits | None = None,
+        attempts: int = ATTEMPTS,
+        socket_s: float = SOCKET_S,
+        answer_s: float = ANSWER_S,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.requests = 0
         self._pause = pause
-        self._patience = patience or ExchangeLimits()
+        self._attempts, self._socket_s, self._answer_s = attempts, socket_s, answer_s
         self._now_s = now_s
         self._session = _Session()
 
@@ -98,9 +94,9 @@ class Exchange:
         """Return the answer, whatever its status; retry a busy registry. Raises RegistryTrouble or RegistrySilent."""
         host = host_of(question.url)
         pause_s = trouble = None
-        for attempt in range(self._patience.attempts):
+        for attempt in range(self._attempts):
             if attempt:
-                self._pause(pause_s or self._patience.first_pause_s * 2 ** (attempt - 1))
+                self._pause(pause_s or FIRST_PAUSE_S * 2 ** (attempt - 1))
             try:
                 answer = self._follow(question)
             except Fleeting as error:
@@ -112,9 +108,9 @@ class Exchange:
             date_s = _date_s(answer.headers.get("Date", ""))  # the server's clock may differ from ours
             now_s = self._now_s() if date_s is None else date_s
             pause_s = retry_after_s(answer.headers.get("Retry-After", ""), now_s=now_s)
-            if pause_s is not None and pause_s > self._patience.most_pause_s:
+            if pause_s is not None and pause_s > MOST_PAUSE_S:
                 raise RegistrySilent(f"{host}: {trouble} and asks to wait {pause_s:.0f} s", hint="try again then")
-        attempts = f" ({self._patience.attempts} attempts)" if self._patience.attempts > 1 else ""
+        attempts = f" ({self._attempts} attempts)" if self._attempts > 1 else ""
         raise RegistrySilent(f"{host}: {trouble}{attempts}", hint="try again later")
 
     def _follow(self, question: Question) -> Response:
@@ -149,13 +145,13 @@ class Exchange:
             done.set()
 
         self.requests += 1
-        ends_s = time.monotonic() + self._patience.answer_s
+        ends_s = time.monotonic() + self._answer_s
         threading.Thread(target=work, daemon=True).start()
         while not done.wait(POLL_S):
             self._pause(0)
             if time.monotonic() > ends_s:
                 self._session = _Session()  # the abandoned request still uses the old one
-                raise Fleeting(f"did not finish its answer within {self._patience.answer_s:.0f} s")
+                raise Fleeting(f"did not finish its answer within {self._answer_s:.0f} s")
         answer = outcome[0]
         if isinstance(answer, Response):
             return answer
@@ -169,7 +165,7 @@ class Exchange:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         response = self._session.request(
             question.method, url, headers=headers, data=question.form, allow_redirects=False, stream=True,
-            timeout=self._patience.socket_s, verify=question.verify,
+            timeout=self._socket_s, verify=question.verify,
             auth=lambda request: request,  # without it, requests would look for a login in ~/.netrc
         )  # fmt: skip
         with response:

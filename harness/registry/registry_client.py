@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from pydantic import BaseModel, Field, ValidationError
 
-from harness.registry.authorization import Access, Logins
+from harness.registry.authorization import Access
 from harness.registry.bounded_http import Exchange, Pause, RegistryDenied, RegistryTrouble, Response, host_of
 from harness.registry.image_references import DIGEST, TAG, RegistryName, parse
 
@@ -97,7 +97,7 @@ class Registry:
     def from_environ(cls, environ: Mapping[str, str], *, pause: Pause = time.sleep) -> Registry:
         """Return a client that uses Docker's own logins. `pause` waits, and may raise Interrupted."""
         exchange = Exchange(pause=pause)
-        return cls(exchange=exchange, access=Access(exchange=exchange, logins=Logins(environ=environ)))
+        return cls(exchange=exchange, access=Access(exchange=exchange, environ=environ))
 
     @property
     def requests(self) -> int:

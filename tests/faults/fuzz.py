@@ -40,8 +40,8 @@ from harness.cli import cli
 from harness.errors import HarnessError
 from harness.exit_codes import OUR_BUG
 from harness.package_index import PackageIndex, in_range
-from harness.registry.authorization import Access, Logins
-from harness.registry.bounded_http import Exchange, ExchangeLimits
+from harness.registry.authorization import Access
+from harness.registry.bounded_http import Exchange
 from harness.registry.registry_client import INDEX_TYPES, MANIFEST_TYPES, Registry
 from harness.report.issue import bug_report
 from tests.players import stored_run
@@ -345,9 +345,9 @@ def registry() -> Iterator[Case]:
 
         server.answer = answer
         server.asked.clear()
-        exchange = Exchange(pause=lambda _: None, patience=ExchangeLimits(socket_s=5.0, answer_s=10.0, attempts=1))
+        exchange = Exchange(pause=lambda _: None, socket_s=5.0, answer_s=10.0, attempts=1)
         with tempfile.TemporaryDirectory(prefix="fuzz-") as home:
-            access = Access(exchange=exchange, logins=Logins(environ={"HOME": home}), certificates=Path(home))
+            access = Access(exchange=exchange, environ={"HOME": home}, certificates=Path(home))
             asked = Registry(exchange=exchange, access=access)
             for question in (asked.tags, asked.digest, asked.facts):
                 with contextlib.suppress(HarnessError):

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
-from harness.registry.authorization import Access, Logins
-from harness.registry.bounded_http import Exchange, ExchangeLimits
+from harness.registry.authorization import Access
+from harness.registry.bounded_http import Exchange
 from harness.registry.registry_client import Registry
 
 
@@ -98,13 +99,13 @@ class World:
 
     home: Path
     pauses: list[float] = field(default_factory=list)
-    patience: ExchangeLimits = field(default_factory=lambda: ExchangeLimits(socket_s=30.0, answer_s=60.0, attempts=3))
+    limits: dict[str, Any] = field(default_factory=lambda: {"socket_s": 30.0, "answer_s": 60.0, "attempts": 3})
     environ: dict[str, str] = field(default_factory=dict)
 
     def registry(self) -> Registry:
-        exchange = Exchange(pause=self.pause, patience=self.patience, now_s=lambda: 1_000_000_000.0)
-        logins = Logins(environ={"HOME": str(self.home), **self.environ})
-        access = Access(exchange=exchange, logins=logins, certificates=self.home / "certs.d")
+        exchange = Exchange(pause=self.pause, **self.limits, now_s=lambda: 1_000_000_000.0)
+        environ = {"HOME": str(self.home), **self.environ}
+        access = Access(exchange=exchange, environ=environ, certificates=self.home / "certs.d")
         return Registry(exchange=exchange, access=access)
 
     def pause(self, seconds: float) -> None:

@@ -26,7 +26,7 @@ from harness.package_index import (
     matching,
     versions_around,
 )
-from harness.registry.bounded_http import ExchangeLimits, Response
+from harness.registry.bounded_http import Exchange, Response
 from tests.players.servers import Reply, Server, started
 
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
@@ -184,7 +184,7 @@ def hostile() -> Iterator[str]:
 def test_a_hostile_index_is_one_line(hostile: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """1.5 MB of gzip became 4.4 GB in the harness, and an index that sends slowly was read without end."""
     monkeypatch.setattr("harness.package_index.MOST_FILES", 100)
-    index = PackageIndex([hostile], limits=ExchangeLimits(attempts=1, answer_s=1.0 if name == "drip" else 60.0))
+    index = PackageIndex([hostile], exchange=Exchange(attempts=1, answer_s=1.0 if name == "drip" else 60.0))
     with pytest.raises(IndexSilent) as caught:
         index.releases(name)
     assert str(caught.value).partition(": ")[2] == HOSTILE[name]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.registry.authorization import Login, Logins, read_challenges, token_url
+from harness.registry.authorization import Login, login_of, read_challenges, token_url
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from tests.players.servers import Reply, Request, Server, World
 
@@ -137,7 +137,7 @@ def test_secrets_stay_out_of_logs_and_representations(
     guarded(server, NVCR[0], accepts="Bearer token-of-theirs")
     world.docker_config(json.dumps({"auths": {server.host: {"auth": KEY}}}))
     world.registry().tags(f"{server.host}/team/app")
-    login = Logins(environ={"HOME": str(world.home)}).of(server.host)
+    login = login_of(server.host, environ={"HOME": str(world.home)})
     shown = caplog.text + repr(login)
     assert login == Login(user="$oauthtoken", password=SECRET)
     assert not [secret for secret in (SECRET, KEY, "token-of-theirs") if secret in shown]
@@ -154,7 +154,7 @@ def helper(world: World, script: str) -> None:
 
 
 def login(world: World, host: str = "nvcr.io") -> Login | None:
-    return Logins(environ={"HOME": str(world.home), **world.environ}).of(host)
+    return login_of(host, environ={"HOME": str(world.home), **world.environ})
 
 
 @pytest.mark.parametrize("config", [{"credsStore": "mine"}, {"credHelpers": {"nvcr.io": "mine"}}])
@@ -216,7 +216,7 @@ def test_a_configuration_that_cannot_be_read(world: World, config: str, says: st
 
 
 def test_no_configuration_is_nobody(tmp_path: Path) -> None:
-    assert Logins(environ={"DOCKER_CONFIG": str(tmp_path)}).of("nvcr.io") is None
+    assert login_of("nvcr.io", environ={"DOCKER_CONFIG": str(tmp_path)}) is None
 
 
 # ---------------------------------------------------------------- challenges as registries send them

@@ -16,15 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from harness.errors import Interrupted
-from harness.registry.bounded_http import (
-    Exchange,
-    ExchangeLimits,
-    Question,
-    RegistrySilent,
-    RegistryTrouble,
-    may_lead,
-    retry_after_s,
-)
+from harness.registry.bounded_http import Exchange, Question, RegistrySilent, RegistryTrouble, may_lead, retry_after_s
 from harness.registry.bounded_http import Question as Ask
 from tests.players.servers import Reply, Request, Server, World, started
 
@@ -118,7 +110,7 @@ def trickle(every_s: float) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("every_s", [0.1, 3.0], ids=["trickles", "stalls"])
 def test_an_answer_that_never_ends_is_given_up(server: Server, world: World, every_s: float) -> None:
-    world.patience = ExchangeLimits(socket_s=0.3, answer_s=0.5, attempts=2)
+    world.limits = {"socket_s": 0.3, "answer_s": 0.5, "attempts": 2}
     server.answer = lambda request: Reply(raw=trickle(every_s))
     began = time.monotonic()
     with pytest.raises(RegistrySilent, match="2 attempts"):
@@ -155,7 +147,7 @@ def test_stopping_does_not_wait_for_the_registry(server: Server, world: World) -
 
 def redirected(server: Server, to: str, *, status: int = 307) -> Exchange:
     server.answer = lambda request: Reply(status=status, headers={"Location": to}) if request.path == "/" else OK
-    return Exchange(pause=lambda seconds: None, patience=ExchangeLimits(attempts=1))
+    return Exchange(pause=lambda seconds: None, attempts=1)
 
 
 def test_another_server_does_not_get_our_authorization(server: Server, other: Server) -> None:
@@ -279,7 +271,7 @@ def test_on_this_machine_any_certificate_will_do(secured: Server, world: World) 
 
 
 def test_elsewhere_it_must_be_trusted(secured: Server) -> None:
-    exchange = Exchange(pause=lambda seconds: None, patience=ExchangeLimits(attempts=3))
+    exchange = Exchange(pause=lambda seconds: None, attempts=3)
     with pytest.raises(
         RegistryTrouble, match=r"its certificate is not trusted; put its authority's certificate into /etc/docker"
     ):
