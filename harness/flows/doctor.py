@@ -8,7 +8,7 @@ import itertools
 import random
 import statistics
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions, selected
 from harness.judge.comparison.noise import Replicates
 from harness.model import (
-    Host,
     HostState,
     Image,
     Install,
@@ -54,21 +53,33 @@ from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import pack
 
 
-@dataclass(kw_only=True)
-class _Seen:
-    """The answers of an engine about itself and about the images that it has, each with its size in bytes. `bases` are
-    the local bases of images that are not installed yet, by reference: a registry need not have them.
+@dataclass(kw_only=True, eq=False)
+class Examined:
+    """A machine, and what its engine answered about itself and about the images that it has, each with its size in
+    bytes.
+
+    `bases` are the local bases of images that are not installed yet, by reference: a registry need not have them.
+    `replicates`: the A/A pairs of earlier runs, by scenario, and `predicted` what they say will show. `control`: the
+    control, or why it was not measured; None if it is not needed.
     """
 
+    machine: OpenHost
     condition: HostCondition | None = None
     images: dict[ImageName, tuple[Prepared, int]] = field(default_factory=dict)
     bases: dict[str, Prepared] = field(default_factory=dict)
+    replicates: Mapping[str, ScenarioReplicates] = field(default_factory=dict)
+    predicted: tuple[PredictedEffect, ...] = ()
+    control: Control | str | None = None
 
     def of(self, image: Image) -> Prepared | None:
         """Return the image, or the base that it will be installed over; None if the engine has neither."""
         if name_of(image) in self.images:
             return self.images[name_of(image)][0]
         return self.bases.get(image.source.base) if isinstance(image.source, Install) else None
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        return tuple({gpu.uuid: gpu for lane in self.machine.lanes for gpu in lane.gpus}.values())
 
 
 def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContext, registry: Registry) -> Checkup:
@@ -80,39 +91,29 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
     interrupted = Interrupted("interrupted; nothing was changed")
     try:
         with using_hosts(selection.images, context) as every:
-            pairs = [(each, _Seen()) for each in _given(every, context)]
-            in_threads([functools.partial(_look, each, into, context) for each, into in pairs], context.stopped)
-            plan = make_plan(selection, lanes_of([each for each, _ in pairs]))
+            found = [Examined(machine=each) for each in _given(every, context)]
+            in_threads([functools.partial(_look, own, context) for own in found], context.stopped)
+            plan = make_plan(selection, lanes_of([own.machine for own in found]))
             runs = newest_runs(out / plan.matrix.name)
-            replicates = {
-                each.host: replicates_of(runs, plan, each.part_of, machine=each.host.machine) for each, _ in pairs
-            }
-            predicted = {host: predicted_effects(own, plan) for host, own in replicates.items()}
-            known = [host for host, own in predicted.items() if own]
-            controls = {} if context.stopped.is_set() else _controls(pairs, known, context)
+            for own in found:
+                each = own.machine
+                own.replicates = replicates_of(runs, plan, each.part_of, machine=each.host.machine)
+                own.predicted = predicted_effects(own.replicates, plan)
+            pools = [
+                [own for own in found if own.machine.part_of == host]
+                for host in dict.fromkeys(own.machine.part_of for own in found)
+            ]
+            for pool in pools if not context.stopped.is_set() else ():
+                _control_pool(pool, context)
         if context.stopped.is_set():
             raise interrupted
         told = RegistryAnswers(registry=registry, say=context.preparing(lane="registries", image="images"))
         # The machines of a pool are equal, so one of them is asked which images fit; a usable one if possible.
-        one_each = [
-            max((pair for pair in pairs if pair[0].part_of == host), key=lambda pair: pair[0].usable)
-            for host in dict.fromkeys(each.part_of for each, _ in pairs)
-        ]
+        one_each = [max(pool, key=lambda own: own.machine.usable) for pool in pools]
         return Checkup(
             matrix=plan.matrix.name,
-            hosts=tuple(
-                _host_check(
-                    each,
-                    found,
-                    plan,
-                    told,
-                    replicates=replicates[each.host],
-                    predicted=predicted[each.host],
-                    controls=controls,
-                )
-                for each, found in pairs
-            ),
-            fits=tuple(fit for each, found in one_each for fit in _fits(each, found, told)),
+            hosts=tuple(_host_check(own, pool, plan, told) for pool in pools for own in pool),
+            fits=tuple(fit for own in one_each for fit in _fits(own, told)),
         )
     except Interrupted as error:
         raise interrupted from error
@@ -130,78 +131,70 @@ def _given(machines: Sequence[OpenHost], context: RunContext) -> list[OpenHost]:
     return [each for each in machines if not each.awaited]
 
 
-def _look(each: OpenHost, into: _Seen, context: RunContext) -> None:
+def _look(own: Examined, context: RunContext) -> None:
+    each = own.machine
     if each.engine is None:
         return
     try:
-        into.condition = each.engine.condition(context.preparing(lane=each.host.name, image="engine"))
+        own.condition = each.engine.condition(context.preparing(lane=each.host.name, image="engine"))
         for image in each.images:
             say = context.preparing(lane=each.host.name, image=f"{image.series} {image.version}")
             say("looking for it")
             if (found := each.engine.look(image, say)) is not None:
-                into.images[name_of(image)] = found, each.engine.size_bytes(found)
+                own.images[name_of(image)] = found, each.engine.size_bytes(found)
             elif isinstance(image.source, Install) and not each.host.can.makes_environments:
                 base = replace(image, source=Pull(reference=image.source.base))
                 if (found := each.engine.look(base, say)) is not None:
-                    into.bases[image.source.base] = found
+                    own.bases[image.source.base] = found
     except Interrupted:
         raise
     except HarnessError as error:  # the other hosts are still checked
         each.problem = each.problem or error.text_at(each.host.where)
 
 
-def _host_check(
-    each: OpenHost, seen: _Seen, plan: Plan, told: RegistryAnswers, *,
-    replicates: Mapping[str, ScenarioReplicates], predicted: tuple[PredictedEffect, ...],
-    controls: Mapping[Host, Control | str],
-) -> HostCheck:  # fmt: skip
-    missing = [image for image in each.images if name_of(image) not in seen.images]
-    bases = bases_of(each.images) if each.host.can.makes_environments else seen.bases
+def _host_check(own: Examined, pool: Sequence[Examined], plan: Plan, told: RegistryAnswers) -> HostCheck:
+    each = own.machine
+    missing = [image for image in each.images if name_of(image) not in own.images]
+    bases = bases_of(each.images) if each.host.can.makes_environments else own.bases
     needs = None
     if each.usable:
         needs = wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
-    control, odd = controls.get(each.host), ""
+    control, predicted, odd = own.control, own.predicted, ""
     if isinstance(control, str):
         control, odd = None, f"the control was not measured: {control}"
     elif control is not None:
-        pool = {
-            one.machine: own.ms
-            for one, own in controls.items()
-            if one.name == each.host.name and isinstance(own, Control)
-        }
-        odd = unlike(pool).get(each.host.machine, "")
+        times = {one.machine.host.machine: one.control.ms for one in pool if isinstance(one.control, Control)}
+        odd = unlike(times).get(each.host.machine, "")
         predicted = predicted or predicted_effects({"the control": (STEPS, [control.pairs])}, plan)
     return HostCheck(
         host=each.host,
         problem=each.problem,
-        condition=seen.condition,
-        gpus=_gpus(each),
+        condition=own.condition,
+        gpus=own.gpus,
         lanes=tuple(dict.fromkeys(row.lane for row in plan.rows if row.lane.host == each.part_of)),
         wanted=needs,
-        noise={name: noise for name, own in replicates.items() if (noise := noise_between(own)) is not None},
+        noise={name: noise for name, pairs in own.replicates.items() if (noise := noise_between(pairs)) is not None},
         predicted=predicted,
         control_ms=None if control is None else control.ms,
         odd=odd,
     )
 
 
-def _gpus(each: OpenHost) -> tuple[Gpu, ...]:
-    return tuple({gpu.uuid: gpu for lane in each.lanes for gpu in lane.gpus}.values())
-
-
-def _fits(each: OpenHost, seen: _Seen, told: RegistryAnswers) -> list[ImageFit]:
+def _fits(own: Examined, told: RegistryAnswers) -> list[ImageFit]:
     """Return how each image fits each GPU; on a host without GPUs, how it fits the host."""
     # Environments need no image, so a base does not matter there.
+    each = own.machine
     asked = told if each.problem is None and not each.host.can.makes_environments else None
-    return [_fit(image, gpu, each, seen, asked) for gpu in _gpus(each) or (None,) for image in each.images]
+    return [_fit(image, gpu, own, asked) for gpu in own.gpus or (None,) for image in each.images]
 
 
-def _fit(image: Image, gpu: Gpu | None, each: OpenHost, seen: _Seen, told: RegistryAnswers | None) -> ImageFit:
+def _fit(image: Image, gpu: Gpu | None, own: Examined, told: RegistryAnswers | None) -> ImageFit:
     """Return how an image fits a GPU, by its facts from the engine if it has the image, else from the registry
     (`told`; None: do not ask it), else from its name.
     """
-    reference, architecture, there = reference_of(image), architecture_of(each.facts), seen.images.get(name_of(image))
-    known = seen.of(image) or (told.facts(reference, architecture) if told and reference is not None else None)
+    each, reference, there = own.machine, reference_of(image), own.images.get(name_of(image))
+    architecture = architecture_of(each.facts)
+    known = own.of(image) or (told.facts(reference, architecture) if told and reference is not None else None)
     described = compat.DescribedImage(
         reference=image.source.reference if isinstance(image.source, Pull) else "",
         version=image.version,
@@ -225,7 +218,7 @@ def _fit(image: Image, gpu: Gpu | None, each: OpenHost, seen: _Seen, told: Regis
     if not there and isinstance(image.source, Pull):
         layers = told.layers(image.source.reference, architecture)
         fit = replace(fit, bytes=None if isinstance(layers, str) else sum(layers.values()))
-    if seen.of(image) is None and told.is_denied(reference, architecture):
+    if own.of(image) is None and told.is_denied(reference, architecture):
         return replace(fit, state="unknown", why=str(told.layers(reference, architecture)))
     return fit
 
@@ -247,8 +240,6 @@ STEPS = Steps(first=500, budget=500)
 MEASURE_S = 24.0
 """Seconds in which pairs of launches of the control run again and again: one after the other, and in slices."""
 LEASE_WAIT_S = 30.0
-Held = Mapping[str, Prepared]
-"""The images that a machine has, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,63 +251,49 @@ class Control:
     pairs: list[Replicates]
 
 
-def _controls(
-    pairs: Sequence[tuple[OpenHost, _Seen]], known: Collection[Host], context: RunContext
-) -> dict[Host, Control | str]:
-    """Return the control of each machine, or why it was not measured. It is measured on all machines of a pool, and
-    on hosts that are not `known`: earlier runs do not predict what will show there.
-    """
-    found: dict[Host, Control | str] = {}
-    for host in dict.fromkeys(each.part_of for each, _ in pairs):
-        machines = [
-            (each, {str(name): image for name, (image, _) in looked.images.items()})
-            for each, looked in pairs
-            if each.part_of == host and each.usable
-        ]
-        if len(machines) > 1 or any(each.host not in known for each, _ in machines):
-            found |= measure(machines, context)
-    return found
+def _control_pool(pool: Sequence[Examined], context: RunContext) -> None:
+    """Measure the control on all machines of a pool, and on a host for which earlier runs do not predict what will
+    show."""
+    usable = [own for own in pool if own.machine.usable]
+    if len(usable) > 1 or any(not own.predicted for own in usable):
+        measure(usable, context)
 
 
-def measure(machines: Sequence[tuple[OpenHost, Held]], context: RunContext) -> dict[Host, Control | str]:
-    """Return the control of each machine, or why it could not be measured.
+def measure(machines: Sequence[Examined], context: RunContext) -> None:
+    """Set the control of each machine, or why it could not be measured.
 
     The machines are those of one pool, or there is only one. The control runs in the first image of the matrix that is
     the same on all of them. A machine is leased while its control runs; the wait for a machine that is in use takes at
     most LEASE_WAIT_S.
     """
-    every = [held for _, held in machines]
-    same = (name for name in every[0] if len({held[name].digest if name in held else None for held in every}) == 1)
-    name = next(same, None)
+    digests = [{name: image.digest for name, (image, _) in own.images.items()} for own in machines]
+    name = next((name for name in digests[0] if len({held.get(name) for held in digests}) == 1), None)
     if name is None:
         where = "all machines of the pool" if len(machines) > 1 else "this host yet"
-        told = f"no image of the matrix is on {where}; a sweep puts them there, and `--quick` makes it short"
-        return {each.host: told for each, _ in machines}
-    found: dict[Host, Control | str] = {}
+        for own in machines:
+            own.control = f"no image of the matrix is on {where}; a sweep puts them there, and `--quick` makes it short"
+        return
     with owners.folder_for_files() as folder:
         script = folder / "control.py"
         script.write_text(SCRIPT)
-        tasks = [functools.partial(_measure, each, held[name], script, found, context) for each, held in machines]
-        in_threads(tasks, context.stopped)
-    return found
+        in_threads([functools.partial(_measure, own, name, script, context) for own in machines], context.stopped)
 
 
-def _measure(
-    each: OpenHost, prepared: Prepared, script: Path, found: dict[Host, Control | str], context: RunContext
-) -> None:
+def _measure(own: Examined, name: ImageName, script: Path, context: RunContext) -> None:
+    each, (prepared, _) = own.machine, own.images[name]
     say = context.showing(lane=each.name, image="control")
     until_s = time.monotonic() + LEASE_WAIT_S
     assert each.engine is not None, "only machines that can be used are measured"
     try:
         with each.engine.lease(say, lambda: context.stopped.is_set() or time.monotonic() > until_s):
             say(f"measured for {MEASURE_S:.0f} s")
-            found[each.host] = _control(each, prepared, script, context)
+            own.control = _control(each, prepared, script, context)
     except Interrupted:
         if context.stopped.is_set():
             raise
-        found[each.host] = "the machine is in use; run doctor again when it is free"
+        own.control = "the machine is in use; run doctor again when it is free"
     except HarnessError as error:  # the other machines are still measured
-        found[each.host] = str(error)
+        own.control = str(error)
 
 
 def _control(each: OpenHost, prepared: Prepared, script: Path, context: RunContext) -> Control:

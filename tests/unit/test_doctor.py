@@ -358,7 +358,12 @@ def test_a_user_knows_in_half_a_minute_which_change_will_show(folder: Path, monk
     pairs = [(control(rng, number, 0), control(rng, number, 0)) for number in range(5)]
     pairs += [(control(rng, number, 100 * number + 1), control(rng, number, 100 * number + 1)) for number in range(5)]
     measured = doctor.Control(ms=2.0, pairs=pairs)
-    monkeypatch.setattr(doctor, "measure", lambda machines, context: {each.host: measured for each, _ in machines})
+
+    def measure(machines: Sequence[doctor.Examined], context: Any) -> None:
+        for each in machines:
+            each.control = measured
+
+    monkeypatch.setattr(doctor, "measure", measure)
     found = check(folder)
     (own,) = found.hosts[1].predicted
     assert (own.what, own.pairs, list(own.in_slices)) == ("the control", 5, [4, 8])

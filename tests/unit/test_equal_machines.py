@@ -133,10 +133,9 @@ def test_doctor_does_not_wait_for_a_machine_in_use_until_its_sweep_ends(monkeypa
     image = Prepared(image=MATRIX.series[0].images[0], reference="r", digest="sha256:1")
     with plain_progress(io.StringIO()) as progress:
         context = RunContext(environ={}, progress=progress, stopped=threading.Event())
-        told = doctor.measure([(each, {"app 1.0": image}) for each in machines], context)
-    assert told == dict.fromkeys(
-        (each.host for each in machines), "the machine is in use; run doctor again when it is free"
-    )
+        found = [doctor.Examined(machine=each, images={("app", "1.0"): (image, 1)}) for each in machines]
+        doctor.measure(found, context)
+    assert {each.control for each in found} == {"the machine is in use; run doctor again when it is free"}
 
 
 @contextmanager
