@@ -457,7 +457,7 @@ def test_packages_by_the_names_of_their_folders(tmp_path: Path) -> None:
     (tmp_path / "second/flat.egg-info").write_text("Name: flat\nVersion: 4\n")
     places = [str(tmp_path / "first"), str(tmp_path / "missing.zip"), str(tmp_path / "second")]
 
-    assert image.package_versions(places) == {
+    assert {name: version for name, version, _ in image.installed_packages(places)} == {
         "nvidia-tensorflow": "1.15.5+nv22.12", "old-style": "1.0", "numpy": "1.2", "mine": "0.3", "flat": "4",
     }  # fmt: skip
 
@@ -478,7 +478,7 @@ def test_wheels_by_their_tags_and_by_what_was_compiled(tmp_path: Path) -> None:
     installed("hollow", own, "hollow/fallback.py,sha256=x,9\n")
     (tmp_path / "old-1.0-py3.6.egg-info").mkdir()
 
-    assert image.wheel_tags([str(tmp_path)]) == {
+    assert image.wheel_tags(image.installed_packages([str(tmp_path)])) == {
         "pure-one": "py2-none-any",
         "public": "cp311-cp311-manylinux_2_17_x86_64",
         "built": "cp311-cp311-linux_x86_64",

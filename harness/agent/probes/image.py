@@ -21,6 +21,7 @@ def facts(patterns, environment, cgroup):
         for name, value in environment.items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
+    packages = list(installed_packages(sys.path))
     match = re.search(r"^(?:model name|Model|CPU part)\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
     return {
         "protocol": PROTOCOL,
@@ -28,8 +29,8 @@ def facts(patterns, environment, cgroup):
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "libc": c_library(),
-        "packages": package_versions(sys.path),
-        "wheels": wheel_tags(sys.path),
+        "packages": {name: version for name, version, _ in packages},
+        "wheels": wheel_tags(packages),
         "cpu": match.group(1) if match else platform.machine(),
         "page_kib": os.sysconf("SC_PAGE_SIZE") // 1024,
         "huge_pages": _huge_pages(),
@@ -40,19 +41,14 @@ def facts(patterns, environment, cgroup):
     }
 
 
-def package_versions(places):
-    """Return normalised name -> version of the packages, mostly from the names of their folders."""
-    return {name: version for name, version, _ in installed_packages(places)}
-
-
-def wheel_tags(places):
+def wheel_tags(packages):
     """Return normalised name -> the tag of its wheel, such as `py3-none-any`; if there are several tags, the first.
 
     A wheel for this platform alone (`linux_x86_64`) was usually built by the installer, and may contain nothing
     compiled despite its tag: NOTHING_COMPILED is then appended. Takes about 15 us per package.
     """
     tags = {}
-    for name, _, path in installed_packages(places):
+    for name, _, path in packages:
         match = re.search(r"^Tag:\s*(\S+)", _read(os.path.join(path, "WHEEL")), re.MULTILINE)
         if match:
             tag = match.group(1)

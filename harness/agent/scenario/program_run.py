@@ -192,12 +192,8 @@ class ProgramRun(object):
     def _own_names(self):
         """Return the names of the step's function if it is in the program's own file; else None."""
         stem = os.path.splitext(os.path.basename(self.script))[0]
-        return self._named_here((self._program["module"] or stem, "__main__"))
-
-    def _named_here(self, modules):
-        """Return the names of the step's function if it is in one of `modules`, the program's own names; else None."""
         module, names = function.parted(self._steps_are) if ":" in self._steps_are else (None, None)
-        return names if module in modules else None
+        return names if module in (self._program["module"] or stem, "__main__") else None
 
     def _compiled(self, source, names, steps_are):
         """Return the program's code, with the function that `names` name decorated, if any."""
