@@ -15,7 +15,7 @@ from harness.cli.results import write_result
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
-from harness.report.terminal.progress.plain import plain_progress
+from harness.report.terminal.progress import plain_progress
 from tests.lab.daemon import Daemon
 
 SLEEPS = '''"""A step that sleeps."""

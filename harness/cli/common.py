@@ -72,7 +72,7 @@ def say(text: str) -> None:
 def shown_progress(stopped: threading.Event) -> Iterator[RunContext]:
     """Show progress on stderr, and yield what a flow needs from outside."""
     from harness.flows.context import RunContext
-    from harness.report.terminal.progress.plain import open_progress
+    from harness.report.terminal.progress import open_progress
 
     with open_progress(sys.stderr, os.environ) as progress:
         yield RunContext(environ=os.environ, progress=progress, stopped=stopped)

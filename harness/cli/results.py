@@ -23,7 +23,7 @@ from harness.report.charts.library import library_or_none
 from harness.report.exports import cell_table, junit, markdown, summary_json
 from harness.report.page import html_page
 from harness.report.terminal import run_report
-from harness.report.terminal.progress.plain import open_progress
+from harness.report.terminal.progress import open_progress
 from harness.report.text import fault_sentences, headline
 from harness.store import RunDirectory, result_file
 

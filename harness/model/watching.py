@@ -37,7 +37,7 @@ class EndedTrial:
 
 
 class ProgressListener(Protocol):
-    """Receives the progress of a run, from any thread. Implemented by `report/terminal/progress/plain.py`."""
+    """Receives the progress of a run, from any thread. Implemented by `report/terminal/progress.py`."""
 
     def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
         """Start counting: `most` is the maximum number of launches by lane (`str(lane)`); `exact`: exactly that many

@@ -21,7 +21,7 @@ import requests
 
 from harness.errors import ImageUnavailable
 from harness.model import Cell, Image, Lane, Prepared, Scenario, Variant
-from harness.report.terminal.progress.plain import plain_progress
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Engine, Kept
 from harness.run.images import our_images
 from harness.run.images.disk_budget import Disk, name_of, total_bytes

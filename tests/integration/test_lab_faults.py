@@ -22,7 +22,7 @@ import pytest
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import RunResult
-from harness.report.terminal.progress.plain import plain_progress
+from harness.report.terminal.progress import plain_progress
 from harness.run.hosts import cell_launcher
 from tests.contract.world import BASE
 from tests.integration.conftest import Harness

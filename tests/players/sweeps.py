@@ -16,7 +16,7 @@ from unittest import mock
 from harness.flows.context import RunContext
 from harness.flows.sweep import SweepOptions, selected, sweep
 from harness.model import Host, Image, Install, Prepared, RunResult, SearchMode
-from harness.report.terminal.progress.plain import plain_progress
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import LaunchRequest, Session
 from harness.run.process.engine import ProcessEngine
 

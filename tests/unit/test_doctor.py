@@ -27,7 +27,7 @@ from harness.plan.cells import make_plan
 from harness.registry.bounded_http import RegistryDenied, RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import PublishedImage
 from harness.report.terminal.doctor_output import exit_code, render, to_json
-from harness.report.terminal.progress.plain import plain_progress
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Kept
 from harness.run.images.disk_budget import RegistryAnswers, disk_of
 from harness.store import RunDirectory

@@ -26,7 +26,7 @@ from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.plan.cells import choose_lanes, make_plan, select
 from harness.plan.equal_machines import MachineSeen, odd_ones, unlike
-from harness.report.terminal.progress.plain import plain_progress
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Lease
 from harness.run.trial.payload import trial_key
 from harness.store.plan_file import plan_from_file, plan_to_json, read_plan_file

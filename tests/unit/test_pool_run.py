@@ -21,7 +21,7 @@ from harness.flows.hosts import OpenHost
 from harness.flows.pool import PoolRun
 from harness.model import CellRun, Host, Image, Prepared, Proposal, RowRun, Trace, Trial, Trials
 from harness.model.watching import Say
-from harness.report.terminal.progress.plain import plain_progress
+from harness.report.terminal.progress import plain_progress
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.images.prefetch import HostImages
 from harness.schedule import RowQueue

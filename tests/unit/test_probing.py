@@ -25,7 +25,7 @@ from harness.model import Host, Probed
 from harness.model.watching import Say
 from harness.plan.cells import make_plan
 from harness.report.terminal import probes_output as report
-from harness.report.terminal.progress.plain import plain_progress
+from harness.report.terminal.progress import plain_progress
 from harness.run.engine import LaunchRequest, Lease, Session
 from harness.store.plan_file import plan_to_json
 from tests.players.sweeps import Engine, nothing

@@ -13,15 +13,15 @@ from rich.console import Console
 
 from harness.model import ProgressListener
 from harness.model.watching import EndedTrial, Waiting
-from harness.report.terminal.progress.live import LiveProgress
-from harness.report.terminal.progress.plain import (
+from harness.report.terminal.progress import (
+    LaneState,
     LenientStream,
+    LiveProgress,
     PlainProgress,
     live_progress,
     open_progress,
     plain_progress,
 )
-from harness.report.terminal.progress.time_left import LaneState
 
 CELL = "multidict 6.3.0 on local: multidict_pop"
 

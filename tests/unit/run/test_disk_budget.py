@@ -12,7 +12,7 @@ import pytest
 from harness.errors import ImageUnavailable
 from harness.model import Build, Cell, Host, Image, Lane, Prepared, Pull, Scenario, Variant, Where
 from harness.model.watching import Say
-from harness.report.terminal.progress.plain import PlainProgress
+from harness.report.terminal.progress import PlainProgress
 from harness.run.engine import Kept
 from harness.run.images.disk_budget import Disk, name_of, total_bytes
 from harness.run.images.our_images import is_ours, layers_of, mark_of

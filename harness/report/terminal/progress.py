@@ -1,0 +1,406 @@
+"""Shows the progress of a run: live lines on a terminal, plain lines anywhere else.
+
+    with open_progress(sys.stderr, os.environ) as progress: ...
+
+Neither display can make a run fail: if the stream is closed or cannot encode a character, only that text is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from harness import amounts
+from harness.model import ProgressListener
+from harness.model.watching import EndedTrial, Waiting
+from harness.report.terminal.block_printer import console_text
+from harness.report.text.harmless_text import plain, spelled
+
+_LEAST_STEPS = 200
+_LEAST_SAMPLES = 6
+_WIDE = 60
+_REFRESHES_PER_S = 4
+
+
+def open_progress(stderr: TextIO, environ: Mapping[str, str]) -> AbstractContextManager[ProgressListener]:
+    """Return live lines if `stderr` is a terminal that can move its cursor and neither NO_COLOR nor CI is set.
+
+    Otherwise return plain lines.
+    """
+    quiet = any(environ.get(name) for name in ("NO_COLOR", "CI")) or environ.get("TERM", "dumb") in ("dumb", "")
+    if not quiet and not stderr.closed and stderr.isatty():
+        lenient = LenientStream(stderr)
+        return live_progress(Console(file=lenient, force_terminal=True, _environ=environ))  # type: ignore[arg-type]
+    return plain_progress(stderr)
+
+
+@contextmanager
+def live_progress(console: Console) -> Iterator[ProgressListener]:
+    """Show one line per lane at the foot of `console`; what changes scrolls above it."""
+    live = LiveProgress(console, clock=time.monotonic)
+    with live.display:
+        yield live
+
+
+@contextmanager
+def plain_progress(stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
+    """Print what changes, and a line a minute, without carriage returns and colours."""
+    progress = PlainProgress(stream, clock=clock)
+    try:
+        yield progress
+    finally:
+        progress.tell_known()
+
+
+# ---------------------------------------------------------------- what each lane does, and the time that it will take
+
+
+@dataclass(kw_only=True)
+class Activity:
+    """The work of one thread in a lane: preparing an image (`steps` is 0) or running a trial of at most `steps` steps.
+
+    `samples` are pairs of step and resident memory in KiB.
+    """
+
+    text: str = ""
+    steps: int = 0
+    step: int = 0
+    samples: list[tuple[int, float]] = field(default_factory=list)
+
+    def rate_kib_per_step(self) -> float | None:
+        """Return the growth rate over the second half of the steps so far; None with too few steps or samples."""
+        late = [sample for sample in self.samples if sample[0] >= self.step / 2]
+        if self.step < _LEAST_STEPS or len(late) < _LEAST_SAMPLES:
+            return None
+        (first_step, first_kib), (last_step, last_kib) = late[0], late[-1]
+        return None if last_step <= first_step else (last_kib - first_kib) / (last_step - first_step)
+
+
+@dataclass(kw_only=True)
+class LaneState:
+    """The progress of one lane.
+
+    `ran` counts the trials of this run; `done` also counts reused trials of earlier runs, and is at most `most`.
+    `about` is the expected number of trials, 0 if unknown. Each thread that works in the lane has an activity.
+    `elapsed_s` returns the seconds since the run began, `began_s` of which passed before the first trial: the lane may
+    have waited for its host.
+    """
+
+    elapsed_s: Callable[[], float]
+    most: int = 0
+    exact: bool = True
+    about: int = 0
+    done: int = 0
+    ran: int = 0
+    began_s: float | None = None
+    activities: dict[int, Activity] = field(default_factory=dict)
+
+    def plan(self, *, most: int, exact: bool, about: int) -> None:
+        self.most, self.exact, self.about, self.done, self.ran = most, exact, about, 0, 0
+
+    @property
+    def count(self) -> str:
+        """Return `12/30`, or `launch 12, about 30, at most 40` if the number of launches is not known in advance."""
+        if not self.most or self.exact:
+            return f"{self.done}/{self.most}" if self.most else ""
+        likely = f"about {self.about:,}, " if self.done < self.about < self.most else ""
+        return f"launch {self.done}, {likely}at most {self.most:,}"
+
+    @property
+    def newest(self) -> Activity:
+        """Return the activity that began last and has not ended."""
+        return next(reversed(self.activities.values()), Activity())
+
+    @property
+    def activity(self) -> str:
+        """Return a text on what the lane is doing: its running trials, or what it prepares for one."""
+        trials = [activity.text for activity in self.activities.values() if activity.steps]
+        if len(trials) > 1:
+            return f"{len(trials)} side by side: {', '.join(trials)}"
+        return trials[0] if trials else self.newest.text
+
+    def begin_trial(self, activity: str, *, steps: int) -> None:
+        """Begin a trial in this thread, or the preparation of a trial (`steps` is 0)."""
+        self.activities.pop(threading.get_ident(), None)
+        if steps and self.began_s is None:
+            self.began_s = self.elapsed_s()
+        trials = {key: activity for key, activity in self.activities.items() if activity.steps}
+        self.activities = {**trials, threading.get_ident(): Activity(text=activity, steps=steps)}
+
+    def sample(self, step: int, rss_kib: float | None) -> None:
+        own = self.activities.setdefault(threading.get_ident(), Activity())
+        own.step = step
+        if rss_kib is not None:
+            own.samples.append((step, rss_kib))
+
+    def end_trial(self, *, reused: bool, replicate: bool) -> None:
+        """End a trial's activity and count the trial, unless it is an A/A `replicate`, which is not planned."""
+        self.done += not replicate
+        self.ran += not (reused or replicate)
+        self.most = max(self.most, self.done)
+        self.activities.pop(threading.get_ident(), None)
+
+    def left_s(self) -> float | None:
+        """Return the remaining time for `most` trials, in seconds, at the rate so far; None before the first trial of
+        this run has ended, and after the last.
+        """
+        if self.ran == 0 or self.done >= self.most:
+            return None
+        return self._trial_s() * (self.most - self.done)
+
+    @property
+    def left(self) -> str:
+        """Return `about 1 min left, ≤ 3 min`; "" if nothing is known."""
+        left_s, about_s = self.left_s(), self.about_left_s()
+        if left_s is None:
+            return ""
+        if about_s is not None:
+            return f"about {amounts.duration(about_s)} left, ≤ {amounts.duration(left_s)}"
+        return f"{'' if self.exact else '≤ '}{amounts.duration(left_s)} left"
+
+    def about_left_s(self) -> float | None:
+        """Return the expected remaining time for `about` trials, in seconds; None if the number of launches is exact
+        or cannot be predicted.
+        """
+        if self.exact or self.ran == 0 or not self.done < self.about < self.most:
+            return None
+        return self._trial_s() * (self.about - self.done)
+
+    def _trial_s(self) -> float:
+        return (self.elapsed_s() - (self.began_s or 0.0)) / self.ran
+
+
+class LanesProgress:
+    """The lanes of a run, for every kind of progress display. Hold `_lock` to read or change them."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._lock = threading.RLock()
+        self._lanes: dict[str, LaneState] = {}
+        self._told: dict[str, bool] = {}
+        """Whether each cell's last launch that was told was bad."""
+        began_s = clock()
+        self._elapsed_s: Callable[[], float] = lambda: clock() - began_s
+
+    def plan(self, *, most: Mapping[str, int], exact: bool, about: Mapping[str, int]) -> None:
+        with self._lock:
+            for lane, number in most.items():
+                self._lane(lane).plan(most=number, exact=exact, about=about.get(lane, 0))
+
+    def trial_started(self, *, lane: str, cell: str, number: int, steps: int) -> None:
+        with self._lock:  # the line already shows the lane
+            self._lane(lane).begin_trial(f"{cell.replace(f' on {lane}:', ':')} #{number}", steps=steps)
+
+    def _end(self, trial: EndedTrial) -> bool:
+        """End a trial in this thread. Return whether it is news: the first of its cell in this run, or one that ends
+        otherwise than those before."""
+        self._lane(trial.lane).end_trial(reused=trial.reused, replicate=trial.replicate)
+        if trial.reused or trial.replicate:
+            return False
+        cell = f"{trial.lane} {trial.cell}"
+        before = self._told.get(cell)
+        self._told[cell] = bool(before if trial.bad is None else trial.bad)
+        return before is not self._told[cell]
+
+    def _lane(self, name: str) -> LaneState:
+        return self._lanes.setdefault(name, LaneState(elapsed_s=self._elapsed_s))
+
+
+# ---------------------------------------------------------------- live lines
+
+
+class LiveProgress(LanesProgress):
+    """A thread-safe ProgressListener. The lanes are shown while the context manager `display` is active."""
+
+    def __init__(self, console: Console, *, clock: Callable[[], float]) -> None:
+        self._console = console
+        super().__init__(clock=clock)
+        self._found = ""
+        self.display = Live(
+            console=console, get_renderable=self._shown, refresh_per_second=_REFRESHES_PER_S, transient=True,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+
+    def preparing(self, *, lane: str, image: str, text: str) -> None:
+        with self._lock:
+            self._lane(lane).begin_trial(f"{image}: {text}", steps=0)
+
+    def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
+        with self._lock:
+            self._lane(lane).sample(step, rss_kib)
+
+    def trial_ended(self, trial: EndedTrial) -> None:
+        with self._lock:
+            is_news = self._end(trial)
+        if is_news:  # of the others, there may be hundreds, so only the line of the lane counts them
+            sign, style = ("✗", "bold red") if trial.bad else ("·", "dim")
+            self._say(sign, f"{trial.cell}: {trial.text}", style=style)
+
+    def so_far(self, text: str) -> None:
+        with self._lock:
+            self._found = text
+
+    def note(self, text: str) -> None:
+        self._say("!", text, style="bold yellow")
+
+    def _say(self, sign: str, text: str, *, style: str) -> None:
+        """Print one line above the lanes. Do not hold `_lock`: the display takes its own lock, then calls `_shown`."""
+        self._console.print(console_text(sign, self._console, style), console_text(text, self._console))
+
+    # ------------------------------------------------------------ the lanes
+
+    def _shown(self) -> Group:
+        """Return the lines of the lanes, preceded by the findings so far."""
+        with self._lock:
+            found = self._found
+        return Group(*([console_text(found, self._console, "bold")] if found else []), self._lines())
+
+    def _lines(self) -> Table:
+        with self._lock:
+            rows = [
+                (name, state.count, state.activity, _seen(state), state.left or "—")
+                for name, state in self._lanes.items()
+            ]
+        width = self._console.width
+        grid = Table.grid(padding=(0, 1), expand=width >= _WIDE)
+        if width < _WIDE:
+            for *texts, _ in rows:
+                grid.add_row(self._text(" ".join(filter(None, texts))))
+            return grid
+        # Names are truncated to a fifth of the width, so that the figures fit.
+        grid.add_column(max_width=width // 5)
+        grid.add_column(no_wrap=True)
+        for ratio in (1, None, None):
+            grid.add_column(ratio=ratio)
+        for name, count, activity, seen, left in rows:
+            told = [self._text(text) for text in (count, activity, seen, left)]
+            grid.add_row(self._text(name, "bold"), *told)
+        return grid
+
+    def _text(self, text: str, style: str = "") -> Text:
+        line = console_text(text, self._console, style)
+        line.no_wrap, line.overflow = True, "ellipsis"
+        return line
+
+
+def _seen(state: LaneState) -> str:
+    newest = state.newest
+    rate = newest.rate_kib_per_step()
+    step = f"step {newest.step:,}/{newest.steps:,}" if newest.steps else ""
+    return " · ".join(filter(None, (step, "" if rate is None else amounts.in_unit(rate, "KiB/step"))))
+
+
+# ---------------------------------------------------------------- plain lines
+
+
+class LenientStream:
+    """A text stream that drops everything written to it after its reader has gone away.
+
+    Its methods for writing raise nothing, because losing the progress display must not end a run of hours.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost = False
+        self.encoding = stream.encoding or "ascii"
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(spelled(text, encoding=self.encoding)))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def isatty(self) -> bool:
+        return not self.lost and not self._stream.closed and self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def _try(self, action: Callable[[], object]) -> None:
+        if self.lost:
+            return
+        try:
+            action()
+        except (OSError, ValueError):  # a broken pipe, a terminal that hung up, a closed file
+            self.lost = True
+
+
+EVERY_S = 60.0
+"""Interval in seconds at which a log says what is being done and how long it will take."""
+
+
+class PlainProgress(LanesProgress):
+    """A thread-safe ProgressListener. A line for each image that is made, for each cell whose launches end otherwise
+    than before, and one a minute for each lane. Lines begin with their kind: `image`, `cell`, `BAD`, `known`, `note`,
+    `after` and the time.
+    """
+
+    def __init__(self, stream: TextIO, *, clock: Callable[[], float]) -> None:
+        self._stream = LenientStream(stream)
+        super().__init__(clock=clock)
+        self._due_s = EVERY_S
+        self._prepared: set[tuple[str, str]] = set()
+        self._known = self._known_bad = 0
+
+    def preparing(self, *, lane: str, image: str, text: str) -> None:
+        with self._lock:
+            if isinstance(text, Waiting) and self._lane(lane).newest.text != text:
+                self._say(f"note {lane}: {text}")
+            elif not isinstance(text, Waiting) and (lane, image) not in self._prepared:
+                self._prepared.add((lane, image))
+                self._say(f"image {lane}: {image}: {text}")
+            self._lane(lane).begin_trial(text if isinstance(text, Waiting) else f"{image}: {text}", steps=0)
+        self.tell_time()
+
+    def step(self, *, lane: str, step: int, rss_kib: float | None) -> None:
+        self.tell_time()
+
+    def trial_ended(self, trial: EndedTrial) -> None:
+        with self._lock:
+            is_news = self._end(trial)
+            if trial.reused:  # there may be hundreds, so they are reported together
+                self._known += 1
+                self._known_bad += bool(trial.bad)
+            elif is_news:
+                self.tell_known()
+                self._say(f"{'BAD' if trial.bad else 'cell'} {trial.cell}: {trial.text}")
+        self.tell_time()
+
+    def tell_time(self) -> None:
+        """Print, once a minute, what each lane does and how long it will take."""
+        with self._lock:
+            elapsed_s = self._elapsed_s()
+            if elapsed_s < self._due_s:
+                return
+            self._due_s = elapsed_s + EVERY_S
+            for name, state in self._lanes.items():
+                told = "; ".join(filter(None, (state.count, state.activity, state.left)))
+                self._say(f"after {amounts.duration(elapsed_s)}, {name}: {told}")
+
+    def tell_known(self) -> None:
+        """Print how many launches were taken over from earlier runs since the last such line, if any."""
+        with self._lock:
+            if self._known:
+                bad = f", {self._known_bad:,} of them bad" if self._known_bad else ""
+                self._say(f"known {amounts.count(self._known, 'launch')} from earlier runs{bad}")
+            self._known = self._known_bad = 0
+
+    def so_far(self, text: str) -> None:
+        """Print nothing: the report is in the run's directory."""
+
+    def note(self, text: str) -> None:
+        with self._lock:
+            self._say(f"note {text}")
+
+    def _say(self, line: str) -> None:
+        self._stream.write(f"{plain(line)}\n")
+        self._stream.flush()

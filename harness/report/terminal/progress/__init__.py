@@ -1,1 +1,0 @@
-"""Shows the progress of a run on a terminal or in a log."""
