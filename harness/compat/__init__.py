@@ -5,7 +5,7 @@
 
 from harness.compat.image_on_gpu import (
     Compatibility,
-    Signature,
+    Failure,
     can_run,
     compatibility,
     compatibility_on,
@@ -13,4 +13,4 @@ from harness.compat.image_on_gpu import (
     signature,
     throttled,
 )
-from harness.compat.image_requirements import DescribedImage
+from harness.compat.image_requirements import needs_of

@@ -5,19 +5,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.compat.image_requirements import (
-    DescribedImage,
-    Needs,
-    Numbers,
-    major_minor,
-    needs_of,
-    numbers,
-    shipped,
-    sm,
-)
+from harness.compat.image_requirements import Needs, Numbers, major_minor, numbers, shipped, sm
 from harness.model import HostState, Trial
 from harness.model.matrix import Gpu
 
@@ -32,26 +23,25 @@ class Compatibility:
     why: str
 
 
-def can_run(image: DescribedImage, gpu: Gpu) -> str | None:
-    """Return why `image` cannot run on `gpu` ("CUDA 11.1 has no code for sm_89"); None if it can or may."""
-    result = compatibility(image, gpu)
+def can_run(needs: Needs, gpu: Gpu) -> str | None:
+    """Return why an image cannot run on `gpu` ("CUDA 11.1 has no code for sm_89"); None if it can or may."""
+    result = compatibility(needs, gpu)
     return result.why if result.state == "incompatible" else None
 
 
-def compatibility_on(state: HostState, gpu: Gpu | None, image: DescribedImage) -> Compatibility:
-    """Judge `image` on a host; `gpu` is None if the host uses no GPU or reported none."""
+def compatibility_on(state: HostState, gpu: Gpu | None, needs: Needs) -> Compatibility:
+    """Judge an image on a host; `gpu` is None if the host uses no GPU or reported none."""
     if state.problem is not None:
         return _unknown(state.problem)
     if gpu is not None:
-        return compatibility(image, gpu)
+        return compatibility(needs, gpu)
     if state.host.gpus == "none":
         return Compatibility(state="runs", why="without a GPU")
     return _unknown("the host reported no GPU")
 
 
-def compatibility(image: DescribedImage, gpu: Gpu) -> Compatibility:
-    """Judge `image` on `gpu` by the first check that finds it incompatible, else by the first that is unknown."""
-    needs = needs_of(image)
+def compatibility(needs: Needs, gpu: Gpu) -> Compatibility:
+    """Judge an image on `gpu` by the first check that finds it incompatible, else by the first that is unknown."""
     if not needs.known:
         return _unknown("nothing is known about its requirements")
     checks = (_requirements(needs, gpu), _driver(needs, gpu), _runtime(needs, gpu), _code(needs, gpu))
@@ -224,18 +214,11 @@ FailureKind = Literal["infrastructure", "incompatible", "oom"]
 FAILURES = ("crash", "hang", "setup", "infrastructure")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Signature:
-    """The meaning of a text: `infrastructure` (try again), `incompatible` (cannot run there), `oom` (bad)."""
-
-    kind: FailureKind
-    why: str
-
-
 @dataclass(frozen=True)
-class FailurePattern:
-    """A pattern of failure messages. `{1}` in `why` is the pattern's first group. `at_start`: the pattern counts only
-    if no step was made, because an image that makes steps on a GPU can run there.
+class Failure:
+    """A failure that a pattern in its message tells: `infrastructure` (try again), `incompatible` (cannot run there),
+    `oom` (bad). `{1}` in `why` is the pattern's first group. `at_start`: the pattern counts only if no step was made,
+    because an image that makes steps on a GPU can run there.
     """
 
     kind: FailureKind
@@ -249,86 +232,86 @@ BROKEN_XIDS = "48|62|63|64|74|79|92|94|95|119|120|140|154"
 
 SIGNS = (
     # The first match counts: a lost GPU causes errors of every other kind.
-    FailurePattern(
+    Failure(
         "infrastructure", r"fallen off the bus|\bGPU is lost",
         "the GPU has fallen off the bus; see `dmesg` on the host", at_start=False,
     ),
-    FailurePattern(
+    Failure(
         "infrastructure", rf"\bXid(?: \(PCI:[^)]*\):)? ({BROKEN_XIDS})\b",
         "the driver reported Xid {1}, a fault of the GPU; see `dmesg` on the host", at_start=False,
     ),
-    FailurePattern(
+    Failure(
         "infrastructure", r"uncorrectable (?:NVLink |ECC )?error",
         "the GPU reported an error that it could not correct", at_start=False,
     ),
-    FailurePattern(
+    Failure(
         "infrastructure", r"Failed to initialize NVML: ([\w/ ]+)",
         "the container has lost the driver (NVML: {1}); see `nvidia-smi` on the host", at_start=False,
     ),
-    FailurePattern(
+    Failure(
         "infrastructure", r"nvidia-container-cli: (?:initialization|detection) error: ([^\n\"]+)", "no GPU: {1}"
     ),
-    FailurePattern(
+    Failure(
         "infrastructure", r"Error 802: system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY",
         "the host's GPUs are not ready (CUDA error 802): its fabric manager is not running",
     ),
-    FailurePattern(
+    Failure(
         "infrastructure", r"device\(s\) is/are busy or unavailable|CUDA_ERROR_DEVICE_UNAVAILABLE",
         "the GPU is busy: another process has exclusive use of it",
     ),
-    FailurePattern(
+    Failure(
         "incompatible", r"unsatisfied condition: ([^,\n\\\"]+)",
         "the image requires {1}, but the host's driver is older",
     ),
-    FailurePattern(
+    Failure(
         "incompatible", r"forward compatibility was attempted on non supported HW|cuInit\(0\) returned 804",
         "the image needs a newer driver, and its forward compatibility package works on data-centre cards only "
         "(CUDA error 804)",
     ),
-    FailurePattern(
+    Failure(
         "incompatible",
         r"built for NVIDIA Driver Release ([\d.]+) or later, *but\s*version ([\d.]+) was detected and\s+compatibility "
         r"mode is UNAVAILABLE",
         "needs driver {1} or later, but the host has {2}",
     ),
-    FailurePattern(
+    Failure(
         "incompatible", r"CUDA driver version is insufficient for CUDA runtime version|CUDA_ERROR_INSUFFICIENT_DRIVER",
         "the host's driver is too old for the image's CUDA",
     ),
-    FailurePattern(
+    Failure(
         "incompatible", r"PTX was compiled with an unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         "the host's driver is too old for the code in the image",
     ),
-    FailurePattern(
+    Failure(
         "incompatible", r"with CUDA capability (sm_\d+) is not compatible with the current PyTorch installation",
         "its PyTorch was not built for {1}",
     ),
-    FailurePattern(
+    Failure(
         "incompatible",
         r"no kernel image is available for execution|CUDA_ERROR_NO_BINARY_FOR_GPU|cudaErrorNoKernelImageForDevice",
         "nothing in the image was compiled for this GPU (no kernel image)",
     ),
-    FailurePattern(
+    Failure(
         "incompatible", r"(cuBLAS|cuDNN)_STATUS_ARCH_MISMATCH|cudnnStatusArchMismatch",
         "its libraries do not support this GPU (architecture mismatch)",
     ),
-    FailurePattern(
+    Failure(
         "incompatible", r"failed to (?:make|create) cuFFT batched plan: ?(?:5|11)\b|CUFFT_INTERNAL_ERROR",
         "its cuFFT cannot make a plan on this GPU",
     ),
-    FailurePattern(
+    Failure(
         "incompatible", r"Detected (?:NVIDIA )+([^\n]+?) GPU, which is not (?:yet )?supported",
         "the container does not support the {1}",
     ),
-    FailurePattern(
+    Failure(
         "incompatible", r"No (?:NVIDIA )?supported GPU\(s\) detected to run this container",
         "the container supports no GPU of this host",
     ),
-    FailurePattern(
+    Failure(
         "infrastructure", r"The NVIDIA Driver was not detected|no CUDA-capable device is detected|CUDA_ERROR_NO_DEVICE",
         "the container sees no GPU; see `harness doctor`",
     ),
-    FailurePattern(
+    Failure(
         "oom",
         r"CUDA (?:error: )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|OOM when allocating tensor"
         r"|RESOURCE_EXHAUSTED: Out of memory|(?:CUBLAS|CUDNN|CUFFT)_(?:STATUS_)?ALLOC_FAILED"
@@ -338,16 +321,16 @@ SIGNS = (
 )  # fmt: skip
 
 
-def signature(text: str, *, steps: int = 0) -> Signature | None:
+def signature(text: str, *, steps: int = 0) -> Failure | None:
     """Return the meaning of the output or message of a trial that failed after `steps` steps; None if it is unknown."""
     for sign in SIGNS:
         if (steps == 0 or not sign.at_start) and (match := re.search(sign.pattern, text, re.IGNORECASE)):
             groups = (group or "" for group in match.groups())
-            return Signature(kind=sign.kind, why=sign.why.format(match[0], *groups))
+            return replace(sign, why=sign.why.format(match[0], *groups))
     return None
 
 
-def explain_failure(trial: Trial) -> Signature | None:
+def explain_failure(trial: Trial) -> Failure | None:
     """Return the meaning of a failed trial's message and output; None if it is unknown. A trial that ended well, or
     whose end the kernel or Python reported, needs no explanation: NVIDIA's images print some of these warnings and then
     run.

@@ -7,23 +7,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 import yaml
 from pydantic import ConfigDict, StringConstraints, TypeAdapter
+
+from harness.model import Image, Pull
 
 TRUE = ("1", "t", "true")  # in any case, as in nvidia-container-runtime
 ARCHITECTURE = re.compile(r"(\d+\.\d)[a-z]?(\+PTX)?")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DescribedImage:
-    """An image as the engine or registry describes it, with the reference to pull and its version in the series."""
+class Described(Protocol):
+    """An image as its engine or registry describes it."""
 
-    reference: str = ""
-    version: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,19 +52,22 @@ class Needs:
         return bool(self.cuda or self.driver or self.architectures or self.requirements)
 
 
-def needs_of(image: DescribedImage) -> Needs:
-    """Return what `image` needs. Its environment takes precedence over its labels, and both over the table."""
-    environment, table = image.environment, shipped()
+def needs_of(image: Image, described: Described | None) -> Needs:
+    """Return what `image` needs. Its environment takes precedence over its labels, and both over the table, which knows
+    its name. `described` is None before anything but the name is known.
+    """
+    environment, labels = ({}, {}) if described is None else (described.environment, described.labels)
+    reference, table = image.source.reference if isinstance(image.source, Pull) else "", shipped()
     framework = environment.get("NVIDIA_TENSORFLOW_VERSION", "")
     if framework and ("tf1" in framework or environment.get("TENSORFLOW_VERSION", "").startswith("1.")):
         release = table.release(framework)
     else:
-        release = table.named(image.reference) or table.named(image.version)
-    said = (environment.get("CUDA_VERSION"), image.labels.get("com.nvidia.cuda.version"))
+        release = table.named(reference) or table.named(image.version)
+    said = (environment.get("CUDA_VERSION"), labels.get("com.nvidia.cuda.version"))
     cuda = next((text for text in said if numbers(text)), None)
     driver = environment.get("CUDA_DRIVER_VERSION") if numbers(environment.get("CUDA_DRIVER_VERSION")) else None
     # What torch and its extensions are built for; nothing is known if one is a family (`Ampere`).
-    listed = environment.get("TORCH_CUDA_ARCH_LIST", "") or image.labels.get("harness.cuda_architectures", "")
+    listed = environment.get("TORCH_CUDA_ARCH_LIST", "") or labels.get("harness.cuda_architectures", "")
     built = [ARCHITECTURE.fullmatch(word) for word in re.split(r"[\s;,]+", listed) if word]
     known = [] if None in built else [match for match in built if match]
     is_required = environment.get("NVIDIA_DISABLE_REQUIRE", "").lower() not in TRUE

@@ -195,14 +195,8 @@ def _fit(image: Image, gpu: Gpu | None, own: Examined, told: RegistryAnswers | N
     each, reference, there = own.machine, reference_of(image), own.images.get(name_of(image))
     architecture = architecture_of(each.facts)
     known = own.of(image) or (told.facts(reference, architecture) if told and reference is not None else None)
-    described = compat.DescribedImage(
-        reference=image.source.reference if isinstance(image.source, Pull) else "",
-        version=image.version,
-        environment=known.environment if known else {},
-        labels=known.labels if known else {},
-    )
     state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)
-    found = compat.compatibility_on(state, gpu, described)
+    found = compat.compatibility_on(state, gpu, compat.needs_of(image, known))
     fit = ImageFit(
         host=state.host.name,
         gpu=gpu,

@@ -257,14 +257,8 @@ def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
 
     `prepared` is the image itself, once it is prepared; before that, only its name is known.
     """
-    source = cell.image.source
-    facts = compat.DescribedImage(
-        reference=source.reference if isinstance(source, Pull) else "",
-        version=cell.image.version,
-        environment={} if prepared is None else prepared.environment,
-        labels={} if prepared is None else prepared.labels,
-    )
-    reasons = (compat.can_run(facts, gpu) for gpu in cell.lane.gpus)
+    needs = compat.needs_of(cell.image, prepared)
+    reasons = (compat.can_run(needs, gpu) for gpu in cell.lane.gpus)
     return next((reason for reason in reasons if reason is not None), None)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from harness.compat import DescribedImage
+from harness.compat import needs_of
+from harness.compat.image_requirements import Needs
+from harness.model import Image, Prepared, Pull, Where
 from harness.model.matrix import Gpu
 
 
@@ -20,9 +24,18 @@ A100 = gpu("NVIDIA A100-SXM4-40GB", compute_capability="8.0")
 H100 = gpu("NVIDIA H100 80GB HBM3", compute_capability="9.0")
 
 
-def ngc(release: str) -> DescribedImage:
-    return DescribedImage(reference=f"nvcr.io/nvidia/tensorflow:{release}-tf1-py3", version=f"{release}-tf1-py3")
+def described(
+    reference: str = "", version: str = "", *,
+    environment: Mapping[str, str] = MappingProxyType({}), labels: Mapping[str, str] = MappingProxyType({}),
+) -> Needs:  # fmt: skip
+    where = Where(file="m.yaml", line=1, key="images.s")
+    image = Image(series="s", version=version, source=Pull(reference=reference), where=where)
+    return needs_of(image, Prepared(image=image, reference="", digest="", environment=environment, labels=labels))
 
 
-def image(**environment: str) -> DescribedImage:
-    return DescribedImage(environment=environment)
+def ngc(release: str) -> Needs:
+    return described(f"nvcr.io/nvidia/tensorflow:{release}-tf1-py3", f"{release}-tf1-py3")
+
+
+def image(**environment: str) -> Needs:
+    return described(environment=environment)

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compat import DescribedImage, can_run, compatibility, compatibility_on, throttled
+from harness.compat import can_run, compatibility, compatibility_on, throttled
 from harness.compat.image_on_gpu import is_data_centre, is_met
+from harness.compat.image_requirements import Needs
 from harness.model import Host, HostState, Look, Trace, Trial, Where
 from harness.model.matrix import Gpu
-from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, V100, gpu, image, ngc
+from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, V100, described, gpu, image, ngc
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, V100, gpu, i
         (ngc("20.12"), H100, "CUDA 11.1 has no code for sm_90"),
         (image(CUDA_VERSION="8.0.61"), V100, "CUDA 8.0 has no code for sm_70"),
         (image(CUDA_VERSION="13.0.1"), V100, "CUDA 13.0 no longer has code for sm_70"),
-        (DescribedImage(version="1.15.4+nv20.12"), RTX_4090, "CUDA 11.1 has no code for sm_89"),
+        (described(version="1.15.4+nv20.12"), RTX_4090, "CUDA 11.1 has no code for sm_89"),
         (image(CUDA_VERSION="11.1.1"), RTX_4090, "CUDA 11.1 has no code for sm_89"),
         (image(CUDA_VERSION="12.4.1"), gpu("NVIDIA GeForce RTX 5090", compute_capability="12.0"),
          "CUDA 12.4 has no code for sm_120"),
@@ -45,14 +46,14 @@ from tests.unit.compat.cards import A100, H100, RTX_3090, RTX_4090, V100, gpu, i
          "it has code for sm_52 sm_60 sm_61 sm_70 sm_75, but none for sm_89"),
     ],
 )  # fmt: skip
-def test_what_cannot_run_says_why(facts: DescribedImage, card: Gpu, why: str | None) -> None:
+def test_what_cannot_run_says_why(facts: Needs, card: Gpu, why: str | None) -> None:
     assert can_run(facts, card) == why
 
 
 @pytest.mark.parametrize(
     ("facts", "card", "why"),
     [
-        (DescribedImage(reference="python:3.11"), RTX_4090, "nothing is known about its requirements"),
+        (described(reference="python:3.11"), RTX_4090, "nothing is known about its requirements"),
         (ngc("22.09"), RTX_4090, "CUDA 11.7 has no code for sm_89, but the table may be off by one minor"),
         (ngc("23.03"), gpu("NVIDIA A100-SXM4-40GB", compute_capability="8.0", driver="470.82", cuda="11.4"),
          "needs driver 530 or later, but the host has 470.82; a forward compatibility package"),
@@ -66,7 +67,7 @@ def test_what_cannot_run_says_why(facts: DescribedImage, card: Gpu, why: str | N
         (image(CUDA_DRIVER_VERSION="520.61"), RTX_4090, "it is not known whether it has code for sm_89"),
     ],
 )  # fmt: skip
-def test_what_is_not_known_is_no_reason_to_leave_out(facts: DescribedImage, card: Gpu, why: str) -> None:
+def test_what_is_not_known_is_no_reason_to_leave_out(facts: Needs, card: Gpu, why: str) -> None:
     found = compatibility(facts, card)
     assert (found.state, found.why[: len(why)]) == ("unknown", why)
     assert can_run(facts, card) is None
@@ -85,7 +86,7 @@ def test_what_is_not_known_is_no_reason_to_leave_out(facts: DescribedImage, card
          "CUDA 12.2 on sm_89"),
     ],
 )  # fmt: skip
-def test_what_runs(facts: DescribedImage, card: Gpu, why: str) -> None:
+def test_what_runs(facts: Needs, card: Gpu, why: str) -> None:
     found = compatibility(facts, card)
     assert (found.state, found.why) == ("runs", why)
 
@@ -162,7 +163,7 @@ def test_whatever_an_image_and_a_driver_say_there_is_an_answer(
     environment: dict[str, str], reference: str, capability: str | None, driver: str | None
 ) -> None:
     """Images are not trusted, and drivers report strange things."""
-    facts = DescribedImage(reference=reference, version=reference, environment=environment, labels=environment)
+    facts = described(reference=reference, version=reference, environment=environment, labels=environment)
     card = gpu(reference, compute_capability=capability, driver=driver, cuda=driver)
     found = compatibility(facts, card)
     assert found.state in ("runs", "incompatible", "unknown")

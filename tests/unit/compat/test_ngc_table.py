@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from harness.compat import DescribedImage
-from harness.compat.image_requirements import needs_of, numbers, shipped
+from harness.compat.image_requirements import numbers, shipped
+from tests.unit.compat.cards import described
 
 # release, TensorFlow, Python, CUDA, lowest driver, from NGC's release notes; `~`: from a neighbouring release.
 PUBLISHED = """
@@ -101,26 +101,25 @@ def test_which_names_name_a_release(text: str, release: str | None) -> None:
 
 
 def test_what_the_image_says_wins_over_the_table() -> None:
-    said = DescribedImage(
+    needs = described(
         reference="nvcr.io/nvidia/tensorflow:20.11-tf1-py3",
         environment={"CUDA_VERSION": "11.2.0.023", "CUDA_DRIVER_VERSION": "460.27.04"},
         labels={"com.nvidia.cuda.version": "9.0"},
     )
-    needs = needs_of(said)
     assert (needs.cuda, needs.driver, needs.said_cuda, needs.said_driver) == ("11.2.0.023", "460.27.04", True, True)
-    by_label = needs_of(DescribedImage(labels={"com.nvidia.cuda.version": "9.0.176"}))
+    by_label = described(labels={"com.nvidia.cuda.version": "9.0.176"})
     assert (by_label.cuda, by_label.driver, by_label.said_cuda) == ("9.0.176", None, True)
-    assert not needs_of(DescribedImage(reference="python:3.11", environment={"CUDA_VERSION": "none"})).known
+    assert not described(reference="python:3.11", environment={"CUDA_VERSION": "none"}).known
 
 
 def test_the_release_that_the_image_names_wins_over_its_tag() -> None:
     environment = {"NVIDIA_TENSORFLOW_VERSION": "22.12", "TENSORFLOW_VERSION": "1.15.5"}
-    needs = needs_of(DescribedImage(reference="mine:20.12-tf1-py3", environment=environment))
+    needs = described(reference="mine:20.12-tf1-py3", environment=environment)
     named = shipped().release("22.12")
     assert named is not None
     assert (needs.cuda, needs.driver) == (named.cuda, named.driver)
     second = {"NVIDIA_TENSORFLOW_VERSION": "22.12", "TENSORFLOW_VERSION": "2.10.1"}
-    assert needs_of(DescribedImage(reference="mine:latest", environment=second)).cuda is None
+    assert described(reference="mine:latest", environment=second).cuda is None
 
 
 def test_releases_stand_oldest_first_and_once() -> None:
