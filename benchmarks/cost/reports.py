@@ -40,9 +40,9 @@ from harness.model import (
     Variant,
 )
 from harness.model.measured import shown_rows
+from harness.report import html_page
 from harness.report.charts.library import chart_library
 from harness.report.exports import cell_table, junit, markdown, summary_json
-from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_to_json

@@ -160,7 +160,7 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool,
     Exit status: 0; 2 if there is no such finding.
     """
     from harness.flows import evidence
-    from harness.report.content import environment_diff
+    from harness.report import environment_diff
 
     stored, _, chosen, inspect = _chosen(run, finding, out=out, ask_engine=ask_engine)
     difference = evidence.difference(stored, chosen, inspect=inspect)

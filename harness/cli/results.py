@@ -19,9 +19,9 @@ from harness.flows.sweep import SweepOptions, sweep
 from harness.history.selection import remember
 from harness.model import ProgressListener, RunResult
 from harness.plan.cells import Selection
+from harness.report import html_page
 from harness.report.charts.library import library_or_none
 from harness.report.exports import cell_table, junit, markdown, summary_json
-from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.terminal.progress import open_progress
 from harness.report.text import fault_sentences, headline

@@ -45,7 +45,7 @@ from harness.history.records import (
 from harness.history.words import SHOWN, days_of, known_of
 from harness.model import grouped
 from harness.report.blocks import Block, Box, Items, ReportSection, Row, TextTable
-from harness.report.page.html_page import environment
+from harness.report.html_page import environment
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.signal_words import SYMBOLS, Tone

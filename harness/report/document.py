@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from harness import amounts
 from harness.model import METRIC_PREFIX, CellResult, RunResult
+from harness.report import version_table
 from harness.report.blocks import Items, ReportSection
-from harness.report.content import version_table
-from harness.report.content.finding_boxes import FindingBox, boxes, observation_text
-from harness.report.content.version_table import ReportTable
+from harness.report.finding_boxes import FindingBox, boxes, observation_text
 from harness.report.text import headline, narrowed_text, not_decided
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.names import at_most
 from harness.report.text.signal_words import SO_FAR, WHY_LENGTH, is_needless, tone
+from harness.report.version_table import ReportTable
 
 _MOST_OBSERVATIONS = 20
 _DOUBTS = ("undecided", "slow", "warnings")

@@ -25,9 +25,9 @@ from harness.cli.results import numbered, write_result
 from harness.errors import UsageError
 from harness.flows import evidence
 from harness.model import RunResult
+from harness.report import html_page
 from harness.report.exports import cell_table, junit, markdown, summary_json
 from harness.report.issue import bug_report, reproduction
-from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import headline
 from harness.store import RunDirectory, inputs

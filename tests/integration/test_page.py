@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.model import RunResult
-from harness.report.page import html_page
+from harness.report import html_page
 from tests.players import build
 from tests.players.build import found
 from tests.players.pages import HOSTILE, Browser, _is_the_browsers_own, answer, asked, complaints, poisoned, saved

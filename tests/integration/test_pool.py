@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from harness.model import RunResult, Trial
+from harness.report import html_page
 from harness.report.exports import summary_json
-from harness.report.page import html_page
 from harness.report.text.headline import sentence
 from harness.store.saved_run import read_result
 from tests import pools

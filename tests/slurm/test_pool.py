@@ -12,8 +12,8 @@ import pytest
 
 from harness.flows import hosts
 from harness.model import RunResult
+from harness.report import html_page
 from harness.report.exports import summary_json
-from harness.report.page import html_page
 from harness.run.slurm import queue
 from tests.pools import machines, swept, write
 from tests.slurm.cluster import Cluster

@@ -18,9 +18,9 @@ import harness
 from harness.cli import COMMANDS as NAMES
 from harness.cli import cli, command
 from harness.judge.next.bisect_records import Decision, DecisionKind
-from harness.report.content.version_table import MARKS
 from harness.report.exports import summary_json
 from harness.report.text.signal_words import GROUP_NAMES, SYMBOLS
+from harness.report.version_table import MARKS
 from tests.players import build
 from tests.players.pages import shown
 from tests.unit import source

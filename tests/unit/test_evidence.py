@@ -28,10 +28,9 @@ from harness.flows.evidence import difference, issue, recipe
 from harness.masking import WITHHELD
 from harness.model import SIGNALS, Build, CellVerdict, Effect, Finding, Install, Lane, Pull, SignalVerdict, Variant
 from harness.model.answers import Container, EnvironmentDifference, Machine, Section
-from harness.report.content.environment_diff import render, to_json
+from harness.report.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
-from harness.report.issue.public_images import for_strangers
-from harness.report.issue.reproduction import python_file, shell
+from harness.report.issue.reproduction import for_strangers, python_file, shell
 from harness.report.text import finding_words
 from harness.store import lookup
 from harness.store.inputs import script_text

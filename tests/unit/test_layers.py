@@ -72,10 +72,10 @@ ROOMS = {
     "report": (
         ("text",),
         ("blocks",),
-        ("content", "document"),
+        ("finding_boxes", "version_table", "environment_diff", "document"),
         ("charts",),
         ("exports",),
-        ("issue", "page", "terminal"),
+        ("issue", "html_page", "terminal"),
     ),
     "narrow": (
         ("inventory", "evidence", "isolate"),

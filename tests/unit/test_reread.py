@@ -44,8 +44,8 @@ from harness.model import (
 )
 from harness.model.matrix import Gpu
 from harness.model.measured import Facts
+from harness.report import html_page
 from harness.report.exports import cell_table, junit, markdown
-from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.store import RunDirectory
 from harness.store.plan_file import plan_from_file, plan_to_json, read_plan_file

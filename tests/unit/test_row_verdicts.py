@@ -34,8 +34,8 @@ from harness.model import (
     Trial,
     Trials,
 )
+from harness.report import html_page
 from harness.report.exports.cell_table import cell_json
-from harness.report.page import html_page
 from harness.report.text.signal_words import per_of
 from tests.players import build
 from tests.players.trials import LIMITS, changed, facts_of, row_run, trial_of

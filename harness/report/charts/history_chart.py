@@ -9,10 +9,10 @@ from typing import Any
 from harness import amounts
 from harness.model import FAILURES, CellResult, Finding, Interval, Metric, unit_per
 from harness.report.blocks import Drawing
-from harness.report.content.version_table import Row, Shown, rows_of
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import version
 from harness.report.text.signal_words import Tone
+from harness.report.version_table import Row, Shown, rows_of
 
 _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
 _APART = 0.2

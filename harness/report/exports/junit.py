@@ -17,14 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
 from harness.model import CellResult, Finding, Observation, RunResult, grouped
-from harness.report.content import version_table
-from harness.report.content.finding_boxes import observation_text
-from harness.report.content.version_table import ReportTable
+from harness.report import version_table
 from harness.report.document import warnings
+from harness.report.finding_boxes import observation_text
 from harness.report.text import fault_sentences, finding_words, narrowed_text, signal_words
 from harness.report.text.harmless_text import plain, plain_lines
 from harness.report.text.headline import sentence
 from harness.report.text.names import RowKey, finding_cells, lane_text, place_of_cell, side_of, variant_text
+from harness.report.version_table import ReportTable
 
 _TAIL_LINES = 40
 Changes = Mapping[str, Sequence[Finding]]

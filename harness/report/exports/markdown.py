@@ -11,13 +11,13 @@ from tabulate import tabulate
 from harness import amounts
 from harness.model import RunResult
 from harness.report.blocks import Charts, Code, Items, ReportSection, TextTable, text_of
-from harness.report.content.finding_boxes import FindingBox
-from harness.report.content.version_table import ReportTable, Shown
 from harness.report.document import document
 from harness.report.exports import probe_tables
+from harness.report.finding_boxes import FindingBox
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import at_most
+from harness.report.version_table import ReportTable, Shown
 
 MOST_BYTES = 1_000_000
 """The largest report, in bytes: GitHub accepts 1 MiB of step summaries, to which other steps may also write."""

@@ -25,13 +25,20 @@ from harness.model import (
     unit_per,
 )
 from harness.model.answers import Container, Issue, Machine, Recipe
+from harness.report import environment_diff
 from harness.report.blocks import Block, Charts, Code, Drawing, Items, ReportSection, TextTable
 from harness.report.charts import history_chart, traces
 from harness.report.charts.vega_charts import png, svg
-from harness.report.content import environment_diff
 from harness.report.exports import markdown
-from harness.report.issue.public_images import for_strangers, local_images, private_registries
-from harness.report.issue.reproduction import commands, leak_to_see, python_file, swapping
+from harness.report.issue.reproduction import (
+    commands,
+    for_strangers,
+    leak_to_see,
+    local_images,
+    private_registries,
+    python_file,
+    swapping,
+)
 from harness.report.text import finding_words, narrowed_text, signal_words
 from harness.report.text.harmless_text import plain_lines, shortened, version
 from harness.report.text.names import at_most, lane_text, variant_text

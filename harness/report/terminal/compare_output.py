@@ -13,13 +13,13 @@ from rich.table import Table
 
 from harness import amounts
 from harness.model import GOOD, METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
-from harness.report.content.version_table import units
 from harness.report.exports.cell_table import json_ready
 from harness.report.exports.summary_json import attributions_json
 from harness.report.terminal.block_printer import console_text
 from harness.report.text import headline, signal_words
 from harness.report.text.harmless_text import plain
 from harness.report.text.names import variant_text
+from harness.report.version_table import units
 
 SCHEMA = 1
 _TITLES: Mapping[Metric, str] = {"outcome": "verdict", "memory": "memory growth"}

@@ -16,14 +16,14 @@ from rich.text import Text
 
 from harness import amounts
 from harness.model import RunResult
+from harness.report import version_table
 from harness.report.blocks import Box, text_of
-from harness.report.content import version_table
-from harness.report.content.version_table import ReportTable, Row, Shown, signal_table
 from harness.report.document import Document, document
 from harness.report.terminal.block_printer import GUTTER, STYLES, Pen
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import whole_clauses
 from harness.report.text.signal_words import Strip
+from harness.report.version_table import ReportTable, Row, Shown, signal_table
 
 _VERDICTS = {"regression": "bold red", "ok": "bold green"}
 _MOST_IN_FULL, _MOST_FINDINGS = 3, 8

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from harness import compat
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.judge.api import Length, decide_at_look, describe_trial, length_of, wants_alone
-from harness.model import Cell, CellRun, Prepared, ProgressListener, Proposal, Pull, Trial, Trials
+from harness.model import Cell, CellRun, Prepared, ProgressListener, Proposal, Trial, Trials
 from harness.model.watching import EndedTrial
 from harness.run.engine import Engine, LaunchRequest, Lease
 from harness.run.hosts import side_by_side

@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.history.database import FILE, TABLES
 from harness.history.selection import list_drifts, remember
 from harness.model import VerdictName
-from harness.report.content import finding_boxes
+from harness.report import finding_boxes
 from tests.players import build
 from tests.players.pages import HOSTILE
 from tests.players.stored_run import write_judged

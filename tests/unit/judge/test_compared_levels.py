@@ -21,7 +21,7 @@ from harness.judge.row import judge_row
 from harness.judge.run import corrected
 from harness.model import Cell, CellRun, Floats, JudgedRow, Printed, Series, Trial, Trials
 from harness.model.measured import Facts
-from harness.report.content.finding_boxes import boxes
+from harness.report.finding_boxes import boxes
 from tests.nightly import many
 from tests.players import build
 from tests.players.trials import LIMITS, STEPS, cell_of, of_row, row_run, shown, trial_of

@@ -13,9 +13,9 @@ import pytest
 
 from harness.errors import UsageError
 from harness.model import Component, ComponentGroup, Narrowed, RunResult
+from harness.report import html_page
 from harness.report.exports import junit, markdown
 from harness.report.exports import summary_json as summary_export
-from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import narrowed_text as terminal_narrow
 from harness.report.text import narrowed_text as text

@@ -11,7 +11,7 @@ from importlib.resources import files
 import pytest
 
 from harness.model import RunResult
-from harness.report.page import html_page
+from harness.report import html_page
 from tests.players import build
 from tests.players.build import with_probes
 from tests.players.pages import Elements

@@ -17,12 +17,11 @@ import pytest
 from harness.errors import InfrastructureError
 from harness.model import CellVerdict, Effect, Setting, SignalVerdict
 from harness.model.answers import Issue
+from harness.report import html_page, version_table
 from harness.report.blocks import Charts, Drawing, ReportSection, TextTable
 from harness.report.charts import library, traces
 from harness.report.charts import vega_charts as charts
-from harness.report.content import version_table
-from harness.report.issue import bug_report, public_images
-from harness.report.page import html_page
+from harness.report.issue import bug_report, reproduction
 from harness.report.terminal import probes_output
 from tests.players import build
 from tests.players.pages import HOSTILE, poisoned
@@ -368,10 +367,10 @@ def test_the_page_tells_what_differs_between_the_sides_of_a_change() -> None:
 def test_a_command_touches_nothing_of_a_hostile_name() -> None:
     result = build.run([(build.series("s x", ["1"]), [build.HERE], [build.variant("v", op="$(touch x)", on=True)])],
                        lambda *_: build.flat())  # fmt: skip
-    assert public_images.of_history(result.cells[0], result) == (
+    assert reproduction.of_history(result.cells[0], result) == (
         "harness sweep matrix.yaml --fresh --series 's x' --host local --only 'v op=$(touch x) on=true'"
     )
-    repro = public_images.of_cell(result.cells[0], result)
+    repro = reproduction.of_cell(result.cells[0], result)
     assert re.fullmatch(r"harness repro reports/quickstart/20250301T120000Z-1a2b [\w.-]+", repro)
 
 

@@ -18,9 +18,9 @@ from rich.console import Console
 
 from harness import amounts
 from harness.model import RunResult, Skip, Trace, Trial
+from harness.report import html_page
 from harness.report.charts import traces
 from harness.report.exports import cell_table, junit, markdown
-from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import finding_words, headline
 from tests.players import build

@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.model import Observation, RunResult
+from harness.report import html_page
 from harness.report.charts import history_chart
-from harness.report.content.finding_boxes import boxes
 from harness.report.exports import junit, summary_json
-from harness.report.page import html_page
+from harness.report.finding_boxes import boxes
 from harness.report.terminal import run_report
 from harness.report.text import headline
 from harness.report.text.fault_sentences import numbered
@@ -96,7 +96,7 @@ def test_a_brief_line_drops_an_interval_and_not_the_evidence(monkeypatch: pytest
     """`5 launches against 5; p < 0.00…`: the end of the line was cut, while the size had two intervals."""
     slower = next(box for box in boxes(build.varied()) if box.fault.metric == "step_time")
     assert "(2.26 to 2.35) ms; 5.62× (5.5 to 5.7); 3 launches against 3" in slower.brief
-    monkeypatch.setattr("harness.report.content.finding_boxes._MOST_BRIEF", 50)
+    monkeypatch.setattr("harness.report.finding_boxes._MOST_BRIEF", 50)
     slower = next(box for box in boxes(build.varied()) if box.fault.metric == "step_time")
     assert "ms; 5.62× (5.5 to 5.7); 3 launches against 3" in slower.brief
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness.model import RunResult
+from harness.report import html_page
 from harness.report.exports import junit, markdown
 from harness.report.exports.summary_json import encoded
-from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text.harmless_text import plain
 from tests.nightly import many

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.report import html_page
 from harness.report.blocks import TextTable
 from harness.report.exports import markdown, probe_tables
-from harness.report.page import html_page
 from harness.report.terminal import probes_output
 from tests.players import build
 from tests.players.build import found, with_probes

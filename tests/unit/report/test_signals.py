@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from harness.cli import results
 from harness.model import BAD, GROUPS, SIGNALS, CellVerdict, Limits, RunResult, SignalVerdict
-from harness.report.content import version_table
+from harness.report import html_page, version_table
 from harness.report.document import document
 from harness.report.exports import cell_table, junit, markdown, summary_json
-from harness.report.page import html_page
 from harness.report.terminal import run_report
 from harness.report.text import not_decided, signal_words
 from tests.players import build

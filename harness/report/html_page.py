@@ -22,14 +22,14 @@ from markupsafe import Markup, escape
 from harness import amounts, facts
 from harness.model import METRIC_PREFIX, SIGNALS, CellResult, Finding, Metric, RunResult, Trial, unit_per
 from harness.model.measured import Facts
+from harness.report import environment_diff, version_table
 from harness.report.blocks import Block, Box, Charts, Code, Drawing, ReportSection, TextTable
 from harness.report.charts import history_chart, traces
 from harness.report.charts import vega_charts as charts
-from harness.report.content import environment_diff, version_table
-from harness.report.content.finding_boxes import FindingBox
 from harness.report.document import document
 from harness.report.exports import probe_tables
-from harness.report.issue import public_images
+from harness.report.finding_boxes import FindingBox
+from harness.report.issue import reproduction
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain, plain_lines, version
 from harness.report.text.names import place_of, place_of_cell, side_of
@@ -241,7 +241,7 @@ def histories(
         ]
         if signals := version_table.signal_table(row):
             blocks.append(ReportSection(title="All signals", name="signals", fold="shut", blocks=(signals,)))
-        blocks.append(f"To measure this row again: `{plain(public_images.of_history(cells[0].result, result))}`")
+        blocks.append(f"To measure this row again: `{plain(reproduction.of_history(cells[0].result, result))}`")
         blocks += _apart([cell.result for cell in cells], result.findings)
         blocks += [_cell(cell, result, anchors, points) for cell in cells if cell.result.cell.id in in_full]
         yield ReportSection(
@@ -300,7 +300,7 @@ def _cell(cell: version_table.Shown, result: RunResult, anchors: Mapping[str, st
     entry = cell.result
     name = plain(f"{entry.cell.image.version}, {entry.cell.variant} on {entry.cell.lane}")
     told = [*((label, plain(text)) for label, text in _facts(entry) if text)]
-    told.append(("reproduce", f"`{plain(public_images.of_cell(entry, result))}`"))
+    told.append(("reproduce", f"`{plain(reproduction.of_cell(entry, result))}`"))
     blocks: list[Block] = [
         TextTable(columns=(), rows=tuple(told), ends_in_text=True, style="evidence"),
         Charts(drawn=tuple(traces.drawings(entry, name=name, points=points))),

@@ -1,1 +1,0 @@
-"""Computes the content of reports, as data that each format renders."""

@@ -1,1 +1,0 @@
-"""Writes the report as a single, self-contained HTML page."""
