@@ -62,38 +62,34 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
     columns = columns_of(runs)
     if len(columns) < 2:
         raise UsageError(f"{paths[0]}: a run on one host or card only; give a second run to compare it with")
-    pairs = [
-        pair
-        for one, other in partners(runs, columns)
-        for pair in pairs_of(runs[one[0]], columns[one], runs[other[0]], columns[other])
-    ]
+    beside = list(partners(columns))
+    pairs = [pair for one, other in beside for pair in pairs_of(runs[one.number], one, runs[other.number], other)]
     together = _together(runs, columns, pairs)
     if all(pair.refused for pair in pairs) and together is None:
         raise UsageError(_nothing(pairs))
     return Comparison(
-        columns=tuple(columns.values()),
+        columns=tuple(columns),
         pairs=tuple(pairs),
         together=together,
-        notes=(*machines_apart(runs, columns), *_notes(pairs), *_on_one_side(runs, columns, pairs)),
+        notes=(*machines_apart(runs, beside), *_notes(pairs), *_on_one_side(runs, beside, pairs)),
         exit_code=exit_code(pairs, together),
     )
 
 
-def _together(
-    runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column], pairs: Sequence[Pair]
-) -> RunResult | None:
+def _together(runs: Sequence[StoredRun], columns: Sequence[Column], pairs: Sequence[Pair]) -> RunResult | None:
     """Return all runs merged into one result. Return None if two columns are one machine on several days, if a pair is
     refused, or if the runs differ in their settings.
 
     Even runs that share no image have a result, which names the cell that would settle the cause.
     """
-    machines = [column.machine for column in columns.values()]
-    if len(set(machines)) < len(machines) or any(pair.refused for pair in pairs) or not same_questions(runs):
+    same_machine = len({column.machine for column in columns}) < len(columns)
+    if same_machine or any(pair.refused for pair in pairs) or not same_questions(runs):
         return None
     lanes = {}
-    for (number, lane), column in columns.items():
-        run = "" if column.label == str(lane) else f" ({runs[number].path.resolve().name})"
-        lanes[number, lane] = replace(lane, host=replace(lane.host, name=f"{lane.host.name}{run}"))
+    for column in columns:
+        host = column.lane.host
+        run = "" if column.label == str(column.lane) else f" ({runs[column.number].path.resolve().name})"
+        lanes[column.number, column.lane] = replace(column.lane, host=replace(host, name=f"{host.name}{run}"))
     return put_together(runs, lanes)
 
 
@@ -112,18 +108,13 @@ def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
         yield f"{len(refused)} of {len(pairs)} cells are not comparable, so no cause is attributed"
 
 
-def _on_one_side(
-    runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column], pairs: Sequence[Pair]
-) -> Iterator[str]:
+def _on_one_side(runs: Sequence[StoredRun], beside: Sequence[Beside], pairs: Sequence[Pair]) -> Iterator[str]:
     """Yield how many cells have launches on one side only, for each pair of columns that are compared."""
-    for one, other in partners(runs, columns):
-        sides = [_launched(runs[number], lane) for number, lane in (one, other)]
-        apart = len(sides[0] ^ sides[1])
-        if apart:
-            left, right = columns[one], columns[other]
-            compared = sum((pair.one, pair.other) == (left, right) for pair in pairs)
+    for one, other in beside:
+        if apart := len(_launched(runs[one.number], one.lane) ^ _launched(runs[other.number], other.lane)):
+            compared = sum((pair.one, pair.other) == (one, other) for pair in pairs)
             cells = f"{apart} cells were" if apart > 1 else "1 cell was"
-            yield f"{cells} measured only in one of {left.label} and {right.label}; {compared} in both"
+            yield f"{cells} measured only in one of {one.label} and {other.label}; {compared} in both"
 
 
 def _launched(run: StoredRun, lane: Lane) -> set[tuple[str, str, str, str]]:
@@ -298,22 +289,24 @@ MACHINE = ("name", "machine", "cpu", "cpus", "architecture")
 NOT_TOLD = ("image", "settings", "host.name", "gpu.uuid")
 """Differences of two machines that are not reported: what is compared elsewhere, and mere names."""
 
-ColumnKey = tuple[int, Lane]
+Beside = tuple[Column, Column]
+"""Two columns that are compared."""
 
 
-def columns_of(runs: Sequence[StoredRun]) -> dict[ColumnKey, Column]:
+def columns_of(runs: Sequence[StoredRun]) -> list[Column]:
     keys = dict.fromkeys((number, row.lane) for number, run in enumerate(runs) for row in run.plan.rows)
     names = [str(lane) for _, lane in keys]
-    return {
-        (number, lane): Column(
+    return [
+        Column(
             label=str(lane) if names.count(str(lane)) == 1 else f"{lane} ({runs[number].path.resolve().name})",
+            number=number,
             run=str(runs[number].path),
             lane=lane,
             machine=_machine(runs[number], lane),
             started=min((trial.started for trial in _trials(runs[number], lane)), default=""),
         )
         for number, lane in keys
-    }
+    ]
 
 
 def _trials(run: StoredRun, lane: Lane) -> list[Trial]:
@@ -329,31 +322,31 @@ def _machine(run: StoredRun, lane: Lane) -> str:
     return f"{run.path}: {lane}"
 
 
-def machines_apart(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[str]:
+def machines_apart(runs: Sequence[StoredRun], beside: Sequence[Beside]) -> Iterator[str]:
     """Yield a line for each pair of lanes whose machines differ, according to the first launch on each."""
-    for one, other in partners(runs, columns):
-        seen = [conditions(trial) for number, lane in (one, other) for trial in _trials(runs[number], lane)[:1]]
+    for pair in beside:
+        seen = [conditions(trial) for each in pair for trial in _trials(runs[each.number], each.lane)[:1]]
         differing = differences(*seen, axis=NOT_TOLD) if len(seen) == 2 else ()
         if told := dict.fromkeys(
             f"{each.name} {_value(each, each.one)} / {_value(each, each.other)}" for each in differing
         ):
-            yield f"{columns[one].label} and {columns[other].label} differ in: {'; '.join(told)}"
+            yield f"{pair[0].label} and {pair[1].label} differ in: {'; '.join(told)}"
 
 
 def _value(found: Difference, value: Any) -> str:
     return amounts.size(value) if found.field == "host.memory_bytes" and isinstance(value, int) else str(value)
 
 
-def partners(runs: Sequence[StoredRun], columns: Mapping[ColumnKey, Column]) -> Iterator[tuple[ColumnKey, ColumnKey]]:
+def partners(columns: Sequence[Column]) -> Iterator[Beside]:
     """Yield the pairs of lanes to compare: each lane of a later run with the first run's lane of the same name, or with
     all its lanes if none has that name. In a single run, pair the first lane with each other lane.
     """
-    first = [key for key in columns if key[0] == 0]
-    if len(runs) == 1:
+    first = [column for column in columns if column.number == 0]
+    if len(first) == len(columns):
         yield from ((first[0], other) for other in first[1:])
         return
-    for other in (key for key in columns if key[0] > 0):
-        same = [key for key in first if str(key[1]) == str(other[1])]
+    for other in (column for column in columns if column.number > 0):
+        same = [column for column in first if str(column.lane) == str(other.lane)]
         yield from ((one, other) for one in same or first)
 
 

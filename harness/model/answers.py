@@ -21,9 +21,12 @@ Standing = Literal["same", "more", "less", "both bad", "worse", "better", "unkno
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A lane of a run. `machine` is the description of host and GPU by its trials: equal for the same machine."""
+    """A lane of a run. `number` is the position of the run, from 0, and `run` its directory. `machine` is the
+    description of host and GPU by its trials: equal for the same machine.
+    """
 
     label: str
+    number: int
     run: str
     lane: Lane
     machine: str

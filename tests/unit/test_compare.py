@@ -445,7 +445,7 @@ def test_a_side_that_only_a_signal_makes_bad_is_not_shown_as_flat() -> None:
 )
 def test_a_side_that_is_not_decided_is_not_called_good(verdict: CellVerdict, shown: str, together: str) -> None:
     """A cell of an interrupted run, with one launch of three, read `flat` and `both good`."""
-    column = Column(label="a", run="a", lane=build.HERE, machine="m", started="")
+    column = Column(label="a", number=0, run="a", lane=build.HERE, machine="m", started="")
     pair = Pair(
         series="s", image="1", variant=build.POP, one=column, other=column, verdicts=(verdict, build.flat()),
         measured=(Measured(metric="outcome", one=None, other=None, standing="same"),),

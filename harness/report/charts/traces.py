@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from markupsafe import Markup
@@ -16,31 +15,22 @@ from harness.report.blocks import Drawing
 MIB = 1 / 1024
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measure:
-    """A column of a trace; except for step time, a Look has a figure of the same name. `scale` converts values to the
-    unit shown.
-    """
-
-    column: str
-    title: str
-    scale: float
-
-
-MEASURES = (
-    Measure(column="rss_kib", title="resident memory, MiB", scale=MIB),
-    Measure(column="heap_kib", title="C heap in use, MiB", scale=MIB),
-    Measure(column="blocks", title="Python objects, thousands", scale=1e-3),
-    Measure(column="gpu_process_kib", title="GPU memory of the trial, MiB", scale=MIB),
-    Measure(column="gpu_pool_kib", title="GPU memory in use by the framework, MiB", scale=MIB),
-    Measure(column="gpu_kib", title="total GPU memory in use, MiB", scale=MIB),
-    Measure(column="step_s", title="step time, ms", scale=1000.0),
-)
+MEASURES: Mapping[str, tuple[str, float]] = {
+    "rss_kib": ("resident memory, MiB", MIB),
+    "heap_kib": ("C heap in use, MiB", MIB),
+    "blocks": ("Python objects, thousands", 1e-3),
+    "gpu_process_kib": ("GPU memory of the trial, MiB", MIB),
+    "gpu_pool_kib": ("GPU memory in use by the framework, MiB", MIB),
+    "gpu_kib": ("total GPU memory in use, MiB", MIB),
+    "step_s": ("step time, ms", 1000.0),
+}
+"""The title of each column of a trace, and the factor to its unit. Except for step time, a Look has a figure of the
+same name."""
 
 
 def lines_of(entry: CellResult) -> int:
     """Return how many lines the drawings of a cell have, as a measure of their size in the page."""
-    return sum(trial.figures(measure.column) is not None for trial in entry.trials for measure in MEASURES)
+    return sum(trial.figures(column) is not None for trial in entry.trials for column in MEASURES)
 
 
 def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
@@ -49,40 +39,40 @@ def drawings(entry: CellResult, *, name: str, points: int) -> list[Drawing]:
     A line has at most `points` points. `name` is the name of the cell, for the description.
     """
     drawn = []
-    for measure in MEASURES:
+    for column, (title, _) in MEASURES.items():
         lines = [
             row
             for trial in entry.trials
-            if (row := line_row(trial, measure, points=points, name=trial.number)) is not None
+            if (row := line_row(trial, column, points=points, name=trial.number)) is not None
         ]
         if lines:
-            looks = [row for trial in entry.trials if (row := _looks(trial, measure)) is not None]
-            told = f"{measure.title} over the steps of {amounts.count(len(lines), 'trial')} of {name}"
+            looks = [row for trial in entry.trials if (row := _looks(trial, column)) is not None]
+            told = f"{title} over the steps of {amounts.count(len(lines), 'trial')} of {name}"
             rows = {"lines": lines, "looks": looks}
-            drawn.append(Drawing(chart="trace", title=measure.title, description=told, rows=rows))
+            drawn.append(Drawing(chart="trace", title=title, description=told, rows=rows))
     return drawn
 
 
-def line_row(trial: Trial, measure: Measure, *, points: int, name: int | str) -> dict[str, object] | None:
+def line_row(trial: Trial, column: str, *, points: int, name: int | str) -> dict[str, object] | None:
     """Return a row of the dataset `lines` with at most `points` points; None if nothing was sampled.
 
     `name` is shown in the legend.
     """
-    values = trial.figures(measure.column)
+    values = trial.figures(column)
     if values is None or trial.trace is None:
         return None
     rows = np.flatnonzero(np.isfinite(values) & np.isfinite(trial.trace.step))
     rows = rows[np.unique(np.linspace(0, rows.size - 1, points).astype(np.intp))]
-    step, scaled = trial.trace.step[rows], values[rows] * measure.scale
+    step, scaled = trial.trace.step[rows], values[rows] * MEASURES[column][1]
     return {"trial": name, "step": step.astype(int).tolist(), "value": _short(scaled)}
 
 
-def _looks(trial: Trial, measure: Measure) -> dict[str, object] | None:
+def _looks(trial: Trial, column: str) -> dict[str, object] | None:
     looks = () if trial.trace is None else trial.trace.looks
-    known = [(look.step, value) for look in looks if (value := look.of(measure.column)) is not None]
+    known = [(look.step, value) for look in looks if (value := look.of(column)) is not None]
     if not known:
         return None
-    values = _short(np.array([value for _, value in known]) * measure.scale)
+    values = _short(np.array([value for _, value in known]) * MEASURES[column][1])
     return {"trial": trial.number, "step": [step for step, _ in known], "value": values}
 
 

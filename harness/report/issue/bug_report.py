@@ -423,20 +423,21 @@ def _steps(issue: Issue) -> Drawing | None:
     without samples.
     """
     column = "step_s" if issue.finding.metric == "step_time" else "rss_kib"
-    measure = next(each for each in traces.MEASURES if each.column == column)
     sides = [entry for entry in (issue.good, issue.bad) if entry is not None]
-    lines = [line for entry in sides for line in _lines(entry, measure)]
+    lines = [line for entry in sides for line in _lines(entry, column)]
     if not lines:
         return None
-    told = f"{measure.title}, over the steps"
-    return Drawing(chart="trace", title=measure.title, description=told, rows={"lines": lines, "looks": []})
+    title, _ = traces.MEASURES[column]
+    return Drawing(
+        chart="trace", title=title, description=f"{title}, over the steps", rows={"lines": lines, "looks": []}
+    )
 
 
-def _lines(entry: CellResult, measure: traces.Measure) -> Iterator[dict[str, object]]:
+def _lines(entry: CellResult, column: str) -> Iterator[dict[str, object]]:
     sampled = [trial for trial in entry.trials if trial.trace is not None and trial.trace.step.size > 1]
     longest = max(sampled, key=lambda trial: trial.last_step, default=None)
     name = f"{version(entry.cell.image.version)} ({signal_words.verdict_word(entry.verdict)})"
-    if longest is not None and (line := traces.line_row(longest, measure, points=POINTS, name=name)) is not None:
+    if longest is not None and (line := traces.line_row(longest, column, points=POINTS, name=name)) is not None:
         yield line
 
 
