@@ -119,6 +119,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
     return Recipe(
         result=result,
         run=(_machine if cell.lane.host.can.makes_environments else _container)(cell, trial),
+        environment=tuple({**dict(cell.image.environment), **dict(scenario.environment)}.items()),
         script=text,
         files=files,
         missing=missing,
@@ -140,14 +141,7 @@ def _container(cell: Cell, trial: Trial) -> Container:
     client: tuple[str, ...] = ("docker", "--host", engine) if "://" in engine else ("docker",)
     if engine.startswith("context:"):
         client = ("docker", "--context", engine.removeprefix("context:"))
-    return Container(
-        client=client,
-        image=image,
-        source=source,
-        keep_entrypoint=cell.image.keep_entrypoint,
-        options=tuple(_options(cell, trial)),
-        environment=_environment(cell),
-    )
+    return Container(client=client, image=image, source=source, options=tuple(_options(cell, trial)))
 
 
 def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
@@ -177,10 +171,6 @@ def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
     return options
 
 
-def _environment(cell: Cell) -> tuple[tuple[str, str], ...]:
-    return tuple({**dict(cell.image.environment), **dict(cell.variant.scenario.environment)}.items())
-
-
 def _machine(cell: Cell, trial: Trial) -> Machine:
     """Return the environment of a trial: all installed packages with their versions; if they are unknown, the packages
     that the matrix names."""
@@ -188,13 +178,7 @@ def _machine(cell: Cell, trial: Trial) -> Machine:
     packages = source.packages if isinstance(source, Install) else ()
     if known and None not in known.values():
         packages = tuple(f"{name}=={each}" if each else name for name, each in sorted(known.items()))
-    return Machine(
-        python=trial.image.reference,
-        version=trial.facts.python or "",
-        packages=packages,
-        memory_bytes=cell.variant.scenario.memory_bytes,
-        environment=_environment(cell),
-    )
+    return Machine(python=trial.image.reference, version=trial.facts.python or "", packages=packages)
 
 
 # ---------------------------------------------------------------- diff

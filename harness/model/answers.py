@@ -238,16 +238,13 @@ class Container:
     """A `docker run`. `client` is the command that reaches the engine: `docker`, or `docker --host ssh://…`.
 
     `image` is the launched image, by digest or id; `source` says how to get it on another engine. `options` are the
-    flags without the environment. `withheld` names further variables that were set, whose values are private.
+    flags without the environment.
     """
 
     client: tuple[str, ...]
     image: str
     source: Source
-    keep_entrypoint: bool
     options: tuple[tuple[str, ...], ...]
-    environment: tuple[tuple[str, str], ...] = ()
-    withheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,9 +255,6 @@ class Machine:
     python: str
     version: str
     packages: tuple[str, ...]
-    memory_bytes: int | None = None
-    environment: tuple[tuple[str, str], ...] = ()
-    withheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,14 +262,17 @@ class Recipe:
     """Everything needed to launch a cell without the harness. `script` is the scenario's text, None for a command.
 
     `files` are the scenario's other files; `missing` are the paths of needed files that the run's directory lacks.
+    `withheld` names variables that were set beside those of `environment`, but whose values are private.
     """
 
     result: CellResult
     run: Container | Machine
+    environment: tuple[tuple[str, str], ...]
     script: str | None
     files: Mapping[str, bytes]
     missing: tuple[str, ...]
     steps: int
+    withheld: tuple[str, ...] = ()
 
     @property
     def cell(self) -> Cell:

@@ -293,7 +293,7 @@ def _level(cell: version_table.Shown, metric: Metric, medians: Medians) -> Box:
     of = next((shown for shown in changed if shown is not None and shown.result is cell.result), None)
     if of is None:
         return Box(text=text)
-    return Box(text=f"{of.symbol} {of.word} {of.figure}".rstrip(), tone=of.tone)
+    return Box(text=of.marked, tone=of.tone)
 
 
 def _cell(cell: version_table.Shown, result: RunResult, anchors: Mapping[str, str], points: int) -> ReportSection:
@@ -314,9 +314,8 @@ def _cell(cell: version_table.Shown, result: RunResult, anchors: Mapping[str, st
     if failed:
         tail = plain_lines("\n".join(filter(None, (failed[-1].output.tail, failed[-1].told))), most=TAIL_LINES)
         blocks += ["End of the output of the last failed trial:", Code(text="\n".join(tail))] if tail else []
-    shown = Box(text=f"{cell.symbol} {cell.word} {cell.figure}".rstrip(), tone=cell.tone)
     return ReportSection(
-        title=(Box(text=version(entry.cell.image.version)), shown),
+        title=(Box(text=version(entry.cell.image.version)), Box(text=cell.marked, tone=cell.tone)),
         name="cell", anchor=f"c{anchors[entry.cell.id]}", fold="shut", blocks=tuple(blocks),
     )  # fmt: skip
 

@@ -83,6 +83,11 @@ class Shown:
         return self.tone if self.tone != "none" else self.word.replace(" ", "-")
 
     @property
+    def marked(self) -> str:
+        """Return the symbol, the word and the figure: `✗ leak 7.84`."""
+        return " ".join(filter(None, (self.symbol, self.word, self.figure)))
+
+    @property
     def text(self) -> str:
         """Return word and figure; if they show the cell's verdict, with the unit: `leak 7.84 KiB/step`."""
         if self.tone != "none" and self.shows == "verdict" and not signal_words.is_seen_once(self.result):

@@ -152,6 +152,6 @@ def _tabulated(header: Sequence[str], labels: Sequence[str], cells: Sequence[Seq
 def _cell(cell: Shown | None) -> str:
     if cell is None:
         return ""
-    text = escaped(f"{cell.symbol} {cell.word} {cell.figure}".rstrip())
+    text = escaped(cell.marked)
     strip = f"<br>{signal_words.marks(cell.strip)}" if cell.strip else ""
     return f"**{text}**{strip}" if cell.tone == "bad" else f"{text}{strip}"

@@ -198,8 +198,8 @@ def _notes(issue: Issue) -> Iterator[str]:
     yield from _images_out_of_reach(issue, issue.recipe)
     for place in issue.recipe.missing:
         yield f"The script also needs {place} in the same folder, which is too large to be part of this report."
-    if issue.recipe.run.withheld:
-        names = ", ".join(issue.recipe.run.withheld)
+    if issue.recipe.withheld:
+        names = ", ".join(issue.recipe.withheld)
         yield f"These variables were also set; their values are not shown here: {names}."
 
 

@@ -53,14 +53,14 @@ def commands(recipe: Recipe) -> str:
     else:  # never an id, which other machines lack
         assert isinstance(run.source, Pull)
         image = shlex.quote(run.image if "@" in run.image else run.source.reference)
-    flags = " \\\n    ".join(shlex.join(option) for option in options(run))
-    line = f"docker run --rm --interactive \\\n    {flags} \\\n    {image} {arguments(run)} < repro.py"
+    flags = " \\\n    ".join(shlex.join(option) for option in options(recipe, run))
+    line = f"docker run --rm --interactive \\\n    {flags} \\\n    {image} {arguments(recipe)} < repro.py"
     return "\n".join([*lines, line])
 
 
 def _run(recipe: Recipe, run: Machine) -> str:
     """Return the line that starts the script. For a command, `env/bin` is put first on PATH."""
-    given = [shlex.quote(f"{name}={value}") for name, value in run.environment]
+    given = [shlex.quote(f"{name}={value}") for name, value in recipe.environment]
     given += ['PATH="$PWD/env/bin:$PATH"'] if recipe.script is None else []
     before = f"env {' '.join(given)} " if given else ""
     return f"{before}env/bin/python -u repro.py"
@@ -232,18 +232,18 @@ def shell(recipe: Recipe) -> str:
             ),
             *(
                 f"This variable was set, possibly to a credential; set it before you start this script: {plain(name)}"
-                for name in recipe.run.withheld
+                for name in recipe.withheld
             ),
         ],
         "script": script,
         # The script cannot contain the end of its here-document: its author would have to know the script's own hash.
         "end": f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='replace')).hexdigest()}",
-        "withheld": [name for name in recipe.run.withheld if VARIABLE.fullmatch(name)],
+        "withheld": [name for name in recipe.withheld if VARIABLE.fullmatch(name)],
     }
     run = recipe.run
     if isinstance(run, Machine):
-        return templates().get_template("repro_process.sh.j2").render({**told, **_of_machine(run)})
-    return templates().get_template("repro_docker.sh.j2").render({**told, **_of_container(run)})
+        return templates().get_template("repro_process.sh.j2").render({**told, **_of_machine(recipe, run)})
+    return templates().get_template("repro_docker.sh.j2").render({**told, **_of_container(recipe, run)})
 
 
 def asked_for(recipe: Recipe) -> Iterator[str]:
@@ -282,27 +282,27 @@ def leak_to_see(recipe: Recipe) -> Iterator[str]:
 # ---------------------------------------------------------------- containers
 
 
-def _of_container(run: Container) -> dict[str, object]:
+def _of_container(recipe: Recipe, run: Container) -> dict[str, object]:
     return {
         "client": "" if run.client == ("docker",) else shlex.join(run.client),
         "image": shlex.quote(run.image),
         "made": _made(run.source, pinned="@" in run.image),
-        "options": [shlex.join(option) for option in options(run)],
-        "arguments": arguments(run),
+        "options": [shlex.join(option) for option in options(recipe, run)],
+        "arguments": arguments(recipe),
     }
 
 
-def options(run: Container) -> list[tuple[str, ...]]:
+def options(recipe: Recipe, run: Container) -> list[tuple[str, ...]]:
     """Return all options of `docker run`, each with its values."""
-    environment = [("--env", f"{name}={value}") for name, value in run.environment]
-    withheld = [("--env", name) for name in run.withheld]
-    entrypoint = [] if run.keep_entrypoint else [("--entrypoint", "sh")]
+    environment = [("--env", f"{name}={value}") for name, value in recipe.environment]
+    withheld = [("--env", name) for name in recipe.withheld]
+    entrypoint = [] if recipe.cell.image.keep_entrypoint else [("--entrypoint", "sh")]
     return [*run.options, *environment, *withheld, *entrypoint]
 
 
-def arguments(run: Container) -> str:
+def arguments(recipe: Recipe) -> str:
     """Return the arguments that follow the image in `docker run`, quoted."""
-    return shlex.join([*(["sh"] if run.keep_entrypoint else []), "-c", START])
+    return shlex.join([*(["sh"] if recipe.cell.image.keep_entrypoint else []), "-c", START])
 
 
 def _made(source: Source, *, pinned: bool) -> str:
@@ -334,16 +334,17 @@ def dockerfile(source: Install) -> list[str]:
 # ---------------------------------------------------------------- processes
 
 
-def _of_machine(run: Machine) -> dict[str, object]:
+def _of_machine(recipe: Recipe, run: Machine) -> dict[str, object]:
+    memory_bytes = recipe.cell.variant.scenario.memory_bytes
     return {
         "python": _without_home(run.python),
         "version": run.version if _is_version(run.version) else "3",
         "short_version": short_version(run),
         "packages": shlex.join(run.packages),
-        "memory_kib": run.memory_bytes // 1024 if run.memory_bytes else 0,
+        "memory_kib": memory_bytes // 1024 if memory_bytes else 0,
         "environment": [
-            *(shlex.quote(f"{name}={value}") for name, value in run.environment),
-            *(f'${{{name}+"{name}=${name}"}}' for name in run.withheld if VARIABLE.fullmatch(name)),
+            *(shlex.quote(f"{name}={value}") for name, value in recipe.environment),
+            *(f'${{{name}+"{name}=${name}"}}' for name in recipe.withheld if VARIABLE.fullmatch(name)),
         ],
     }
 
@@ -433,10 +434,9 @@ def for_strangers(recipe: Recipe) -> Recipe:
 
 def withholding(recipe: Recipe, hidden: Callable[[str, str], bool]) -> Recipe:
     """Return the recipe without the values of variables for which `hidden(name, value)` is true."""
-    run: Container | Machine = recipe.run
-    told = tuple(pair for pair in run.environment if not hidden(*pair))
-    withheld = (*run.withheld, *(name for name, value in run.environment if hidden(name, value)))
-    return replace(recipe, run=replace(run, environment=told, withheld=withheld))
+    told = tuple(pair for pair in recipe.environment if not hidden(*pair))
+    withheld = (*recipe.withheld, *(name for name, value in recipe.environment if hidden(name, value)))
+    return replace(recipe, environment=told, withheld=withheld)
 
 
 # ---------------------------------------------------------------- repeat commands

@@ -194,11 +194,7 @@ def _write_table(shown_table: ReportTable, pen: Pen) -> None:
 
 
 def _cell_width(cell: Shown | None, pen: Pen) -> int:
-    return 0 if cell is None else max(len(cell.strip), pen.width(_cell_text(cell)))
-
-
-def _cell_text(cell: Shown) -> str:
-    return " ".join(filter(None, (cell.symbol, cell.word, cell.figure)))
+    return 0 if cell is None else max(len(cell.strip), pen.width(cell.marked))
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
@@ -218,7 +214,7 @@ def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
 def _cell(cell: Shown | None, pen: Pen) -> Text:
     if cell is None:
         return Text("")
-    text = pen.text(_cell_text(cell), STYLES[cell.tone])
+    text = pen.text(cell.marked, STYLES[cell.tone])
     return text.append("\n").append_text(_strip(cell.strip, pen)) if cell.strip else text
 
 
