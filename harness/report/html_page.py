@@ -32,7 +32,7 @@ from harness.report.finding_boxes import FindingBox
 from harness.report.issue import reproduction
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain, plain_lines, version
-from harness.report.text.names import place_of, place_of_cell, side_of
+from harness.report.text.names import place_of, place_of_cell, side_of, variant_text
 
 _CODE = re.compile(r"`([^`]+)`")
 _HEATS = 4
@@ -209,8 +209,6 @@ MOST_OPEN = 8
 COLUMNS = (
     "version", "verdict", "memory", "{unit}", "rules out above", "step time", "peak memory", "trials", "why",
 )  # fmt: skip
-Medians = Mapping[Metric, version_table.Row]
-"""The rows of the levels that changed in a history."""
 
 
 def histories(
@@ -222,22 +220,15 @@ def histories(
     """
     lines = sum(traces.lines_of(entry) for entry in result.cells if entry.cell.id in in_full)
     points = max(2, min(120, MOST_POINTS // max(1, lines)))
-    found: list[tuple[bool, str, version_table.Row, Medians]] = []
-    for table in tables:
-        for row in table.verdicts:
-            medians: Medians = {
-                each.medians: each for each in table.rows if each.medians and each.variant == row.variant
-            }
-            is_bad = any(each.is_bad for each in (row, *medians.values()))
-            found.append((is_bad, f"{row.variant} ({table.title})", row, medians))
-    found.sort(key=lambda history: not history[0])
-    for number, (is_bad, name, row, medians) in enumerate(found):
+    found = sorted(((row, table) for table in tables for row in table.rows), key=lambda one: not one[0].is_bad)
+    for number, (row, table) in enumerate(found):
         cells = [cell for cell in row.cells if cell is not None]
+        name = f"{variant_text(cells[0].result.cell.variant)} ({table.title})"
         machines = ", ".join(dict.fromkeys(cell.result.machine for cell in cells if cell.result.machine))
         title = f"{name}, measured on {plain(machines)}" if machines else name
         blocks: list[Block] = [
-            Charts(drawn=tuple(history_chart.drawings(row, medians, name=name))),
-            _evidence(cells, medians, anchors, in_full),
+            Charts(drawn=tuple(history_chart.drawings(row, name=name))),
+            _evidence(row, anchors, in_full),
         ]
         if signals := version_table.signal_table(row):
             blocks.append(ReportSection(title="All signals", name="signals", fold="shut", blocks=(signals,)))
@@ -245,17 +236,16 @@ def histories(
         blocks += _apart([cell.result for cell in cells], result.findings)
         blocks += [_cell(cell, result, anchors, points) for cell in cells if cell.result.cell.id in in_full]
         yield ReportSection(
-            title=(Box(text=title), *([Box(text="✗", tone="bad")] if is_bad else [])),
+            title=(Box(text=title), *([Box(text="✗", tone="bad")] if row.is_bad else [])),
             name="history",
-            fold="open" if is_bad and number < MOST_OPEN else "shut",
+            fold="open" if row.is_bad and number < MOST_OPEN else "shut",
             blocks=tuple(blocks),
         )
 
 
-def _evidence(
-    cells: Sequence[version_table.Shown], medians: Medians, anchors: Mapping[str, str], in_full: frozenset[str]
-) -> TextTable:
+def _evidence(row: version_table.Row, anchors: Mapping[str, str], in_full: frozenset[str]) -> TextTable:
     """Return a row for each version, whose line of memory has the same scale in all rows."""
+    cells = [cell for cell in row.cells if cell is not None]
     scale_kib = traces.scale_kib(cell.result.trials for cell in cells)
     rows = []
     for cell in cells:
@@ -272,8 +262,8 @@ def _evidence(
                 traces.sparkline(entry.trials, scale_kib=scale_kib, tone=cell.tone),
                 amounts.with_interval(memory.value, memory.ci),
                 "" if memory.visible is None else amounts.number(memory.visible),
-                _level(cell, "step_time", medians),
-                _level(cell, "peak_memory", medians),
+                _level(cell, "step_time", row),
+                _level(cell, "peak_memory", row),
                 f"{verdict.trials}" + (f", {verdict.failed} failed" if verdict.failed else ""),
                 "; ".join(filter(None, (signal_words.why(entry), layer, *signal_words.doubts(verdict)))),
             )
@@ -284,12 +274,12 @@ def _evidence(
     return TextTable(title=title, columns=columns, rows=tuple(rows), ends_in_text=True, is_below=True, style="evidence")
 
 
-def _level(cell: version_table.Shown, metric: Metric, medians: Medians) -> Box:
+def _level(cell: version_table.Shown, metric: Metric, row: version_table.Row) -> Box:
     """Return a median; if it changed in the history, with the mark and the size of the change."""
     text = signal_words.figure_text(metric, cell.result.verdict)
     if metric == "step_time" and not text and any(trial.conditions.beside for trial in cell.result.trials):
         return Box(text="not measured")
-    changed = medians[metric].cells if metric in medians and text else ()
+    changed = row.levels[metric].cells if metric in row.levels and text else ()
     of = next((shown for shown in changed if shown is not None and shown.result is cell.result), None)
     if of is None:
         return Box(text=text)

@@ -97,21 +97,26 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One variant. `cells` has an entry for each version of the table, None where no cell was planned.
+    """The verdicts on one variant, with a row of `figures` below them for each level that changed. `cells` has an entry
+    for each version of the table, None where no cell was planned.
 
-    `medians`: the metric whose figures the row shows because its level changed; None for a row of verdicts.
-    `follows`: all its changes are consequences of others.
+    `metric`: what a row of figures shows. `follows`: all its changes are consequences of others.
     """
 
-    variant: str
     label: str
     cells: tuple[Shown | None, ...]
-    medians: Metric | None = None
+    metric: Metric = ""
     follows: bool = False
+    figures: tuple[Row, ...] = ()
+
+    @property
+    def levels(self) -> Mapping[Metric, Row]:
+        """Return the rows of figures by their metric."""
+        return {row.metric: row for row in self.figures}
 
     @property
     def is_bad(self) -> bool:
-        return any(cell is not None and cell.tone == "bad" for cell in self.cells)
+        return any(cell is not None and cell.tone == "bad" for row in (self, *self.figures) for cell in row.cells)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,16 +130,16 @@ class ReportTable:
     @property
     def is_tall(self) -> bool:
         """Return whether a page lists the versions vertically, because they do not fit side by side."""
-        return len(self.versions) > max(MOST_ACROSS, len(self.rows))
+        return len(self.versions) > max(MOST_ACROSS, len(self.lines))
+
+    @property
+    def lines(self) -> list[Row]:
+        """Return all rows: each with its rows of figures."""
+        return [each for row in self.rows for each in (row, *row.figures)]
 
     @property
     def shown(self) -> Iterator[Shown]:
-        return (cell for row in self.rows for cell in row.cells if cell is not None)
-
-    @property
-    def verdicts(self) -> list[Row]:
-        """Return the rows of verdicts, without the rows of medians."""
-        return [row for row in self.rows if row.medians is None]
+        return (cell for row in self.lines for cell in row.cells if cell is not None)
 
     @property
     def measured(self) -> bool:
@@ -154,7 +159,7 @@ def legend(shown: Sequence[ReportTable]) -> list[str]:
         units(cell.result.verdict for cell in cells if cell.shows == "verdict"),
         ONLY.format(coarse) if coarse else "",
         SO_FAR if any(cell.shows == "so far" for cell in cells) else "",
-        CHANGED if any(row.medians for table in shown for row in table.rows) else "",
+        CHANGED if any(row.figures for table in shown for row in table.rows) else "",
     ]
     return [line for line in lines if line]
 
@@ -188,20 +193,20 @@ def tables(result: RunResult) -> list[ReportTable]:
         title = f"{plain(cell.image.series)} on {lane_text(cell.lane)}"
         least = result.plan.trials.least
         rows = (
-            rows_of(one, versions, result.findings, notable=notable, least=least, is_short=is_shared)
+            row_of(one, versions, result.findings, notable=notable, least=least, is_short=is_shared)
             for one in by_variant.values()
         )
         found.append(
             ReportTable(
                 title=f"{title}, {plain(scenarios.pop())}" if is_shared else title,
                 versions=tuple(map(harmless_text.version, versions)),
-                rows=tuple(row for some in rows for row in some),
+                rows=tuple(rows),
             )
         )
     return found
 
 
-def rows_of(
+def row_of(
     results: Mapping[str, CellResult],
     versions: Sequence[str],
     findings: Sequence[Finding],
@@ -209,25 +214,25 @@ def rows_of(
     notable: Mapping[RowKey, Sequence[Observation]] = MappingProxyType({}),
     least: int = Trials.least,
     is_short: bool = False,
-) -> Iterable[Row]:
-    """Yield the rows of one series, lane and variant: verdicts, then figures for each level or value that changed.
+) -> Row:
+    """Return the row of one series, lane and variant: verdicts, and figures for each level or value that changed.
 
     `results` are by version; `least` is the number of launches that a cell needs.
     """
     cell = next(iter(results.values())).cell
     place = place_of_cell(cell)[:3]
     here = [finding for finding in findings if place_of(finding)[:3] == place]
-    variant = variant_text(cell.variant)
-    label = params_text(cell.variant) if is_short else variant
+    label = params_text(cell.variant) if is_short else variant_text(cell.variant)
     verdicts = [_verdict_cell(results.get(version), least=least) for version in versions]
     told = (_noticed(_marked(shown, here), notable) for shown in verdicts)
-    yield Row(variant=variant, label=label, cells=tuple(told))
+    figures = []
     for metric in dict.fromkeys(finding.metric for finding in here if _is_level(finding)):
         changed = [finding for finding in here if finding.metric == metric and _is_level(finding)]
         cells = _median_cells(results, versions, changed, metric)
         title = signal_words.shown_signal(metric).title
         follows = all(finding.consequence_of for finding in changed)
-        yield Row(variant=variant, label=f"{label}, {title}", cells=cells, medians=metric, follows=follows)
+        figures.append(Row(label=f"{label}, {title}", cells=cells, metric=metric, follows=follows))
+    return Row(label=label, cells=tuple(told), figures=tuple(figures))
 
 
 def _is_level(finding: Finding) -> bool:

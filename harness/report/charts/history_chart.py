@@ -12,25 +12,25 @@ from harness.report.blocks import Drawing
 from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import version
 from harness.report.text.signal_words import Tone
-from harness.report.version_table import Row, Shown, rows_of
+from harness.report.version_table import Row, Shown, row_of
 
 _WORDS = {"first_bad": "first bad", "first_fixed": "good again"}
 _APART = 0.2
 """Least distance between two words at the same height, as a fraction of the versions: their width at 1200 px."""
 
 
-def drawings(verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> list[Drawing]:
+def drawings(row: Row, *, name: str) -> list[Drawing]:
     """Return a drawing for each figure that any version has.
 
     Failures are drawn only if there are any; signals without a chart of their own only if they changed or are bad in
-    some cell. `name` is the name of the history, `medians` are the rows of the levels that changed.
+    some cell. `name` is the name of the history.
     """
-    cells = [cell.result for cell in verdicts.cells if cell is not None]
+    cells = [cell.result for cell in row.cells if cell is not None]
     wanted = [metric for metric in _TITLES if metric != "outcome" or any(entry.verdict.failed for entry in cells)]
     others = signal_words.in_order(name for entry in cells for name in entry.verdict.signals)
     bad = {name for entry in cells for name, signal in entry.verdict.signals.items() if signal.seen == "bad"}
-    wanted += [metric for metric in others if metric not in wanted and (metric in medians or metric in bad)]
-    drawn = (drawing(metric, verdicts, medians, name=name) for metric in wanted)
+    wanted += [metric for metric in others if metric not in wanted and (metric in row.levels or metric in bad)]
+    drawn = (drawing(metric, row, name=name) for metric in wanted)
     return [chart for chart in drawn if chart is not None]
 
 
@@ -39,17 +39,16 @@ def of_findings(findings: Sequence[Finding], row: Sequence[CellResult]) -> Drawi
     their changes; None if fewer than two versions have that figure.
     """
     results = {entry.cell.image.version: entry for entry in row}
-    verdicts, *changed = rows_of(results, list(results), findings)
-    medians = {each.medians: each for each in changed if each.medians is not None}
-    drawn = drawing(findings[0].metric, verdicts, medians, name=finding_words.place(findings[0]))
+    verdicts = row_of(results, list(results), findings)
+    drawn = drawing(findings[0].metric, verdicts, name=finding_words.place(findings[0]))
     has_two = drawn is not None and sum(point["value"] is not None for point in drawn.rows["points"]) > 1
     return drawn if has_two else None
 
 
-def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, name: str) -> Drawing | None:
+def drawing(metric: Metric, row: Row, *, name: str) -> Drawing | None:
     """Return the drawing of one figure; None if no version has that figure."""
     signal = signal_words.shown_signal(metric)
-    cells = [cell for cell in medians.get(metric, verdicts).cells if cell is not None]
+    cells = [cell for cell in row.levels.get(metric, row).cells if cell is not None]
     unit = unit_per(signal, signal_words.per_of(cell.result.verdict for cell in cells))
     title = _TITLES.get(metric, "").format(unit=unit)
     title = title or (signal.title if signal.kind == "value" else f"{signal.title}, {unit}")
@@ -60,7 +59,7 @@ def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, nam
     if metric == "step_time" and max(known) < _SHORT_MS:
         title, figures = "step time, µs", [_thousandfold(*figure) for figure in figures]
     tones = [
-        _tone(cell, metric, value, is_changed=metric in medians)
+        _tone(cell, metric, value, is_changed=metric in row.levels)
         for cell, (value, _) in zip(cells, figures, strict=True)
     ]
     return Drawing(
@@ -72,7 +71,7 @@ def drawing(metric: Metric, verdicts: Row, medians: Mapping[Metric, Row], *, nam
                 _point(cell, metric, *figure, tone=tone)
                 for cell, figure, tone in zip(cells, figures, tones, strict=True)
             ],
-            "changes": list(_changes(cells, tones, is_changed=metric in medians)),
+            "changes": list(_changes(cells, tones, is_changed=metric in row.levels)),
         },
     )
 

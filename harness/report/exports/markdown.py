@@ -98,8 +98,8 @@ def _findings(found: Sequence[FindingBox]) -> list[str]:
 
 def _grid(shown_table: ReportTable) -> str:
     """Return the table with its longer side vertical, because a page has more room in that direction."""
-    labels = [row.label for row in shown_table.rows]
-    cells = [[_cell(cell) for cell in row.cells] for row in shown_table.rows]
+    labels = [row.label for row in shown_table.lines]
+    cells = [[_cell(cell) for cell in row.cells] for row in shown_table.lines]
     if len(shown_table.versions) > len(labels):
         return _tabulated(["version", *labels], shown_table.versions, list(zip(*cells, strict=True)))
     return _tabulated(["variant", *shown_table.versions], labels, cells)

@@ -55,7 +55,7 @@ def _write_brief(shown: Document, pen: Pen) -> None:
     for table in filter(lambda table: table.measured, shown.tables):
         brief = _brief(table)
         _write_table(brief, pen)
-        if more := len(table.verdicts) - len(brief.verdicts):
+        if more := len(table.rows) - len(brief.rows):
             pen.line(f"and {amounts.count(more, 'more row')}: ✓ in every version", style="dim")
     for number, finding in enumerate(shown.findings[:_MOST_FINDINGS]):
         told = finding.brief if number < _MOST_IN_FULL else finding.sentence
@@ -105,7 +105,7 @@ def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
 
 def _write_signals(shown_table: ReportTable, pen: Pen) -> None:
     """Write every signal of every row with its figures, limit and minimum detectable effect, and the reasons below."""
-    for row in shown_table.verdicts:
+    for row in shown_table.rows:
         told = signal_table(row)
         if told is None:
             continue
@@ -129,34 +129,41 @@ def _brief(shown_table: ReportTable) -> ReportTable:
     the left, strips, rows of figures whose changes the row of verdicts marks, and all but few of the good rows.
     """
     rows: list[Row] = []
-    marked: set[int] = set()
     good = 0
     for row in shown_table.rows:
-        changes = {place for place, cell in enumerate(row.cells) if cell is not None and cell.mark}
-        if row.medians is None:
-            marked = changes
-            good += (is_good := all(cell is None or cell.symbol == "✓" for cell in row.cells))
-            if is_good and good > _MOST_GOOD:
-                continue
-        if row.medians is None or not (row.follows or changes <= marked):
-            rows.append(replace(row, cells=tuple(_brief_cell(row, place) for place in range(len(row.cells)))))
+        figures = tuple(_brief_row(each) for each in row.figures if not (each.follows or _marks(each) <= _marks(row)))
+        is_good = not figures and all(cell is None or cell.symbol == "✓" for cell in row.cells)
+        good += is_good
+        if not is_good or good <= _MOST_GOOD:
+            rows.append(replace(_brief_row(row), figures=figures))
     versions, last = shown_table.versions, len(shown_table.versions) - 1
 
     def same(place: int) -> bool:
-        pairs = ((row.cells[place - 1], row.cells[place]) for row in shown_table.rows)
+        pairs = ((row.cells[place - 1], row.cells[place]) for row in shown_table.lines)
         return all(old and new and (old.kind, old.mark) == (new.kind, new.mark) for old, new in pairs)
 
     def is_dull(place: int) -> bool:
         return last > _MOST_VERSIONS and 0 < place < last and same(place) and same(place + 1)
 
     kept = [place for place in range(len(versions)) if not is_dull(place) or not is_dull(place - 1)]
+
+    def narrowed(row: Row) -> Row:
+        cells = tuple(None if is_dull(place) else row.cells[place] for place in kept)
+        return replace(row, cells=cells, figures=tuple(map(narrowed, row.figures)))
+
     return replace(
         shown_table,
         versions=tuple("…" if is_dull(place) else versions[place] for place in kept),
-        rows=tuple(
-            replace(row, cells=tuple(None if is_dull(place) else row.cells[place] for place in kept)) for row in rows
-        ),
+        rows=tuple(map(narrowed, rows)),
     )
+
+
+def _marks(row: Row) -> set[int]:
+    return {place for place, cell in enumerate(row.cells) if cell is not None and cell.mark}
+
+
+def _brief_row(row: Row) -> Row:
+    return replace(row, cells=tuple(_brief_cell(row, place) for place in range(len(row.cells))))
 
 
 def _brief_cell(row: Row, place: int) -> Shown | None:
@@ -167,20 +174,20 @@ def _brief_cell(row: Row, place: int) -> Shown | None:
     is_bare = (
         (cell.tone == "good" and cell.word not in (signal_words.SMALL, signal_words.WHOLE_RUN))
         or repeats
-        or (row.medians is not None and not cell.mark)
+        or (row.metric and not cell.mark)
     )
     return replace(cell, strip=(), word="", figure="") if is_bare else replace(cell, strip=())
 
 
 def _write_table(shown_table: ReportTable, pen: Pen) -> None:
     """Write the table in as few blocks as the width allows."""
-    columns = zip(*(row.cells for row in shown_table.rows), strict=True)
+    columns = zip(*(row.cells for row in shown_table.lines), strict=True)
     widths = [
         GUTTER + max(pen.width(version), *(_cell_width(cell, pen) for cell in cells))
         for version, cells in zip(shown_table.versions, columns, strict=True)
     ]
     spare = pen.console.width - sum(widths)
-    label = min(max(8, pen.console.width // 3, spare), max(pen.width(row.label) for row in shown_table.rows))
+    label = min(max(8, pen.console.width // 3, spare), max(pen.width(row.label) for row in shown_table.lines))
     for number, block in enumerate(_blocks(widths, pen.console.width - label)):
         if number == 0:
             pen.line(shown_table.title, style="bold", before=1)
@@ -188,7 +195,7 @@ def _write_table(shown_table: ReportTable, pen: Pen) -> None:
         grid.add_column("", max_width=label, overflow="fold")
         for place in block:
             grid.add_column(pen.text(shown_table.versions[place]), overflow="fold")
-        for row in shown_table.rows:
+        for row in shown_table.lines:
             grid.add_row(pen.text(row.label), *(_cell(row.cells[place], pen) for place in block))
         pen.console.print(grid)
 

@@ -141,7 +141,7 @@ def test_a_version_that_is_bad_already_is_not_first_bad_again_by_what_follows() 
                       verdict="slower", consequence_of="memory"),
     ]  # fmt: skip
     result = build.run([(build.MULTIDICT, [build.HERE], [build.POP])], judge, findings=found)
-    verdicts, medians = version_table.tables(result)[0].rows
+    verdicts, medians = version_table.tables(result)[0].lines
     assert [cell.symbol for cell in verdicts.cells[2:5] if cell] == ["✓", "▼", "✗"]
     assert medians.cells[4] is not None
     assert medians.cells[4].symbol == "▼"
@@ -155,14 +155,14 @@ def test_a_row_of_figures_calls_nothing_good_that_the_row_of_verdicts_does_not()
 
     (slower,) = [one for one in build.varied().findings if one.metric == "step_time"]
     result = build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], judge, findings=[slower])
-    assert [cell.symbol for cell in version_table.tables(result)[0].rows[1].cells if cell] == ["?", "?", "✓", "▼", "✗"]
+    assert [cell.symbol for cell in version_table.tables(result)[0].lines[1].cells if cell] == ["?", "?", "✓", "▼", "✗"]
 
 
 def test_a_drift_has_no_first_bad_version() -> None:
     drift = build.finding(build.LRN, build.HERE, build.LRN_STEP, before="1.19.2", after="1.21.1", kind="drift",
                           metric="step_time", verdict="slower")  # fmt: skip
     result = build.run([(build.LRN, [build.HERE], [build.LRN_STEP])], _of_lrn, findings=[drift])
-    marks = [cell.symbol for row in version_table.tables(result)[0].rows for cell in row.cells if cell]
+    marks = [cell.symbol for row in version_table.tables(result)[0].lines for cell in row.cells if cell]
     assert marks == ["✓"] * 9 + ["✗"]
 
 
