@@ -108,11 +108,16 @@ class LaneState:
         self.most, self.exact, self.about, self.done, self.ran = most, exact, about, 0, 0
 
     @property
+    def likely(self) -> int:
+        """Return the expected number of trials; 0 if their number is exact, or cannot be predicted."""
+        return self.about if not self.exact and self.done < self.about < self.most else 0
+
+    @property
     def count(self) -> str:
         """Return `12/30`, or `launch 12, about 30, at most 40` if the number of launches is not known in advance."""
         if not self.most or self.exact:
             return f"{self.done}/{self.most}" if self.most else ""
-        likely = f"about {self.about:,}, " if self.done < self.about < self.most else ""
+        likely = f"about {self.likely:,}, " if self.likely else ""
         return f"launch {self.done}, {likely}at most {self.most:,}"
 
     @property
@@ -149,34 +154,18 @@ class LaneState:
         self.most = max(self.most, self.done)
         self.activities.pop(threading.get_ident(), None)
 
-    def left_s(self) -> float | None:
-        """Return the remaining time for `most` trials, in seconds, at the rate so far; None before the first trial of
-        this run has ended, and after the last.
-        """
-        if self.ran == 0 or self.done >= self.most:
-            return None
-        return self._trial_s() * (self.most - self.done)
-
     @property
     def left(self) -> str:
-        """Return `about 1 min left, ≤ 3 min`; "" if nothing is known."""
-        left_s, about_s = self.left_s(), self.about_left_s()
-        if left_s is None:
-            return ""
-        if about_s is not None:
-            return f"about {amounts.duration(about_s)} left, ≤ {amounts.duration(left_s)}"
-        return f"{'' if self.exact else '≤ '}{amounts.duration(left_s)} left"
-
-    def about_left_s(self) -> float | None:
-        """Return the expected remaining time for `about` trials, in seconds; None if the number of launches is exact
-        or cannot be predicted.
+        """Return `about 1 min left, ≤ 3 min`, at the rate so far; "" before the first trial of this run has ended, and
+        after the last.
         """
-        if self.exact or self.ran == 0 or not self.done < self.about < self.most:
-            return None
-        return self._trial_s() * (self.about - self.done)
-
-    def _trial_s(self) -> float:
-        return (self.elapsed_s() - (self.began_s or 0.0)) / self.ran
+        if self.ran == 0 or self.done >= self.most:
+            return ""
+        trial_s = (self.elapsed_s() - (self.began_s or 0.0)) / self.ran
+        most = amounts.duration(trial_s * (self.most - self.done))
+        if self.likely:
+            return f"about {amounts.duration(trial_s * (self.likely - self.done))} left, ≤ {most}"
+        return f"{'' if self.exact else '≤ '}{most} left"
 
 
 class LanesProgress:

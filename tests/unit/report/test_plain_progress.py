@@ -214,13 +214,13 @@ def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> N
         state.sample(step, 1000.0 * step)
     assert state.newest.rate_kib_per_step() is None
     state.end_trial(reused=True, replicate=False)
-    assert state.left_s() is None
+    assert state.left == ""
     clock.now_s = 10
     state.end_trial(reused=False, replicate=False)
-    assert state.left_s() == 20
+    assert state.left == "20 s left"
     state.end_trial(reused=False, replicate=False)
     state.end_trial(reused=False, replicate=False)
-    assert state.left_s() is None
+    assert state.left == ""
 
 
 @pytest.mark.parametrize(
