@@ -34,22 +34,11 @@ def test_end_of_stdin_kills_the_scenario_and_its_children(tmp_path: Path, python
 
 
 @pytest.mark.kills
-def test_the_scenario_does_not_outlive_a_killed_supervisor(tmp_path: Path, python: str) -> None:
-    _kill_the_supervisor(tmp_path, python, "hang_native")
-
-
-def test_a_scenario_that_waits_for_an_answer_does_not_either(tmp_path: Path, thorough_python: str) -> None:
-    _kill_the_supervisor(tmp_path, thorough_python, "none")
-
-
-def test_a_command_does_not_either(tmp_path: Path, thorough_python: str) -> None:
-    _kill_the_supervisor(tmp_path, thorough_python, None)
-
-
-def _kill_the_supervisor(root: Path, python: str, fault: str | None) -> None:
-    pack(root, fault and PLANTED, params={"fault": fault, "at": 1}, looks=[1, 10],
-         command=None if fault else ["sleep", "1000"])  # fmt: skip
-    with Agent(root, python=python) as agent:
+@pytest.mark.parametrize("fault", ["hang_native", "none", None], ids=["a step", "a wait for an answer", "a command"])
+def test_the_scenario_does_not_outlive_a_killed_supervisor(tmp_path: Path, python: str, fault: str | None) -> None:
+    command = None if fault else ["sleep", "1000"]
+    pack(tmp_path, fault and PLANTED, params={"fault": fault, "at": 1}, looks=[1, 10], command=command)
+    with Agent(tmp_path, python=python) as agent:
         agent.until("hello" if fault else "ready")
         pid = _wait_for_scenario(agent)
         agent.process.kill()

@@ -4,12 +4,13 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agent.driver import PLANTED, Agent, Told, is_alive, pack, scenario_pid, wait_until_dead
+from tests.agent.driver import PLANTED, Agent, Told, pack, scenario_pid, wait_until_dead
 
 BUSY = """
 import subprocess, sys, threading, time
@@ -116,24 +117,16 @@ def test_programs_and_commands_run_in_slices_too(tmp_path: Path, thorough_python
     assert 0.008 < times[len(times) // 2] < 0.02
 
 
+@pytest.mark.parametrize("end", [Agent.hang_up, lambda agent: agent.process.kill()], ids=["hang up", "killed"])
 @pytest.mark.parametrize("command", [None, ["sh", "-c", "echo step; echo step; echo step; sleep 1000"]])
-def test_nothing_stays_frozen_when_the_harness_is_gone(
-    tmp_path: Path, thorough_python: str, command: list[str] | None
+def test_nothing_stays_frozen_when_the_harness_or_the_agent_is_gone(
+    tmp_path: Path, thorough_python: str, command: list[str] | None, end: Callable[[Agent], None]
 ) -> None:
     pack(tmp_path, None if command else BUSY, slices=2, command=command, step_pattern=command and "step")
     with Agent(tmp_path, python=thorough_python) as agent:
         agent.until("parked")
         pid = scenario_pid(agent)
-        agent.hang_up()
-        assert not is_alive(pid)
-
-
-def test_nothing_stays_frozen_when_the_agent_is_killed(tmp_path: Path, thorough_python: str) -> None:
-    pack(tmp_path, PLANTED, slices=2)
-    with Agent(tmp_path, python=thorough_python) as agent:
-        agent.until("parked")
-        pid = scenario_pid(agent)
-        agent.process.kill()
+        end(agent)
         assert wait_until_dead(pid)
 
 

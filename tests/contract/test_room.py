@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import secrets
 import shutil
-import socket
-import subprocess
 import tarfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,6 @@ from typing import Any
 
 import docker as docker_sdk
 import pytest
-import requests
 
 from harness.errors import ImageUnavailable
 from harness.model import Cell, Image, Lane, Prepared, Scenario, Variant
@@ -27,14 +24,9 @@ from harness.run.images import our_images
 from harness.run.images.disk_budget import Disk, name_of, total_bytes
 from harness.run.images.prefetch import HostImages
 from tests.contract.world import WHERE, World, host, pulled, quiet
+from tests.registry.held import anonymous, held
 
 pytestmark = pytest.mark.docker
-CONFIG = """\
-version: 0.1
-log: {{level: error}}
-storage: {{filesystem: {{rootdirectory: {folder}}}, delete: {{enabled: true}}}}
-http: {{addr: "127.0.0.1:{port}"}}
-"""
 MIB = 1 << 20
 BASE = "harness-test/room:latest"
 
@@ -42,36 +34,15 @@ BASE = "harness-test/room:latest"
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield `127.0.0.1:PORT`, where engines need no TLS."""
-    program = shutil.which("docker-registry") or shutil.which("registry")
-    if program is None:
-        if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1":
-            raise RuntimeError("these tests need a registry (Debian: apt-get install docker-registry)")
-        pytest.skip("no docker-registry here")
+    if shutil.which("docker-registry") is None:
+        missing = "no docker-registry on the PATH; tools/registry installs it"
+        pytest.fail(missing) if os.environ.get("HARNESS_REQUIRE_DOCKER") == "1" else pytest.skip(missing)
     folder = tmp_path_factory.mktemp("registry")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    (folder / "config.yml").write_text(CONFIG.format(folder=folder / "data", port=port))
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([program, "serve", str(folder / "config.yml")], stdout=log, stderr=log)
-    try:
-        until_answers(f"http://127.0.0.1:{port}/v2/", seconds=10)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def until_answers(url: str, *, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            requests.get(url, timeout=1)
-        except requests.ConnectionError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
-        else:
-            return
+    with (
+        contextlib.closing(docker_sdk.from_env()) as client,
+        held(folder, auth=anonymous(folder), client=client) as found,
+    ):
+        yield found.host
 
 
 def archive(**files: bytes) -> bytes:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,18 +21,9 @@ from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.trial.payload import pack
 from tests.contract.conftest import SECRET, what_remains
 from tests.contract.world import ROOT, World, quiet
+from tests.waiting import until
 
 Remaining = Callable[[World], list[str]]
-
-
-def until(condition: Callable[[], bool], *, seconds: float) -> bool:
-    """Wait for a condition, and return whether it became true in time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def test_quiet_scenario_completes_with_every_step_sampled(world: World) -> None:

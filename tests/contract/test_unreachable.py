@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from harness.run.docker.docker_client import engine_errors, explanation, with_ti
 from harness.run.docker.engine import DockerEngine, open_engine
 from harness.run.images.build_images import name_of_build
 from tests.contract.world import BASE, World, engine_named, host, image, pulled, quiet
+from tests.players.servers import Reply, answering_paths, told
 
 docker_only = pytest.mark.docker
 PLACE = r"^matrix\.yaml:2: hosts\.here: "
@@ -70,9 +70,9 @@ def test_an_engine_that_is_not_there(engine: str, told: str) -> None:
 
 
 def test_an_address_where_no_engine_answers() -> None:
-    answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    with listening(answer) as port, pytest.raises(EngineUnreachable, match="the service that answers there"):
-        open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
+    refused = pytest.raises(EngineUnreachable, match="the service that answers there")
+    with answering_paths({}, Reply(status=404)) as address, refused:
+        open_engine(host(f"tcp://{address}"), environ={}, say=quiet)
 
 
 @pytest.mark.parametrize("scheme", ["ssh", "tcp"])
@@ -165,55 +165,13 @@ def test_a_context_that_cannot_be_read_is_not_the_engines_fault(tmp_path: Path) 
             call()
 
 
-class FullEngine(BaseHTTPRequestHandler):
-    """An engine that knows an image but can do nothing more, because its disk is full."""
-
-    FULL = (500, {"message": "mkdir /var/lib/docker/overlay2/x: no space left on device"})
-
-    def answer(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        code, content = next((said for end, said in self.known().items() if self.path.endswith(end)), self.FULL)
-        body = json.dumps(content).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def known(self) -> dict[str, tuple[int, object]]:
-        here = {"Id": "sha256:1", "RepoDigests": [], "Config": {"Env": []}}
-        return {"/version": (200, {"ApiVersion": "1.41"}), "/info": (200, {}), "/images/there:1/json": (200, here)}
-
-    do_GET = do_POST = do_DELETE = answer  # noqa: N815
-
-    def log_message(self, *arguments: object) -> None:
-        """Log nothing to stderr."""
-
-
-class BrokenEngine(FullEngine):
-    def known(self) -> dict[str, tuple[int, object]]:
-        return {"/version": (200, {"ApiVersion": "1.41"})}
-
-
-class OldEngine(FullEngine):
-    def known(self) -> dict[str, tuple[int, object]]:
-        return {"/version": (200, {"ApiVersion": "1.39"})}
-
-
-class OldPodman(FullEngine):
-    def known(self) -> dict[str, tuple[int, object]]:
-        info = {"BuildahVersion": "1.28.2", "ServerVersion": "4.3.1"}
-        return {"/version": (200, {"ApiVersion": "1.41"}), "/info": (200, info)}
-
-
-@contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-    thread.join()
+FULL = told({"message": "mkdir /var/lib/docker/overlay2/x: no space left on device"}, status=500)
+VERSION = told({"ApiVersion": "1.41"})
+FULL_ENGINE = {
+    "/version": VERSION, "/info": told({}),
+    "/images/there:1/json": told({"Id": "sha256:1", "RepoDigests": [], "Config": {"Env": []}}),
+}  # fmt: skip
+"""An engine that knows an image but can do nothing more, because its disk is full."""
 
 
 def install_over(base: str) -> Image:
@@ -231,35 +189,30 @@ def install_over(base: str) -> Image:
 )
 def test_what_an_engine_refuses_is_never_the_images_fault(call: Callable[[DockerEngine], object], place: str) -> None:
     told = pytest.raises(InfrastructureError, match=r"no space left on device; free some space .*clean --images")
-    with serving(FullEngine) as port:
-        engine = open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
+    with answering_paths(FULL_ENGINE, FULL) as address:
+        engine = open_engine(host(f"tcp://{address}"), environ={}, say=quiet)
         with closing(engine), told as caught:
             call(engine)
     assert str(caught.value).startswith(place)
     assert "\n" not in str(caught.value)
 
 
-def test_an_engine_that_tells_nothing_of_itself_is_unreachable() -> None:
-    with serving(BrokenEngine) as port, pytest.raises(EngineUnreachable, match=f"{PLACE}the engine refused: .*; "):
-        open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
-
-
-def test_an_engine_that_is_too_old() -> None:
-    """It would accept a GPU request, and start the container without a GPU."""
-    with (
-        serving(OldEngine) as port,
-        pytest.raises(EngineUnreachable, match=r"too old; .* \(it has API version 1\.39\)$"),
-    ):
-        open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
-
-
-def test_a_podman_that_is_too_old() -> None:
-    """It would accept a GPU request and start the container without a GPU, and its lease would be
-    lost within a minute.
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({"/version": VERSION}, "the engine refused: .*; "),
+        ({"/version": told({"ApiVersion": "1.39"})}, r".*too old; .* \(it has API version 1\.39\)$"),
+        ({"/version": VERSION, "/info": told({"BuildahVersion": "1.28.2", "ServerVersion": "4.3.1"})},
+         "Podman 4.3.1 is too old; 5.4 or later is needed$"),
+    ],
+    ids=["tells nothing", "old Docker", "old Podman"],
+)  # fmt: skip
+def test_an_engine_that_is_too_old_or_tells_nothing_of_itself(known: dict[str, Reply], said: str) -> None:
+    """It would accept a GPU request and start the container without a GPU, and the lease of such a Podman would be lost
+    within a minute.
     """
-    told = pytest.raises(EngineUnreachable, match=f"{PLACE}Podman 4.3.1 is too old; 5.4 or later is needed$")
-    with serving(OldPodman) as port, told:
-        open_engine(host(f"tcp://127.0.0.1:{port}"), environ={}, say=quiet)
+    with answering_paths(known, FULL) as address, pytest.raises(EngineUnreachable, match=PLACE + said):
+        open_engine(host(f"tcp://{address}"), environ={}, say=quiet)
 
 
 def test_a_connection_that_comes_to_nothing_is_given_up() -> None:
@@ -309,115 +262,55 @@ def test_a_registry_that_is_down_is_asked_again_once(impatient: DockerEngine, wa
         assert len([line for line in said if "trying again" in line]) == (3 if tries else 0)
 
 
-class NoSuchImage(BaseHTTPRequestHandler):
-    """A registry without images."""
-
-    def answer(self) -> tuple[int, str, bytes]:
-        body = json.dumps({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}).encode()
-        return 200 if self.path == "/v2/" else 404, "application/json", body
-
-    def do_GET(self) -> None:
-        status, kind, body = self.answer()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    do_HEAD = do_GET  # noqa: N815
-
-    def log_message(self, *arguments: object) -> None:
-        """Log nothing to stderr."""
+OF = "application/vnd.docker"
+UNKNOWN = told({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}, status=404)
+DIFF = f"sha256:{0:064}"
 
 
-@docker_only
-def test_an_image_that_does_not_exist_is_not_asked_for_again(impatient: DockerEngine) -> None:
-    said = Said()
-    with serving(NoSuchImage) as port, pytest.raises(ImageUnavailable, match=r"cannot be pulled: .*manifest unknown"):
-        impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), said)
-    assert said.tries == 0
+def digest(content: bytes) -> str:
+    return f"sha256:{sha256(content).hexdigest()}"
 
 
-class BusyProxy(NoSuchImage):
-    """A proxy in front of a registry, which answers in its place as web servers do."""
+def other_content() -> dict[str, Reply]:
+    """Return the replies of a registry whose layer is not the one that the image's manifest names."""
+    rootfs = {"type": "layers", "diff_ids": [DIFF]}
+    config = json.dumps({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}).encode()
+    layer = {"mediaType": f"{OF}.image.rootfs.diff.tar.gzip", "digest": digest(b"the layer"), "size": len(b"the layer")}
+    named = {"mediaType": f"{OF}.container.image.v1+json", "digest": digest(config), "size": len(config)}
+    kind = f"{OF}.distribution.manifest.v2+json"
+    manifest = told({"schemaVersion": 2, "mediaType": kind, "config": named, "layers": [layer]}, kind=kind)
+    blobs = {digest(config): told(config), layer["digest"]: told(b"something")}
+    return {"/manifests/1": manifest, f"/manifests/{digest(manifest.body)}": manifest, **blobs}
 
-    def answer(self) -> tuple[int, str, bytes]:
-        return (200, "text/plain", b"") if self.path == "/v2/" else (429, "text/html", b"<h1>Too many</h1>")
+
+def other_machines() -> Reply:
+    """Return the reply of a registry that has the image only for other platforms."""
+    kind, platform = f"{OF}.distribution.manifest.list.v2+json", {"architecture": "s390x", "os": "linux"}
+    entry = {"mediaType": f"{OF}.distribution.manifest.v2+json", "size": 2, "digest": DIFF, "platform": platform}
+    return told({"schemaVersion": 2, "mediaType": kind, "manifests": [entry]}, kind=kind)
 
 
 @docker_only
-def test_a_busy_proxy_before_a_registry_is_asked_again(impatient: DockerEngine) -> None:
-    said = Said()
-    with (
-        serving(BusyProxy) as port,
-        pytest.raises(
-            ImageUnavailable,
-            match=r"cannot be pulled: .*HTTP 429.*; the registry is busy or broken; repeat the command",
-        ),
-    ):
-        impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), said)
-    assert said.tries > 0
-
-
-class OtherContent(NoSuchImage):
-    """A registry whose layer is not the one that the image's manifest names."""
-
-    CONFIG = json.dumps(
-        {
-            "architecture": "amd64",
-            "os": "linux",
-            "config": {},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{0:064}"]},
-        }
-    ).encode()
-    TYPE = "application/vnd.docker.distribution.manifest.v2+json"
-
-    def answer(self) -> tuple[int, str, bytes]:
-        config = {"digest": f"sha256:{sha256(self.CONFIG).hexdigest()}", "size": len(self.CONFIG)}
-        layer = {"digest": f"sha256:{sha256(b'the layer').hexdigest()}", "size": len(b"the layer")}
-        of = "application/vnd.docker"
-        manifest = {
-            "schemaVersion": 2,
-            "mediaType": self.TYPE,
-            "config": {"mediaType": f"{of}.container.image.v1+json", **config},
-            "layers": [{"mediaType": f"{of}.image.rootfs.diff.tar.gzip", **layer}],
-        }
-        if "/manifests/" in self.path:
-            return 200, self.TYPE, json.dumps(manifest).encode()
-        known = {config["digest"]: self.CONFIG, layer["digest"]: b"something"}
-        return 200, "application/octet-stream", known.get(self.path.rpartition("/")[2], b"")
-
-
-@docker_only
-def test_content_that_is_not_the_images_is_the_registrys_matter(impatient: DockerEngine) -> None:
-    """Neither another name nor a login would help."""
-    with (
-        serving(OtherContent) as port,
-        pytest.raises(
-            ImageUnavailable, match=r"verification failed .*; the registry, or a proxy in front of it, sent someth"
-        ),
-    ):
-        impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), quiet)
-
-
-class OtherMachines(NoSuchImage):
-    """A registry that has the image only for other platforms."""
-
-    TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
-
-    def answer(self) -> tuple[int, str, bytes]:
-        platform = {"architecture": "s390x", "os": "linux"}
-        entry = {"mediaType": OtherContent.TYPE, "size": 2, "digest": f"sha256:{0:064}", "platform": platform}
-        index = {"schemaVersion": 2, "mediaType": self.TYPE, "manifests": [entry]}
-        return 200, self.TYPE, json.dumps(index).encode()
-
-
-@docker_only
-def test_an_image_for_other_machines_is_not_a_wrong_name(impatient: DockerEngine) -> None:
-    told = pytest.raises(ImageUnavailable, match=r"no matching manifest.*; it does not support that host's platform")
-    with serving(OtherMachines) as port, told:
-        impatient.prepare(pulled(f"127.0.0.1:{port}/x:1"), quiet)
+@pytest.mark.parametrize(
+    ("known", "other", "said", "again"),
+    [
+        ({}, UNKNOWN, r"cannot be pulled: .*manifest unknown", False),
+        ({}, told(b"<h1>Too many</h1>", status=429, kind="text/html"),
+         r"cannot be pulled: .*HTTP 429.*; the registry is busy or broken; repeat the command", True),
+        (other_content(), told(b""),
+         r"verification failed .*; the registry, or a proxy in front of it, sent someth", None),
+        ({}, other_machines(), r"no matching manifest.*; it does not support that host's platform", None),
+    ],
+    ids=["no such image", "a busy proxy", "other content", "other machines"],
+)  # fmt: skip
+def test_what_a_registry_answers_is_told_and_asked_again_only_if_that_may_help(
+    impatient: DockerEngine, *, known: dict[str, Reply], other: Reply, said: str, again: bool | None
+) -> None:
+    """Neither another name nor a login would help against content that is not the image's."""
+    heard, refused = Said(), pytest.raises(ImageUnavailable, match=said)
+    with answering_paths({"/v2/": Reply(), **known}, other) as address, refused:
+        impatient.prepare(pulled(f"{address}/x:1"), heard)
+    assert again is None or bool(heard.tries) == again
 
 
 @docker_only

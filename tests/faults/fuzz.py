@@ -23,11 +23,9 @@ import re
 import resource
 import shutil
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -46,7 +44,7 @@ from harness.registry.registry_client import INDEX_TYPES, MANIFEST_TYPES, Regist
 from harness.report.issue import bug_report
 from tests.players import stored_run
 from tests.players.conversation import DONE, HELLO, Player, counts, held, lines, samples
-from tests.players.servers import Reply, Request, Server, started
+from tests.players.servers import Reply, Request, Server, answering, started, told
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MOST_S = 2.0
@@ -156,44 +154,21 @@ def called(*arguments: str) -> None:
 
 
 @contextlib.contextmanager
-def answering(answer: Callable[[str], tuple[str, bytes]]) -> Iterator[str]:
-    """Run a package index on this machine, which answers a path with a content type and a body; yield its address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            kind, body = answer(self.path)
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/simple"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-@contextlib.contextmanager
 def matrix() -> Iterator[Case]:
     texts = [path.read_bytes() for path in sorted(EXAMPLES.glob("*.yaml"))]
     parsed = {text: yaml.safe_load(text) for text in texts}
     versions = {version for text in texts for version in re.findall(r'"(\d+\.[\d.]+\d)"', text.decode())}
 
-    def answer(path: str) -> tuple[str, bytes]:
+    def answer(request: Request) -> Reply:
         """Return the page of a package: for any name, it has all versions that the examples name."""
-        package = path.split("/")[-2]
+        package = request.path.split("/")[-2]
         files = [{"filename": f"{package}-{version}.tar.gz"} for version in sorted(versions)]
-        return JSON_PAGE, json.dumps({"files": files}).encode()
+        return told({"files": files}, kind=JSON_PAGE)
 
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fuzz-")))
-        index = {"UV_DEFAULT_INDEX": stack.enter_context(answering(answer)), "PIP_FIND_LINKS": ""}
+        address = stack.enter_context(answering(answer))
+        index = {"UV_DEFAULT_INDEX": f"http://{address}/simple", "PIP_FIND_LINKS": ""}
         stack.enter_context(mock.patch.dict("os.environ", index))
         shutil.copytree(EXAMPLES / "scenarios", folder / "scenarios")
         scripts = {path: path.read_bytes() for path in (folder / "scenarios").glob("*.py")}
@@ -285,16 +260,15 @@ def index() -> Iterator[Case]:
         b'<a href="pkg-1.%d.tar.gz" data-requires-python="&gt;=3">pkg</a>\n' % number for number in range(5)
     )
 
-    said: dict[str, Any] = {}
+    said: list[Reply] = []
 
     def case(rng: random.Random) -> None:
-        if rng.random() < 0.7:
-            said.update(kind=JSON_PAGE, body=encoded(damaged(page, rng), rng))
-        else:
-            said.update(kind="text/html", body=raw(html, rng))
-        in_range(PackageIndex([address]).releases("pkg"), SpecifierSet(">=1.0"), python="3.11")
+        is_json = rng.random() < 0.7
+        body = encoded(damaged(page, rng), rng) if is_json else raw(html, rng)
+        said.append(told(body, kind=JSON_PAGE if is_json else "text/html"))
+        in_range(PackageIndex([f"http://{address}/simple"]).releases("pkg"), SpecifierSet(">=1.0"), python="3.11")
 
-    with answering(lambda path: (said["kind"], said["body"])) as address:
+    with answering(lambda _: said[-1]) as address:
         yield case
 
 

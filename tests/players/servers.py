@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,6 +32,12 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     raw: Iterator[bytes] | None = None
+
+
+def told(content: object, *, status: int = 200, kind: str = "application/json") -> Reply:
+    """Return a reply of JSON, or of bytes as they are."""
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return Reply(status=status, headers={"Content-Type": kind}, body=body)
 
 
 class Server(ThreadingHTTPServer):
@@ -88,6 +96,26 @@ def started(server: Server) -> Iterator[Server]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@contextmanager
+def answering(answer: Callable[[Request], Reply]) -> Iterator[str]:
+    """Run a server that answers like this, and yield its address."""
+    server = Server()
+    server.answer = answer
+    with contextmanager(started)(server):
+        yield server.host
+
+
+@contextmanager
+def answering_paths(known: Mapping[str, Reply], other: Reply) -> Iterator[str]:
+    """Run a server that answers paths with these ends, and everything else by `other`; yield its address."""
+
+    def answer(request: Request) -> Reply:
+        return next((reply for end, reply in known.items() if request.path.endswith(end)), other)
+
+    with answering(answer) as address:
+        yield address
 
 
 @dataclass(kw_only=True)

@@ -35,13 +35,10 @@ DIGEST = digest_of(MANIFEST)
 @contextmanager
 def registry() -> Iterator[Server]:
     """Yield the server; `latest` and the digest name the image."""
-    running = started(Server())
-    server = next(running)
+    server = Server()
     server.answer = _answer
-    try:
+    with contextmanager(started)(server):
         yield server
-    finally:
-        next(running, None)
 
 
 def _answer(request: Request) -> Reply:

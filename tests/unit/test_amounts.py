@@ -81,18 +81,14 @@ def test_effects_carry_their_unit_and_interval() -> None:
 
 
 def test_counts_agree_with_their_noun() -> None:
-    assert [amounts.count(amount, "trial") for amount in (0, 1, 1200)] == ["0 trials", "1 trial", "1,200 trials"]
+    """A cell that was launched once read "1 of 1 launches"."""
+    assert [amounts.count(amount, "launch") for amount in (0, 1, 1200)] == ["0 launches", "1 launch", "1,200 launches"]
+    assert [amounts.plural("step", n) for n in (1, 2000)] == ["step", "steps"]
 
 
 def test_a_tiny_p_is_not_called_nothing() -> None:
     assert amounts.probability(1e-7) == "p < 0.0001"
     assert amounts.probability(0.001) == "p = 0.001"
-
-
-def test_one_trial_is_in_the_singular() -> None:
-    """A cell that was launched once read "1 of 1 launches"."""
-    assert [amounts.count(n, "launch") for n in (0, 1, 2)] == ["0 launches", "1 launch", "2 launches"]
-    assert [amounts.plural("step", n) for n in (1, 2000)] == ["step", "steps"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from harness.errors import Interrupted
-from harness.registry.bounded_http import Exchange, Question, RegistrySilent, RegistryTrouble, may_lead, retry_after_s
+from harness.registry.bounded_http import Exchange, RegistrySilent, RegistryTrouble, may_lead, retry_after_s
 from harness.registry.bounded_http import Question as Ask
 from tests.players.servers import Reply, Request, Server, World, started
 
@@ -227,9 +227,6 @@ def test_a_login_of_netrc_is_not_used(server: Server, world: World, monkeypatch:
 # ---------------------------------------------------------------- certificates are accepted as by Docker
 
 
-FINE = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')
-
-
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     """Make a self-signed certificate and its key, in one file."""
@@ -262,7 +259,7 @@ def secured(certificate: Path) -> Iterator[Server]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    server.answer = lambda request: FINE
+    server.answer = lambda request: OK
     yield from started(server)
 
 
@@ -275,7 +272,7 @@ def test_elsewhere_it_must_be_trusted(secured: Server) -> None:
     with pytest.raises(
         RegistryTrouble, match=r"its certificate is not trusted; put its authority's certificate into /etc/docker"
     ):
-        exchange.ask(Question(url=f"https://{secured.host}/"))
+        exchange.ask(Ask(url=f"https://{secured.host}/"))
     assert exchange.requests == 1, "it will not be trusted the next time either"
 
 
@@ -287,9 +284,9 @@ def test_an_authority_in_certs_d_is_trusted(secured: Server, world: World, certi
 
 
 def test_a_safe_address_does_not_lead_to_one_that_is_not(secured: Server, server: Server, certificate: Path) -> None:
-    server.answer = lambda request: FINE
+    server.answer = lambda request: OK
     secured.answer = lambda request: Reply(status=307, headers={"Location": f"http://{server.host}/"})
-    question = Question(url=f"https://{secured.host}/", verify=str(certificate), authorization="Bearer secret")
+    question = Ask(url=f"https://{secured.host}/", verify=str(certificate), authorization="Bearer secret")
     with pytest.raises(RegistryTrouble, match="redirects to an unsafe address; not followed"):
         Exchange(pause=lambda seconds: None).ask(question)
     assert server.asked == []
