@@ -67,14 +67,6 @@ def test_an_environment_that_the_system_does_not_take(in_environments: World, na
     assert re.search(r"the agent cannot be started: .+; see `environment:`", said)
 
 
-def test_a_relative_cache_is_found_from_the_trials_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    environ = {"HARNESS_CACHE": "cache"}
-    world = World(kind="process", engine=ProcessEngine(host("process"), environ=environ), environ=environ)
-    trial = world.trial("quiet")
-    assert trial.end == "completed", trial.message
-
-
 def test_a_limit_below_what_an_interpreter_needs_says_nothing_about_the_image(process: World) -> None:
     trial = process.trial("quiet", memory_bytes=1 << 20)
     assert trial.end in ("oom", "infrastructure"), trial

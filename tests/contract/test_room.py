@@ -9,19 +9,17 @@ import secrets
 import shutil
 import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import docker as docker_sdk
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.model import Cell, Image, Lane, Prepared, Scenario, Variant
+from harness.model import Cell, Lane, Prepared, Scenario, Variant
 from harness.report.terminal.progress import plain_progress
-from harness.run.engine import Engine, Kept
+from harness.run.engine import Kept
 from harness.run.images import our_images
-from harness.run.images.disk_budget import Disk, name_of, total_bytes
+from harness.run.images.disk_budget import total_bytes
 from harness.run.images.prefetch import HostImages
 from tests.contract.world import WHERE, World, host, pulled, quiet
 from tests.registry.held import anonymous, held
@@ -174,41 +172,6 @@ def republish(pushed: Pushed, client: docker_sdk.DockerClient) -> None:
     client.images.remove(other)
     client.images.remove(f"{pushed.repository}:1")
     before.tag(pushed.repository, "1")
-
-
-class Alone:
-    """The engine as if it had only our own few images, because other programs use it, too."""
-
-    def __init__(self, engine: Engine, repository: str) -> None:
-        self._engine, self._repository = engine, repository
-
-    def kept(self) -> tuple[Kept, ...]:
-        return tuple(each for each in self._engine.kept() if each.name.startswith(self._repository))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-
-def test_images_take_turns_where_there_is_no_room_for_all(docker: World, pushed: Pushed) -> None:
-    """The image that was used longest ago is removed first; an image in use is never removed."""
-    engine: Any = Alone(docker.engine, pushed.repository)
-    references = [pushed.image(tag, mib=8) for tag in ("1", "2", "3")]
-    first, second, third = (replace(pulled(each), version=each) for each in references)
-    disk = Disk(limit_bytes=20 * MIB, sizes=dict.fromkeys(map(name_of, (first, second, third)), 8 * MIB))
-
-    def get(image: Image) -> Prepared:
-        with disk.getting(engine, image, quiet):
-            prepared = engine.prepare(image, quiet)
-            disk.got(prepared)
-        return prepared  # type: ignore[no-any-return]
-
-    got = [get(each) for each in (first, second, third)]
-    assert [engine.holds(each) for each in got] == [False, True, True]
-    assert total_bytes(engine.kept()) <= 20 * MIB
-    assert disk.admits(engine, first) is False
-    with disk.in_use(second):
-        get(first)
-    assert [engine.holds(each) for each in got] == [True, True, False]
 
 
 def test_an_image_that_was_removed_is_got_again_by_what_it_is(

@@ -67,11 +67,6 @@ def test_anonymous_as_on_nvcr(guarded: Held, tokens: TokenService, tmp_path: Pat
     assert [query["scope"] for query in tokens.asked] == [["repository:team/open:pull"]]
 
 
-def test_nobody_is_told_to_log_in(private: Held, tmp_path: Path) -> None:
-    with pytest.raises(RegistryDenied, match=f"requires a login for team/app; run `docker login {private.host}`"):
-        Registry.from_environ({"DOCKER_CONFIG": str(tmp_path)}).tags(f"{private.host}/team/app")
-
-
 @pytest.mark.parametrize("registry", ["private", "guarded"], indirect=True)
 def test_a_wrong_login_is_refused_without_being_told(registry: Held, tmp_path: Path) -> None:
     secret = "wrong-but-secret"

@@ -11,7 +11,7 @@ import pytest
 
 from harness.errors import ImageUnavailable
 from harness.model import Build, Cell, Host, Image, Lane, Prepared, Pull, Scenario, Variant, Where
-from harness.model.watching import Say
+from harness.model.watching import Say, unheard
 from harness.report.terminal.progress import PlainProgress
 from harness.run.engine import Kept
 from harness.run.images.disk_budget import Disk, name_of, total_bytes
@@ -20,10 +20,6 @@ from harness.run.images.prefetch import HostImages
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 A, B, C, D = (Image(series="s", version=name, source=Pull(reference=f"x:{name}"), where=WHERE) for name in "ABCD")
-
-
-def quiet(text: str) -> None:
-    """Ignore all progress."""
 
 
 class Engine:
@@ -60,8 +56,8 @@ def disk_of_bytes(limit_bytes: int = 30, **fields: Any) -> Disk:
 
 def get(disk: Disk, engine: Any, *images: Image) -> None:
     for image in images:
-        with disk.getting(engine, image, quiet):
-            disk.got(engine.prepare(image, quiet))
+        with disk.getting(engine, image, unheard):
+            disk.got(engine.prepare(image, unheard))
 
 
 def test_what_was_used_longest_ago_goes_and_first_what_this_run_never_used() -> None:

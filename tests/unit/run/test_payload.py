@@ -193,20 +193,16 @@ def full_disk(path: Path, content: bytes) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def change(copy: Path) -> None:
-    (copy / "package/__init__.py").write_bytes(b"raise SystemExit\n")
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "removed": shutil.rmtree,
+    "changed": lambda copy: (copy / "package/__init__.py").write_bytes(b"raise SystemExit\n"),
+    "closed": lambda copy: (copy / "package").chmod(0),
+    "a part lost": lambda copy: (copy / "package/deep/part.py").unlink(),
+}
 
 
-def close(copy: Path) -> None:
-    (copy / "package").chmod(0)
-
-
-def lose_a_part(copy: Path) -> None:
-    (copy / "package/deep/part.py").unlink()
-
-
-@pytest.mark.parametrize("damage", [shutil.rmtree, change, close, lose_a_part])
-def test_a_damaged_copy_is_written_again(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_copy_is_written_again(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     """A cleaner of temporary files, or a program that empties its home, would end all other launches of a sweep."""
     copy = AgentCopy()
     damage(linked(copy, tmp_path / "a").parent)

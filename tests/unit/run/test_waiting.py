@@ -16,8 +16,10 @@ import psutil
 import pytest
 
 from harness.errors import ImageUnavailable, Interrupted
+from harness.model.watching import unheard
 from harness.run import interruptible
 from harness.run.interruptible import BEAT_S, NetworkRetries, NetworkTrouble, run_command, streamed, unavailable
+from tests.waiting import until
 
 SOON_S = 3.0
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nword\r\n"
@@ -46,16 +48,9 @@ def test_a_command_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
 
     with pytest.raises(Interrupted):
         run_command(["sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"], environment=os.environ, beat=beat)
-    assert is_soon_gone(int(pid_file.read_text()))
-
-
-def is_soon_gone(pid: int) -> bool:
-    until_s = time.monotonic() + SOON_S
-    while time.monotonic() < until_s:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.02)
-    return False
+    pid = int(pid_file.read_text())
+    ended = lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE  # noqa: E731
+    assert until(ended, seconds=SOON_S)
 
 
 @contextlib.contextmanager
@@ -142,13 +137,9 @@ def failing(times: int) -> Callable[[], str]:
     return attempt
 
 
-def quiet(text: str) -> None:
-    """Ignore all progress."""
-
-
 def test_a_network_that_comes_back_costs_its_waits_only() -> None:
     slept: list[float] = []
-    assert NetworkRetries((5.0, 20.0), sleep=slept.append).through(failing(2), say=quiet) == "image"
+    assert NetworkRetries((5.0, 20.0), sleep=slept.append).through(failing(2), say=unheard) == "image"
     assert sum(slept) == pytest.approx(25.0)
 
 
@@ -157,10 +148,10 @@ def test_a_network_that_stays_down_is_waited_for_once() -> None:
     patience = NetworkRetries((5.0, 20.0), sleep=slept.append)
     for _ in range(3):
         with pytest.raises(NetworkTrouble, match="down"):
-            patience.through(failing(9), say=quiet)
+            patience.through(failing(9), say=unheard)
     assert sum(slept) == pytest.approx(25.0)
-    assert patience.through(failing(0), say=quiet) == "image"
-    assert patience.through(failing(1), say=quiet) == "image"
+    assert patience.through(failing(0), say=unheard) == "image"
+    assert patience.through(failing(1), say=unheard) == "image"
     assert sum(slept) == pytest.approx(30.0)
 
 
