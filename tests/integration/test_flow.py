@@ -101,19 +101,6 @@ def test_a_baseline_that_cannot_be_had_is_told(tmp_path: Path) -> None:
     assert not [warning for warning in told if "baseline" in warning]
 
 
-def test_versions_take_turns(tmp_path: Path) -> None:
-    """If versions ran one after the other, a drift of heat or clock would look like a change between versions."""
-    launched: list[str] = []
-
-    def note(host: str, what: str, number: int) -> None:
-        if host == "one" and number:
-            launched.append(what)
-
-    run(tmp_path, note)
-    rounds = [launched[start : start + 2] for start in range(0, len(launched), 2)]
-    assert [sorted(each) for each in rounds] == [["launch 1", "launch 2"]] * 3
-
-
 def test_a_passing_fault_is_tried_again(tmp_path: Path) -> None:
     """A lost connection costs a launch, not a cell."""
 
@@ -220,35 +207,6 @@ def setup():
 
     return step
 """
-
-
-ANYWHERE = """\
-import os
-import pathlib
-
-VERSION, SEEN = int(os.environ["PLANTED_VERSION"]), pathlib.Path(%r)
-
-
-def setup():
-    made, launches = iter(range(1000)), len(SEEN.read_text()) if SEEN.exists() else 0
-    SEEN.write_text("x" * (launches + 1))
-
-    def step():
-        if next(made) == (launches * 151) %% 400 and VERSION > 2:
-            os.abort()
-
-    return step
-"""
-
-
-def test_a_search_sees_that_crashes_come_at_different_steps(tmp_path: Path) -> None:
-    """Crashes may come anywhere in the run: good launches may have ended before their crash, so they prove less."""
-    matrix = HISTORY % ", ".join(f'"{version}"' for version in range(10))
-    result = run(tmp_path, nothing, ANYWHERE % str(tmp_path / "seen"), matrix=matrix, search="bisect")
-    lines = (result.directory / "decisions.jsonl").read_text().splitlines()
-    assert any("by the steps at which launches failed" in line for line in lines)
-    (finding,) = result.findings
-    assert int(finding.before or -1) < 3 <= int(finding.after)
 
 
 SECOND_TIME = """\
