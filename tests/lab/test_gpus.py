@@ -80,14 +80,6 @@ def test_a_trial_has_the_card_it_asked_for_and_no_other(two_cards: Daemon) -> No
         assert trial_on(found).facts.gpus is None
 
 
-def test_a_name_of_two_cards_lists_both(two_cards: Daemon) -> None:
-    with closing(world(two_cards).engine) as engine:
-        gpus = engine.gpus([], quiet)
-    told = r"'RTX 4090' matches 2 GPUs on host here: 0 .*1111.*; 1 .*9999.*by its UUID"
-    with pytest.raises(InfrastructureError, match=told):
-        choose_lanes(replace(host("docker"), gpus=("RTX 4090",)), gpus)
-
-
 def test_another_card_than_asked_for_is_noticed(two_cards: Daemon) -> None:
     """A toolkit that counts in a different order from the driver: every figure would be attributed
     to the wrong card.
@@ -168,18 +160,6 @@ def test_an_engine_without_the_toolkit_says_what_to_do(lab: Lab) -> None:
     )
     with closing(World.open("docker", os.environ).engine) as engine, told:
         engine.gpus([], quiet)
-
-
-def test_the_lab_is_data(lab: Lab) -> None:
-    """Doubles other than the project's own can be tried: all properties of a card come from the file."""
-    card = {"name": "NVIDIA H200", "compute_capability": "9.0", "memory_mib": 143771, "power_limit_w": 700, "ecc": 1}
-    cards = [{**card, "uuid": f"GPU-{number}"} for number in range(3)]
-    with changed(lab.new, driver="570.10", cuda="12.8", gpus=cards), closing(world(lab.new).engine) as engine:
-        gpus = engine.gpus([], quiet)
-    assert [gpu.index for gpu in gpus] == [0, 1, 2]
-    third = gpus[2]
-    assert (third.short_name, third.compute_capability, third.ecc, third.driver) == ("H200", "9.0", True, "570.10")
-    assert json.loads(lab.new.data.read_text())["gpus"][0]["uuid"] == NEW, "the lab is as it was"
 
 
 def test_an_engine_that_has_gpus_by_a_runtime_alone(lab: Lab) -> None:

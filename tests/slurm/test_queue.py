@@ -128,24 +128,18 @@ def test_nobody_waits_longer_than_the_matrix_says(cluster: Cluster, environ: dic
 
 
 @pytest.mark.parametrize(
-    ("select", "told"),
+    ("asked", "told"),
     [
-        ({"partition": "none"}, "the cluster has no such partition"),
-        ({"gres": "gpu:rtx2080:1"}, "no node has all of these|no node has such a gres"),
-        ({"constraint": "driver999"}, "no node has such a feature"),
-        ({"mem": "999G"}, "no node has all of these"),
+        ({"select": (("partition", "none"),)}, "the cluster has no such partition"),
+        ({"select": (("gres", "gpu:rtx2080:1"),)}, "no node has all of these|no node has such a gres"),
+        ({"select": (("constraint", "driver999"),)}, "no node has such a feature"),
+        ({"select": (("mem", "999G"),)}, "no node has all of these"),
+        ({"time_s": 9 * 3600.0}, "hold.time is longer than the partition allows"),
+        ({"node": "nowhere"}, "the cluster has no such node"),
     ],
 )
-def test_what_no_node_has_is_told_at_once(environ: dict[str, str], select: dict[str, str], told: str) -> None:
-    assert re.search(told, refusal(environ, select=tuple(select.items())))
-
-
-def test_a_time_limit_that_the_partition_never_allows(environ: dict[str, str]) -> None:
-    assert "hold.time is longer than the partition allows" in refusal(environ, time_s=9 * 3600.0)
-
-
-def test_a_node_that_the_cluster_does_not_have(environ: dict[str, str]) -> None:
-    assert "the cluster has no such node" in refusal(environ, node="nowhere")
+def test_what_no_node_has_is_told_at_once(environ: dict[str, str], asked: dict[str, Any], told: str) -> None:
+    assert re.search(told, refusal(environ, **asked))
 
 
 def test_a_machine_without_slurm_says_where_to_start(environ: dict[str, str], tmp_path: Path) -> None:
