@@ -279,24 +279,21 @@ def test_a_rank_of_tensorflow_that_never_comes_is_missing(
     assert " s: rank 1 is missing (train.py:5 in <module>), rank 0 waits (" in done["message"]
 
 
-def test_a_rank_that_loads_data_slowly_is_no_hang(
-    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It uses hardly any processor time, and the others wait for it."""
-    hurry(monkeypatch, tmp_path, "0.5, 0.5, 16384")
-    more = (
-        "for _ in range(300 * (rank == 1 and number in (0, 42))): time.sleep(0.01), open('/dev/zero', 'rb').read(4096)"
-    )
-    assert run(tmp_path / "root", thorough_python, more, timeout_s=7.5).done["end"] == "completed"
+LOADS = "for _ in range(300 * (rank == 1 and number in (0, 42))): time.sleep(0.01), open('/dev/zero', 'rb').read(4096)"
 
 
-def test_a_rank_that_waits_for_its_data_longer_than_the_job_is_looked_at_is_no_hang(
-    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("still", "more", "timeout_s"),
+    [("0.5, 0.5, 16384", LOADS, 7.5), ("2.0, 0.05, 1e12", "time.sleep(3 * (rank == 1 and number == 42))", 10.0)],
+    ids=["it reads", "it waits for longer than the job is looked at"],
+)
+def test_a_rank_that_gets_its_data_slowly_is_no_hang(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch, *, still: str, more: str, timeout_s: float
 ) -> None:
-    """Where a launch may take two minutes, a version whose rank slept for 50 s, and went on, was said to hang."""
-    hurry(monkeypatch, tmp_path, "2.0, 0.05, 1e12")
-    more = "time.sleep(3 * (rank == 1 and number == 42))"
-    assert run(tmp_path / "root", thorough_python, more, timeout_s=10.0).done["end"] == "completed"
+    """It uses hardly any processor time, and the others wait for it: a version whose rank slept for 50 s, and went on,
+    was said to hang."""
+    hurry(monkeypatch, tmp_path, still)
+    assert run(tmp_path / "root", thorough_python, more, timeout_s=timeout_s).done["end"] == "completed"
 
 
 @pytest.mark.parametrize(("by", "end"), [("SIGKILL", "infrastructure"), ("SIGSEGV", "crash")])
