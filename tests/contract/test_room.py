@@ -15,13 +15,14 @@ import docker as docker_sdk
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.model import Cell, Lane, Prepared, Scenario, Variant
+from harness.model import Prepared
 from harness.report.terminal.progress import plain_progress
 from harness.run.engine import Kept
 from harness.run.images import our_images
 from harness.run.images.disk_budget import total_bytes
 from harness.run.images.prefetch import HostImages
-from tests.contract.world import WHERE, World, host, pulled, quiet
+from tests.contract.world import World, host, pulled, quiet
+from tests.players.plans import a_cell
 from tests.registry.held import anonymous, held
 
 pytestmark = pytest.mark.docker
@@ -179,8 +180,7 @@ def test_an_image_that_was_removed_is_got_again_by_what_it_is(
 ) -> None:
     """If a tag is republished in the middle of a run, another image must not come under the same name."""
     image = pulled(pushed.image("1"))
-    scenario = Scenario(name="x", where=WHERE)
-    cell = Cell(image=image, lane=Lane(host=host("docker")), variant=Variant(scenario=scenario))
+    cell = a_cell(on=host("docker"), image=image)
     with plain_progress(io.StringIO()) as watcher:
         images = HostImages(engine=docker.engine, open_another=lambda: docker.engine, progress=watcher, stopped=bool)
     before = images.get(cell)

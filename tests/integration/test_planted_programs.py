@@ -19,9 +19,9 @@ from benchmarks.planted_answers import accused, answer
 from benchmarks.planted_programs.catalogue import HEALTHY, PLANTED, QUIET, Planted
 from benchmarks.planted_resampled import Draws, Pool
 from benchmarks.planted_sweeps import PROGRAMS, Swept, build_wheel, matrix_of, remove_traces_of, with_token
-from harness.model import SIGNALS, CellRun, Host, Image, Install, Lane, Scenario, Trial, Variant, Where
-from harness.model.planned import Cell
+from harness.model import SIGNALS, CellRun, Trial
 from tests.own_place import in_own_shm, own_shm
+from tests.players.plans import a_cell
 
 pytestmark = in_own_shm()  # programs that leave files in /dev/shm: a sweep at the same time would count them
 STEPS = 1600
@@ -241,13 +241,8 @@ def test_a_matrix_has_a_scenario_for_each_size() -> None:
 # ---------------------------------------------------------------- quiet sweeps
 
 
-WHERE = Where(file="f", line=1, key="k")
-
-
 def run_of(version: str) -> CellRun:
-    image = Image(series="s", version=version, source=Install(base="b", python=None, packages=()), where=WHERE)
-    lane = Lane(host=Host(name="here", engine="process", gpus="none", where=WHERE))
-    return CellRun(cell=Cell(image=image, lane=lane, variant=Variant(scenario=Scenario(name="q", where=WHERE))))
+    return CellRun(cell=a_cell(version))
 
 
 def test_a_made_round_has_each_launch_of_a_real_one_once() -> None:

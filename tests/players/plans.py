@@ -5,9 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.model import Host, Image, Install, Matrix, Pull, Scenario, Series, Where
+from harness.model import (
+    Cell,
+    Host,
+    Image,
+    Install,
+    Lane,
+    Matrix,
+    Pull,
+    Scalar,
+    Scenario,
+    Series,
+    Source,
+    Variant,
+    Where,
+)
+from harness.model.matrix import Gpu
 
 WHERE = Where(file="matrix.yaml", line=1, key="x")
+BARE = Install(base="", python=None, packages=())
 
 
 def series(name: str, *versions: str, install: bool = False) -> Series:
@@ -36,6 +52,26 @@ MATRIX = Matrix(
     scenarios=(scenario("signal", op=("rfft", "fft"), n=(1, 2)), scenario("tool", series=("numpy",), hosts=("venv",))),
     exclude=({"series": "numpy", "op": "fft", "image": "2.0.1", "why": "known"},),
 )
+
+
+def a_cell(
+    version: str = "1",
+    *,
+    on: Host | None = None,
+    gpu: str | None = None,
+    gpus: tuple[Gpu, ...] = (),
+    image: Image | None = None,
+    source: Source = BARE,
+    params: tuple[tuple[str, Scalar], ...] = (),
+    name: str = "s",
+    **fields: Any,
+) -> Cell:
+    """Return a cell of this image, or of a version from this source; `fields` are those of its scenario."""
+    return Cell(
+        image=image or Image(series="s", version=version, source=source, where=WHERE),
+        lane=Lane(host=on or host("here", "process"), gpu=gpu, gpus=gpus),
+        variant=Variant(scenario=Scenario(name=name, where=WHERE, **fields), params=params),
+    )
 
 
 class Opened:

@@ -11,24 +11,9 @@ from typing import Any
 from harness.judge.history.flaky import Evidence
 from harness.judge.next.bisect_records import Decision, Rules, VersionEvidence
 from harness.judge.next.decide import decide
-from harness.model import (
-    Cell,
-    CellRun,
-    Host,
-    Image,
-    Install,
-    Lane,
-    Limits,
-    Prepared,
-    Proposal,
-    RowRun,
-    RowStanding,
-    Scenario,
-    Steps,
-    Variant,
-    Where,
-)
+from harness.model import CellRun, Image, Limits, Prepared, Proposal, RowRun, RowStanding, Steps
 from harness.schedule import RowQueue
+from tests.players.plans import a_cell
 from tests.players.trials import row_run
 
 Answer = Callable[[int], str | None]
@@ -75,9 +60,6 @@ def launches(log: Sequence[Decision]) -> int:
     return sum(len(decision.launch) for decision in log)
 
 
-WHERE = Where(file="matrix.yaml", line=1, key="x")
-
-
 def rounds(count: int) -> Callable[[RowRun], Proposal]:
     """Return what proposes this many rounds of all versions of a row."""
 
@@ -90,12 +72,7 @@ def rounds(count: int) -> Callable[[RowRun], Proposal]:
 
 
 def a_row(name: str, count: int) -> RowRun:
-    lane = Lane(host=Host(name="here", engine="process", gpus="none", where=WHERE))
-    source = Install(base="", python=None, packages=())
-    image = Image(series="p", version="1", source=source, where=WHERE)
-    variant = Variant(scenario=Scenario(name=name, where=WHERE, script=Path("s.py")))
-    run = CellRun(cell=Cell(image=image, lane=lane, variant=variant))
-    return row_run((run,), rounds(count))
+    return row_run((CellRun(cell=a_cell(name=name, script=Path("s.py"))),), rounds(count))
 
 
 def queue(rows: list[RowRun], **given: Any) -> RowQueue:
@@ -109,18 +86,9 @@ STEPS = Steps(first=500, budget=1000)
 
 
 def row(versions: int, *, limits: Limits | None = None, is_program: bool = False) -> list[CellRun]:
-    host = Host(name="here", engine="process", gpus="none", where=WHERE)
-    script, program = (None, Path("s.py")) if is_program else (Path("s.py"), None)
-    scenario = Scenario(name="s", where=WHERE, script=script, program=program, steps=STEPS, limits=limits or Limits())
-    lane = Lane(host=host)
-    return [
-        CellRun(cell=Cell(image=image, lane=lane, variant=Variant(scenario=scenario)), prepared=_ready(image))
-        for image in (_image(str(number)) for number in range(versions))
-    ]
-
-
-def _image(version: str) -> Image:
-    return Image(series="p", version=version, source=Install(base="", python=None, packages=()), where=WHERE)
+    fields = {"program" if is_program else "script": Path("s.py"), "steps": STEPS, "limits": limits or Limits()}
+    cells = [a_cell(str(number), **fields) for number in range(versions)]
+    return [CellRun(cell=cell, prepared=_ready(cell.image)) for cell in cells]
 
 
 def _ready(image: Image) -> Prepared:

@@ -12,30 +12,14 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.judge.api import describe_trial, wants_alone
-from harness.model import (
-    Cell,
-    Conditions,
-    End,
-    Host,
-    Image,
-    Lane,
-    Limits,
-    MetricLimit,
-    Pull,
-    Scenario,
-    Steps,
-    Trace,
-    Trial,
-    Variant,
-    Where,
-)
+from harness.model import Cell, Conditions, End, Image, Limits, MetricLimit, Steps, Trace, Trial
 from harness.model.matrix import Gpu
 from harness.model.measured import Printed
 from harness.run.hosts.cell_launcher import review
+from tests.players.plans import a_cell, host
 from tests.players.sweeps import MATRIX, Engine, run
 from tests.players.trials import made_trial
 
-WHERE = Where(file="matrix.yaml", line=1, key="x")
 GPU = Gpu(uuid="GPU-1", name="NVIDIA GeForce RTX 3090", index=0, compute_capability="8.6", driver="470.82", cuda="11.4")
 REFUSED = (
     "matrix.yaml:7: the engine refused: OCI runtime create failed: Running hook #0:: error running hook: exit status 1,"
@@ -51,12 +35,7 @@ class WithGpu(Engine):
 
 
 def cell(engine: str = "docker", **scenario: Any) -> Cell:
-    host = Host(name="old", engine=engine, gpus="all", where=WHERE)
-    return Cell(
-        image=Image(series="s", version="1", source=Pull(reference="x:1"), where=WHERE),
-        lane=Lane(host=host, gpu="RTX 3090", gpus=(GPU,)),
-        variant=Variant(scenario=Scenario(name="x", where=WHERE, **scenario)),
-    )
+    return a_cell(on=host("old", engine, "all"), gpu="RTX 3090", gpus=(GPU,), **scenario)
 
 
 def trial(**fields: Any) -> Trial:

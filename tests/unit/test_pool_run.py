@@ -25,8 +25,8 @@ from harness.report.terminal.progress import plain_progress
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.images.prefetch import HostImages
 from harness.schedule import RowQueue
-from tests.players.plans import Opened
-from tests.players.searching import WHERE, a_row, queue
+from tests.players.plans import WHERE, Opened
+from tests.players.searching import a_row, queue
 from tests.players.trials import row_run
 
 LOST = "the engine does not answer any more"
@@ -186,7 +186,7 @@ def test_rows_without_a_machine_say_what_became_of_each() -> None:
 
 def test_a_row_goes_on_where_an_earlier_run_measured_it() -> None:
     rows = some_rows(6)
-    homes = {("p", "here", f"row{number}"): f"gpu{number % 2}" for number in range(6)}
+    homes = {("s", "here", f"row{number}"): f"gpu{number % 2}" for number in range(6)}
     world = World(turns={"gpu0": 1000, "gpu1": 1000}, homes=homes)
     world.run(rows)
     assert dict(world.began) == {f"row{n}": f"gpu{n % 2}" for n in range(6)}

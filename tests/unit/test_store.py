@@ -19,36 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InfrastructureError, UsageError
-from harness.model import (
-    Cell,
-    Conditions,
-    Failure,
-    Host,
-    Image,
-    Lane,
-    LaunchedImage,
-    Look,
-    Printed,
-    Pull,
-    Scenario,
-    Steps,
-    Trace,
-    Trial,
-    Variant,
-    Where,
-    measured,
-)
+from harness.model import Cell, Conditions, Failure, LaunchedImage, Look, Printed, Steps, Trace, Trial, measured
 from harness.store import RunDirectory, json_files, read_trial, trial_to_json, write_atomically
-
-WHERE = Where(file="matrix.yaml", line=1, key="x")
-
-
-def a_cell(*, version: str = "1.0", params: tuple[tuple[str, str], ...] = ()) -> Cell:
-    host = Host(name="here", engine="process", gpus="none", where=WHERE)
-    image = Image(series="s", version=version, source=Pull(reference="x"), where=WHERE)
-    return Cell(
-        image=image, lane=Lane(host=host), variant=Variant(scenario=Scenario(name="x", where=WHERE), params=params)
-    )
+from tests.players.plans import a_cell
 
 
 def a_trial(cell: Cell, *, key: str = "k", number: int = 1, started: str = "t1", end: str = "completed") -> Trial:
@@ -191,7 +164,7 @@ def test_trials_that_began_at_the_same_moment_are_not_mistaken(tmp_path: Path) -
     """Two hosts begin at the same time: each cell must reuse its own trial, or one version gets the
     result of another.
     """
-    first, second, cells = a_run(tmp_path), a_run(tmp_path), (a_cell(), a_cell(version="2.0"))
+    first, second, cells = a_run(tmp_path), a_run(tmp_path), (a_cell(), a_cell("2.0"))
     for cell in cells:
         first.write_trial(a_trial(cell), cell)
     known = [second.known_trials(cell, "k") for cell in cells]
@@ -231,7 +204,7 @@ def test_kill_9_leaves_whole_files(tmp_path: Path) -> None:
 @given(st.text(min_size=1), st.text())
 def test_a_cell_s_id_is_a_safe_file_name(version: str, value: str) -> None:
     """A tag or param named `../../x` must not write outside the run's directory."""
-    name = a_cell(version=version, params=(("p", value),)).id
+    name = a_cell(version, params=(("p", value),)).id
     assert len(name) <= 100
     assert all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
     assert not name.startswith(".")

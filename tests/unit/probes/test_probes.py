@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import Cell, CellResult, CellVerdict, Image, Pull, Scalar, Scenario, SignalVerdict, SizeTry, Variant
+from harness.model import CellResult, CellVerdict, Scalar, SignalVerdict, SizeTry
 from harness.probes import Unreadable, frontier_settings, read_leaks, read_lines, read_ops, search_largest
-from tests.players import build
+from tests.players.plans import a_cell
 
 
 def trace(**rows: list[float | None]) -> str:
@@ -91,8 +91,6 @@ def test_the_answer_is_the_largest_that_fits_and_no_size_is_tried_twice(sizes: s
 
 
 def cell(peak: float | None, step_ms: float | None, **params: Scalar) -> CellResult:
-    variant = Variant(scenario=Scenario(name="s", where=build.WHERE), params=tuple(params.items()))
-    image = Image(series="s", version="1", source=Pull(reference="x:1"), where=build.WHERE)
     verdict = CellVerdict(
         verdicts=("flat",),
         why="",
@@ -101,8 +99,7 @@ def cell(peak: float | None, step_ms: float | None, **params: Scalar) -> CellRes
             "step_time": SignalVerdict(seen="good", value=step_ms and step_ms / 1000),
         },
     )
-    one = Cell(image=image, lane=build.HERE, variant=variant)
-    return CellResult(cell=one, verdict=verdict)
+    return CellResult(cell=a_cell(params=tuple(params.items())), verdict=verdict)
 
 
 def test_the_frontier_has_what_nothing_beats_in_both() -> None:

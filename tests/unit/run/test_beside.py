@@ -12,27 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import Interrupted
-from harness.model import (
-    TIMES,
-    Cell,
-    CellRun,
-    Conditions,
-    End,
-    Host,
-    Image,
-    Install,
-    Lane,
-    Limits,
-    Scenario,
-    Trial,
-    Variant,
-    Where,
-)
-from harness.model.matrix import Gpu
+from harness.model import TIMES, Cell, CellRun, Conditions, End, Host, Limits, Scenario, Trial
 from harness.run.hosts.side_by_side import MARGIN, MOST, Gate, Visit, add_trial, fits, slots_of, visit_of
 from harness.run.slurm.request import NodeRequest
+from tests.players.plans import WHERE, a_cell
 
-WHERE = Where(file="matrix.yaml", line=1, key="x")
 MEMORY_ONLY = Limits(signals=dict.fromkeys(TIMES))
 GIB = float(1 << 30)
 
@@ -41,15 +25,8 @@ def host(**more: Any) -> Host:
     return Host(**{"name": "here", "engine": "process", "gpus": "none", "where": WHERE, **more})
 
 
-def cell(*, gpu: str = "", memory_bytes: int | None = None) -> Cell:
-    gpus = (Gpu(index=0, uuid=gpu, name="card"),) if gpu else ()
-    scenario = Scenario(name="s", where=WHERE, script=Path("s.py"), limits=MEMORY_ONLY, memory_bytes=memory_bytes)
-    source = Install(base="", python=None, packages=())
-    return Cell(
-        image=Image(series="p", version="1", source=source, where=WHERE),
-        lane=Lane(host=host(), gpu=gpu or None, gpus=gpus),
-        variant=Variant(scenario=scenario),
-    )
+def cell(**fields: Any) -> Cell:
+    return a_cell(script=Path("s.py"), limits=MEMORY_ONLY, **fields)
 
 
 def trial(number: int = 1, *, end: End = "completed", beside: int = 0, peak_gib: float | None = None) -> Trial:

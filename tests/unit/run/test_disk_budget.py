@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.model import Build, Cell, Host, Image, Lane, Prepared, Pull, Scenario, Variant, Where
+from harness.model import Build, Cell, Image, Prepared, Pull
 from harness.model.watching import Say, unheard
 from harness.report.terminal.progress import PlainProgress
 from harness.run.engine import Kept
 from harness.run.images.disk_budget import Disk, name_of, total_bytes
 from harness.run.images.our_images import is_ours, layers_of, mark_of
 from harness.run.images.prefetch import HostImages
+from tests.players.plans import WHERE, a_cell, host
 
-WHERE = Where(file="m.yaml", line=1, key="k")
 A, B, C, D = (Image(series="s", version=name, source=Pull(reference=f"x:{name}"), where=WHERE) for name in "ABCD")
 
 
@@ -124,8 +124,7 @@ def images_on(engine: Any, disk: Disk) -> HostImages:
 
 
 def cell(image: Image) -> Cell:
-    host = Host(name="here", engine="docker", gpus="none", where=WHERE)
-    return Cell(image=image, lane=Lane(host=host), variant=Variant(scenario=Scenario(name="x", where=WHERE)))
+    return a_cell(on=host("here"), image=image)
 
 
 def test_an_image_that_made_room_is_got_again_by_its_digest() -> None:

@@ -16,9 +16,6 @@ from harness.model import (
     TIMES,
     Cell,
     CellRun,
-    Host,
-    Image,
-    Lane,
     Limits,
     Prepared,
     ProgressListener,
@@ -26,13 +23,10 @@ from harness.model import (
     Pull,
     RowRun,
     RowStanding,
-    Scenario,
     Steps,
     Trace,
     Trial,
     Trials,
-    Variant,
-    Where,
 )
 from harness.model.matrix import Gpu
 from harness.run.engine import Engine
@@ -42,9 +36,9 @@ from harness.run.hosts.host_run import HostRun
 from harness.run.images.prefetch import HostImages
 from harness.run.trial.conversation import Sliced
 from harness.schedule import RowQueue
+from tests.players.plans import a_cell, host
 from tests.players.trials import row_run
 
-WHERE = Where(file="matrix.yaml", line=1, key="x")
 NEW = Gpu(index=0, uuid="GPU-1", name="NVIDIA GeForce RTX 4090", compute_capability="8.9", driver="535.54")
 
 
@@ -63,11 +57,9 @@ def queue_of(rows: Sequence[RowRun]) -> RowQueue:
 
 def test_an_image_that_cannot_run_there_is_not_pulled() -> None:
     """Ten gigabytes of an image that the card is known to refuse would be pulled before images that it can run."""
-    lane = Lane(host=Host(name="new", engine="docker", gpus="all", where=WHERE), gpu="all", gpus=(NEW,))
-    variant = Variant(scenario=Scenario(name="x", where=WHERE))
     cells = [
-        Cell(image=Image(series="ngc", version=tag, source=Pull(reference=f"nvcr.io/nvidia/tensorflow:{tag}"),
-                         where=WHERE), lane=lane, variant=variant)
+        a_cell(tag, on=host("new", gpus="all"), gpu="all", gpus=(NEW,),
+               source=Pull(reference=f"nvcr.io/nvidia/tensorflow:{tag}"))
         for tag in ("20.12-tf1-py3", "22.12-tf1-py3")
     ]  # fmt: skip
     runs = tuple(CellRun(cell=cell, incompatible=cannot_run(cell, None) or "") for cell in cells)
@@ -125,20 +117,10 @@ def launches(
     kept: list[Trial] | None = None,
 ) -> list[tuple[str, str]]:
     """Return the variant and version of each launch, for a row per variant; the images arrive as in `launched`."""
-    lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE))
     rows = []
+    fields = {"on": host("new"), "steps": Steps(first=500, budget=1000), "limits": limits or Limits()}
     for name in variants:
-        scenario = Scenario(name=name, where=WHERE, steps=Steps(first=500, budget=1000), limits=limits or Limits())
-        runs = tuple(
-            CellRun(
-                cell=Cell(
-                    image=Image(series="app", version=str(number), source=Pull(reference=f"app:{number}"), where=WHERE),
-                    lane=lane,
-                    variant=Variant(scenario=scenario),
-                )
-            )
-            for number in range(len(order))
-        )
+        runs = tuple(CellRun(cell=a_cell(str(number), name=name, **fields)) for number in range(len(order)))
         rows.append(row_run(runs, asked=trials, measures_noise=name == variants[0]))
     come: set[str] = set()
 

@@ -11,27 +11,13 @@ from itertools import count
 import numpy as np
 import pytest
 
-from harness.model import (
-    Cell,
-    CellRun,
-    Conditions,
-    Host,
-    Image,
-    Lane,
-    Limits,
-    Pull,
-    Scenario,
-    Trace,
-    Trial,
-    Variant,
-    Where,
-)
+from harness.model import CellRun, Conditions, Limits, Trace, Trial
 from harness.model.matrix import Gpu
 from harness.run.hosts.side_by_side import LEAST_CYCLES, SLICE_S, able, add_trial, slice_s, take_turns, why_apart
 from harness.run.trial.conversation import CANNOT_PARK, WITHOUT_END_S, Slice, Sliced
+from tests.players.plans import a_cell, host
 from tests.players.trials import made_trial
 
-WHERE = Where(file="m.yaml", line=1, key="k")
 MIB = 1024
 
 
@@ -87,10 +73,7 @@ def test_when_the_sweep_ends_no_launch_is_left() -> None:
 
 
 def run_of(*trials: Trial, limits: Limits | None = None, gpus: tuple[Gpu, ...] = ()) -> CellRun:
-    scenario = Scenario(name="x", where=WHERE, limits=limits or Limits())
-    image = Image(series="app", version="1", source=Pull(reference="app:1"), where=WHERE)
-    lane = Lane(host=Host(name="new", engine="docker", gpus="none", where=WHERE), gpus=gpus)
-    return CellRun(cell=Cell(image=image, lane=lane, variant=Variant(scenario=scenario)), trials=list(trials))
+    return CellRun(cell=a_cell(on=host("new"), gpus=gpus, limits=limits or Limits()), trials=list(trials))
 
 
 def trial(
