@@ -635,10 +635,13 @@ def _environment(pid: int) -> bytes:
         return b""
 
 
-def test_a_process_without_steps_is_not_said_to_fail_before_the_first_step(tmp_path: Path, python: str) -> None:
+def test_a_process_without_steps_is_not_said_to_fail_before_the_first_step(
+    tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only rank 0 printed. Rank 1 raised at step 100 of the launch, and the report said `before the first step`."""
+    pack_with(monkeypatch, tmp_path, "supervisor/ranks.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
     text = RANKS.replace("STEPS", "150").replace("METHOD", "fork").replace("sys.stdout", "rank or sys.stdout")
     text = text.replace("MORE", "1 / (rank != 1 or number < 100)")
-    done = driver.run_program(tmp_path, python, text).done
+    done = driver.run_program(tmp_path / "root", python, text).done
     assert done["end"] == "crash", done
     assert done["message"].splitlines()[-1].startswith("a process that made no step: ZeroDivisionError")

@@ -905,7 +905,7 @@ def test_a_line_of_megabytes_costs_no_more_than_a_short_one_and_names_are_bounde
         assert reader.values(line) == {}
     for number in range(10**4):
         reader.values(f"name{number}={number / 3:g}")
-    for number in range(5000):
+    for number in range(2 * printed.MOST_SHAPES):
         steps.steps_of("x" * number + " 1")
     assert time.process_time() - began < 5
     assert len(reader._names) <= printed.MOST_NAMES
