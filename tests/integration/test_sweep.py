@@ -11,19 +11,8 @@ import pytest
 from tests.integration.conftest import DOCKER_AT_NIGHT, ENGINES, ROOT, Harness
 from tests.nightly import at_night
 from tests.players.planted import NO_LEVELS, causes, changes, planted
-from tests.waiting import until
 
 # Versions of one small real wheel; `planted` reads PLANTED_VERSION and turns bad in the versions that it is given.
-
-
-def long(engine: str) -> str:
-    """Return a matrix of one version, whose launches take seconds."""
-    return planted(
-        engine=engine,
-        params="{fault: none, work_us: 1000}",
-        versions='["1.16.0"]',
-        steps="{first: 500, budget: 4000}",
-    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -125,20 +114,6 @@ def test_an_interrupted_sweep_cleans_up_and_resumes(
     assert measured <= {json.loads(path.read_text())["started"] for path in latest}
 
 
-@pytest.mark.kills
-@pytest.mark.docker
-def test_kill_9_leaves_no_running_container(harness: Harness, our_containers: Callable[[], list[str]]) -> None:
-    """A killed harness cannot clean up: its containers must end by themselves."""
-    matrix = harness.write(long("docker"))
-    process = harness.start("sweep", matrix)
-    assert until(lambda: any(name.endswith("running") for name in our_containers()), seconds=90)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert until(lambda: not any(name.endswith("running") for name in our_containers()), seconds=30)
-    assert harness.run_here("sweep", matrix, "--trials", "1").code == 0
-    assert our_containers() == []
-
-
 def test_hosts_that_cannot_be_reached_are_said_one_line_each(harness: Harness) -> None:
     """On a laptop, the story's matrix must say what is missing, and blame no image."""
     text = planted(engine="process", params="{}").replace(
@@ -150,15 +125,6 @@ def test_hosts_that_cannot_be_reached_are_said_one_line_each(harness: Harness) -
         assert f"matrix.yaml:{line}: hosts." in ended.err
         assert f"127.0.0.1:{port}" in ended.err
     assert {cell["verdict"] for cell in harness.summary()["cells"]} == {"untested"}
-
-
-def test_a_package_that_breaks_setup_is_untested_not_bad(harness: Harness) -> None:
-    """An image that cannot be tested has not been shown to be bad."""
-    matrix = harness.write(planted(engine="process", params="{fault: setup_error}", versions='["1.16.0"]'))
-    ended = harness.run_here("sweep", matrix)
-    assert ended.code == 3
-    (cell,) = harness.summary()["cells"]
-    assert cell["verdict"] == "untested"
 
 
 def test_json_is_all_that_goes_to_stdout(harness: Harness) -> None:
