@@ -91,6 +91,7 @@ def test_a_recorder_that_was_killed_leaves_all_but_its_last_line(tmp_path, whole
     [
         "rss_kib\n5",
         "step,rss_kib\n9,80000\n10,80004",
+        "step,rss_kib\n9,80000\n\n10,80004",  # was a traceback
         "step,rss_kib\r\n9,80000\r\n10,80004",
         "step,step_s,rss_kib\n1,0.25,99999\n2,0.5,100000",
     ],
