@@ -6,7 +6,6 @@ import base64
 import json
 import secrets
 import time
-from datetime import datetime, timedelta, timezone
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.x509.oid import NameOID
 
-from tests.serving import QuietHandler
+from tests.serving import QuietHandler, self_signed
 
 SERVICE = "registry of the tests"
 ISSUER = "token service of the tests"
@@ -31,7 +29,7 @@ class TokenService(ThreadingHTTPServer):
         self.login = f"{user}:{password}"
         self.asked: list[dict[str, list[str]]] = []
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        self.certificate = _self_signed(self._key)
+        self.certificate = self_signed(self._key, ISSUER, x509.BasicConstraints(ca=True, path_length=None))
 
     @property
     def realm(self) -> str:
@@ -81,19 +79,3 @@ def _access(scope: str, *, may_write: bool) -> dict[str, Any]:
 
 def _encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _self_signed(key: rsa.RSAPrivateKey) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, ISSUER)])
-    now = datetime.now(timezone.utc)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )

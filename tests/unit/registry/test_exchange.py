@@ -6,19 +6,18 @@ import ipaddress
 import ssl
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from harness.errors import Interrupted
 from harness.registry.bounded_http import Exchange, RegistrySilent, RegistryTrouble, may_lead, retry_after_s
 from harness.registry.bounded_http import Question as Ask
 from tests.players.servers import Reply, Request, Server, World, started
+from tests.serving import self_signed
 
 OK = Reply(headers={"Content-Type": "application/json"}, body=b'{"tags": ["1"]}')
 
@@ -231,20 +230,8 @@ def test_a_login_of_netrc_is_not_used(server: Server, world: World, monkeypatch:
 def certificate(tmp_path: Path) -> Path:
     """Make a self-signed certificate and its key, in one file."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
-    now = datetime.now(timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = self_signed(key, "tests", here, x509.BasicConstraints(ca=True, path_length=0))
     path = tmp_path / "both.pem"
     path.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
