@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from harness.judge.attribution.clean_rows import with_clean_rows
 from harness.judge.attribution.group_faults import Fault, LaneOfVariant, RowStates, alike, faults_of
 from harness.judge.attribution.image_or_gpu import (
     Square,
@@ -54,7 +55,8 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
     for (series, scenario), rows in rows_of.items():
         own = [finding for finding in findings if (finding.series, finding.variant.scenario.name) == (series, scenario)]
         for sign in signs(own):
-            states = {(row.variant, row.lane): row_states(row, known, own, sign=sign) for row in rows}
+            seen = {(row.variant, row.lane): row_states(row, known, own, sign=sign) for row in rows}
+            states = with_clean_rows(rows, seen, known, own, sign=sign)
             for faults in _faults(rows, states, own, sign=sign):
                 group = _Group(
                     plan=plan, rows=rows, known=known, findings=findings, sign=sign, states=states, faults=faults

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant, grouped
+from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant, grouped, signal_of
 from harness.model.attributed import Order, episodes_of, met, mostly_fixed, sign_of
 from harness.model.judged import State
 
@@ -48,8 +48,20 @@ def faults_of(
 
 
 def _shares(one: Episode, other: Episode) -> bool:
-    """Return whether the episodes have the same depth, and share a version that may be bad."""
-    return one.depth == other.depth and bool(set(one.span) & set(other.span))
+    """Return whether the episodes have the same depth and a similar size, and share a version that may be bad."""
+    is_alike = one.depth == other.depth and _alike_sizes(one.finding, other.finding)
+    return is_alike and bool(set(one.span) & set(other.span))
+
+
+def _alike_sizes(one: Finding, other: Finding) -> bool:
+    """Return whether two growths may be one fault: their rates differ by a factor of at most ONE_FAULT, or their
+    intervals overlap."""
+    sizes = [each.effect for each in (one, other) if each.effect is not None and each.effect.value > 0]
+    if signal_of(one.metric).kind != "growth" or len(sizes) < 2 or sizes[0].unit != sizes[1].unit:
+        return True
+    small, large = sorted(sizes, key=lambda effect: effect.value)
+    overlap = small.ci is not None and large.ci is not None and small.ci[1] >= large.ci[0]
+    return overlap or large.value <= ONE_FAULT * small.value
 
 
 def _fault(variant: Variant, group: Sequence[tuple[Lane, Episode]], states: Mapping[Lane, RowStates]) -> Fault:
@@ -76,6 +88,10 @@ def _states_of(episodes: Sequence[Episode], on_lane: RowStates, *, depth: int) -
         state if not state or place in inside else False if milder and place < first else None
         for place, state in enumerate(on_lane)
     )
+
+
+ONE_FAULT = 2.0
+"""Largest ratio of the rates of growth of one fault on two lanes."""
 
 
 # ---------------------------------------------------------------- in several variants
@@ -124,6 +140,8 @@ class _Group:
         """Return whether a fault may be the same as the faults of the group."""
         lanes = [lane for lane in fault.episodes if lane in self._episodes]
         if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault)):
+            return False
+        if fault.variant in {member.variant for member in self.members}:  # their sizes differ
             return False
         if any(_together(fault.episodes[lane], self._episodes[lane]) is None for lane in lanes):
             return False

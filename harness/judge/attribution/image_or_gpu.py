@@ -88,11 +88,11 @@ def _where_lanes_agree(square: Square) -> SquareAnswer:
     if turned:
         proven = _reached(square, turned)
         return SquareAnswer(cause="image", bad=proven, cleared=proven - turned)
-    for lanes in (square.lanes_at(image, True) for image in square.images):
+    good = square.with_any(False)
+    for lanes in (square.lanes_at(image, True) for image in square.images if good):
         kinds = {model_of(square.lanes[lane]) or f"host {square.lanes[lane].host.name}" for lane in lanes}
         if len(kinds) > 1 and len({square.lanes[lane].host for lane in lanes}) > 1:  # neither can be what they share
             return SquareAnswer(cause="image", bad=lanes, cleared=lanes)
-    good = square.with_any(False)
     if good:
         wanted = (*_bad_images_on(square, bad, good), *_good_images_on(square, bad, good))
         return SquareAnswer(cause="undecided", bad=bad, doubt="image or lane", wanted=wanted)

@@ -119,15 +119,20 @@ def _or_of_hosts(attribution: Attribution) -> str:
 def _undecided(attribution: Attribution, names: LaneNames) -> str:
     lanes = names.blamed(attribution.bad_lanes)
     passed = names.passed(attribution.missing[0]) if attribution.missing else ""
-    if attribution.doubt == "nothing good" and passed:
-        rest = "too few to rule out there a fault that comes in only some launches, so the cause is undecided"
-        return f"{passed}, {rest}: run more of them (`--trials`)"
+    if passed:
+        return (
+            f"{passed}, too few to rule out the fault there, so the cause is undecided: run more of them (`--trials`)"
+        )
+    doubt = attribution.doubt or "image or lane"
     doubts = {
         "image or lane": f"whether the image or {lanes} is at fault is undecided",
         "lane or both": f"{names.good_with(attribution)}; whether {lanes} alone is at fault is undecided",
         "nothing good": "there is nothing good to compare with, so the cause is undecided",
     }
-    return f"{doubts[attribution.doubt or 'image or lane']}: {_way(attribution, names)}"
+    kinds = {lane.gpu or lane.host.name for lane in attribution.bad_lanes}
+    several = len({lane.host for lane in attribution.bad_lanes}) > 1 and len(kinds) > 1 and not attribution.alike
+    cleared = f"not the {names.kind(attribution.bad_lanes)}'s fault; " if doubt == "nothing good" and several else ""
+    return f"{cleared}{doubts[doubt]}: {_way(attribution, names)}"
 
 
 def _way(attribution: Attribution, names: LaneNames) -> str:
@@ -211,7 +216,7 @@ class LaneNames:
         return f"{image} {verb} good on {together([self.one(lane) for lane in attribution.good_lanes])}"
 
     def passed(self, cell: Cell) -> str:
-        """Return `1.2 passed 4 launches` for a cell that is good, though in too few launches to compare with; or ""."""
+        """Return `1.2 passed 4 launches` for a cell that is good, though not certainly free of the fault; or ""."""
         tried = self._tried(cell)
         if tried is None or tried.verdict not in GOOD:
             return ""

@@ -384,7 +384,7 @@ def params_clause(attribution: Attribution) -> str:
     if rule is None:
         return ""
     if not rule.conditions and rule.never_run:
-        return f"in all variants that were judged ({many} of {many + len(rule.never_run)})"
+        return f"in every variant that can tell ({many} of {many + len(rule.never_run)})"
     if not rule.conditions:
         return "in both variants" if many == 2 else f"in all {many} variants"
     joined = (", or " if rule.any_of else " and ").join(map(_spoken, rule.conditions))
@@ -417,7 +417,8 @@ def rule_evidence(rule: Rule) -> str:
     if rule.exceptions:
         parts.append(f"exceptions: {_listed(rule.exceptions)}")
     if rule.never_run:
-        parts.append(f"{len(rule.never_run)} not judged there: {_listed(rule.never_run)}")
+        verb = "does" if len(rule.never_run) == 1 else "do"
+        parts.append(f"{len(rule.never_run)} {verb} not rule it out: {_listed(rule.never_run)}")
     return "; ".join(parts)
 
 

@@ -83,7 +83,7 @@ def test_all_that_ran_is_not_all_that_was_asked() -> None:
         for entry in result.cells
     ]
     one = faults.only(faults.judged(replace(result, cells=tuple(dropped))))
-    assert params_clause(one) == "in all variants that were judged (2 of 3)"
+    assert params_clause(one) == "in every variant that can tell (2 of 3)"
     assert params_clause(faults.only(run({NEW: "ggb"}, variants=AB[:2]))) == "in both variants"
 
 
@@ -100,7 +100,7 @@ def test_exceptions_and_what_never_ran_are_listed() -> None:
     assert one.rule is not None
     assert params_clause(one) == "when a is 0 (2 exceptions)"
     assert rule_evidence(replace(one.rule, never_run=tuple(every[:5]))).endswith(
-        "exceptions: a=3 b=3 c=1; a=0 b=0 c=0; 5 not judged there: a=0 b=0 c=0; a=0 b=0 c=1; a=0 b=1 c=0; and 2 more"
+        "exceptions: a=3 b=3 c=1; a=0 b=0 c=0; 5 do not rule it out: a=0 b=0 c=0; a=0 b=0 c=1; a=0 b=1 c=0; and 2 more"
     )
 
 

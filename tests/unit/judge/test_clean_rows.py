@@ -1,0 +1,124 @@
+"""A row without a finding contradicts an accused one only if its launches rule the fault out.
+
+In 40 of 100 sweeps in which every launch failed with a probability of 10 %, a card was blamed: the launches on the
+other card had been lucky.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from harness.model import Attribution, CellVerdict, Effect, Finding, Lane, SignalVerdict, Variant
+from tests.players import build
+from tests.players.faults import NEW, NGC, OLD, PLAIN
+
+OLDEST, MIDDLE, NEWEST = (image.version for image in NGC.images)
+VARIANTS = [build.variant("ops", op=op) for op in ("get", "put", "pop")]
+
+
+def found(
+    judge: Callable[[str, Lane, Variant], CellVerdict],
+    *findings: Finding,
+    lanes: Sequence[Lane] = (OLD, NEW),
+    variants: Sequence[Variant] = (PLAIN,),
+) -> tuple[Attribution, ...]:
+    return build.run([(NGC, lanes, variants)], judge, findings=findings).attribution
+
+
+def crashing(at: Lane, of: Variant = PLAIN) -> Finding:
+    return build.finding(
+        NGC, at, of, before=MIDDLE, after=NEWEST, metric="outcome", verdict="crash",
+        effect=Effect(value=0.25, unit="failures"),
+    )  # fmt: skip
+
+
+def crashed(failed: int, launches: int) -> CellVerdict:
+    return replace(build.crash() if failed else build.flat(), trials=launches, failed=failed)
+
+
+@pytest.mark.parametrize(("failed", "launches"), [(2, 8), (3, 8), (2, 3), (3, 3), (6, 8), (8, 8)])
+def test_a_card_is_blamed_only_if_the_other_one_would_have_failed_too(failed: int, launches: int) -> None:
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        return crashed(failed if at == NEW and version == NEWEST else 0, launches)
+
+    (told,) = found(judge, crashing(NEW))
+    if failed in (launches, 6):
+        assert (told.cause, told.good_lanes) == ("interaction", (OLD,))
+    else:
+        assert (told.cause, told.good_lanes, told.open_lanes) == ("image", (), (OLD,))
+
+
+def test_a_failure_on_the_other_card_does_not_clear_it() -> None:
+    """Its launches did not agree, so it was not bad, and therefore counted as good."""
+
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        if version != NEWEST:
+            return build.flat()
+        return crashed(3, 3) if at == NEW else replace(build.flat(), trials=3, failed=1)
+
+    (told,) = found(judge, crashing(NEW))
+    assert (told.cause, told.open_lanes) == ("image", (OLD,))
+
+
+def test_a_param_is_blamed_only_if_the_other_variants_would_have_failed_too() -> None:
+    def judge(version: str, _: Lane, of: Variant, *, failed: int) -> CellVerdict:
+        return crashed(failed if of == VARIANTS[2] and version == NEWEST else 0, 8)
+
+    for failed, conditions, unknown in ((2, [], 2), (8, ["op"], 0)):
+        (told,) = found(partial(judge, failed=failed), crashing(OLD, VARIANTS[2]), lanes=[OLD], variants=VARIANTS)
+        assert told.rule is not None
+        assert [each.param for each in told.rule.conditions] == conditions
+        assert len(told.rule.never_run) == unknown
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def slower(at: Lane, share: float, spread: float) -> Finding:
+    ci = (1 + share - spread, 1 + share + spread)
+    effect = Effect(value=1 + share, unit="ratio", ci=ci)
+    return build.finding(
+        NGC, at, PLAIN, before=MIDDLE, after=NEWEST, metric="step_time", verdict="slower", effect=effect, p=1e-6
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("other", "cause"), [(0.098, "image"), (0.0, "interaction"), (0.05, "interaction")])
+def test_a_card_that_is_slower_by_just_less_than_the_limit_is_not_clean(other: float, cause: str) -> None:
+    """10.2 % on one card and 9.8 % on the other one were "it takes both the image and the card"."""
+
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        step_s = 0.01 * (1 + (0.102 if at == NEW else other) * (version == NEWEST))
+        verdict = build.seen(build.flat())
+        signal = SignalVerdict(seen="good", value=step_s, ci=(0.998 * step_s, 1.002 * step_s), limit=0.1, visible=0.02)
+        return replace(verdict, signals={**verdict.signals, "step_time": signal})
+
+    (told,) = found(judge, slower(NEW, 0.102, 0.002))
+    assert told.cause == cause
+
+
+def leaks(at: Lane, rate: float, *, before: str | None) -> Finding:
+    effect = Effect(value=rate, unit="KiB/step", ci=(0.998 * rate, 1.002 * rate))
+    kind = "bad_from_start" if before is None else "first_bad"
+    return build.finding(NGC, at, PLAIN, before=before, after=NEWEST if before else OLDEST, kind=kind, effect=effect)
+
+
+def test_leaks_of_other_sizes_are_not_one_fault() -> None:
+    """500 KiB/step in every version on one card were told as the 0.7 KiB/step of the newest version on another card."""
+
+    def judge(version: str, at: Lane, _: Variant) -> CellVerdict:
+        return build.leak(500) if at == NEW else build.leak(0.7) if version == NEWEST else build.flat()
+
+    one, other = found(judge, leaks(OLD, 0.7, before=MIDDLE), leaks(NEW, 500, before=None))
+    assert {told.bad_lanes: told.cause for told in (one, other)} == {(OLD,): "image", (NEW,): "gpu"}
+
+
+def test_a_scenario_that_is_bad_everywhere_blames_no_image() -> None:
+    """Two cards share the script, which may leak by itself; the image was blamed."""
+    (told,) = found(
+        lambda *_: build.leak(24.1), leaks(OLD, 24.1, before=None), leaks(NEW, 24.1, before=None)
+    )  # fmt: skip
+    assert (told.cause, told.doubt) == ("undecided", "nothing good")
