@@ -9,8 +9,7 @@ so that drift over time is the same for the whole round and is removed with the 
 2. Levels that rise one after the other, and that a ramp fits better, are one ramp: no version is its changepoint. Ramps
    are subtracted, and the search is repeated on the rest.
 3. Levels that a test against the pooled noise cannot distinguish are merged, the least distinct first.
-4. Levels that differ by less than the least change that counts are merged with the level before them.
-5. The posterior probability (`place_change`) decides which versions may be the first of each level.
+4. The posterior probability (`place_change`) decides which versions may be the first of each level.
 """
 
 from __future__ import annotations
@@ -37,13 +36,11 @@ from harness.model import Floats, Interval, Spread
 
 FEW_VERSIONS = 4
 """Fewest versions that show their noise well enough themselves."""
-WOBBLE = 0.1
+WOBBLE = 0.05
 """Least standard deviation of a version's mean, as a share of the least change that counts: on a quiet host, versions
 that differ by less are alike for the search."""
 NEAR = 100
 """Largest distance, in versions, of the place of a change from the first estimate of it."""
-BACK = 0.5
-"""Share of the last change that a level must undo to count as its end, even if it undoes less than the limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +108,8 @@ class Laid:
 
 
 def find_levels(table: Floats, *, least: float, alpha: float, noise: Spread | None = None) -> Levels:
-    """Return the levels of `table`, shape (rounds, versions), at least two of each; neighbours differ by `least` (a
-    log).
+    """Return the levels of `table`, shape (rounds, versions), at least two of each. Neighbours are distinct, but may
+    differ by less than `least`, the least change that counts, a log.
 
     `alpha` is the probability of a false change. `noise` is the A/A noise of the lane, which supplements the noise of a
     table with few versions. Raises ValueError if the table is too small to estimate noise.
@@ -154,11 +151,10 @@ def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
         if not any(begin < bound < end for begin, end in stretches)
     }
     means = laid.values.mean(axis=0)
-    counted, heights = _counted(means, list(distinct), least=least)
-    edges = (0, *counted, laid.versions)
-    for number, first in enumerate(counted):
-        low = max(place for place in (0, *distinct) if place < first)
-        high = min(place for place in (*distinct, laid.versions) if place > first)
+    edges = (0, *distinct, laid.versions)
+    heights = [float(means[begin:end].mean()) for begin, end in itertools.pairwise(edges)]
+    for number, first in enumerate(distinct):
+        low, high = edges[number], edges[number + 2]
         nearest = max([low + 1, first - NEAR, *(end for _, end in stretches if end <= first)])
         farthest = min([high - 1, first + NEAR, *(begin for begin, _ in stretches if begin >= first)])
         likeliest, earliest, latest = place_change(
@@ -167,13 +163,12 @@ def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
             rounds=laid.rounds,
             spread=cautious(laid.spread, laid.rounds) if laid.rounds > 1 else laid.spread,
         )
-        begin, end = edges[number], edges[number + 2]
         size = heights[number + 1] - heights[number]
-        error = laid.spread.deviation * math.sqrt((1 / (first - begin) + 1 / (end - first)) / laid.rounds)
+        error = laid.spread.deviation * math.sqrt((1 / (first - low) + 1 / (high - first)) / laid.rounds)
         shifts.append(
             Changepoint(
                 first=low + likeliest,
-                stretch=(begin, end),
+                stretch=(low, high),
                 before=low + earliest - 1,
                 after=low + latest,
                 size=size,
@@ -184,20 +179,19 @@ def levels_of(table: Laid, *, least: float, alpha: float) -> Levels:
     return _in_turn(shifts, height=heights[0])
 
 
-def exact_levels(row: Floats, *, least: float) -> Levels:
+def exact_levels(row: Floats) -> Levels:
     """Return the levels of figures that are the same in all launches of a version, shape (versions,): each difference
-    is real, and each level that counts has a first version.
+    is real, and each level has a first version.
     """
-    counted, heights = _counted(row, list(range(1, len(row))), least=least)
-    edges = (0, *counted, len(row))
-    sizes = [new - old for old, new in itertools.pairwise(heights)]
+    edges = [0, *(np.flatnonzero(np.diff(row)) + 1).tolist(), len(row)]
     shifts = [
         Changepoint(
             first=first, stretch=(begin, end), before=first - 1, after=first, size=size, interval=(size, size), p=0.0
         )
-        for begin, first, end, size in zip(edges, counted, edges[2:], sizes, strict=False)
+        for begin, first, end in zip(edges, edges[1:], edges[2:], strict=False)
+        for size in [float(row[first] - row[begin])]
     ]
-    return _in_turn(shifts, height=heights[0])
+    return _in_turn(shifts, height=float(row[0]))
 
 
 def _in_turn(shifts: list[Changepoint], *, height: float) -> Levels:
@@ -209,28 +203,6 @@ def _in_turn(shifts: list[Changepoint], *, height: float) -> Levels:
         after = min(shifts[-1 - number].after, shifts[-number].after - 1)
         shifts[-1 - number] = replace(shifts[-1 - number], after=after)
     return Levels(height=height, shifts=tuple(shifts))
-
-
-def _counted(means: Floats, bounds: Sequence[int], *, least: float) -> tuple[list[int], list[float]]:
-    """Return the bounds of the levels that count, and the height of each level.
-
-    A level counts if it differs by at least `least` (a log) from the last level that counted, or if it undoes most of
-    the last change. Any other level is merged into the level before it, which is the median of its versions: a mean
-    would follow a short level just below the limit, until no change next to it was large enough.
-    """
-    counted: list[int] = []
-    groups: list[list[float]] = []
-    for begin, end in itertools.pairwise((0, *bounds, len(means))):
-        level = float(means[begin:end].mean())
-        heights = [float(np.median(group)) for group in groups]
-        change = level - heights[-1] if heights else 0.0
-        undone = len(heights) > 1 and change / (heights[-2] - heights[-1]) > BACK
-        if groups and (abs(change) >= least or undone):
-            counted.append(begin)
-        if len(groups) <= len(counted):
-            groups.append([])
-        groups[-1] += [level] * (end - begin)
-    return counted, [float(np.median(group)) for group in groups]
 
 
 # ---------------------------------------------------------------- the likeliest pieces

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -36,6 +37,8 @@ from harness.model import (
 
 FAMILY_ALPHA = 0.01
 """Family-wise error (Holm's correction): the chance that any level in a scenario seems to change though none does."""
+BACK = 1 / 3
+"""Share of its rise that a bad level must undo to count as ended, even if it undoes less than the limit."""
 TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
 
 
@@ -142,7 +145,7 @@ def signal_changes(
     """Return the changes of a level signal by at least `least`, a log, oldest first, without those below the signal's
     smallest amount. `noise` is the A/A noise of the lane."""
     if metric in EXACT:
-        levels = exact_levels(table.values[0], least=least)
+        levels = exact_levels(table.values[0])
     else:
         levels = find_levels(table.values, least=least, alpha=ALPHA, noise=noise)
     figures = np.exp(-table.values if SIGNALS[metric].falls else table.values)
@@ -158,53 +161,77 @@ def signal_changes(
 def level_changes(
     metric: Metric, positions: Sequence[int], levels: Levels, *, least: float, baseline: int | None = None
 ) -> list[tuple[Changepoint, Change]]:
-    """Return the shifts that are findings, with the changes that they make. A level that is higher by more than `least`
-    is worse; an improvement is a finding only if it ends a bad level.
+    """Return the shifts that are findings, with the changes that they make. A higher level is worse; an improvement is
+    a finding only if it ends a bad level.
 
-    `positions` are the versions that the levels are of. Levels are compared with that of the version at `baseline`, or,
-    if it is None, with the last good level.
+    `positions` are the versions that the levels are of. A level is bad if it is above the reference, which is the level
+    of the version at `baseline` or else the oldest one, by more than `least`; without a baseline, also if it is above
+    the level before it by more than that. If no single shift is that large, the change is a drift from the lowest level
+    before it. A bad level ends where it is no longer above what it was compared with, if a third of its rise or `least`
+    is undone.
     """
     verdict = {"step_time": "slower", "peak_memory": "more memory"}.get(metric, metric)
-    fixed = levels.mean_at(positions.index(baseline)) if baseline in positions else None
-    good = levels.height if fixed is None else fixed
-    bad = levels.height > good + least
+    means, fixed = levels.means, baseline in positions
+    reference = levels.mean_at(positions.index(baseline)) if baseline in positions else levels.height
     findings: list[tuple[Changepoint, Change]] = []
+    base, top, low = reference, levels.height, 0
+    bad = top > reference + least
     if bad:
         # All shifts between the first level and the baseline must be real: the p-value is their largest.
-        both = zip(levels.shifts, levels.means, strict=False)
-        shifts = [shift for shift, _ in itertools.takewhile(lambda pair: pair[1] != good, both)]
+        both = zip(levels.shifts, means, strict=False)
         start = Change(
             metric=metric,
             kind="bad_from_start",
             before=None,
             after=positions[0],
-            effect=level_ratio(metric, levels.height - good),
-            p=max(shift.p for shift in shifts),
+            effect=level_ratio(metric, top - reference),
+            p=max(shift.p for shift, _ in itertools.takewhile(lambda pair: pair[1] != reference, both)),
             verdict=verdict,
         )
         findings.append((levels.shifts[0], start))
-    for shift, level in zip(levels.shifts, levels.means[1:], strict=True):
-        worse = level > good + least
-        kind: FindingKind | None = None
-        if worse and shift.size > 0:
-            kind = "drift" if shift.drift else "worse" if bad else "first_bad"
-        elif bad and not worse:
-            kind = "first_fixed"
-        if kind is not None:
-            change = Change(
-                metric=metric,
-                kind=kind,
-                before=positions[shift.before],
-                after=positions[shift.after],
-                effect=level_ratio(metric, shift.size, shift.interval),
-                p=shift.p,
-                verdict=verdict,
-            )
-            findings.append((shift, change))
-        if not worse and fixed is None:
-            good = level
-        bad = worse
+    for number, shift in enumerate(levels.shifts):
+        old, level, whole = means[number], means[number + 1], shift
+        is_jump, is_above = shift.size > least, level > reference + least
+        if not bad and shift.size > 0 and (is_above or (is_jump and not fixed)):
+            kind: FindingKind = "drift" if shift.drift or not is_jump else "first_bad"
+            base, top, bad = reference if is_above else old, level, True
+        elif bad and level > top + least:
+            kind, top = "drift" if shift.drift else "worse", level
+        elif bad and level <= base + least and top - level > min(least, BACK * (top - base)):
+            kind, bad = "first_fixed", False
+        else:
+            low = number + 1 if level < means[low] else low
+            continue
+        if kind != "first_fixed" and not is_jump:
+            whole = _joined(levels.shifts[low : number + 1])
+        low = number + 1
+        change = Change(
+            metric=metric,
+            kind=kind,
+            before=positions[whole.before],
+            after=positions[whole.after],
+            effect=level_ratio(metric, whole.size, whole.interval),
+            p=whole.p,
+            verdict=verdict,
+        )
+        findings.append((shift if kind == "first_fixed" else whole, change))
     return findings
+
+
+def _joined(shifts: Sequence[Changepoint]) -> Changepoint:
+    """Return neighbouring shifts as one, which changes the level from version to version."""
+    first, last, size = shifts[0], shifts[-1], sum(shift.size for shift in shifts)
+    margin = math.hypot(*((shift.interval[1] - shift.interval[0]) / 2 for shift in shifts))
+    return Changepoint(
+        first=last.first,
+        stretch=(first.stretch[0], last.stretch[1]),
+        before=first.before,
+        after=last.after,
+        size=size,
+        interval=(size - margin, size + margin),
+        p=min(shift.p for shift in shifts),
+        drift=True,
+    )
 
 
 def level_ratio(metric: Metric, size: float, interval: Interval | None = None) -> Effect:

@@ -83,7 +83,7 @@ def _changes(levels: Levels, versions: Sequence[str], *, least: float, falls: bo
     found = dict(level_changes("value", range(len(versions)), levels, least=least))
     for shift in sorted({**found, **dict.fromkeys(levels.shifts)}, key=lambda shift: shift.after):
         change = found.get(shift)
-        if change is None and shift.size >= 0:
+        if change is None and shift.size > -least:
             continue
         at = change or shift
         size = level_ratio("value", shift.size, shift.interval) if change is None else change.effect

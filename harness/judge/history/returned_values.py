@@ -409,6 +409,8 @@ class _Metric:
         for shift, level in zip(levels.shifts, heights[1:], strict=True):
             worse = self._is_beyond(relative(good, level, scale=1.0))
             before, after = places[shift.before], places[shift.after]
+            if abs(shift.size) < limit:
+                continue
             if worse == bad and self.limit is None:
                 observed.append(self._observed(before, after, means[before], means[after]))
             if worse != bad:

@@ -40,7 +40,8 @@ def made(
 
 
 def found(table: Floats) -> list[tuple[int, int]]:
-    return [(shift.before, shift.after) for shift in levels_of(table).shifts]
+    """Return the sides of the changes that are as large as the limit."""
+    return [(shift.before, shift.after) for shift in levels_of(table).shifts if abs(shift.size) >= LIMIT]
 
 
 def levels_of(table: Floats, *, least: float = LIMIT) -> Levels:
@@ -222,11 +223,10 @@ def test_levels_just_above_the_limit_are_found_though_one_of_them_looks_smaller(
     assert all(one.size * other.size < 0 for one, other in itertools.pairwise(shifts)), "each rise ends in a fall"
 
 
-def test_a_level_too_small_to_count_belongs_to_the_one_before_it():
-    """0.9 is too small to count; the last level undoes most of the change before it, and counts as its end."""
+def test_levels_that_differ_by_less_than_the_limit_stay_distinct():
     found = levels_of(made([0.0] * 10 + [0.9] * 10 + [0.02] * 10 + [1.1] * 10 + [0.2] * 10), least=TEN_PER_CENT)
-    assert [shift.first for shift in found.shifts] == [30, 40]
-    assert found.means[1] - found.means[0] == pytest.approx(1.08 * TEN_PER_CENT, abs=0.01)
+    assert [shift.first for shift in found.shifts] == [10, 20, 30, 40]
+    assert found.means[3] - found.means[0] == pytest.approx(1.1 * TEN_PER_CENT, abs=0.01)
 
 
 series = st.lists(st.floats(-3, 3), min_size=1, max_size=7).map(np.array)

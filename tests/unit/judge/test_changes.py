@@ -258,7 +258,7 @@ def test_bad_is_measured_against_the_baseline():
     reported.
     """
     assert levels_against([2, 2, 2, 1, 1, 1.4, 1.4], baseline=0) == []
-    assert levels_against([2, 2, 2, 1, 1, 1.4, 1.4], baseline=4) == [
+    assert levels_against([1.9, 1.9, 1.9, 1, 1, 1.4, 1.4], baseline=4) == [
         ("step_time", "bad_from_start", None, 0),
         ("step_time", "first_fixed", 2, 3),
         ("step_time", "first_bad", 4, 5),
