@@ -69,7 +69,7 @@ def judge_run(
 
 def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Sequence[HostState]) -> RunVerdict:
     """Return the most severe result of the run, which its exit status reports. A verdict is open if it is provisional,
-    if a signal is blind, or if something bad was seen but not confirmed.
+    if a signal is blind, or if something bad was seen but not confirmed. A run without any launch is no good one.
     """
     stopped = [cell for cell in cells if cell.stopped]
     asked = [cell.verdict for cell in cells if not (cell.cell.excluded or cell.skipped)]
@@ -78,7 +78,13 @@ def _verdict(cells: Sequence[CellResult], findings: Sequence[Finding], hosts: Se
     seen = {signal.seen for verdict in asked for signal in verdict.signals.values()}
     if verdicts & BAD or any(finding.kind != "first_fixed" for finding in findings):
         return "regression"
-    if "untested" in verdicts or any(cell.problem for cell in cells) or any(host.problem for host in hosts):
+    nothing_ran = not stopped and not any(verdict.trials for verdict in asked)
+    if (
+        nothing_ran
+        or "untested" in verdicts
+        or any(cell.problem for cell in cells)
+        or any(host.problem for host in hosts)
+    ):
         return "infrastructure"
     is_open = seen & {"blind", "suspect", "bad"} or any(verdict.provisional for verdict in asked)
     return "inconclusive" if stopped or verdicts & UNSURE or is_open else "ok"

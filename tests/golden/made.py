@@ -498,7 +498,7 @@ UNKNOWN: Mapping[str, RunResult] = {
     "interrupted with findings": replace(build.quickstart(), verdict="interrupted"),
     "some could not be decided": replace(build.varied(), verdict="inconclusive"),
     "nothing could be measured": row(lambda _: build.unknown("untested", "no image"), verdict="infrastructure"),
-    "nothing was run": row(lambda _: build.unknown("incompatible", "no"), verdict="ok"),
+    "nothing was run": row(lambda _: build.unknown("incompatible", "no"), verdict="infrastructure"),
     "a limit that could not be kept": last(build.quiet(), "inconclusive", tail=COARSE),
     "what looks bad is the first that is read": suspected(),
     "what looks bad comes before what is too coarse": last(suspected(), "inconclusive", tail=COARSE),

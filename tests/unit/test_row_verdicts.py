@@ -14,7 +14,7 @@ from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.next.bisect_records import Boundary, Rules
 from harness.judge.next.bisection import propose_search, with_boundaries
 from harness.judge.row import judge_row
-from harness.judge.run import corrected
+from harness.judge.run import corrected, judge_run
 from harness.model import (
     LEVELS,
     Cell,
@@ -479,3 +479,13 @@ def test_a_baseline_that_could_not_run_says_nothing() -> None:
     cells = [*CELLS[:5], CellVerdict(verdicts=("untested",), why="", trials=0)]
     faster = Boundary(metric="step_time", before=2, after=3, worse=False, size=-math.log(1.5), p=1e-6)
     assert with_boundaries([], [faster], cells=cells, rules=Rules(step_limit=LIMIT, baseline=5)) == ()
+
+
+def test_a_run_that_measured_nothing_is_not_good() -> None:
+    """Every image was incompatible with the card, and the run ended with exit code 0."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5"])
+    cells = tuple(Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images)
+    row = VersionRow(series=series, lane=build.HERE, variant=build.POP, cells=cells)
+    runs = [CellRun(cell=cell, incompatible="CUDA 11.1 has no code for sm_89").result for cell in cells]
+    plan = build.run([(series, [build.HERE], [build.POP])], lambda *_: build.flat()).plan
+    assert judge_run(plan, [judge_row(row, runs, least=2)], directory=Path("none")).verdict == "infrastructure"

@@ -71,6 +71,9 @@ def _infrastructure(result: RunResult) -> str:
     where = f" ({together(hosts)} could not be used)" if hosts else ""
     lost = [entry for entry in result.cells if entry.problem or _is_untested(entry)]
     if not any(entry.verdict.trials for entry in result.cells):
+        if not lost and not hosts:
+            every = "the only cell is" if len(result.cells) == 1 else f"all {len(result.cells):,} cells are"
+            return f"Nothing was run: {every} excluded or incompatible with the host."
         return f"Nothing could be measured: {_cells(result, len(lost))} are untested{where}."
     how = "" if all(map(_is_untested, lost)) else " as planned"
     told = f"{_cells(result, len(lost))} could not be measured{how}{where}"
@@ -141,9 +144,6 @@ def _ok(result: RunResult) -> str:
         return f"Nothing bad: {'all ' if len(tones) > 1 else ''}{cells} {'are' if len(tones) > 1 else 'is'} good."
     if all(is_needless(entry) for entry in result.cells if tone(entry.verdict.verdict) == "none"):
         return f"Nothing bad in the {good} of {cells} that were run; the other {len(tones) - good} were not."
-    if not good:
-        every = "the only cell is" if len(tones) == 1 else f"all {len(tones):,} cells are"
-        return f"Nothing was run: {every} excluded or incompatible with the host."
     return f"Nothing bad: {good} of {cells} good, the rest not measured."
 
 
