@@ -125,7 +125,7 @@ def _row(row: VersionRow, fault: Fault, rng: Generator, *, place: int, rows: int
             at = run.cells.index(each)
             applies = at >= fault.since and fault.only in (None, place)
             each.trials.append(_trial(each, rng, fault if applies else Fault(), proposal.round))
-    return judge_row(row, [each.result for each in run.cells], least=run.least, rows=rows)
+    return judge_row(run)
 
 
 def _trial(run: CellRun, rng: Generator, fault: Fault, number: int) -> Trial:

@@ -165,7 +165,7 @@ def _without_cut_end(path: Path, text: str, note: Say) -> str:
     above, _, before = rows.rpartition("\n")
     if not last or not above:
         return text  # the first row cannot be compared: only the header is above it
-    own, other = (next(csv.reader([line]), None) or [""] for line in (last, before))
+    own, other = (next(csv.reader([line]), []) or [""] for line in (last, before))
     if len(own) >= len(other) and len(own[-1].strip()) >= len(other[-1].strip()):
         return text
     note(f"{path}:{above.count(chr(10)) + 3}: {CUT}")
