@@ -5,7 +5,7 @@
 
 from harness.compat.image_on_gpu import (
     Compatibility,
-    Failure,
+    KnownFailure,
     can_run,
     compatibility,
     compatibility_on,

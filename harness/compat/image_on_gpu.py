@@ -215,7 +215,7 @@ FAILURES = ("crash", "hang", "setup", "infrastructure")
 
 
 @dataclass(frozen=True)
-class Failure:
+class KnownFailure:
     """A failure that a pattern in its message tells: `infrastructure` (try again), `incompatible` (cannot run there),
     `oom` (bad). `{1}` in `why` is the pattern's first group. `at_start`: the pattern counts only if no step was made,
     because an image that makes steps on a GPU can run there.
@@ -232,86 +232,86 @@ BROKEN_XIDS = "48|62|63|64|74|79|92|94|95|119|120|140|154"
 
 SIGNS = (
     # The first match counts: a lost GPU causes errors of every other kind.
-    Failure(
+    KnownFailure(
         "infrastructure", r"fallen off the bus|\bGPU is lost",
         "the GPU has fallen off the bus; see `dmesg` on the host", at_start=False,
     ),
-    Failure(
+    KnownFailure(
         "infrastructure", rf"\bXid(?: \(PCI:[^)]*\):)? ({BROKEN_XIDS})\b",
         "the driver reported Xid {1}, a fault of the GPU; see `dmesg` on the host", at_start=False,
     ),
-    Failure(
+    KnownFailure(
         "infrastructure", r"uncorrectable (?:NVLink |ECC )?error",
         "the GPU reported an error that it could not correct", at_start=False,
     ),
-    Failure(
+    KnownFailure(
         "infrastructure", r"Failed to initialize NVML: ([\w/ ]+)",
         "the container has lost the driver (NVML: {1}); see `nvidia-smi` on the host", at_start=False,
     ),
-    Failure(
+    KnownFailure(
         "infrastructure", r"nvidia-container-cli: (?:initialization|detection) error: ([^\n\"]+)", "no GPU: {1}"
     ),
-    Failure(
+    KnownFailure(
         "infrastructure", r"Error 802: system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY",
         "the host's GPUs are not ready (CUDA error 802): its fabric manager is not running",
     ),
-    Failure(
+    KnownFailure(
         "infrastructure", r"device\(s\) is/are busy or unavailable|CUDA_ERROR_DEVICE_UNAVAILABLE",
         "the GPU is busy: another process has exclusive use of it",
     ),
-    Failure(
+    KnownFailure(
         "incompatible", r"unsatisfied condition: ([^,\n\\\"]+)",
         "the image requires {1}, but the host's driver is older",
     ),
-    Failure(
+    KnownFailure(
         "incompatible", r"forward compatibility was attempted on non supported HW|cuInit\(0\) returned 804",
         "the image needs a newer driver, and its forward compatibility package works on data-centre cards only "
         "(CUDA error 804)",
     ),
-    Failure(
+    KnownFailure(
         "incompatible",
         r"built for NVIDIA Driver Release ([\d.]+) or later, *but\s*version ([\d.]+) was detected and\s+compatibility "
         r"mode is UNAVAILABLE",
         "needs driver {1} or later, but the host has {2}",
     ),
-    Failure(
+    KnownFailure(
         "incompatible", r"CUDA driver version is insufficient for CUDA runtime version|CUDA_ERROR_INSUFFICIENT_DRIVER",
         "the host's driver is too old for the image's CUDA",
     ),
-    Failure(
+    KnownFailure(
         "incompatible", r"PTX was compiled with an unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         "the host's driver is too old for the code in the image",
     ),
-    Failure(
+    KnownFailure(
         "incompatible", r"with CUDA capability (sm_\d+) is not compatible with the current PyTorch installation",
         "its PyTorch was not built for {1}",
     ),
-    Failure(
+    KnownFailure(
         "incompatible",
         r"no kernel image is available for execution|CUDA_ERROR_NO_BINARY_FOR_GPU|cudaErrorNoKernelImageForDevice",
         "nothing in the image was compiled for this GPU (no kernel image)",
     ),
-    Failure(
+    KnownFailure(
         "incompatible", r"(cuBLAS|cuDNN)_STATUS_ARCH_MISMATCH|cudnnStatusArchMismatch",
         "its libraries do not support this GPU (architecture mismatch)",
     ),
-    Failure(
+    KnownFailure(
         "incompatible", r"failed to (?:make|create) cuFFT batched plan: ?(?:5|11)\b|CUFFT_INTERNAL_ERROR",
         "its cuFFT cannot make a plan on this GPU",
     ),
-    Failure(
+    KnownFailure(
         "incompatible", r"Detected (?:NVIDIA )+([^\n]+?) GPU, which is not (?:yet )?supported",
         "the container does not support the {1}",
     ),
-    Failure(
+    KnownFailure(
         "incompatible", r"No (?:NVIDIA )?supported GPU\(s\) detected to run this container",
         "the container supports no GPU of this host",
     ),
-    Failure(
+    KnownFailure(
         "infrastructure", r"The NVIDIA Driver was not detected|no CUDA-capable device is detected|CUDA_ERROR_NO_DEVICE",
         "the container sees no GPU; see `harness doctor`",
     ),
-    Failure(
+    KnownFailure(
         "oom",
         r"CUDA (?:error: )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|OOM when allocating tensor"
         r"|RESOURCE_EXHAUSTED: Out of memory|(?:CUBLAS|CUDNN|CUFFT)_(?:STATUS_)?ALLOC_FAILED"
@@ -321,7 +321,7 @@ SIGNS = (
 )  # fmt: skip
 
 
-def signature(text: str, *, steps: int = 0) -> Failure | None:
+def signature(text: str, *, steps: int = 0) -> KnownFailure | None:
     """Return the meaning of the output or message of a trial that failed after `steps` steps; None if it is unknown."""
     for sign in SIGNS:
         if (steps == 0 or not sign.at_start) and (match := re.search(sign.pattern, text, re.IGNORECASE)):
@@ -330,7 +330,7 @@ def signature(text: str, *, steps: int = 0) -> Failure | None:
     return None
 
 
-def explain_failure(trial: Trial) -> Failure | None:
+def explain_failure(trial: Trial) -> KnownFailure | None:
     """Return the meaning of a failed trial's message and output; None if it is unknown. A trial that ended well, or
     whose end the kernel or Python reported, needs no explanation: NVIDIA's images print some of these warnings and then
     run.
