@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 
 from harness.cli.common import FILE, IN, JSON, option, print_json, say, to_stdout
 from harness.errors import UsageError
+from harness.report.blocks import ReportSection
 
 SINCE = click.option("--since", metavar="AGE", help="Only runs that began within this time: 12h, 30d, 8w.")
 CSV = click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per measurement.")
@@ -44,14 +44,14 @@ def runs(
 
     Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
-    from harness.history.printing import runs_lines
+    from harness.history.printing import runs_section
     from harness.history.selection import HistoryQuery, list_runs
 
     query = HistoryQuery(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
     with _one_format(as_csv=as_csv, as_json=as_json):
         rows = list_runs(folder, query, say=say)
         if not (as_csv or as_json):
-            _print_lines(runs_lines(rows))
+            _print([runs_section(rows)] if rows else [ReportSection(title="no runs", blocks=())])
             return
         from harness.history import exports
 
@@ -93,7 +93,7 @@ def history(
 
     Exit status: 0; 2 if there is no such series; 3 if the index cannot be used.
     """
-    from harness.history.printing import history_lines
+    from harness.history.printing import history_section
     from harness.history.selection import HistoryQuery, list_histories
     from harness.history.words import SHOWN
 
@@ -106,14 +106,14 @@ def history(
         signals=signals or (() if is_data else SHOWN),
     )  # fmt: skip
     with _one_format(as_csv=as_csv, as_json=as_json):
-        views = list_histories(folder, query, say=say)
+        views, runs = list_histories(folder, query, say=say)
         if not is_data:
-            _print_lines(history_lines(views, signals=signals, days=days))
+            _print(history_section(view, runs, signals=signals, days=days) for view in views)
             return
         from harness.history import exports
 
         if as_json:
-            print_json(exports.histories_json(views))
+            print_json(exports.histories_json(views, runs))
         else:
             click.echo(exports.histories_csv(views, signals=signals), nl=False)
 
@@ -134,16 +134,13 @@ def publish(*, out: Path, folder: Path, url: str) -> None:
 
     Exit status: 0; 2 if --out holds other files; 3 if the site cannot be written.
     """
-    from harness.history.pages import pages
     from harness.history.publish import publish as write_site
 
     if url and not url.startswith(("https://", "http://")):
         raise UsageError(f"--url: {url!r} is not an address; give https://…/")
-    where = f"{url.rstrip('/')}/" if url else ""
-    done = write_site(folder, out, functools.partial(pages, url=where), say=say)
+    told = write_site(folder, out, url=f"{url.rstrip('/')}/" if url else "", say=say)
     with to_stdout():
-        removed = f", {done.removed} removed" if done.removed else ""
-        click.echo(f"{out / 'index.html'}: {done.written} of {done.files} files written{removed}")
+        click.echo(f"{out / 'index.html'}: {told}")
 
 
 @contextmanager
@@ -162,8 +159,13 @@ def _age(text: str | None) -> timedelta | None:
     return option("--since", age, text)
 
 
-def _print_lines(lines: Iterator[str]) -> None:
+def _print(sections: Iterable[ReportSection]) -> None:
+    """Print sections, with an empty line after each that has a title and blocks."""
+    from harness.report.terminal.plain_printer import indented
     from harness.report.text.harmless_text import spelled
 
     encoding = sys.stdout.encoding or "utf-8"
-    click.echo(spelled("\n".join(lines), encoding=encoding))
+    for section in sections:
+        click.echo(spelled("\n".join(indented(section)), encoding=encoding))
+        if section.title and section.blocks:
+            click.echo()

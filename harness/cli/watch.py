@@ -81,16 +81,17 @@ def _tell(seen: RegistryLook, *, as_json: bool) -> None:
 
 def _drifts(matrix: str, *, out: Path, as_json: bool) -> bool:
     from harness.history import words
-    from harness.history.exports import drift_json
+    from harness.history.exports import drifts_json
     from harness.history.selection import list_drifts
 
     drifting = list_drifts(out, matrix=matrix, say=say)
     with to_stdout():
         if as_json and drifting:
-            click.echo(json.dumps({"drifts": [drift_json(history, drift) for history, drift in drifting]}))
+            click.echo(json.dumps({"drifts": [drift for one in drifting for drift in drifts_json(one)]}))
         elif not as_json:
-            for history, drift in drifting:
-                click.echo(f"drift: {words.history_place(history)}: {words.drift_text(drift)}")
+            for history in drifting:
+                for drift in history.drifts:
+                    click.echo(f"drift: {words.history_place(history)}: {words.drift_text(drift)}")
     return bool(drifting)
 
 

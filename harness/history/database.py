@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,9 +70,8 @@ def _is_damage(error: Exception) -> bool:
 
 def _ask(path: Path, ask: Callable[[OpenIndex], T], *, say: Say) -> T:
     with _connected(path, say=say) as connection:
-        index = OpenIndex(connection)
         refresh(connection, path.parent, say=say)
-        return ask(index)
+        return ask(OpenIndex(connection))
 
 
 @contextmanager
@@ -107,12 +109,12 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if _is_ours(connection, path):
         return
     connection.execute("PRAGMA journal_mode = WAL")  # has no effect on a network file system without WAL
-    connection.execute("BEGIN IMMEDIATE")
-    if not _is_ours(connection, path):  # another process may have created them meanwhile
-        for table in TABLES:
-            connection.execute(table)
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")
-    connection.execute("COMMIT")
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if not _is_ours(connection, path):  # another process may have created them meanwhile
+            for table in TABLES:
+                connection.execute(table)
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
@@ -178,17 +180,42 @@ def refresh(connection: sqlite3.Connection, out: Path, *, say: Say) -> None:
     """
     known = dict(connection.execute("SELECT path, stamp FROM runs"))
     there = dict(_runs(out, known))
-    gone = known.keys() - there.keys()
     changed = sorted((path for path in there if known.get(path) != there[path]), key=lambda path: Path(path).name)
-    problems = _write(connection, out, gone, {path: there[path] for path in changed}) if gone or changed else []
+    problems = []
+    if changed or known.keys() - there.keys():
+        from harness.history import writing  # noqa: PLC0415 - slow, and needed only where a run is new
+
+        for path in known.keys() - there.keys():
+            writing.remove(connection, path)
+        for path in changed:
+            if problem := writing.replace(connection, out, path, stamp=there[path]):
+                problems.append(f"{path}: {problem}")
     for text in problems[:MOST_TOLD]:
         say(f"not in the index: {text}")
     if len(problems) > MOST_TOLD:
         say(f"not in the index: {len(problems) - MOST_TOLD} more directories; `harness runs` lists them")
-    if connection.execute("SELECT 1 FROM histories WHERE stale").fetchone():
-        from harness.history.conclusions import conclude  # noqa: PLC0415 - slow, and rarely needed
+    stale = connection.execute("SELECT id, matrix, series FROM histories WHERE concluded IS NULL").fetchall()
+    if stale:
+        _conclude(connection, stale)
 
-        conclude(connection)
+
+def _conclude(connection: sqlite3.Connection, stale: Sequence[tuple[int, str, str]]) -> None:
+    """Conclude again what new or removed runs may have changed: the lives and the drifts of these histories, each with
+    its matrix and series.
+    """
+    from harness.history.conclusions import drifts_of, lives_of  # noqa: PLC0415 - slow, and rarely needed
+
+    index = OpenIndex(connection)
+    versions = cache(index.versions)
+    for history, matrix, series in stale:
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            measured = index.measurements(histories=[history])
+            found = [finding for _, finding in index.findings(histories=[history])]
+            lives = lives_of(measured, found, versions(matrix, series))
+            drifts = drifts_of(measured, versions(matrix, series))
+            kept = json.dumps({"lives": list(map(asdict, lives)), "drifts": list(map(asdict, drifts))})
+            connection.execute("UPDATE histories SET concluded = ? WHERE id = ?", (kept, history))
 
 
 def _runs(out: Path, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -234,19 +261,6 @@ def _stamp(folder: str, name: str) -> str:
     return f"{kind}{name[0]}{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
 
 
-def _write(connection: sqlite3.Connection, out: Path, gone: Iterable[str], changed: Mapping[str, str]) -> list[str]:
-    """Remove the runs in `gone`, and write those in `changed`. Return a text on each run that cannot be read."""
-    from harness.history import writing  # noqa: PLC0415 - slow, and needed only where a run is new
-
-    for path in gone:
-        writing.remove(connection, path)
-    problems = (
-        (path, writing.replace(connection, writing.rows_of(out / path), path=path, stamp=stamp))
-        for path, stamp in changed.items()
-    )
-    return [f"{path}: {problem}" for path, problem in problems if problem]
-
-
 # ---------------------------------------------------------------- index schema
 
 
@@ -278,7 +292,7 @@ TABLES = (
         params TEXT NOT NULL,
         lane TEXT NOT NULL,
         variant TEXT NOT NULL,
-        stale INTEGER NOT NULL DEFAULT 1,
+        concluded TEXT,
         UNIQUE (matrix, series, lane, scenario, params)
     )""",
     """CREATE TABLE images (
@@ -344,31 +358,5 @@ TABLES = (
         findings TEXT NOT NULL,
         sentence TEXT NOT NULL,
         PRIMARY KEY (run, number)
-    ) WITHOUT ROWID""",
-    """CREATE TABLE lives (
-        history INTEGER NOT NULL REFERENCES histories,
-        signal TEXT NOT NULL,
-        status TEXT NOT NULL,
-        begin_run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
-        begin_number INTEGER NOT NULL,
-        end_run INTEGER REFERENCES runs ON DELETE CASCADE,
-        end_number INTEGER,
-        found_run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
-        seen_run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
-        closed_run INTEGER REFERENCES runs ON DELETE CASCADE
-    )""",
-    "CREATE INDEX lives_by_history ON lives (history)",
-    """CREATE TABLE drifts (
-        history INTEGER NOT NULL REFERENCES histories,
-        signal TEXT NOT NULL,
-        first TEXT NOT NULL,
-        last TEXT NOT NULL,
-        effect REAL NOT NULL,
-        low REAL,
-        high REAL,
-        p REAL NOT NULL,
-        versions INTEGER NOT NULL,
-        runs INTEGER NOT NULL,
-        PRIMARY KEY (history, signal)
     ) WITHOUT ROWID""",
 )

@@ -7,19 +7,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.history.records import (
-    Drift,
-    FindingLife,
-    HistoryView,
-    IndexedHistory,
-    IndexedRun,
-    Measurement,
-    SeenFinding,
-)
+from harness.history.records import FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement, SeenFinding
+from harness.history.words import Runs
+from harness.model import SignalVerdict
 from harness.report.exports.cell_table import harmless
 
 RUN_COLUMNS = (
@@ -35,10 +29,8 @@ FIGURE_COLUMNS = ("seen", "value", "low", "high", "limit", "visible")
 
 def runs_json(runs: Iterable[IndexedRun]) -> list[dict[str, Any]]:
     """Return an object for each run, in the given order."""
-    return [
-        {**{name: getattr(run, name) for name in RUN_COLUMNS}, "sentences": list(run.sentences),
-         "warnings": list(run.warnings)} for run in runs
-    ]  # fmt: skip
+    names = (*RUN_COLUMNS, "sentences", "warnings")
+    return [{name: getattr(run, name) for name in names} for run in runs]
 
 
 def runs_csv(runs: Iterable[IndexedRun]) -> str:
@@ -46,15 +38,15 @@ def runs_csv(runs: Iterable[IndexedRun]) -> str:
     return _csv(RUN_COLUMNS, ([getattr(run, name) for name in RUN_COLUMNS] for run in runs))
 
 
-def histories_json(views: Iterable[HistoryView]) -> list[dict[str, Any]]:
+def histories_json(views: Iterable[HistoryView], runs: Runs) -> list[dict[str, Any]]:
     """Return an object for each history, with its measurements, findings and drifts."""
     return [
         {
             **_place(view.history),
             "images": list(view.versions),
-            "measured": [{**_measured(measurement), "figures": _figures(measurement)} for measurement in view.measured],
-            "findings": [_life(life, view) for life in view.lives],
-            "drifts": [_drift(drift) for drift in view.drifts],
+            "measured": [{**_measured(one), "figures": _figures(one)} for one in view.measured],
+            "findings": [_life(life, runs) for life in view.history.lives],
+            "drifts": list(map(asdict, view.history.drifts)),
         }
         for view in views
     ]
@@ -62,20 +54,21 @@ def histories_json(views: Iterable[HistoryView]) -> list[dict[str, Any]]:
 
 def histories_csv(views: Sequence[HistoryView], *, signals: Sequence[str]) -> str:
     """Return a header and a line for each measurement, with the figures of `signals`; () means all signals."""
-    names = list(signals) or sorted(
-        {name for view in views for measurement in view.measured for name in measurement.figures}
-    )
+    names = signals or sorted({name for view in views for one in view.measured for name in one.verdict.signals})
     columns = (*PLACE_COLUMNS, *MEASURED_COLUMNS, *(f"{name}.{part}" for name in names for part in FIGURE_COLUMNS))
-    return _csv(columns, (row for view in views for row in _rows(view, names)))
+    rows = []
+    for view in views:
+        params = " ".join(f"{name}={value}" for name, value in view.history.params)
+        place = {**_place(view.history), "params": params}.values()
+        for one in view.measured:
+            figures = [part for name in names for part in _figure(one.verdict.signals.get(name))]
+            rows.append([*place, *_measured(one).values(), *figures])
+    return _csv(columns, rows)
 
 
-def _rows(view: HistoryView, names: Sequence[str]) -> Iterator[list[Any]]:
-    params = " ".join(f"{name}={value}" for name, value in view.history.params)
-    place = {**_place(view.history), "params": params}
-    for measurement in view.measured:
-        known = _figures(measurement)
-        figures = [known.get(name, {}).get(part) for name in names for part in FIGURE_COLUMNS]
-        yield [*(place[name] for name in PLACE_COLUMNS), *_measured(measurement).values(), *figures]
+def drifts_json(history: IndexedHistory) -> list[dict[str, Any]]:
+    """Return the drifts of a history, each with its series, host, GPU, scenario and params."""
+    return [{**_place(history), **asdict(drift)} for drift in history.drifts]
 
 
 def _place(history: IndexedHistory) -> dict[str, Any]:
@@ -83,24 +76,32 @@ def _place(history: IndexedHistory) -> dict[str, Any]:
     return {name: getattr(history, name) for name in PLACE_COLUMNS} | {"params": dict(history.params)}
 
 
-def _measured(measurement: Measurement) -> dict[str, Any]:
+def _measured(one: Measurement) -> dict[str, Any]:
     """Return the fields named in MEASURED_COLUMNS, in that order."""
-    return {name: measurement.version if name == "image" else getattr(measurement, name) for name in MEASURED_COLUMNS}
+    verdict = one.verdict
+    values = (
+        one.version, one.digest, one.run, one.started, one.first_launch, verdict.verdict, one.state, verdict.trials,
+        verdict.failed, one.taken_over, verdict.provisional, verdict.per, verdict.why,
+    )  # fmt: skip
+    return dict(zip(MEASURED_COLUMNS, values, strict=True))
 
 
-def _figures(measurement: Measurement) -> dict[str, dict[str, Any]]:
+def _figures(one: Measurement) -> dict[str, dict[str, Any]]:
     """Return the fields named in FIGURE_COLUMNS, by signal."""
     return {
-        name: dict(
-            zip(FIGURE_COLUMNS, (one.seen, one.value, *(one.ci or (None, None)), one.limit, one.visible), strict=True)
-        )
-        for name, one in measurement.figures.items()
+        name: dict(zip(FIGURE_COLUMNS, _figure(signal), strict=True)) for name, signal in one.verdict.signals.items()
     }
 
 
-def _life(life: FindingLife, view: HistoryView) -> dict[str, Any]:
-    def run(id_: int | None) -> Mapping[str, str] | None:
-        return None if id_ is None else {"run": view.runs[id_].path, "started": view.runs[id_].started}
+def _figure(one: SignalVerdict | None) -> tuple[Any, ...]:
+    if one is None:
+        return (None,) * len(FIGURE_COLUMNS)
+    return one.seen, one.value, *(one.ci or (None, None)), one.limit, one.visible
+
+
+def _life(life: FindingLife, runs: Runs) -> dict[str, Any]:
+    def run(path: str | None) -> Mapping[str, str] | None:
+        return None if path is None else {"run": path, "started": runs[path].started}
 
     return {
         "signal": life.begins.signal,
@@ -117,15 +118,6 @@ def _finding(finding: SeenFinding) -> dict[str, Any]:
     names = ("kind", "before", "after", "verdict", "p", "confirmed", "consequence_of")
     effect = None if finding.effect is None else asdict(finding.effect)
     return {**{name: getattr(finding, name) for name in names}, "effect": effect}
-
-
-def _drift(drift: Drift) -> dict[str, Any]:
-    return {name: value for name, value in asdict(drift).items() if name != "history"}
-
-
-def drift_json(history: IndexedHistory, drift: Drift) -> dict[str, Any]:
-    """Return a drift with its series, host, GPU, scenario and params."""
-    return {**_place(history), **_drift(drift)}
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -1,10 +1,11 @@
-"""Queries the index for commands and pages."""
+"""Answers from the open index what was measured, as records."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from harness.history.records import (
@@ -17,250 +18,179 @@ from harness.history.records import (
     SeenFinding,
     merged,
 )
-from harness.model import Effect, SignalVerdict, grouped
+from harness.model import CellVerdict, Effect, SignalVerdict, grouped
 
-_MOST_AT_ONCE = 500
-"""Most ids in one query; SQLite's own limit is higher."""
+Some = Sequence[object] | None
+"""The values of a column that are asked for; None asks for all."""
 
 
 class OpenIndex:
-    """The open index. Methods return runs in the order in which they started."""
+    """The open index. Runs, and what was measured in them, come in the order in which the runs started."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def _rows(self, query: str, values: Sequence[Any] = ()) -> Iterator[sqlite3.Row]:
-        cursor = self._connection.cursor()
-        cursor.row_factory = sqlite3.Row
-        return iter(cursor.execute(query, values))
-
-    def _rows_of(self, query: str, ids: Iterable[int]) -> Iterator[sqlite3.Row]:
-        """Yield the rows of `query`, in which `(?)` stands for the ids. It runs for _MOST_AT_ONCE ids at a time."""
-        every = list(ids)
-        for start in range(0, len(every), _MOST_AT_ONCE):
-            some = every[start : start + _MOST_AT_ONCE]
-            yield from self._rows(query.replace("(?)", f"({','.join('?' * len(some))})"), some)
-
-    # ------------------------------------------------------------ runs
-
-    def runs(self, *, matrix: str | None = None) -> list[IndexedRun]:
-        """Return all runs, or those of one matrix, including directories that cannot be read."""
-        sentences = grouped(
-            (run, sentence) for run, sentence in self._rows("SELECT run, sentence FROM causes ORDER BY run, number")
+    @cached_property
+    def runs(self) -> dict[str, IndexedRun]:
+        """All runs by path, including directories that cannot be read."""
+        said = self._connection.execute("SELECT run, sentence FROM causes ORDER BY run, number")
+        sentences: dict[int, list[str]] = grouped(said)
+        rows = self._connection.execute(
+            "SELECT id, path, matrix, kind, started, coalesce(duration_s, 0.0), verdict, cells, bad, findings,"
+            " warnings, problem, stamp FROM runs ORDER BY started, path"
         )
-        rows = self._rows(
-            "SELECT id, path, matrix, kind, started, coalesce(duration_s, 0.0) AS duration_s, verdict, cells, bad,"
-            " findings, warnings, problem, stamp FROM runs WHERE ? IS NULL OR matrix = ? ORDER BY started, path",
-            (matrix, matrix),
-        )
-        return [
-            IndexedRun(
-                **{**dict(row), "warnings": tuple(json.loads(row["warnings"]))},
-                sentences=tuple(sentences.get(row["id"], ())),
+        return {
+            path: IndexedRun(
+                path=path, matrix=matrix, kind=kind, started=started, duration_s=duration_s, verdict=verdict,
+                cells=cells, bad=bad, findings=findings, warnings=tuple(json.loads(warnings)), problem=problem,
+                stamp=stamp, sentences=tuple(sentences.get(number, ())),
             )
-            for row in rows
-        ]
+            for number, path, matrix, kind, started, duration_s, verdict, cells, bad, findings, warnings, problem, stamp
+            in rows
+        }  # fmt: skip
 
-    def run_ids(self) -> list[int]:
-        return [row["id"] for row in self._rows("SELECT id FROM runs ORDER BY started, path")]
+    def series_of(self) -> dict[str, set[str]]:
+        """Return the names of each run's series, by the run's path."""
+        rows = self._connection.execute("SELECT DISTINCT path, series FROM images JOIN runs ON runs.id = run")
+        return {path: set(series) for path, series in grouped(rows).items()}
 
-    def series_of(self) -> dict[int, frozenset[str]]:
-        """Return the names of each run's series, by run id."""
-        found: dict[int, set[str]] = {}
-        for run, series in self._rows("SELECT DISTINCT run, series FROM images"):
-            found.setdefault(run, set()).add(series)
-        return {run: frozenset(series) for run, series in found.items()}
-
-    # ------------------------------------------------------------ histories
-
-    def histories(self, *, matrix: str | None = None, series: str | None = None) -> list[IndexedHistory]:
+    def histories(self, *, matrix: Some = None, series: Some = None) -> list[IndexedHistory]:
         """Return the histories with at least one cell in any run."""
-        rows = self._rows(
-            f"SELECT {_HISTORY} FROM histories WHERE (? IS NULL OR matrix = ?) AND (? IS NULL OR series = ?)"
-            " AND id IN (SELECT history FROM cells) ORDER BY matrix, series, id",
-            (matrix, matrix, series, series),
+        condition, values = _where(matrix=matrix, series=series)
+        rows = self._connection.execute(
+            "SELECT id, matrix, series, host, gpu, scenario, params, lane, variant, concluded FROM histories"
+            f" WHERE {condition} AND id IN (SELECT history FROM cells) ORDER BY matrix, series, id",
+            values,
         )
-        return [_history(row) for row in rows]
-
-    def stale_histories(self) -> list[IndexedHistory]:
-        """Return the histories that new or removed runs may have changed."""
-        return [_history(row) for row in self._rows(f"SELECT {_HISTORY} FROM histories WHERE stale")]
+        return list(map(_history, rows))
 
     def versions(self, matrix: str, series: str) -> list[str]:
         """Return the versions of a series over all runs, oldest first. Start from the run that has most of them (the
         newest, if several do), and merge in the order of every other run.
         """
-        orders = grouped(
-            (run, version)
-            for run, version in self._rows(
-                "SELECT run, version FROM images JOIN runs ON runs.id = run WHERE matrix = ? AND series = ?"
-                " ORDER BY started DESC, path DESC, position",
-                (matrix, series),
-            )
+        rows = self._connection.execute(
+            "SELECT run, version FROM images JOIN runs ON runs.id = run WHERE matrix = ? AND series = ?"
+            " ORDER BY started DESC, path DESC, position",
+            (matrix, series),
         )
         found: list[str] = []
-        for order in sorted(orders.values(), key=len, reverse=True):
+        for order in sorted(grouped(rows).values(), key=len, reverse=True):
             if not set(order) <= set(found):
                 found = merged(found, list(dict.fromkeys(order)))
         return found
 
-    # ------------------------------------------------------------ what was measured
-
     def measurements(
-        self,
-        histories: Iterable[int],
-        *,
-        signals: Sequence[str] | None = None,
-        versions: Sequence[str] | None = None,
-        since: str = "",
-        run: int | None = None,
+        self, *, histories: Some = None, runs: Some = None, versions: Some = None, signals: Some = None, since: str = ""
     ) -> list[Measurement]:
-        """Return the cells of these histories, oldest run first, with their figures.
-
-        `versions` and `signals` select versions and figures (None: all). `since` leaves out runs that started earlier;
-        `run` selects one run by its id.
+        """Return the cells of these histories (by id) in these runs (by path), with the figures of these signals.
+        `since` leaves out runs that started earlier.
         """
-        chosen = list(histories)
-        condition = f"history IN (?) AND started >= {_quoted(since)}"
-        if versions is not None:
-            condition += f" AND version IN ({_listed(versions)})"
-        if run is not None:
-            condition += f" AND cells.run = {run:d}"
-        only = "" if signals is None else f" AND signal IN ({_listed(signals)})"
+        condition, values = _where(history=histories, path=runs, version=versions)
+        source = "FROM cells JOIN runs ON runs.id = cells.run"
+        condition, values = f"WHERE {condition} AND started >= ?", [*values, since]
+        chosen, names = _where(signal=signals)
         figures: dict[int, dict[str, SignalVerdict]] = {}
-        for cell, signal, seen, value, low, high, limit, visible in self._rows_of(
-            'SELECT cell, signal, seen, value, low, high, "limit", visible FROM cells'
-            " JOIN runs ON runs.id = cells.run JOIN figures ON cell = cells.id"
-            f" WHERE {condition}{only}",
-            chosen,
+        for cell, signal, seen, value, low, high, limit, visible in self._connection.execute(
+            f'SELECT cell, signal, seen, value, low, high, "limit", visible {source} JOIN figures ON cell = cells.id'
+            f" {condition} AND {chosen}",
+            [*values, *names],
         ):
-            ci = None if low is None else (low, high)
-            figure = SignalVerdict(seen=seen, value=value, ci=ci, limit=limit, visible=visible)
-            figures.setdefault(cell, {})[signal] = figure
-        rows = self._rows_of(
-            "SELECT history, runs.id AS run_id, path AS run, started, first_launch, version, digest, cells.verdict,"
-            " state, why, trials, failed, taken_over, provisional, per, cells.id AS cell FROM cells"
-            f" JOIN runs ON runs.id = cells.run WHERE {condition}",
-            chosen,
+            figures.setdefault(cell, {})[signal] = SignalVerdict(
+                seen=seen, value=value, ci=None if low is None else (low, high), limit=limit, visible=visible
+            )
+        rows = self._connection.execute(
+            "SELECT history, path, started, version, digest, first_launch, taken_over, state, cells.id, cells.verdict,"
+            f" why, trials, failed, provisional, per {source} {condition} ORDER BY started, path",
+            values,
         )
-        measured = [_measurement(dict(row), figures) for row in rows]
-        return sorted(measured, key=lambda measurement: (measurement.started, measurement.run))
-
-    # ------------------------------------------------------------ findings
-
-    def seen_findings(self, history: int) -> list[SeenFinding]:
-        query = f"SELECT {_FINDING} FROM findings WHERE history = ? ORDER BY run, number"
-        return [_finding(row) for row in self._rows(query, (history,))]
-
-    def findings_of(self, run: int) -> list[tuple[int, SeenFinding]]:
-        """Return the findings of a run, each with the id of its history."""
-        query = f"SELECT history, {_FINDING} FROM findings WHERE run = ? ORDER BY number"
-        return [(row["history"], _finding(row)) for row in self._rows(query, (run,))]
-
-    def histories_of(self, run: int) -> list[int]:
-        """Return the ids of the histories of a run's cells."""
-        return [row["history"] for row in self._rows("SELECT DISTINCT history FROM cells WHERE run = ?", (run,))]
-
-    def lives(self, histories: Iterable[int]) -> list[FindingLife]:
-        """Return the lives of these histories' findings."""
-        chosen = list(histories)
-        findings = {
-            (row["run"], row["number"]): _finding(row)
-            for row in self._rows_of(f"SELECT {_FINDING} FROM findings WHERE history IN (?)", chosen)
-        }
         return [
-            FindingLife(
-                history=row["history"], status=row["status"], begins=findings[row["begin_run"], row["begin_number"]],
-                ends=findings.get((row["end_run"], row["end_number"])), found=row["found_run"], seen=row["seen_run"],
-                closed=row["closed_run"],
+            Measurement(
+                history=history, run=run, started=started, version=version, digest=digest, first_launch=first_launch,
+                taken_over=taken_over, state=state,
+                verdict=CellVerdict(
+                    verdicts=(verdict,), why=why, trials=trials, failed=failed, provisional=bool(provisional), per=per,
+                    signals=figures.get(cell, {}),
+                ),
             )
-            for row in self._rows_of(
-                "SELECT history, status, begin_run, begin_number, end_run, end_number, found_run, seen_run, closed_run"
-                " FROM lives WHERE history IN (?) ORDER BY rowid",
-                chosen,
-            )
+            for history, run, started, version, digest, first_launch, taken_over, state, cell, verdict, why, trials,
+            failed, provisional, per in rows
         ]  # fmt: skip
 
-    def drifts(self, histories: Iterable[int]) -> list[Drift]:
-        """Return the current drifts of these histories."""
+    def views(
+        self, histories: Iterable[IndexedHistory], *, last: int | None = None, signals: Some = None, since: str = ""
+    ) -> list[HistoryView]:
+        """Return a view of each history, series by series: of its `last` newest versions, in runs that began at `since`
+        or later, with the figures of these signals.
+        """
+        found = []
+        for (matrix, series), group in grouped(((one.matrix, one.series), one) for one in histories).items():
+            order = self.versions(matrix, series)
+            shown = order if last is None else order[-last:]
+            cells = self.measurements(
+                histories=[one.id for one in group], versions=None if len(shown) == len(order) else shown,
+                signals=signals, since=since,
+            )  # fmt: skip
+            by_history = grouped((cell.history, cell) for cell in cells)
+            for history in group:
+                measured = tuple(by_history.get(history.id, ()))
+                there = {cell.version for cell in measured}
+                versions = tuple(version for version in shown if version in there)
+                left_out = len(order) - len(shown)
+                found.append(HistoryView(history=history, versions=versions, left_out=left_out, measured=measured))
+        return found
+
+    def findings(self, *, histories: Some = None, runs: Some = None) -> list[tuple[int, SeenFinding]]:
+        """Return the findings of these histories (by id) in these runs (by path), each with the id of its history."""
+        condition, values = _where(history=histories, path=runs)
+        rows = self._connection.execute(
+            "SELECT history, path, number, signal, findings.kind, before, after, findings.verdict, effect, unit, low,"
+            f" high, p, confirmed, consequence_of FROM findings JOIN runs ON runs.id = run WHERE {condition}"
+            " ORDER BY started, path, number",
+            values,
+        )
         return [
-            Drift(
-                history=row["history"], signal=row["signal"], first=row["first"], last=row["last"], p=row["p"],
-                versions=row["versions"], runs=row["runs"], effect=_effect(row["effect"], "ratio", row),
+            (
+                history,
+                SeenFinding(
+                    run=run, number=number, signal=signal, kind=kind, before=before, after=after, verdict=verdict, p=p,
+                    effect=None if effect is None
+                    else Effect(value=effect, unit=unit, ci=None if low is None else (low, high)),
+                    confirmed=bool(confirmed), consequence_of=consequence_of,
+                ),
             )
-            for row in self._rows_of(
-                "SELECT history, signal, first, last, effect, low, high, p, versions, runs FROM drifts"
-                " WHERE history IN (?) ORDER BY history, signal",
-                histories,
-            )
+            for history, run, number, signal, kind, before, after, verdict, effect, unit, low, high, p, confirmed,
+            consequence_of in rows
         ]  # fmt: skip
 
 
-_HISTORY = "id, matrix, series, host, gpu, scenario, params, lane, variant"
-_FINDING = "run, number, signal, kind, before, after, verdict, effect, unit, low, high, p, confirmed, consequence_of"
+def _where(**asked: Some) -> tuple[str, list[object]]:
+    """Return an SQL condition under which each column has one of the values asked for, and these values in order."""
+    some = {column: values for column, values in asked.items() if values is not None}
+    conditions = [f"{column} IN ({','.join('?' * len(values))})" for column, values in some.items()]
+    return " AND ".join(["TRUE", *conditions]), [value for values in some.values() for value in values]
 
 
-def _history(row: sqlite3.Row) -> IndexedHistory:
-    return IndexedHistory(**{**dict(row), "params": tuple(json.loads(row["params"]).items())})
+# ---------------------------------------------------------------- what is concluded from all runs
 
 
-def _measurement(row: dict[str, Any], figures: Mapping[int, Mapping[str, SignalVerdict]]) -> Measurement:
-    cell, provisional = row.pop("cell"), bool(row.pop("provisional"))
-    return Measurement(**row, provisional=provisional, figures=figures.get(cell, {}))
+def _history(row: Sequence[Any]) -> IndexedHistory:
+    number, matrix, series, host, gpu, scenario, params, lane, variant, concluded = row
+    # NULL: another process has just added a run, and will conclude.
+    known = json.loads(concluded) if concluded else {"lives": (), "drifts": ()}
+    return IndexedHistory(
+        id=number, matrix=matrix, series=series, host=host, gpu=gpu, scenario=scenario, lane=lane, variant=variant,
+        params=tuple(json.loads(params).items()), lives=tuple(map(_life, known["lives"])),
+        drifts=tuple(Drift(**{**drift, "effect": _effect(drift["effect"])}) for drift in known["drifts"]),
+    )  # fmt: skip
 
 
-def _finding(row: sqlite3.Row) -> SeenFinding:
-    effect = None if row["effect"] is None else _effect(row["effect"], row["unit"], row)
-    known = {name: row[name] for name in _FINDING.split(", ") if name not in ("unit", "low", "high")}
-    return SeenFinding(**{**known, "effect": effect, "confirmed": bool(row["confirmed"])})
+def _life(told: dict[str, Any]) -> FindingLife:
+    return FindingLife(**{**told, "begins": _finding(told["begins"]), "ends": told["ends"] and _finding(told["ends"])})
 
 
-def _effect(value: float, unit: str, row: sqlite3.Row) -> Effect:
-    return Effect(value=value, unit=unit, ci=None if row["low"] is None else (row["low"], row["high"]))
+def _finding(told: dict[str, Any]) -> SeenFinding:
+    return SeenFinding(**{**told, "effect": told["effect"] and _effect(told["effect"])})
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ",".join(map(_quoted, names))
-
-
-def _quoted(name: str) -> str:
-    """Return a name as an SQL text expression, in hexadecimal so that no character of it has a meaning in SQL."""
-    return f"CAST(x'{name.encode().hex()}' AS TEXT)"
-
-
-# ---------------------------------------------------------------- views
-
-
-def views_of(
-    index: OpenIndex,
-    histories: Iterable[IndexedHistory],
-    runs: Mapping[int, IndexedRun],
-    *,
-    last: int | None = None,
-    signals: Sequence[str] = (),
-    since: str = "",
-) -> Iterator[HistoryView]:
-    """Yield a view of each history, series by series, from runs that began at `since` or later.
-
-    `last`: only that many of the newest versions. `signals`: only the figures of these; (): of all.
-    """
-    groups = grouped(((history.matrix, history.series), history) for history in histories)
-    for (matrix, series), group in groups.items():
-        versions = index.versions(matrix, series)
-        shown = versions if last is None else versions[-last:]
-        ids = [history.id for history in group]
-        some = None if len(shown) == len(versions) else shown
-        measured = index.measurements(ids, signals=signals or None, versions=some, since=since)
-        lives, drifts = index.lives(ids), index.drifts(ids)
-        for history in group:
-            own = tuple(one for one in measured if one.history == history.id)
-            there = {one.version for one in own}
-            yield HistoryView(
-                history=history,
-                versions=tuple(version for version in shown if version in there),
-                left_out=len(versions) - len(shown),
-                measured=own,
-                lives=tuple(one for one in lives if one.history == history.id),
-                drifts=tuple(one for one in drifts if one.history == history.id),
-                runs=runs,
-            )
+def _effect(told: dict[str, Any]) -> Effect:
+    return Effect(value=told["value"], unit=told["unit"], ci=told["ci"] and tuple(told["ci"]))

@@ -1,33 +1,33 @@
-"""Writes what `harness runs` and `harness history` print."""
+"""Makes what `harness runs` and `harness history` print."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from harness import amounts
 from harness.history import words
 from harness.history.records import HistoryView, IndexedRun, Measurement
-from harness.history.words import SHOWN, days_of, known_of
+from harness.history.words import SHOWN, Runs, days_of, known_of
+from harness.model import grouped
+from harness.report.blocks import Items, ReportSection, TextTable
 from harness.report.text import signal_words
-from harness.report.text.harmless_text import plain, shortened, version
-
-_WIDEST = 40
+from harness.report.text.harmless_text import plain, version
 
 
-def runs_lines(runs: Sequence[IndexedRun]) -> Iterator[str]:
-    """Yield a table of runs in the given order, then what is known of those that were killed, and why others cannot be
+def runs_section(runs: Sequence[IndexedRun]) -> ReportSection:
+    """Return a table of runs in the given order, what is known of those that were killed, and why others cannot be
     read.
     """
-    if not runs:
-        yield "no runs"
-        return
-    header = ("started (UTC)", "run", "verdict", "cells", "bad", "findings", "duration")
-    rows = [
-        (words.minute(run.started), plain(run.path), words.run_verdict(run), f"{run.cells:,}",
-         f"{run.bad:,}", f"{run.findings:,}", amounts.duration(run.duration_s) if run.duration_s else "")
+    rows = tuple(
+        (words.minute(run.started), plain(run.path), words.run_verdict(run), f"{run.cells:,}", f"{run.bad:,}",
+         f"{run.findings:,}", amounts.duration(run.duration_s) if run.duration_s else "")
         for run in runs
-    ]  # fmt: skip
-    yield from _table([header, *rows])
+    )  # fmt: skip
+    columns = ("started (UTC)", "run", "verdict", "cells", "bad", "findings", "duration")
+    return ReportSection(title="", blocks=(TextTable(columns=columns, rows=rows), Items(lines=tuple(_notes(runs)))))
+
+
+def _notes(runs: Sequence[IndexedRun]) -> Iterator[str]:
     for run in runs:
         if run.kind == "killed":
             yield f"{plain(run.path)}: {'; '.join(map(plain, run.warnings))}"
@@ -35,27 +35,25 @@ def runs_lines(runs: Sequence[IndexedRun]) -> Iterator[str]:
             yield f"cannot be read: {plain(run.path)}: {plain(run.problem)}"
 
 
-def history_lines(views: Iterable[HistoryView], *, signals: Sequence[str], days: bool) -> Iterator[str]:
-    """Yield each history: its versions with their newest verdict and figures and earlier, different verdicts, then its
-    findings and drifts. With `days`, every measurement has its own line.
+def history_section(view: HistoryView, runs: Runs, *, signals: Sequence[str], days: bool) -> ReportSection:
+    """Return a history: its versions with their newest verdict and figures and earlier, different verdicts, then its
+    findings and drifts. With `days`, every measurement has its own row.
     """
     shown = signals or SHOWN
-    for view in views:
-        yield f"{words.history_place(view.history)} ({plain(view.history.matrix)})"
-        titles = [signal_words.shown_signal(name).title for name in shown]
-        header = ("image", "verdict", *titles, *(("started (UTC)", "run") if days else ("measured",)))
-        yield from (f"  {line}" for line in _table([header, *_rows(view, shown, days=days)]))
-        if view.left_out:
-            yield f"  {amounts.count(view.left_out, 'older version')} not shown: --all"
-        yield from (f"  {words.life_text(life)}; {words.standing(life, view.runs)}" for life in view.lives)
-        yield from (f"  {words.drift_text(drift)}" for drift in view.drifts)
-        yield ""
+    titles = [signal_words.shown_signal(name).title for name in shown]
+    columns = ("image", "verdict", *titles, *(("started (UTC)", "run") if days else ("measured",)))
+    lines = [f"{amounts.count(view.left_out, 'older version')} not shown: --all"] if view.left_out else []
+    lines += [f"{words.life_text(life)}; {words.standing(life, runs)}" for life in view.history.lives]
+    lines += [words.drift_text(drift) for drift in view.history.drifts]
+    table = TextTable(columns=columns, rows=tuple(_rows(view, shown, days=days)))
+    title = f"{words.history_place(view.history)} ({plain(view.history.matrix)})"
+    return ReportSection(title=title, blocks=(table, Items(lines=tuple(lines))))
 
 
 def _rows(view: HistoryView, signals: Sequence[str], *, days: bool) -> Iterator[tuple[str, ...]]:
+    by_version = grouped((one.version, one) for one in view.measured)
     for name in view.versions:
-        own = [measurement for measurement in view.measured if measurement.version == name]
-        for some in [[each] for each in own] if days else [known_of(own)]:
+        for some in [[one] for one in by_version[name]] if days else [known_of(by_version[name])]:
             newest = some[-1]
             figures = (_figure(some, signal) for signal in signals)
             when = (words.minute(newest.started), plain(newest.run)) if days else (_measured(some),)
@@ -64,13 +62,12 @@ def _rows(view: HistoryView, signals: Sequence[str], *, days: bool) -> Iterator[
 
 def _figure(measured: Sequence[Measurement], signal: str) -> str:
     """Return the newest figure; if the figures differ between runs, add their minimum and maximum."""
-    values = [measurement.figures[signal].value for measurement in measured if signal in measurement.figures]
-    known = [value for value in values if value is not None]
+    known = [value for one in measured if (value := one.verdict.of(signal).value) is not None]
     if not known:
         return ""
     shown = (known[-1], min(known), max(known))
-    like = amounts.middle(shown)
-    text, low, high = (signal_words.value_text(signal, value, like=like, per=measured[-1].per) for value in shown)
+    like, per = amounts.middle(shown), measured[-1].verdict.per
+    text, low, high = (signal_words.value_text(signal, value, like=like, per=per) for value in shown)
     return text if low == high else f"{text} ({low} to {high})"
 
 
@@ -80,32 +77,7 @@ def _measured(known: Sequence[Measurement]) -> str:
     """
     if not known[-1].is_known:
         return "never"
-    others = [measurement.verdict for measurement in known[:-1] if measurement.state != known[-1].state]
+    others = [one.verdict.verdict for one in known[:-1] if one.state != known[-1].state]
     also = ", ".join(f"{others.count(name)} {name}" for name in dict.fromkeys(others))
     times = "once" if len(known) == 1 else f"{len(known)} times"
     return f"{times}, {days_of(known)}{f'; before: {also}' if also else ''}"
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the rows with aligned columns; empty columns are left out."""
-    every = [[shortened(text, most=_WIDEST) if place < len(row) - 1 else text for place, text in enumerate(row)]
-             for row in rows]  # fmt: skip
-    kept = [place for place in range(len(every[0])) if len(every) == 1 or any(row[place] for row in every[1:])]
-    widths = [max(len(row[place]) for row in every) for place in kept]
-    for row in every:
-        yield "  ".join(row[place].ljust(width) for place, width in zip(kept, widths, strict=True)).rstrip()
-
-
-# ---------------------------------------------------------------- figure history output
-
-
-_KINDS = {
-    "first_bad": "first bad",
-    "first_fixed": "good again",
-    "bad_from_start": "bad from the start",
-    "worse": "even worse in",
-    "drift": "drift",
-    "better": "better",
-}
-_NO_NOISE = 1e-6
-"""A minimum detectable effect (relative) below this means that all values are equal, so there is no noise."""

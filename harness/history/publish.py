@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -13,8 +12,8 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from harness.atomic_files import write_below
 from harness.errors import InfrastructureError, UsageError
 from harness.history.database import with_index
-from harness.history.index import OpenIndex, views_of
-from harness.history.records import HistoryView, Measurement, Published, SeriesNow, SitePage, SiteSource
+from harness.history.index import OpenIndex
+from harness.history.pages import SitePage, pages
 from harness.model.watching import Say
 from harness.safe_files import folder_in, read_regular
 
@@ -22,30 +21,29 @@ MANIFEST = "site.json"
 MOST_BYTES = 64 << 20
 _MANIFEST = TypeAdapter(dict[str, Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]])
 """The key of each page, by the page's name. Keys are hashes, so that a `site.json` of another program is recognised."""
-Pages = Callable[[SiteSource], Iterable[SitePage]]
 
 
-def publish(runs: Path, site: Path, pages: Pages, *, say: Say) -> Published:
-    """Write the pages of the runs in `runs` into the folder `site`. Raises UsageError if there are no runs or if `site`
-    holds other files, and InfrastructureError if a page cannot be written.
+def publish(runs: Path, site: Path, *, url: str, say: Say) -> str:
+    """Write the pages of the runs in `runs` into the folder `site`, and return how many were written. Raises UsageError
+    if there are no runs or if `site` holds other files, and InfrastructureError if a page cannot be written.
     """
 
-    def ask(index: OpenIndex) -> Published:
-        if not index.runs():
+    def ask(index: OpenIndex) -> str:
+        if not index.runs:
             raise UsageError(f"--in: {runs}: no run in this folder has a report yet; sweep first, or name another one")
-        written_before = _prepare(site)
+        before = _prepare(site)
         made: dict[str, str] = {}
         written = 0
-        for page in pages(source_of(index)):
+        for page in pages(index, url=url):
             made[page.name] = page.key
-            if written_before.get(page.name) != page.key or not (site / page.name).is_file():
+            if before.get(page.name) != page.key or not (site / page.name).is_file():
                 written += _write(site, page)
-        gone = written_before.keys() - made.keys()
+        gone = before.keys() - made.keys()
         for name in gone:
             _remove(site, name)
-        if made != written_before:
+        if made != before:
             write_below(site, MANIFEST, _MANIFEST.dump_json(made, indent=0))
-        return Published(written=written, removed=len(gone), files=len(made))
+        return f"{written} of {len(made)} files written{f', {len(gone)} removed' if gone else ''}"
 
     return with_index(runs, ask, say=say)
 
@@ -85,44 +83,3 @@ def _remove(site: Path, name: str) -> None:
     if ".." not in (*folders, last) and not name.startswith("/"):
         with suppress(OSError), folder_in(site, *folders) as folder:
             os.unlink(last, dir_fd=folder)
-
-
-def source_of(index: OpenIndex) -> SiteSource:
-    """Return the index in the form that the pages query."""
-    histories = {one.id: one for one in index.histories()}
-    runs = {run.id: run for run in index.runs()}
-    lives, drifts = tuple(index.lives(histories)), tuple(index.drifts(histories))
-
-    def views(matrix: str, series: str) -> list[HistoryView]:
-        own = [one for one in histories.values() if (one.matrix, one.series) == (matrix, series)]
-        return list(views_of(index, own, runs))
-
-    def now(matrix: str) -> list[SeriesNow]:
-        own = [one for one in histories.values() if one.matrix == matrix]
-        orders = {series: index.versions(matrix, series) for series in {one.series for one in own}}
-        return [
-            SeriesNow(history=one, newest=_newest(index, one.id, orders[one.series]), versions=len(orders[one.series]))
-            for one in own
-        ]
-
-    return SiteSource(
-        runs=runs,
-        series_of=index.series_of(),
-        histories=histories,
-        lives=lives,
-        drifts=drifts,
-        views=views,
-        now=now,
-        cells=lambda run: index.measurements(index.histories_of(run), run=run),
-        findings=index.findings_of,
-    )
-
-
-_LOOKED_BACK = 20
-"""Number of newest versions among which the newest measured one is searched for."""
-
-
-def _newest(index: OpenIndex, history: int, order: list[str]) -> Measurement | None:
-    measured = index.measurements([history], versions=order[-_LOOKED_BACK:], signals=())
-    known = [one for one in measured if one.is_known] or measured
-    return max(known, key=lambda one: (order.index(one.version), one.started), default=None)

@@ -1,18 +1,15 @@
-"""Defines records of what the index holds (runs, histories over days, findings with their lives, drifts), and the pages
-of the site.
-"""
+"""Defines records of what the index holds: runs, histories over days, findings with their lives, drifts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from harness.model.judged import CellState, Effect, FindingKind, Metric, SignalVerdict
+from harness.model.judged import CellState, CellVerdict, Effect, FindingKind, Metric
 from harness.model.scenario import Scalar
-from harness.model.signals import Per
 
 RunKind = Literal["sweep", "probe", "killed"]
 Life = Literal["open", "fixed", "not seen again"]
@@ -25,12 +22,10 @@ class IndexedRun:
     """A run. `path` is its directory below the folder of all runs, `MATRIX/TIME-ID`. `started` is UTC, ISO 8601.
 
     `verdict` is None for a probe. `bad` is the number of bad cells, `findings` the number of findings that the report
-    shows: merged over variants and lanes, without consequences.
-    `sentences` say whose fault its findings are. `problem`: why its directory cannot be read, else "". `stamp` changes
-    when its files do.
+    shows: merged over variants and lanes, without consequences. `sentences` say whose fault its findings are.
+    `problem`: why its directory cannot be read, else "". `stamp` changes when its files do.
     """
 
-    id: int
     path: str
     matrix: str
     kind: RunKind
@@ -40,62 +35,17 @@ class IndexedRun:
     cells: int
     bad: int
     findings: int
-    sentences: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    problem: str = ""
-    stamp: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexedHistory:
-    """A row over all runs of its matrix: one series, lane and variant. `params` are in the order of the matrix."""
-
-    id: int
-    matrix: str
-    series: str
-    host: str
-    gpu: str | None
-    scenario: str
-    params: tuple[tuple[str, Scalar], ...]
-    lane: str
-    variant: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """One cell of one run. `run` is the run's path. `first_launch` is when its oldest launch began, None if it
-    has none. `taken_over`: the number of its launches taken over from an earlier run. `per`: what
-    rates are counted by. `figures`: the verdict on each signal, without its reason.
-    """
-
-    history: int
-    run_id: int
-    run: str
-    started: str
-    first_launch: str | None
-    version: str
-    digest: str | None
-    verdict: str
-    state: CellState
-    why: str
-    trials: int
-    failed: int
-    taken_over: int
-    provisional: bool
-    per: Per = "step"
-    figures: Mapping[str, SignalVerdict] = field(default_factory=dict)
-
-    @property
-    def is_known(self) -> bool:
-        """Return whether the cell says anything about its image."""
-        return self.state != "none"
+    warnings: tuple[str, ...]
+    problem: str
+    stamp: str
+    sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeenFinding:
-    """A finding of one run; `run` is the run's id, `number` the finding's number in its reports."""
+    """A finding of one run; `run` is the run's path, `number` the finding's number in its reports."""
 
-    run: int
+    run: str
     number: int
     signal: Metric
     kind: FindingKind
@@ -111,17 +61,16 @@ class SeenFinding:
 @dataclass(frozen=True, kw_only=True)
 class FindingLife:
     """A finding over all runs. `begins` is the finding with the narrowest boundary of all runs; `ends` is the finding
-    that ended it, if any. `found` and `seen` are the ids of the first and the last run that had it; `closed` is the id
+    that ended it, if any. `found` and `seen` are the paths of the first and the last run that had it; `closed` is that
     of the run that ended it or no longer found it.
     """
 
-    history: int
     begins: SeenFinding
     status: Life
-    found: int
-    seen: int
+    found: str
+    seen: str
     ends: SeenFinding | None = None
-    closed: int | None = None
+    closed: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +82,6 @@ class Drift:
     history.
     """
 
-    history: int
     signal: Metric
     first: str
     last: str
@@ -141,6 +89,61 @@ class Drift:
     p: float
     versions: int
     runs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexedHistory:
+    """A row over all runs of its matrix: one series, lane and variant, with the lives of its findings and its drifts.
+    `params` are in the order of the matrix.
+    """
+
+    id: int
+    matrix: str
+    series: str
+    host: str
+    gpu: str | None
+    scenario: str
+    params: tuple[tuple[str, Scalar], ...]
+    lane: str
+    variant: str
+    lives: tuple[FindingLife, ...]
+    drifts: tuple[Drift, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One cell of one run. `history` is the id of its history, `run` the path of its run, `started` when the run began.
+    `first_launch` is when the cell's oldest launch began, None if it has none. `taken_over`: the number of its launches
+    taken over from an earlier run. `state` is that over all signals; `verdict` has only the signals that were asked
+    for, without their reasons.
+    """
+
+    history: int
+    run: str
+    started: str
+    version: str
+    digest: str | None
+    first_launch: str | None
+    taken_over: int
+    state: CellState
+    verdict: CellVerdict
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the cell says anything about its image."""
+        return self.state != "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryView:
+    """A history to show. `versions` are the versions shown, oldest first; `left_out` is the number of older ones.
+    `measured` are their cells in all runs, oldest first.
+    """
+
+    history: IndexedHistory
+    versions: tuple[str, ...]
+    left_out: int
+    measured: tuple[Measurement, ...]
 
 
 def merged(known: Sequence[str], more: Sequence[str]) -> list[str]:
@@ -162,68 +165,3 @@ def merged(known: Sequence[str], more: Sequence[str]) -> list[str]:
 @lru_cache(maxsize=4096)
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class HistoryView:
-    """A history to show. `versions` are the versions shown, oldest first; `left_out` is the number of older ones.
-    `measured` are their cells in all runs, oldest first. `runs` are by id.
-    """
-
-    history: IndexedHistory
-    versions: tuple[str, ...]
-    left_out: int
-    measured: tuple[Measurement, ...]
-    lives: tuple[FindingLife, ...]
-    drifts: tuple[Drift, ...]
-    runs: Mapping[int, IndexedRun]
-
-
-# ---------------------------------------------------------------- site
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeriesNow:
-    """The current state of one history: the newest measurement of its newest known version, and how many versions it
-    has.
-    """
-
-    history: IndexedHistory
-    newest: Measurement | None
-    versions: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SiteSource:
-    """The index as pages need it. `runs` are by id, oldest first; `histories` by id. `series_of` names the series of
-    each run, by the run's id. `views` returns the whole histories of a series (matrix, series), `now` the state of a
-    matrix's histories, `cells` and `findings` those of a run (each finding with the id of its history).
-    """
-
-    runs: Mapping[int, IndexedRun]
-    series_of: Mapping[int, frozenset[str]]
-    histories: Mapping[int, IndexedHistory]
-    lives: tuple[FindingLife, ...]
-    drifts: tuple[Drift, ...]
-    views: Callable[[str, str], list[HistoryView]]
-    now: Callable[[str], list[SeriesNow]]
-    cells: Callable[[int], list[Measurement]]
-    findings: Callable[[int], list[tuple[int, SeenFinding]]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SitePage:
-    """A file of the site: `name` is its path, and `key` is a hash of everything that it is made from."""
-
-    name: str
-    key: str
-    render: Callable[[], str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """The numbers of files written, files removed, and all files of the site."""
-
-    written: int
-    removed: int
-    files: int

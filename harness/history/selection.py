@@ -1,20 +1,22 @@
-"""Selects runs and histories from the index, for `harness runs` and `harness history`."""
+"""Selects runs and histories from the index, for `harness runs`, `harness history` and `harness watch`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import TypeVar
 
 from harness.errors import HarnessError, UsageError
 from harness.history.database import with_index
-from harness.history.index import OpenIndex, views_of
-from harness.history.records import Drift, HistoryView, IndexedHistory, IndexedRun
+from harness.history.index import OpenIndex
+from harness.history.records import HistoryView, IndexedHistory, IndexedRun
 from harness.model import LEVELS, METRIC_PREFIX, SIGNALS, Scenario, Variant, Where
 from harness.model.watching import Say
 
 MOST_NAMED = 20
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,60 +43,56 @@ class HistoryQuery:
             return ""
         return (datetime.now(timezone.utc) - self.since).isoformat(timespec="seconds")
 
+    def answer(self, out: Path, ask: Callable[[OpenIndex], Answer], *, say: Say) -> Answer:
+        """Return what `ask` returns for the index of the runs in `out`. Raises UsageError if they cannot match."""
+        if (out / "plan.json").is_file():
+            raise UsageError(f"--in {out}: is a run itself, not a folder of runs; show it with: harness report {out}")
+
+        def checked(index: OpenIndex) -> Answer:
+            names = {run.matrix for run in index.runs.values()}
+            if self.matrix is not None and self.matrix not in names:
+                raise UsageError(f"--matrix: no runs of {self.matrix!r}; known: {_named(names)}")
+            return ask(index)
+
+        return with_index(out, checked, say=say, rebuild=self.rebuild)
+
 
 def list_runs(out: Path, query: HistoryQuery, *, say: Say) -> list[IndexedRun]:
     """Return the runs in `out` that match the query, oldest first. Raises UsageError and InfrastructureError."""
-    _check_folder(out)
 
     def ask(index: OpenIndex) -> list[IndexedRun]:
-        _check_matrix(index, query)
         begins = query.begins()
         chosen = [
             run
-            for run in index.runs(matrix=query.matrix)
-            if run.started >= begins and query.verdict in (None, run.verdict)
+            for run in index.runs.values()
+            if query.matrix in (None, run.matrix) and run.started >= begins and query.verdict in (None, run.verdict)
         ]
         return chosen[-query.last :] if query.last is not None else chosen
 
-    return with_index(out, ask, say=say, rebuild=query.rebuild)
+    return query.answer(out, ask, say=say)
 
 
-def list_histories(out: Path, query: HistoryQuery, *, say: Say) -> list[HistoryView]:
-    """Return the histories in `out` that match the query. Raises UsageError, which lists the known names, if none
-    matches, and InfrastructureError.
+def list_histories(out: Path, query: HistoryQuery, *, say: Say) -> tuple[list[HistoryView], dict[str, IndexedRun]]:
+    """Return the histories in `out` that match the query, and all runs by path. Raises InfrastructureError, and
+    UsageError, which lists the known names, if no history matches.
     """
-    _check_folder(out)
     for name in query.signals:
         if name not in SIGNALS and not name.startswith(METRIC_PREFIX):
             known = ", ".join(("memory", *LEVELS[:4]))
             raise UsageError(f"--signal: no signal {name!r}; give {known}, … (docs/verdicts.md)")
 
-    def ask(index: OpenIndex) -> list[HistoryView]:
-        _check_matrix(index, query)
-        chosen = _chosen(index.histories(matrix=query.matrix, series=query.series), query)
+    def ask(index: OpenIndex) -> tuple[list[HistoryView], dict[str, IndexedRun]]:
+        every = index.histories(matrix=query.matrix and [query.matrix])
+        chosen = [one for one in every if _is_chosen(one, query)]
         if not chosen:
-            raise UsageError(_nothing(index, query))
-        runs = {run.id: run for run in index.runs(matrix=query.matrix)}
-        return list(views_of(index, chosen, runs, last=query.last, signals=query.signals, since=query.begins()))
+            raise UsageError(_nothing(every, query))
+        views = index.views(chosen, last=query.last, signals=query.signals or None, since=query.begins())
+        return views, index.runs
 
-    return with_index(out, ask, say=say, rebuild=query.rebuild)
-
-
-def _check_folder(out: Path) -> None:
-    if (out / "plan.json").is_file():
-        raise UsageError(f"--in {out}: is a run itself, not a folder of runs; show it with: harness report {out}")
+    return query.answer(out, ask, say=say)
 
 
-def _check_matrix(index: OpenIndex, query: HistoryQuery) -> None:
-    if query.matrix is None:
-        return
-    names = {run.matrix for run in index.runs()}
-    if query.matrix not in names:
-        raise UsageError(f"--matrix: no runs of {query.matrix!r}; known: {_named(names)}")
-
-
-def _nothing(index: OpenIndex, query: HistoryQuery) -> str:
-    every = index.histories(matrix=query.matrix)
+def _nothing(every: Sequence[IndexedHistory], query: HistoryQuery) -> str:
     if not every:
         return "no run has measured anything yet; name another folder of runs with --in"
     names = {history.series for history in every}
@@ -109,31 +107,25 @@ def _named(names: Collection[str]) -> str:
     return f"{', '.join(sorted(names)[:MOST_NAMED]) or 'none'}{more}"
 
 
-def _chosen(histories: Sequence[IndexedHistory], query: HistoryQuery) -> list[IndexedHistory]:
-    on_host = [history for history in histories if query.host in (None, history.host)]
+def _is_chosen(history: IndexedHistory, query: HistoryQuery) -> bool:
+    if query.series not in (None, history.series) or query.host not in (None, history.host):
+        return False
     if not query.only:
-        return on_host
+        return True
     from harness.plan.cells import matches  # noqa: PLC0415 - slow, and rarely needed
 
-    where = Where(file="", line=1, key="")
-    variants = {
-        one.id: Variant(scenario=Scenario(name=one.scenario, where=where), params=one.params) for one in on_host
-    }
-    return [one for one in on_host if any(matches(variants[one.id], pattern) for pattern in query.only)]
+    scenario = Scenario(name=history.scenario, where=Where(file="", line=1, key=""))
+    return any(matches(Variant(scenario=scenario, params=history.params), pattern) for pattern in query.only)
 
 
-def list_drifts(out: Path, *, matrix: str, say: Say) -> list[tuple[IndexedHistory, Drift]]:
-    """Return the current drifts in the histories of a matrix; [] with a message to `say` if the index is unreadable."""
-
-    def ask(index: OpenIndex) -> list[tuple[IndexedHistory, Drift]]:
-        histories = {one.id: one for one in index.histories(matrix=matrix)}
-        return [(histories[one.history], one) for one in index.drifts(histories)]
-
+def list_drifts(out: Path, *, matrix: str, say: Say) -> list[IndexedHistory]:
+    """Return the histories of a matrix that drift; [] with a message to `say` if the index is unreadable."""
     try:
-        return with_index(out, ask, say=say)
+        every = with_index(out, lambda index: index.histories(matrix=[matrix]), say=say)
     except HarnessError as error:
         say(f"it is unknown whether anything drifts: {error}")
         return []
+    return [history for history in every if history.drifts]
 
 
 def remember(out: Path, *, say: Say) -> None:

@@ -12,7 +12,7 @@ from harness.report.text.harmless_text import plain, version
 from harness.report.text.names import some_of
 from harness.report.text.signal_words import SYMBOLS, Tone, shown_signal, tone
 
-Runs = Mapping[int, IndexedRun]
+Runs = Mapping[str, IndexedRun]
 SHOWN = ("memory", "step_time", "peak_memory")
 """Signals that have a column by default."""
 
@@ -45,20 +45,20 @@ def run_verdict(run: IndexedRun) -> str:
 
 def measured_verdict(measurement: Measurement) -> str:
     """Return `✗ leak`, or `✗ step time` if signals other than memory make the cell's state worse than its verdict."""
-    word = measurement.verdict
-    own = tone(word)
-    if own in ("good", "unsure") and own != measurement.state and measurement.state in _OTHER_SIGNALS:
-        states, otherwise = _OTHER_SIGNALS[measurement.state]
-        titles = [shown_signal(name).title for name, figure in measurement.figures.items() if figure.seen in states]
+    verdict, state = measurement.verdict, measurement.state
+    word, own = str(verdict.verdict), tone(verdict.verdict)
+    if own in ("good", "unsure") and own != state and state in _OTHER_SIGNALS:
+        states, otherwise = _OTHER_SIGNALS[state]
+        titles = [shown_signal(name).title for name, signal in verdict.signals.items() if signal.seen in states]
         word = some_of(titles, 3) or otherwise
-    return f"{SYMBOLS[measurement.state]} {word}{' so far' if measurement.provisional else ''}"
+    return f"{SYMBOLS[state]} {word}{' so far' if verdict.provisional else ''}"
 
 
 _OTHER_SIGNALS: Mapping[Tone, tuple[tuple[SignalState, ...], str]] = {
     "bad": (("bad",), "worse than before"),
     "unsure": (("suspect", "blind"), "partly undecided"),
 }
-"""The signal states that make a cell bad or unsure, and the words used if the query left out those signals."""
+"""The signal states that make a cell bad or unsure, and the words used if no signal is named."""
 
 
 def history_place(history: IndexedHistory) -> str:

@@ -1,18 +1,16 @@
-"""Prints blocks on a terminal, at its width and in its encoding, and as indented text.
+"""Prints blocks on a terminal, at its width and in its encoding.
 
 Text from images, tags, params and logs is cleaned by `plain` and printed as `rich.text.Text`, never as markup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from rich.console import Console
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from harness.report.blocks import Box, Items, ReportSection, TextTable, text_of
+from harness.report.blocks import Box, TextTable, text_of
 from harness.report.text.harmless_text import plain, spelled
 
 STYLES: dict[str, str] = {"bad": "bold red", "good": "green", "unsure": "yellow", "none": "dim", "": ""}
@@ -65,14 +63,3 @@ class Pen:
 def console_text(text: str, console: Console, style: str | Style = "") -> Text:
     """Return one line of text. Characters that the console cannot write are replaced by ASCII spellings."""
     return Text(spelled(plain(text), encoding=console.encoding), style=style)
-
-
-def indented(section: ReportSection, *, level: int = 0) -> Iterator[str]:
-    """Yield the lines of a section of texts and lists, each block indented below its title."""
-    yield f"{'  ' * level}{section.label}"
-    for block in section.blocks:
-        if isinstance(block, ReportSection):
-            yield from indented(block, level=level + 1)
-        elif isinstance(block, Items | str):
-            lines = block.texts if isinstance(block, Items) else (block,)
-            yield from (f"{'  ' * (level + 1)}{line}" for line in lines)

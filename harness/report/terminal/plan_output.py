@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harness import amounts
 from harness.model import Explanation, HostCost
 from harness.report.blocks import Block, Items, ReportSection
-from harness.report.terminal.block_printer import indented
+from harness.report.terminal.plain_printer import indented
 from harness.report.text.signal_words import predicted_text
 
 

@@ -21,7 +21,6 @@ import pytest
 from harness.errors import InfrastructureError, UsageError
 from harness.history import database
 from harness.history.database import FILE, with_index
-from harness.history.index import OpenIndex
 from harness.history.records import FindingLife
 from harness.store import result_file, saved_probes
 from tests.unit.history import made
@@ -37,14 +36,14 @@ def tables(out: Path) -> dict[str, list[Any]]:
         " JOIN runs ON run = runs.id ORDER BY 1, 2, 3",
         "findings": "SELECT path, number, findings.kind, before, after, effect FROM findings JOIN runs ON run = runs.id"
         " ORDER BY 1, 2",
-        "lives": "SELECT path, signal, status FROM lives JOIN runs ON begin_run = runs.id ORDER BY 1, 2",
+        "concluded": "SELECT series, variant, concluded FROM histories ORDER BY 1, 2",
     }
     with sqlite3.connect(out / FILE) as connection:
         return {name: connection.execute(query).fetchall() for name, query in joined.items()}
 
 
 def lives(out: Path) -> list[FindingLife]:
-    return with_index(out, lambda index: index.lives([one.id for one in index.histories()]), say=quiet)
+    return with_index(out, lambda index: [life for one in index.histories() for life in one.lives], say=quiet)
 
 
 def quiet(text: str) -> None:
@@ -53,7 +52,7 @@ def quiet(text: str) -> None:
 
 def paths(out: Path, said: list[str] | None = None) -> list[str]:
     say = quiet if said is None else said.append
-    return with_index(out, lambda index: [run.path for run in index.runs()], say=say)
+    return with_index(out, lambda index: list(index.runs), say=say)
 
 
 def test_it_looks_at_the_files_that_runs_have() -> None:
@@ -280,7 +279,7 @@ def test_a_run_that_cannot_be_read_is_named_and_hides_no_other(tmp_path: Path, k
     _, second, _ = made.three_days(tmp_path)
     HOSTILE[kind](second)
     said: list[str] = []
-    runs = with_index(tmp_path, OpenIndex.runs, say=said.append)
+    runs = with_index(tmp_path, lambda index: index.runs.values(), say=said.append)
     assert len(said) == 1
     assert said[0].startswith("not in the index: nightly/20260302T040000Z-0002: ")
     assert "\n" not in said[0]
@@ -318,7 +317,7 @@ def test_a_probe_has_a_line_of_its_own(tmp_path: Path) -> None:
     probe = tmp_path / "nightly/20260304T040000Z-0004"
     probe.mkdir()
     (probe / "probes.json").write_text("[]")
-    runs = with_index(tmp_path, OpenIndex.runs, say=quiet)
+    runs = with_index(tmp_path, lambda index: index.runs.values(), say=quiet)
     assert [run.kind for run in runs] == ["sweep"] * 3 + ["probe"]
 
 

@@ -7,34 +7,47 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.history.conclusions import RunOfHistory, lives_of
-from harness.history.records import FindingLife, SeenFinding
+from harness.history.conclusions import lives_of
+from harness.history.records import FindingLife, Measurement, SeenFinding
+from harness.model import CellVerdict, SignalVerdict
 from harness.model.judged import SignalState
 
-ORDER = {f"1.{number}": number for number in range(12)}
+VERSIONS = [f"1.{number}" for number in range(12)]
+Run = tuple[list[Measurement], tuple[SeenFinding, ...]]
 
 
 def finding(run: int, before: str | None, after: str, kind: str = "first_bad") -> SeenFinding:
-    return SeenFinding(run=run, number=1, signal="memory", kind=kind, before=before, after=after)  # type: ignore[arg-type]
+    return SeenFinding(run=f"{run}", number=1, signal="memory", kind=kind, before=before, after=after)  # type: ignore[arg-type]
 
 
-def run(number: int, *findings: SeenFinding, states: Mapping[str, SignalState] | None = None) -> RunOfHistory:
-    return RunOfHistory(run=number, findings=findings, states=states or {})
+def run(number: int, *findings: SeenFinding, states: Mapping[str, SignalState] | None = None) -> Run:
+    """Return a run with its findings; it measured 1.11, and the versions in `states`."""
+    known: Mapping[str, SignalState] = {"1.11": "blind", **(states or {})}
+    cells = [
+        Measurement(
+            history=1, run=f"{number}", started="", version=version, digest=None, first_launch=None, taken_over=0,
+            state="good",
+            verdict=CellVerdict(verdicts=("flat",), why="", signals={"memory": SignalVerdict(seen=state)}),
+        )
+        for version, state in known.items()
+    ]  # fmt: skip
+    return cells, findings
 
 
-def lives(*runs: RunOfHistory) -> list[FindingLife]:
-    return lives_of(runs, history=1, order=ORDER)
+def lives(*runs: Run) -> list[FindingLife]:
+    measured = [cell for cells, _ in runs for cell in cells]
+    return list(lives_of(measured, [one for _, findings in runs for one in findings], VERSIONS))
 
 
 def test_two_runs_that_see_one_leak_tell_of_one() -> None:
     (life,) = lives(run(1, finding(1, "1.2", "1.5")), run(2, finding(2, "1.3", "1.4")))
-    assert (life.begins.before, life.begins.after, life.found, life.seen) == ("1.3", "1.4", 1, 2)
+    assert (life.begins.before, life.begins.after, life.found, life.seen) == ("1.3", "1.4", "1", "2")
 
 
 def test_a_run_that_begins_bad_sees_what_is_open() -> None:
     """A watch runs only the last known image, which is bad, and a new one."""
     (life,) = lives(run(1, finding(1, "1.2", "1.3")), run(2, finding(2, None, "1.5", "bad_from_start")))
-    assert (life.begins.after, life.status, life.seen) == ("1.3", "open", 2)
+    assert (life.begins.after, life.status, life.seen) == ("1.3", "open", "2")
 
 
 def test_what_comes_back_after_it_was_fixed_is_another_one() -> None:
@@ -51,12 +64,12 @@ def test_a_later_sweep_of_all_versions_opens_nothing_again() -> None:
         run(1, finding(1, "1.2", "1.3"), finding(1, "1.4", "1.5", "first_fixed")),
         run(2, finding(2, "1.2", "1.3"), finding(2, "1.4", "1.5", "first_fixed")),
     )
-    assert (life.status, life.found, life.closed, life.seen) == ("fixed", 1, 1, 2)
+    assert (life.status, life.found, life.closed, life.seen) == ("fixed", "1", "1", "2")
 
 
 def test_what_both_sides_deny_is_not_seen_again() -> None:
     (life,) = lives(run(1, finding(1, "1.2", "1.3")), run(2, states={"1.2": "good", "1.3": "good"}))
-    assert (life.status, life.seen, life.closed) == ("not seen again", 1, 2)
+    assert (life.status, life.seen, life.closed) == ("not seen again", "1", "2")
 
 
 def test_a_run_of_one_side_closes_nothing() -> None:
@@ -91,9 +104,9 @@ def test_every_beginning_is_in_a_life(told: list[tuple[int, str]]) -> None:
         for number, (at, kind) in enumerate(told, start=1)
     ]
     found = lives(*runs)
-    begun = [one for each in runs for one in each.findings if one.kind != "first_fixed"]
+    begun = [one for _, findings in runs for one in findings if one.kind != "first_fixed"]
     assert bool(found) == bool(begun)
     for one in begun:
-        assert any(life.found <= one.run <= life.seen for life in found)
+        assert any(int(life.found) <= int(one.run) <= int(life.seen) for life in found)
     for life in found:
         assert (life.status == "fixed") == (life.ends is not None)

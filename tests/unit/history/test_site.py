@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from harness.cli import cli
 from harness.errors import UsageError
-from harness.history import events, pages
+from harness.history import events, names, pages
 from tests.players import build
 from tests.players.pages import HOSTILE
 from tests.unit.history import made
@@ -289,13 +289,13 @@ def test_the_policy_allows_its_own_style_and_nothing_else(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", [".", "..", "a/b", "A", "a" * 99, "é", "", "index.html", "x."])
 def test_names_of_files_are_safe_and_their_own(name: str) -> None:
-    made_of = events.slug(name)
+    made_of = names.slug(name)
     assert re.fullmatch(r"[a-z0-9][a-z0-9_.-]*[a-z0-9_-]", made_of)
-    assert made_of not in {events.slug(f"{name}x"), events.slug(name.upper() + "y")}
+    assert made_of not in {names.slug(f"{name}x"), names.slug(name.upper() + "y")}
 
 
 def test_a_badge_is_a_small_picture() -> None:
-    picture = pages.badge_svg("<b>" + "x" * 99, "2 open", tone="bad")
+    picture = events.badge_svg("<b>" + "x" * 99, "2 open", tone="bad")
     assert ElementTree.fromstring(picture).get("height") == "20"
     assert len(picture) < 1000
 
