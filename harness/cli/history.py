@@ -44,21 +44,19 @@ def runs(
 
     Exit status: 0; 2 if there is no such matrix; 3 if the index cannot be used.
     """
+    from harness.history import exports
     from harness.history.printing import runs_section
     from harness.history.selection import HistoryQuery, list_runs
 
     query = HistoryQuery(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
     with _one_format(as_csv=as_csv, as_json=as_json):
         rows = list_runs(folder, query, say=say)
-        if not (as_csv or as_json):
-            _print([runs_section(rows)] if rows else [ReportSection(title="no runs", blocks=())])
-            return
-        from harness.history import exports
-
         if as_json:
             print_json(exports.runs_json(rows))
-        else:
+        elif as_csv:
             click.echo(exports.runs_csv(rows), nl=False)
+        else:
+            _print([runs_section(rows)] if rows else [ReportSection(title="no runs", blocks=())])
 
 
 @click.command()
@@ -93,6 +91,7 @@ def history(
 
     Exit status: 0; 2 if there is no such series; 3 if the index cannot be used.
     """
+    from harness.history import exports
     from harness.history.printing import history_section
     from harness.history.selection import HistoryQuery, list_histories
     from harness.history.words import SHOWN
@@ -107,15 +106,12 @@ def history(
     )  # fmt: skip
     with _one_format(as_csv=as_csv, as_json=as_json):
         views, runs = list_histories(folder, query, say=say)
-        if not is_data:
-            _print(history_section(view, runs, signals=signals, days=days) for view in views)
-            return
-        from harness.history import exports
-
         if as_json:
             print_json(exports.histories_json(views, runs))
-        else:
+        elif as_csv:
             click.echo(exports.histories_csv(views, signals=signals), nl=False)
+        else:
+            _print(history_section(view, runs, signals=signals, days=days) for view in views)
 
 
 @click.command()

@@ -13,21 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from harness import file_locks
 from harness.errors import InfrastructureError, UsageError
 from harness.history.index import OpenIndex
 from harness.model.watching import Say
-from harness.safe_files import opened
 
 FILE = "index.sqlite"
-LOCK = "index.lock"
 BUSY_S = 20.0
 _BESIDE = ("", "-wal", "-shm", "-journal")
 T = TypeVar("T")
-
-
-class _Unusable(Exception):
-    """Raised for a file that is not an index of this format; the message says why. The caller rebuilds the file."""
 
 
 def with_index(out: Path, ask: Callable[[OpenIndex], T], *, say: Say, rebuild: bool = False) -> T:
@@ -48,24 +41,22 @@ def with_index(out: Path, ask: Callable[[OpenIndex], T], *, say: Say, rebuild: b
             _set_aside(path, seen, "rebuilt, as requested", say=say)
         try:
             return _ask(path, ask, say=say)
-        except (_Unusable, sqlite3.DatabaseError) as error:
+        except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise
             _set_aside(path, seen or _inode(path), f"{error}; it is rebuilt from the runs", say=say)
             return _ask(path, ask, say=say)
-    except (_Unusable, sqlite3.DatabaseError) as error:
-        if "locked" in str(error):
-            text = f"another process has kept it locked for {BUSY_S:.0f} s; try again"
-            raise InfrastructureError(f"{path}: {text}") from error
+    except sqlite3.DatabaseError as error:
         to_do = "remove it; it will be rebuilt from the runs" if _is_damage(error) else "free some disk space"
-        raise InfrastructureError(f"{path}: {error}; {to_do}") from error
+        told = f"another process has kept it locked for {BUSY_S:.0f} s; try again"
+        raise InfrastructureError(f"{path}: {told if 'locked' in str(error) else f'{error}; {to_do}'}") from error
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether rebuilding the file would help. `sqlite3` raises DatabaseError itself only for a damaged file; for
-    locks, a full disk and the like it raises subclasses.
+    """Return whether rebuilding the file would help. `sqlite3` and this module raise DatabaseError itself only for a
+    damaged or a foreign file; for locks, a full disk and the like `sqlite3` raises subclasses.
     """
-    return type(error) in (_Unusable, sqlite3.DatabaseError)
+    return type(error) is sqlite3.DatabaseError
 
 
 def _ask(path: Path, ask: Callable[[OpenIndex], T], *, say: Say) -> T:
@@ -90,14 +81,10 @@ def _connected(path: Path, *, say: Say) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(path if is_writable else ":memory:", timeout=BUSY_S, isolation_level=None)
     try:
         # A file copied from elsewhere may hold anything: keep its triggers and views from running, and check its pages.
-        for pragma in (
-            "trusted_schema = OFF",
-            "cell_size_check = ON",
-            "mmap_size = 0",
-            "foreign_keys = ON",
-            "synchronous = NORMAL",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
+        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
+            connection.execute(f"PRAGMA {setting}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = NORMAL")
         _prepare(connection, path)
         yield connection
     finally:
@@ -105,7 +92,7 @@ def _connected(path: Path, *, say: Say) -> Iterator[sqlite3.Connection]:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables in a new file, or check that they are the harness's. Raises _Unusable and UsageError."""
+    """Create the tables in a new file, or check that they are the harness's. Raises DatabaseError and UsageError."""
     if _is_ours(connection, path):
         return
     connection.execute("PRAGMA journal_mode = WAL")  # has no effect on a network file system without WAL
@@ -119,7 +106,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     """Return whether the file holds the harness's tables; False for a new file. Their SQL is compared word for word, so
-    that a copied file with extra triggers or views is refused. Raises _Unusable and UsageError.
+    that a copied file with extra triggers or views is refused. Raises DatabaseError and UsageError.
     """
     format_ = connection.execute("PRAGMA user_version").fetchone()[0]
     there = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
@@ -131,7 +118,7 @@ def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
             "or remove the file; it will be rebuilt from the runs"
         )
     if sorted(there) != sorted(TABLES):
-        raise _Unusable("its tables are not those of the harness")
+        raise sqlite3.DatabaseError("its tables are not those of the harness")
     return True
 
 
@@ -146,22 +133,16 @@ def _set_aside(path: Path, inode: int | None, why: str, *, say: Say) -> None:
     """Rename the file to `index.sqlite.old`, replacing any earlier one. Do nothing if the file no longer has `inode`,
     because another process has already set it aside. Raises InfrastructureError.
     """
+    if inode is None or _inode(path) != inode:
+        return
+    say(f"{path}: {why}")
     try:
-        handle = opened(path.with_name(LOCK), os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        text = f"{path.with_name(LOCK)}: cannot be created: {error.strerror}; free some disk space"
-        raise InfrastructureError(text) from error
-    try:
-        file_locks.lock(handle)
-        if inode is not None and _inode(path) == inode:
-            say(f"{path}: {why}")
+        with suppress(FileNotFoundError):  # another process was quicker
             path.replace(path.with_name(f"{path.name}.old"))
             for end in _BESIDE[1:]:
                 path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
     except OSError as error:
         raise InfrastructureError(f"{path}: cannot be set aside: {error.strerror}; remove it") from error
-    finally:
-        os.close(handle)
 
 
 # ---------------------------------------------------------------- filling
@@ -268,95 +249,36 @@ SCHEMA = 1
 
 TABLES = (
     """CREATE TABLE runs (
-        id INTEGER PRIMARY KEY,
-        path TEXT NOT NULL UNIQUE,
-        matrix TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        started TEXT NOT NULL,
-        duration_s REAL,
-        verdict TEXT,
-        cells INTEGER NOT NULL,
-        bad INTEGER NOT NULL,
-        findings INTEGER NOT NULL,
-        warnings TEXT NOT NULL,
-        problem TEXT NOT NULL,
-        stamp TEXT NOT NULL
+        id INTEGER PRIMARY KEY, path TEXT UNIQUE, matrix TEXT, kind TEXT, started TEXT, duration_s REAL, verdict TEXT,
+        cells INTEGER, bad INTEGER, findings INTEGER, warnings TEXT, problem TEXT, stamp TEXT
     )""",
     """CREATE TABLE histories (
-        id INTEGER PRIMARY KEY,
-        matrix TEXT NOT NULL,
-        series TEXT NOT NULL,
-        host TEXT NOT NULL,
-        gpu TEXT,
-        scenario TEXT NOT NULL,
-        params TEXT NOT NULL,
-        lane TEXT NOT NULL,
-        variant TEXT NOT NULL,
-        concluded TEXT,
-        UNIQUE (matrix, series, lane, scenario, params)
+        id INTEGER PRIMARY KEY, matrix TEXT, series TEXT, host TEXT, gpu TEXT, scenario TEXT, params TEXT, lane TEXT,
+        variant TEXT, concluded TEXT, UNIQUE (matrix, series, lane, scenario, params)
     )""",
     """CREATE TABLE images (
-        run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
-        series TEXT NOT NULL,
-        position INTEGER NOT NULL,
-        version TEXT NOT NULL,
-        is_baseline INTEGER NOT NULL,
+        run INTEGER REFERENCES runs ON DELETE CASCADE, series TEXT, position INTEGER, version TEXT, is_baseline INTEGER,
         PRIMARY KEY (run, series, position)
     ) WITHOUT ROWID""",
     """CREATE TABLE cells (
-        id INTEGER PRIMARY KEY,
-        run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
-        history INTEGER NOT NULL REFERENCES histories,
-        version TEXT NOT NULL,
-        digest TEXT,
-        verdict TEXT NOT NULL,
-        state TEXT NOT NULL,
-        why TEXT NOT NULL,
-        trials INTEGER NOT NULL,
-        failed INTEGER NOT NULL,
-        first_launch TEXT,
-        taken_over INTEGER NOT NULL,
-        provisional INTEGER NOT NULL,
-        per TEXT NOT NULL,
-        layer TEXT
+        id INTEGER PRIMARY KEY, run INTEGER REFERENCES runs ON DELETE CASCADE, history INTEGER REFERENCES histories,
+        version TEXT, digest TEXT, verdict TEXT, state TEXT, why TEXT, trials INTEGER, failed INTEGER,
+        first_launch TEXT, taken_over INTEGER, provisional INTEGER, per TEXT, layer TEXT
     )""",
     "CREATE INDEX cells_by_history ON cells (history, version)",
     "CREATE INDEX cells_by_run ON cells (run)",
     """CREATE TABLE figures (
-        cell INTEGER NOT NULL REFERENCES cells ON DELETE CASCADE,
-        signal TEXT NOT NULL,
-        seen TEXT NOT NULL,
-        value REAL,
-        low REAL,
-        high REAL,
-        "limit" REAL,
-        visible REAL,
-        PRIMARY KEY (cell, signal)
+        cell INTEGER REFERENCES cells ON DELETE CASCADE, signal TEXT, seen TEXT, value REAL, low REAL, high REAL,
+        "limit" REAL, visible REAL, PRIMARY KEY (cell, signal)
     ) WITHOUT ROWID""",
     """CREATE TABLE findings (
-        run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
-        number INTEGER NOT NULL,
-        history INTEGER NOT NULL REFERENCES histories,
-        signal TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        before TEXT,
-        after TEXT NOT NULL,
-        verdict TEXT NOT NULL,
-        effect REAL,
-        unit TEXT,
-        low REAL,
-        high REAL,
-        p REAL,
-        confirmed INTEGER NOT NULL,
-        consequence_of TEXT NOT NULL,
-        PRIMARY KEY (run, number)
+        run INTEGER REFERENCES runs ON DELETE CASCADE, number INTEGER, history INTEGER REFERENCES histories,
+        signal TEXT, kind TEXT, before TEXT, after TEXT, verdict TEXT, effect REAL, unit TEXT, low REAL, high REAL,
+        p REAL, confirmed INTEGER, consequence_of TEXT, PRIMARY KEY (run, number)
     ) WITHOUT ROWID""",
     "CREATE INDEX findings_by_history ON findings (history)",
     """CREATE TABLE causes (
-        run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
-        number INTEGER NOT NULL,
-        findings TEXT NOT NULL,
-        sentence TEXT NOT NULL,
+        run INTEGER REFERENCES runs ON DELETE CASCADE, number INTEGER, findings TEXT, sentence TEXT,
         PRIMARY KEY (run, number)
     ) WITHOUT ROWID""",
 )

@@ -14,7 +14,6 @@ from typing import Any
 from harness.history.records import FindingLife, HistoryView, IndexedHistory, IndexedRun, Measurement, SeenFinding
 from harness.history.words import Runs
 from harness.model import SignalVerdict
-from harness.report.exports.cell_table import harmless
 
 RUN_COLUMNS = (
     "path", "matrix", "kind", "started", "duration_s", "verdict", "cells", "bad", "findings", "problem",
@@ -115,12 +114,12 @@ def _life(life: FindingLife, runs: Runs) -> dict[str, Any]:
 
 
 def _finding(finding: SeenFinding) -> dict[str, Any]:
-    names = ("kind", "before", "after", "verdict", "p", "confirmed", "consequence_of")
-    effect = None if finding.effect is None else asdict(finding.effect)
-    return {**{name: getattr(finding, name) for name in names}, "effect": effect}
+    return {name: value for name, value in asdict(finding).items() if name not in ("run", "number", "signal")}
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    from harness.report.exports.cell_table import harmless  # noqa: PLC0415 - slow, and needed only for CSV
+
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)

@@ -469,8 +469,11 @@ def _days(views: Sequence[HistoryView], signal: str) -> str:
         for one in view.measured
         if (value := one.verdict.of(signal).value) is not None and value > 0 and not one.taken_over
     ).values()
-    squares = sum((value - sum(values) / len(values)) ** 2 for values in logs for value in values)
-    freedom = sum(len(values) - 1 for values in logs)
+    squares, freedom = 0.0, 0
+    for values in logs:
+        mean = sum(values) / len(values)
+        squares += sum((value - mean) ** 2 for value in values)
+        freedom += len(values) - 1
     return f"{amounts.number(100 * math.sqrt(squares / freedom))} %" if freedom else "not known"
 
 

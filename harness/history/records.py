@@ -35,10 +35,10 @@ class IndexedRun:
     cells: int
     bad: int
     findings: int
-    warnings: tuple[str, ...]
     problem: str
     stamp: str
     sentences: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +52,10 @@ class SeenFinding:
     before: str | None
     after: str
     verdict: str = ""
-    effect: Effect | None = None
     p: float | None = None
     confirmed: bool = False
     consequence_of: str = ""
+    effect: Effect | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ from harness.errors import HarnessError, Interrupted
 from harness.history.looks import ImageRef, RegistryLook
 from harness.history.watch_state import ImageStanding, Memory, only_one, read_memory, write_memory
 from harness.matrix import load_hosts, load_matrix
-from harness.model import BAD, GOOD, Image, Matrix, Pull, RunResult
+from harness.model import BAD, GOOD, Image, Matrix, Pull, RunResult, grouped
+from harness.model.attributed import episodes_of, sign_of
 from harness.plan.cells import select
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.image_references import split_tag
@@ -238,22 +239,14 @@ def _after_a_change(result: RunResult) -> set[ImageRef]:
     """Return the images from each first bad version up to, but not including, the version that fixed it. They include
     slower images, whose own verdicts are not bad.
     """
-    order = {each.name: [image.version for image in each.images] for each in result.plan.matrix.series}
+    versions = {each.name: [image.version for image in each.images] for each in result.plan.matrix.series}
+    places = grouped(((one.series, one.lane, one.variant, sign_of(one)), one) for one in result.findings)
     found: set[ImageRef] = set()
-    for finding in result.findings:
-        if finding.kind == "first_fixed":
-            continue
-        versions = order[finding.series]
-        start = versions.index(finding.after)
-        fixed = [
-            versions.index(other.after)
-            for other in result.findings
-            if other.kind == "first_fixed"
-            and (other.series, other.lane, other.variant, other.metric)
-            == (finding.series, finding.lane, finding.variant, finding.metric)
-        ]
-        end = min((place for place in fixed if place > start), default=len(versions))
-        found.update(ImageRef(finding.series, version) for version in versions[start:end])
+    for (series, *_), findings in places.items():
+        order = {version: place for place, version in enumerate(versions[series])}
+        for episode in episodes_of(findings, order):
+            if episode.begins is not None:
+                found.update(ImageRef(series, versions[series][place]) for place in episode.span)
     return found
 
 
