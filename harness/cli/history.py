@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
@@ -46,11 +46,12 @@ def runs(
     """
     from harness.history import exports
     from harness.history.printing import runs_section
-    from harness.history.selection import HistoryQuery, list_runs
+    from harness.history.selection import list_runs
 
-    query = HistoryQuery(matrix=matrix, verdict=verdict, since=_age(since), last=last, rebuild=rebuild)
     with _one_format(as_csv=as_csv, as_json=as_json):
-        rows = list_runs(folder, query, say=say)
+        rows = list_runs(
+            folder, matrix=matrix, verdict=verdict, begins=_begins(since), last=last, rebuild=rebuild, say=say
+        )
         if as_json:
             print_json(exports.runs_json(rows))
         elif as_csv:
@@ -93,19 +94,18 @@ def history(
     """
     from harness.history import exports
     from harness.history.printing import history_section
-    from harness.history.selection import HistoryQuery, list_histories
+    from harness.history.selection import list_histories
     from harness.history.words import SHOWN
 
     if every and last is not None:
         raise UsageError("--all and --last: give only one")
     is_data = as_csv or as_json
-    query = HistoryQuery(
-        matrix=matrix, series=series, host=host, only=only, since=_age(since), rebuild=rebuild,
-        last=None if every or (is_data and last is None) else last or NEWEST,
-        signals=signals or (() if is_data else SHOWN),
-    )  # fmt: skip
     with _one_format(as_csv=as_csv, as_json=as_json):
-        views, runs = list_histories(folder, query, say=say)
+        views, runs = list_histories(
+            folder, matrix=matrix, series=series, host=host, only=only, begins=_begins(since), rebuild=rebuild, say=say,
+            last=None if every or (is_data and last is None) else last or NEWEST,
+            signals=signals or (() if is_data else SHOWN),
+        )  # fmt: skip
         if as_json:
             print_json(exports.histories_json(views, runs))
         elif as_csv:
@@ -147,12 +147,13 @@ def _one_format(*, as_csv: bool, as_json: bool) -> Iterator[None]:
         yield
 
 
-def _age(text: str | None) -> timedelta | None:
-    if text is None:
-        return None
+def _begins(since: str | None) -> str:
+    """Return the earliest start of the runs to show, in ISO 8601; "" to show all."""
+    if since is None:
+        return ""
     from harness.flows.clean import age
 
-    return option("--since", age, text)
+    return (datetime.now(timezone.utc) - option("--since", age, since)).isoformat(timespec="seconds")
 
 
 def _print(sections: Iterable[ReportSection]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,85 +17,73 @@ MOST_NAMED = 20
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, kw_only=True)
-class HistoryQuery:
-    """The part of the history that a user asks to see. None, () and False stand for no restriction.
-
-    `last`: how many of the newest runs to show, or of the newest versions of each history. `since`: only runs that
-    began within this time, and what they measured. `signals`: the signals whose figures are shown.
+def list_runs(
+    out: Path, *, matrix: str | None, verdict: str | None, begins: str, last: int | None, rebuild: bool, say: Say
+) -> list[IndexedRun]:
+    """Return the runs in `out`, oldest first; of one matrix and with one verdict, unless these are None, and of those
+    that began at `begins` or later the `last`. Raises UsageError and InfrastructureError.
     """
 
-    matrix: str | None = None
-    series: str | None = None
-    host: str | None = None
-    only: tuple[str, ...] = ()
-    verdict: str | None = None
-    since: timedelta | None = None
-    last: int | None = None
-    signals: tuple[str, ...] = ()
-    rebuild: bool = False
-
-    def begins(self) -> str:
-        """Return the earliest start of the runs to show, in ISO 8601; "" to show all."""
-        if self.since is None:
-            return ""
-        return (datetime.now(timezone.utc) - self.since).isoformat(timespec="seconds")
-
-    def answer(self, out: Path, ask: Callable[[OpenIndex], Answer], *, say: Say) -> Answer:
-        """Return what `ask` returns for the index of the runs in `out`. Raises UsageError if they cannot match."""
-        if (out / "plan.json").is_file():
-            raise UsageError(f"--in {out}: is a run itself, not a folder of runs; show it with: harness report {out}")
-
-        def checked(index: OpenIndex) -> Answer:
-            names = {run.matrix for run in index.runs.values()}
-            if self.matrix is not None and self.matrix not in names:
-                raise UsageError(f"--matrix: no runs of {self.matrix!r}; known: {_named(names)}")
-            return ask(index)
-
-        return with_index(out, checked, say=say, rebuild=self.rebuild)
-
-
-def list_runs(out: Path, query: HistoryQuery, *, say: Say) -> list[IndexedRun]:
-    """Return the runs in `out` that match the query, oldest first. Raises UsageError and InfrastructureError."""
-
     def ask(index: OpenIndex) -> list[IndexedRun]:
-        begins = query.begins()
         chosen = [
             run
             for run in index.runs.values()
-            if query.matrix in (None, run.matrix) and run.started >= begins and query.verdict in (None, run.verdict)
+            if matrix in (None, run.matrix) and run.started >= begins and verdict in (None, run.verdict)
         ]
-        return chosen[-query.last :] if query.last is not None else chosen
+        return chosen[-last:] if last is not None else chosen
 
-    return query.answer(out, ask, say=say)
+    return _answer(out, ask, matrix=matrix, rebuild=rebuild, say=say)
 
 
-def list_histories(out: Path, query: HistoryQuery, *, say: Say) -> tuple[list[HistoryView], dict[str, IndexedRun]]:
-    """Return the histories in `out` that match the query, and all runs by path. Raises InfrastructureError, and
-    UsageError, which lists the known names, if no history matches.
+def list_histories(
+    out: Path, *, matrix: str | None, series: str | None, host: str | None, only: Sequence[str],
+    signals: Sequence[str], begins: str, last: int | None, rebuild: bool, say: Say,
+) -> tuple[list[HistoryView], dict[str, IndexedRun]]:  # fmt: skip
+    """Return the histories in `out`, and all runs by path: those of one matrix, series and host, unless these are None,
+    and of the variants that match a pattern of `only`, if there is any. A history has the `last` newest versions, as
+    measured in runs that began at `begins` or later, with the figures of `signals`; () stands for all.
+
+    Raises InfrastructureError, and UsageError, which lists the known names, if no history matches.
     """
-    for name in query.signals:
+    for name in signals:
         if name not in SIGNALS and not name.startswith(METRIC_PREFIX):
             known = ", ".join(("memory", *LEVELS[:4]))
             raise UsageError(f"--signal: no signal {name!r}; give {known}, … (docs/verdicts.md)")
 
     def ask(index: OpenIndex) -> tuple[list[HistoryView], dict[str, IndexedRun]]:
-        every = index.histories(matrix=query.matrix and [query.matrix])
-        chosen = [one for one in every if _is_chosen(one, query)]
+        every = index.histories(matrix=matrix and [matrix])
+        chosen = [
+            one
+            for one in every
+            if series in (None, one.series) and host in (None, one.host) and (not only or _matches(one, only))
+        ]
         if not chosen:
-            raise UsageError(_nothing(every, query))
-        views = index.views(chosen, last=query.last, signals=query.signals or None, since=query.begins())
-        return views, index.runs
+            raise UsageError(_nothing(every, series))
+        return index.views(chosen, last=last, signals=signals or None, since=begins), index.runs
 
-    return query.answer(out, ask, say=say)
+    return _answer(out, ask, matrix=matrix, rebuild=rebuild, say=say)
 
 
-def _nothing(every: Sequence[IndexedHistory], query: HistoryQuery) -> str:
+def _answer(out: Path, ask: Callable[[OpenIndex], Answer], *, matrix: str | None, rebuild: bool, say: Say) -> Answer:
+    """Return what `ask` returns for the index of the runs in `out`. Raises UsageError if it has no such matrix."""
+    if (out / "plan.json").is_file():
+        raise UsageError(f"--in {out}: is a run itself, not a folder of runs; show it with: harness report {out}")
+
+    def checked(index: OpenIndex) -> Answer:
+        names = {run.matrix for run in index.runs.values()}
+        if matrix is not None and matrix not in names:
+            raise UsageError(f"--matrix: no runs of {matrix!r}; known: {_named(names)}")
+        return ask(index)
+
+    return with_index(out, checked, say=say, rebuild=rebuild)
+
+
+def _nothing(every: Sequence[IndexedHistory], series: str | None) -> str:
     if not every:
         return "no run has measured anything yet; name another folder of runs with --in"
     names = {history.series for history in every}
-    if query.series is not None and query.series not in names:
-        return f"no series {query.series!r}; known: {_named(names)}"
+    if series is not None and series not in names:
+        return f"no series {series!r}; known: {_named(names)}"
     hosts, variants = _named({history.host for history in every}), _named({one.variant for one in every})
     return f"no history matches; hosts: {hosts}; variants: {variants}"
 
@@ -107,15 +93,11 @@ def _named(names: Collection[str]) -> str:
     return f"{', '.join(sorted(names)[:MOST_NAMED]) or 'none'}{more}"
 
 
-def _is_chosen(history: IndexedHistory, query: HistoryQuery) -> bool:
-    if query.series not in (None, history.series) or query.host not in (None, history.host):
-        return False
-    if not query.only:
-        return True
+def _matches(history: IndexedHistory, only: Sequence[str]) -> bool:
     from harness.plan.cells import matches  # noqa: PLC0415 - slow, and rarely needed
 
     scenario = Scenario(name=history.scenario, where=Where(file="", line=1, key=""))
-    return any(matches(Variant(scenario=scenario, params=history.params), pattern) for pattern in query.only)
+    return any(matches(Variant(scenario=scenario, params=history.params), pattern) for pattern in only)
 
 
 def list_drifts(out: Path, *, matrix: str, say: Say) -> list[IndexedHistory]:
