@@ -59,6 +59,8 @@ class CellLauncher:
     reuse: bool = True
     peers: Mapping[str, list[Trial]] = field(default_factory=lambda: defaultdict(list))
     """The trials of this run by scenario, without traces: their memory predicts that of later launches."""
+    cold: set[str] = field(default_factory=set)
+    """The digests of new images that have not been launched since a row took them up."""
     sizes: dict[str, int | None] = field(default_factory=dict)
 
     # ------------------------------------------------------------ images
@@ -74,6 +76,8 @@ class CellLauncher:
         if isinstance(image, str):
             run.problem = image
             return
+        if image.digest in self.images.new and not run.at_hand:
+            self.cold.add(image.digest)
         run.incompatible = cannot_run(cell, image) or ""
         if run.incompatible:
             return
@@ -139,12 +143,12 @@ class CellLauncher:
                 beside=others(),
                 parked=max(0, slices - 1),
                 pulled=self.images.pulled_since(begun_s),
-                cold=run.prepared.digest in self.images.cold,
+                cold=run.prepared.digest in self.cold,
             ),
             image=replace(trial.image, bytes=run.image_bytes),
         )
         if trial.measured:
-            self.images.cold.discard(run.prepared.digest)
+            self.cold.discard(run.prepared.digest)
         doubtful = bool(trial.conditions.others) and trial.measured and wants_alone(cell, trial)
         for changed in side_by_side.add_trial(run, trial, doubtful=doubtful):
             self.journal.write_trial(changed, cell)

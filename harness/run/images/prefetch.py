@@ -37,8 +37,8 @@ class HostImages:
     stopped: Callable[[], bool]
     disk: Disk = field(default_factory=Disk)
     machine: str = ""
-    cold: set[str] = field(default_factory=set)
-    """The digests of images that were pulled, built or installed in this run and have not been launched since."""
+    new: set[str] = field(default_factory=set)
+    """The digests of images that were pulled, built or installed in this run."""
     _known: dict[ImageName, Prepared | str] = field(default_factory=dict)
     _ahead: dict[ImageName, Cell] = field(default_factory=dict)
     """The images to pull in the background, in this order."""
@@ -131,7 +131,7 @@ class HostImages:
                 prepared = engine.prepare(cell.image, say)
                 self.disk.got(prepared)
             if is_new:
-                self.cold.add(prepared.digest)
+                self.new.add(prepared.digest)
             return prepared
         except EngineUnreachable:
             raise

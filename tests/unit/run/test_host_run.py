@@ -134,7 +134,7 @@ def launches(
     images.get.side_effect = get
     images.is_coming.side_effect = lambda cell: cell.image.version not in come
     images.turn.side_effect = lambda cell: order.index(int(cell.image.version))
-    images.cold = set(map(str, order))  # by their digests
+    images.new = set(map(str, order))  # by their digests
     images.pulled_since.side_effect = lambda begun_s: len(come) < len(order)
     images.wait_for_pulls.side_effect = lambda: come.update(map(str, order))
     progress: Any = create_autospec(ProgressListener, instance=True)
