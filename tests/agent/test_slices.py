@@ -117,12 +117,22 @@ def test_programs_and_commands_run_in_slices_too(tmp_path: Path, thorough_python
     assert 0.008 < times[len(times) // 2] < 0.02
 
 
-@pytest.mark.parametrize("end", [Agent.hang_up, lambda agent: agent.process.kill()], ids=["hang up", "killed"])
-@pytest.mark.parametrize("command", [None, ["sh", "-c", "echo step; echo step; echo step; sleep 1000"]])
+THREE_STEPS = ["sh", "-c", "echo step; echo step; echo step; sleep 1000"]
+
+
+@pytest.mark.parametrize(
+    ("script", "command", "end"),
+    [
+        (BUSY, None, Agent.hang_up),
+        (None, THREE_STEPS, Agent.hang_up),
+        (PLANTED, None, lambda agent: agent.process.kill()),  # nobody is left to end a child of BUSY
+    ],
+    ids=["harness gone", "harness of a command gone", "agent killed"],
+)
 def test_nothing_stays_frozen_when_the_harness_or_the_agent_is_gone(
-    tmp_path: Path, thorough_python: str, command: list[str] | None, end: Callable[[Agent], None]
+    tmp_path: Path, thorough_python: str, script: Any, command: list[str] | None, end: Callable[[Agent], None]
 ) -> None:
-    pack(tmp_path, None if command else BUSY, slices=2, command=command, step_pattern=command and "step")
+    pack(tmp_path, script, slices=2, command=command, step_pattern=command and "step")
     with Agent(tmp_path, python=thorough_python) as agent:
         agent.until("parked")
         pid = scenario_pid(agent)
