@@ -198,7 +198,8 @@ class _Group:
             states = {own[image] for lane, image in bad if (own := on_lanes[lane]) is not None}
             if variant in self.variants:
                 continue
-            (good if False in states else otherwise if True in states else unknown).append(variant)
+            is_apart = True in states and self.sign != "outcome"  # failures that began apart may still be one
+            (good if False in states else otherwise if is_apart else unknown).append(variant)
         return good, unknown, otherwise
 
     def _not_planned(self) -> Iterator[Lane]:
