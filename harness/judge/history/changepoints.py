@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtri, ndtri, stdtr, stdtrit
+from scipy.special import chdtri, fdtrc, ndtri, stdtr, stdtrit
 
 from harness.judge.comparison.noise import (
     NEGLIGIBLE,
@@ -284,10 +284,38 @@ def _p(
     new = (laid.raw if test.by_worst and len(level) == smaller else laid.values)[:, level]
     if laid.rounds > 1:
         error = laid.spread.deviation * math.sqrt(1 / len(rest) + 1 / len(level))
-        return test.p_value((new.mean(axis=1) - old.mean(axis=1)) / error)
+        p = test.p_value((new.mean(axis=1) - old.mean(axis=1)) / error)
+        return max([p, *(_p_if_noisier(laid, rest, level, own, tried=tried) for own in (rest, level))])
     few, many = (old, new) if len(rest) == smaller else (new, old)
     error = laid.spread.deviation * math.sqrt(1 + smaller / many.size)
     return test.p_value((few - many.mean()).ravel() / error)
+
+
+NOISIER = 0.001
+"""Significance level at which versions have a noise of their own, which no pooled noise stands for."""
+ROUNDS_FOR_OWN = 4
+"""Fewest rounds that show a noise of their own: the farthest launch of each version does not count, as an outlier."""
+
+
+def _p_if_noisier(
+    laid: Laid, rest: npt.NDArray[np.intp], level: npt.NDArray[np.intp], own: npt.NDArray[np.intp], *, tried: float
+) -> float:
+    """Return the p-value of Welch's test of `level` against `rest` if the launches of the versions `own`, which are one
+    of both, differ by more than those of all others; 0 if they do not.
+    """
+    others = np.setdiff1d(np.arange(laid.versions), own)
+    if laid.rounds < ROUNDS_FOR_OWN or not len(others):
+        return 0.0
+    figures = laid.raw - laid.raw[:, others].mean(axis=1, keepdims=True)  # the rounds without the noise of `own`
+    distances = np.sort(np.abs(figures - np.median(figures, axis=0)), axis=0)[:-1]
+    own_2, others_2 = (float((distances[:, side] ** 2).mean()) for side in (own, others))
+    free, free_others = len(own) * (laid.rounds - 2), len(others) * (laid.rounds - 2)
+    if fdtrc(free, free_others, own_2 / max(others_2, NEGLIGIBLE**2)) > NOISIER:
+        return 0.0
+    parts = [own_2 / (len(own) * laid.rounds), others_2 / (len(rest) + len(level) - len(own)) / laid.rounds]
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / free + parts[1] ** 2 / free_others)
+    difference = laid.raw[:, level].mean() - laid.raw[:, rest].mean()
+    return min(1.0, 2 * tried * float(stdtr(freedom, -abs(difference) / math.sqrt(sum(parts)))))
 
 
 def places_tried(versions: int, smaller: int, *, alone: bool = False) -> float:
