@@ -233,6 +233,13 @@ def test_no_launch_runs_during_pulls_where_all_are_needed_undisturbed() -> None:
     assert not any(trial.conditions.pulled for trial in kept)
 
 
+def test_the_first_launch_of_each_variant_of_a_new_image_is_not_compared() -> None:
+    """It reads files of the image that another variant may not have read, so that its steps begin slowly."""
+    kept: list[Trial] = []
+    launches([0, 1, 2], trials=Trials(least=2, most=2), variants=("x", "y"), kept=kept)
+    assert all(trial.conditions.cold is (trial.number == 1) for trial in kept)
+
+
 def test_nothing_waits_for_the_last_pull_where_no_times_are_compared() -> None:
     limits = Limits(signals=dict.fromkeys(TIMES))
     order = launches([0, 1, 2], trials=Trials(least=3, most=3), limits=limits)
