@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from harness.model import Hybrid, Narrowed
+from harness.narrow.records import Hybrid, Narrowed
 from tests.players.narrowing import Groups, MadeLevels, MadeVersions, groups, holds
 
 LEVEL_EFFECT = 0.15

@@ -22,6 +22,10 @@ Kind = TypeVar("Kind")
 _REMEDY = "install another version of the package, or remove it"
 
 
+SECTIONS = ("harness.narrow.results:read", "harness.probes.results:read")
+"""What reads the results that a later command left in a run's directory, in the order of the reports."""
+
+
 def installed(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name, such as those of `harness.commands`."""
     if not _is_declared(group):
@@ -40,6 +44,11 @@ def _is_declared(group: str) -> bool:
                 if header in path.read_bytes():
                     return True
     return False
+
+
+def sections() -> list[Callable[[Path, Any], object]]:
+    """Return the functions (run's directory, plan) that read what later commands found: an `Added` each."""
+    return [named(each) for each in SECTIONS]
 
 
 def read_all(group: str, read: Callable[[EntryPoint], Kind]) -> tuple[dict[str, Kind], dict[str, str]]:

@@ -14,7 +14,6 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
@@ -30,31 +29,31 @@ if TYPE_CHECKING:
 
 GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Find": {
-        "demo": ("try_:demo", "run a first sweep: a real leak in a real package, without Docker"),
-        "try": ("try_:try_", "run your command with two or more versions; no matrix file is needed"),
-        "sweep": ("sweep:sweep", "run every image with every scenario, and find the first bad version"),
-        "watch": ("watch:watch", "run new images of a registry, together with the last good one"),
-        "narrow": ("narrow:narrow", "find the package, library or variable behind a finding"),
-        "judge": ("judge:judge", "judge traces or histories from files"),
+        "demo": ("harness.cli.try_:demo", "run a first sweep: a real leak in a real package, without Docker"),
+        "try": ("harness.cli.try_:try_", "run your command with two or more versions; no matrix file is needed"),
+        "sweep": ("harness.cli.sweep:sweep", "run every image with every scenario, and find the first bad version"),
+        "watch": ("harness.cli.watch:watch", "run new images of a registry, together with the last good one"),
+        "narrow": ("harness.narrow.command:narrow", "find the package, library or variable behind a finding"),
+        "judge": ("harness.cli.judge:judge", "judge traces or histories from files"),
     },
     "Understand": {
-        "report": ("report:report", "print or write a report of an earlier run"),
-        "diff": ("evidence:diff", "show what changed between the last good and the first bad version"),
-        "runs": ("history:runs", "list all runs"),
-        "history": ("history:history", "show verdicts and figures over images and over days"),
-        "compare": ("report:compare", "compare runs of several hosts or days"),
-        "probe": ("probe:probe", "examine scenarios from inside: ops, lines, valgrind, largest size"),
-        "frontier": ("report:frontier", "plot peak memory against throughput of a run's variants"),
+        "report": ("harness.cli.report:report", "print or write a report of an earlier run"),
+        "diff": ("harness.cli.evidence:diff", "show what changed between the last good and the first bad version"),
+        "runs": ("harness.cli.history:runs", "list all runs"),
+        "history": ("harness.cli.history:history", "show verdicts and figures over images and over days"),
+        "compare": ("harness.cli.report:compare", "compare runs of several hosts or days"),
+        "probe": ("harness.probes.command:probe", "examine scenarios from inside: ops, lines, valgrind, largest size"),
+        "frontier": ("harness.cli.report:frontier", "plot peak memory against throughput of a run's variants"),
     },
     "Tell": {
-        "issue": ("evidence:issue", "write a bug report on a finding, ready to paste"),
-        "repro": ("evidence:repro", "write a script that runs one cell again, without the harness"),
-        "publish": ("history:publish", "write a static site of all runs"),
+        "issue": ("harness.cli.evidence:issue", "write a bug report on a finding, ready to paste"),
+        "repro": ("harness.cli.evidence:repro", "write a script that runs one cell again, without the harness"),
+        "publish": ("harness.cli.history:publish", "write a static site of all runs"),
     },
     "Care": {
-        "doctor": ("hosts:doctor", "check the hosts, and which image can run where, before a sweep"),
-        "clean": ("hosts:clean", "remove what killed runs left behind"),
-        "schema": ("report:schema", "print the JSON Schema of matrix files, for editors"),
+        "doctor": ("harness.cli.hosts:doctor", "check the hosts, and which image can run where, before a sweep"),
+        "clean": ("harness.cli.hosts:clean", "remove what killed runs left behind"),
+        "schema": ("harness.cli.report:schema", "print the JSON Schema of matrix files, for editors"),
     },
 }
 """What a user wants to do -> name -> module and function, and the one-line help, in the order of `harness --help`. The
@@ -77,8 +76,7 @@ def command(name: str) -> click.Command:
     """Return the command of that name; this imports its module. Raises UsageError for a broken one of a package."""
     if name not in COMMANDS:
         return doors.loaded(installed()[name], click.Command)
-    module, _, function = COMMANDS[name][0].partition(":")
-    found: click.Command = getattr(import_module(f"{__name__}.{module}"), function)
+    found: click.Command = doors.named(COMMANDS[name][0])
     return found
 
 

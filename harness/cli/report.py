@@ -104,14 +104,14 @@ def frontier(*, run: str, out: Path) -> None:
     Exit status: 0; 2 if there is no such run.
     """
     from harness.flows.compare import settings_of
-    from harness.report.terminal import probes_output
+    from harness.report.terminal import compare_output
     from harness.store import RunDirectory, lookup
 
     path = lookup.find_run(run, out=out)
     settings = settings_of(path)
-    RunDirectory(path).write("frontier.svg", probes_output.svg(settings))
+    RunDirectory(path).write("frontier.svg", compare_output.frontier_svg(settings))
     with to_stdout():
-        click.echo(probes_output.table(settings))
+        click.echo(compare_output.frontier_table(settings))
 
 
 # ---------------------------------------------------------------- authoring

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,6 @@ from harness.model import (
     VersionRow,
     signal_of,
 )
-from harness.probes import frontier_settings
 from harness.store.saved_run import StoredRun, read_run
 
 NOT_TWICE = "no variant of an image was measured on two of these hosts or cards"
@@ -413,3 +412,31 @@ def settings_of(run: Path) -> tuple[Setting, ...]:
     if not settings:
         raise UsageError(f"{run}: no cell of this run has both a step time and a peak memory; run more steps")
     return settings
+
+
+def frontier_settings(cells: Iterable[CellResult]) -> tuple[Setting, ...]:
+    """Return a setting for each cell with a step time and a peak memory, marked if it is on the frontier: no other is
+    as good in both figures and better in one.
+
+    Throughput is in items per second; the items of a step are the param `batch`, or 1 without it.
+    """
+    points = []
+    for entry in cells:
+        variant, peak_kib = entry.cell.variant, entry.verdict.of("peak_memory").value
+        step_s, items = entry.verdict.of("step_time").value, dict(variant.params).get("batch", 1)
+        if peak_kib and step_s:
+            params = " ".join(f"{name}={value}" for name, value in variant.params)
+            name = f"{entry.cell.image.version} {variant.scenario.name} {params}".strip()
+            points.append((name, peak_kib / 1024, float(items if isinstance(items, int) else 1) / step_s))
+    return tuple(
+        Setting(
+            name=name,
+            peak_mib=peak,
+            items_a_s=rate,
+            on_frontier=not any(
+                other_peak <= peak and other_rate >= rate and (other_peak, other_rate) != (peak, rate)
+                for _, other_peak, other_rate in points
+            ),
+        )
+        for name, peak, rate in points
+    )

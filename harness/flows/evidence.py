@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from harness import facts
+from harness import doors, facts
 from harness.errors import HarnessError, UsageError
 from harness.judge.comparison.compared_levels import new_lines
 from harness.model import BAD, GOOD, Build, Cell, Finding, Host, Install, Pull, Trial, signal_of
@@ -21,7 +21,6 @@ from harness.run.images import find_images
 from harness.run.trial.payload import TOLD_ENVIRONMENT
 from harness.store import inputs
 from harness.store.lookup import bad_cell, cell_of, row_of, telling_trial
-from harness.store.saved_narrowed import read_narrowed
 from harness.store.saved_run import StoredRun
 
 HOST_FIELDS = ("engine", "kernel", "architecture", "cpu", "cpus", "memory_bytes")
@@ -66,7 +65,8 @@ def issue(run: StoredRun, finding: Finding, *, inspect: Inspect | None) -> Issue
         ),
         causes=tuple(one.sentence for one in run.told.causes if number in one.findings),
         system={} if trial is None else _system(trial),
-        narrowed=tuple(one for one in read_narrowed(run.path) if one.finding == number),
+        number=number,
+        added=tuple(read(run.path, run.plan) for read in doors.sections()),
         problem=problem,
         new_lines=() if good is None else tuple(one.text for one in new_lines([good.trials, bad.trials])),
         dockerfile=dockerfile.get("Dockerfile", b"").decode(errors="replace"),

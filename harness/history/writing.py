@@ -8,20 +8,29 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import BaseModel, TypeAdapter
+
 from harness.errors import UsageError
 from harness.model import Lane, Plan, Variant, VersionRow
 from harness.model.signals import known_effect
 from harness.store import began_at, result_file
+from harness.store.json_files import read_extra
 from harness.store.plan_file import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
-from harness.store.saved_probes import FILE as PROBES
-from harness.store.saved_probes import read_entries
 from harness.store.trial_json import trial_files
 
 MOST_LETTERS = 2000
 """Maximum length in characters of one text in the index."""
 Sweep = tuple[Plan, ResultFile]
 Columns = Mapping[str, object]
+PROBES = "probes.json"
+
+
+class _Probe(BaseModel):
+    problem: str = ""
+
+
+_PROBES = TypeAdapter(list[_Probe])
 
 
 def remove(connection: sqlite3.Connection, path: str) -> None:
@@ -78,7 +87,7 @@ def _of_sweep(plan: Plan, told: ResultFile) -> Columns:
 
 def _of_probe(folder: Path) -> Columns:
     """Return the columns of a directory that `harness probe` made; `cells` is the number of probes."""
-    entries = read_entries(folder / PROBES)
+    entries = read_extra(folder / PROBES, _PROBES.validate_python)
     failed = sum(bool(entry.problem) for entry in entries)
     warnings = (f"{failed} of {len(entries)} probes failed",) if failed else ()
     return {"kind": "probe", "cells": len(entries), "warnings": warnings}

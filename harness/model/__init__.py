@@ -13,9 +13,7 @@ from harness.model.judged import *
 from harness.model.launched import *
 from harness.model.matrix import *
 from harness.model.measured import *
-from harness.model.narrowed import *
 from harness.model.planned import *
-from harness.model.probed import *
 from harness.model.result import *
 from harness.model.scenario import *
 from harness.model.signals import *

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from harness.model.judged import CellVerdict, Effect, Finding, FindingKind, Interval, Metric, Noise
 from harness.model.matrix import Gpu, Host, Lane, Source
 from harness.model.measured import Trial
-from harness.model.narrowed import Narrowed
 from harness.model.planned import Cell, PredictedEffect
 from harness.model.result import CellResult, RunResult
 from harness.model.scenario import Variant
@@ -77,6 +76,16 @@ class Comparison:
     together: RunResult | None
     notes: tuple[str, ...]
     exit_code: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Peak memory and throughput of one variant; on the frontier if no other variant is better in both."""
+
+    name: str
+    peak_mib: float
+    items_a_s: float
+    on_frontier: bool
 
 
 # ---------------------------------------------------------------- judged figures
@@ -329,8 +338,9 @@ class Issue:
     system: Mapping[str, Any] = field(default_factory=dict)
     new_lines: tuple[str, ...] = ()
     """Output lines of the bad version that the good one does not print, without parts that vary between launches."""
-    narrowed: tuple[Narrowed, ...] = ()
-    """Results of `harness narrow` for the finding."""
+    added: tuple[object, ...] = ()
+    """What later commands found in the run, each a `Added` of the reports; `number`: that of the finding."""
+    number: int = 0
     problem: str = ""
     """Why there is no recipe."""
     dockerfile: str = ""

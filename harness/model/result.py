@@ -12,9 +12,7 @@ from harness.model.attributed import Attribution
 from harness.model.judged import CellVerdict, Effect, Finding, Observation
 from harness.model.matrix import Host
 from harness.model.measured import Trial
-from harness.model.narrowed import Narrowed
 from harness.model.planned import Cell, Plan, Skip
-from harness.model.probed import Probed
 
 SAME_SWEEP = "run the same command again to continue"
 """The remedy of a sweep that was interrupted."""
@@ -89,8 +87,8 @@ RunVerdict = Literal["interrupted", "regression", "infrastructure", "inconclusiv
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """A whole run. Every report is a pure function of it. `probed` and `narrowed`: later results of `harness probe` and
-    `harness narrow`. `replicates`: the number of launches of A/A replicates, which `cells` do not contain."""
+    """A whole run. Every report is a pure function of it. `added`: what the commands that examined it later found, each
+    a `Added` of the reports. `replicates`: the number of launches of A/A replicates, which `cells` do not contain."""
 
     matrix: str
     verdict: RunVerdict
@@ -103,9 +101,8 @@ class RunResult:
     directory: Path
     warnings: tuple[str, ...] = ()
     attribution: tuple[Attribution, ...] = ()
-    probed: tuple[Probed, ...] = ()
     observations: tuple[Observation, ...] = ()
-    narrowed: tuple[Narrowed, ...] = ()
+    added: tuple[object, ...] = ()
     replicates: int = 0
 
     @property

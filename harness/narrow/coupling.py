@@ -17,8 +17,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from harness.model import Install, Source
-from harness.model.narrowed import BOTH_SIDES, Component, ComponentGroup, Side
 from harness.narrow.inventory import BASE, Inventory, parsed_requirement
+from harness.narrow.records import BOTH_SIDES, Component, ComponentGroup, Side
 
 Key = tuple[str, str]
 """The kind and the name of a component."""

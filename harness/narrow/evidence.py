@@ -18,7 +18,7 @@ from scipy.special import stdtr, stdtrit
 
 from harness.judge.history.flaky import Evidence, chance_of_luck
 from harness.model import Effect, Floats, Interval
-from harness.model.narrowed import Hybrid, HybridOutcome, HybridResult, HybridState
+from harness.narrow.records import Hybrid, HybridOutcome, HybridResult, HybridState
 
 SHAM_ODDS = 99.0
 """Prior odds that B stays bad when its own groups are put in again; for other hybrids the odds of bad are even."""

@@ -1,7 +1,4 @@
-"""Answers `harness narrow`: opens the host, makes both versions, and measures hybrids until the component is known.
-
-This is the only door of the room: commands call it and `question.py`, and nothing else outside imports it.
-"""
+"""Answers `harness narrow`: opens the host, makes both versions, and measures hybrids until the component is known."""
 
 from __future__ import annotations
 
@@ -14,18 +11,17 @@ from pathlib import Path
 from harness.errors import UNSTARTED, EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted, UsageError
 from harness.flows.context import RunContext
 from harness.flows.hosts import first_usable, leased, using_hosts
-from harness.flows.probe import Looking
+from harness.flows.looking import Looked, Looking
 from harness.flows.running import cell_launcher, order_of
 from harness.model import Cell, CellRun, Finding, Lane, Limits, Plan, Prepared, RowRun, RowStanding, Trials
-from harness.model.narrowed import ComponentGroup, Hybrid, Narrowed, Side
 from harness.narrow.coupling import Coupling
 from harness.narrow.evidence import NarrowRules
 from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.inventory import FILE, Inventory, changed_copy, read_inventory
 from harness.narrow.launches import NarrowScheduler, fault_counts, is_level, level_size
 from harness.narrow.question import NarrowQuestion, coupled, refuse_equal
+from harness.narrow.records import ComponentGroup, Hybrid, Narrowed, Side
 from harness.narrow.search import ComponentSearch, SearchCost, expected_cost
-from harness.probes import Looked
 from harness.run.engine import Engine, Kept, Lease
 from harness.run.hosts.host_run import HostRun
 from harness.run.process.engine import has_program

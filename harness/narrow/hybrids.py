@@ -9,8 +9,8 @@ from posixpath import normpath
 from typing import TypeVar
 
 from harness.model import LIBRARIES, Graft, Image, Install
-from harness.model.narrowed import ComponentGroup, ComponentKind, Hybrid, Side
 from harness.narrow.inventory import Distribution, Inventory, libraries
+from harness.narrow.records import ComponentGroup, ComponentKind, Hybrid, Side
 
 MOST_NAMED = 3
 Part = TypeVar("Part")

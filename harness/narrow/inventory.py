@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import InfrastructureError
-from harness.model.narrowed import Component
+from harness.narrow.records import Component
 
 FILE = "components.json"
 LIBRARY = re.compile(r"\.so(\.[^/]*)?$")

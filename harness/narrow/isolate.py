@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from harness.model import Floats
-from harness.model.narrowed import BOTH_SIDES, ComponentGroup, Hybrid, Side
+from harness.narrow.records import BOTH_SIDES, ComponentGroup, Hybrid, Side
 
 Groups = frozenset[str]
 """Ids of groups of components."""

@@ -17,7 +17,7 @@ from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
 from harness.judge.launches import JudgedTrial, judge_launches
 from harness.model import FAILURES, GOOD, Cell, CellRun, Finding, Image, Proposal, RowRun, Scenario, Trial, next_round
 from harness.model.measured import TRACEBACK
-from harness.model.narrowed import Hybrid, HybridOutcome, HybridState
+from harness.narrow.records import Hybrid, HybridOutcome, HybridState
 from harness.narrow.search import ComponentSearch
 
 

@@ -17,9 +17,9 @@ from harness.matrix.draft import job_of, safe
 from harness.matrix.programs import ScriptProblem, read_script
 from harness.matrix.read_series import install_of
 from harness.model import Cell, Finding, Host, Image, Limits, Matrix, Plan, RunResult, Scenario, Series, Trial, Where
-from harness.model.narrowed import Side
 from harness.narrow.coupling import Coupling, asked_extras, couple
 from harness.narrow.inventory import Inventory, components
+from harness.narrow.records import Side
 from harness.run import owners
 from harness.store import inputs
 from harness.store.lookup import cell_of

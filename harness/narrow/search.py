@@ -27,7 +27,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from harness.amounts import count
-from harness.model.narrowed import (
+from harness.narrow.evidence import HybridEvidence, NarrowRules
+from harness.narrow.isolate import GroupNeeds, Groups, Swaps, best_split
+from harness.narrow.records import (
     ComponentGroup,
     Culprit,
     CulpritKind,
@@ -40,8 +42,6 @@ from harness.model.narrowed import (
     ProofRole,
     Side,
 )
-from harness.narrow.evidence import HybridEvidence, NarrowRules
-from harness.narrow.isolate import GroupNeeds, Groups, Swaps, best_split
 
 MOST_CAUSES = 4
 """Most differences that are pursued: causes, and groups that turn out to be innocent."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from harness import amounts
 from harness.model import METRIC_PREFIX, CellResult, RunResult
 from harness.report import version_table
+from harness.report.added import added_to
 from harness.report.blocks import Items, ReportSection
 from harness.report.finding_boxes import FindingBox, boxes, observation_text
-from harness.report.text import headline, narrowed_text, not_decided
+from harness.report.text import headline, not_decided
 from harness.report.text.harmless_text import plain, shortened, version
 from harness.report.text.names import at_most
 from harness.report.text.signal_words import SO_FAR, WHY_LENGTH, is_needless, tone
@@ -50,7 +51,7 @@ def document(result: RunResult) -> Document:
     """Return the document of a run; all its texts are cleaned by `plain`."""
     tables = version_table.tables(result)
     lists = (
-        ("narrowed", "Which component", narrowed_text.lines(result.narrowed)),
+        *((each.name, each.title, each.lines()) for each in added_to(result.added)),
         ("undecided", "Not measured or not decided", not_decided.lines(result)),
         ("slow", "Grows, but more slowly than the limit", not_decided.slow_growth(result)),
         ("results", "Results that changed, but are no finding", _observed(result, of_results=True)),

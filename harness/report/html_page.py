@@ -23,11 +23,11 @@ from harness import amounts, facts
 from harness.model import METRIC_PREFIX, SIGNALS, CellResult, Finding, Metric, RunResult, Trial, unit_per
 from harness.model.measured import Facts
 from harness.report import environment_diff, version_table
+from harness.report.added import added_to
 from harness.report.blocks import Block, Box, Charts, Code, Drawing, ReportSection, TextTable
 from harness.report.charts import history_chart, traces
 from harness.report.charts import vega_charts as charts
 from harness.report.document import document
-from harness.report.exports import probe_tables
 from harness.report.finding_boxes import FindingBox
 from harness.report.issue import reproduction
 from harness.report.text import finding_words, signal_words
@@ -72,8 +72,7 @@ def encoded(result: RunResult, *, library: str = "") -> bytes:
         left_out=sum(bool(entry.trials) and entry.cell.id not in in_full for entry in result.cells),
         keys=_keys(shown.tables),
         strip=_strip,
-        probes=probe_tables.sections(result.probed),
-        is_probed=bool(result.probed),
+        added=added_to(result.added),
         charts=_charts,
         drawn=_Drawn(),
         tip=_tip,

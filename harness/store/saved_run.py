@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness import doors
 from harness.model import Cell, CellResult, CellVerdict, Finding, HostState, Lane, Plan, RunResult, Trial, Variant
 from harness.model.measured import shown_rows
 from harness.store import read_trial, result_file
 from harness.store.plan_file import plan_from_file, read_plan_file
 from harness.store.result_file import CellEntry, ResultFile
-from harness.store.saved_narrowed import read_narrowed
-from harness.store.saved_probes import read_probed
 from harness.store.trial_json import FOLDER, trial_files
 
 REPLICATE = "-replicate"
@@ -129,8 +128,7 @@ def read_result(path: Path) -> RunResult:
         attribution=file.attribution,
         directory=stored.path,
         warnings=(*file.warnings, *stored.lacking),
-        probed=read_probed(stored.path, plan),
-        narrowed=read_narrowed(stored.path),
+        added=tuple(read(stored.path, plan) for read in doors.sections()),
         observations=file.observations,
         replicates=sum(trial.started >= file.started for some in stored.replicates.values() for trial in some),
     )

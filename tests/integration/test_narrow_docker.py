@@ -14,11 +14,11 @@ import pytest
 
 from harness.flows.context import RunContext
 from harness.matrix import load_matrix
-from harness.model.narrowed import Hybrid
 from harness.narrow import flow as narrow_sides
 from harness.narrow.coupling import couple
 from harness.narrow.hybrids import Sides, grafted_hybrid, not_loaded
 from harness.narrow.inventory import components
+from harness.narrow.records import Hybrid
 from harness.plan.cells import make_plan, select
 from harness.run.engine import Kept
 from tests.integration.conftest import LOCAL_BASE, ROOT, Harness

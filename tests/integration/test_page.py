@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.model import RunResult
+from harness.probes.results import ProbedCells
 from harness.report import html_page
 from tests.players import build
 from tests.players.build import found
@@ -58,7 +59,7 @@ def test_it_asks_nothing_of_a_network(browser: Browser, tmp_path: Path, library:
 @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "<!--<script>", *HOSTILE[:1]])
 def test_names_that_try_to_act_are_text(browser: Browser, tmp_path: Path, library: str, text: str) -> None:
     """This includes names that the charts draw, and names of operations and lines from probes."""
-    result = replace(poisoned(text), probed=found(text))
+    result = replace(poisoned(text), added=(ProbedCells(results=found(text)),))
     ended = browser.run(saved(tmp_path, html_page.render(result, library=library)), "--dump-dom")
     assert complaints(ended.stderr) == []
     assert ended.stdout.count("<script") == 3
@@ -126,7 +127,7 @@ def test_no_page_is_wider_than_its_window(
         document.body.style.width = '{width}px';
         return [document.body.scrollWidth, document.body.offsetWidth];
     """
-    page = asked(html_page.render(replace(result, probed=found()), library=library), question)
+    page = asked(html_page.render(replace(result, added=(ProbedCells(results=found()),)), library=library), question)
     ended = browser.run(saved(tmp_path, page), "--dump-dom", f"--window-size={max(500, width)},900")
     needed, there = answer(ended.stdout)  # type: ignore[misc]
     assert needed <= there

@@ -24,22 +24,16 @@ from harness.model import (
     Image,
     Install,
     Lane,
-    Leak,
-    LineRow,
-    LineTable,
     Look,
     Matrix,
-    OpDrift,
     Plan,
     Probe,
-    Probed,
     RunResult,
     RunVerdict,
     Scalar,
     Scenario,
     Series,
     SignalVerdict,
-    SizeTry,
     Trace,
     Trial,
     Trials,
@@ -48,6 +42,8 @@ from harness.model import (
     VersionRow,
     Where,
 )
+from harness.probes.records import Leak, LineRow, LineTable, OpDrift, Probed, SizeTry
+from harness.probes.results import ProbedCells
 
 WHERE = Where(file="matrix.yaml", line=3, key="series.multidict")
 HERE = Lane(host=Host(name="local", engine="docker", gpus="none", where=WHERE))
@@ -459,4 +455,4 @@ def found(name: str = "tf.rfft") -> tuple[Probed, ...]:
 
 
 def with_probes(name: str = "tf.rfft") -> RunResult:
-    return replace(quickstart(), probed=found(name))
+    return replace(quickstart(), added=(ProbedCells(results=found(name)),))

@@ -6,22 +6,12 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.model import (
-    BOTH_SIDES,
-    Component,
-    ComponentGroup,
-    Hybrid,
-    HybridOutcome,
-    Image,
-    Install,
-    Narrowed,
-    Side,
-    Where,
-)
+from harness.model import Image, Install, Where
 from harness.narrow.coupling import Coupling, couple
 from harness.narrow.evidence import NarrowRules
 from harness.narrow.hybrids import Sides
 from harness.narrow.inventory import Distribution, Inventory, components
+from harness.narrow.records import BOTH_SIDES, Component, ComponentGroup, Hybrid, HybridOutcome, Narrowed, Side
 from harness.narrow.search import ComponentSearch, NextHybrids
 
 Groups = frozenset[str]

@@ -19,11 +19,11 @@ from click.testing import CliRunner
 
 from harness.cli import COMMANDS, cli, command, run
 from harness.cli.common import show, write_file
-from harness.cli.probe import PROBES
 from harness.cli.results import FORMATS
 from harness.cli.sweep import _print_settled
 from harness.errors import UsageError
-from harness.flows import probe as probing
+from harness.probes import flow as probing
+from harness.probes.command import PROBES
 from tests.players import build
 
 ROOT = Path(__file__).parents[2]

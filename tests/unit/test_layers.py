@@ -35,22 +35,23 @@ ALLOWED = {
     "run": BASE
     | {"agent", "amounts", "atomic_files", "compat", "doors", "file_locks", "judge", "masking", "registry"}
     | {"safe_files", "schedule"},
-    "store": BASE | {"atomic_files", "file_locks", "masking", "run", "safe_files"},
+    "store": BASE | {"atomic_files", "doors", "file_locks", "masking", "run", "safe_files"},
     "history": BASE
     | {"amounts", "atomic_files", "file_locks", "judge", "matrix", "plan", "registry", "report", "safe_files", "store"},
     "masking": set(),
     "facts": BASE,
     "traces": BASE | {"safe_files", "store"},
     "judge": BASE | {"agent", "amounts", "facts"},
-    "probes": BASE,
-    "narrow": BASE | {"amounts", "flows", "judge", "masking", "matrix", "probes", "run", "schedule", "store"},
+    "probes": BASE | {"amounts", "cli", "file_locks", "flows", "history", "plan", "report", "store"},
+    "narrow": BASE
+    | {"amounts", "cli", "flows", "judge", "masking", "matrix", "plan", "report", "run", "schedule", "store"},
     "schedule": BASE | {"judge"},
     "report": BASE | {"amounts", "facts", "masking", "safe_files"},
     "compat": BASE,
     "flows": BASE
-    | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "compat", "probes"}
+    | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "compat", "doors"}
     | {"amounts", "atomic_files", "facts", "history", "package_index", "masking", "safe_files"},
-    "cli": BASE | {"doors", "flows", "history", "narrow", "report", "matrix", "plan", "store"},
+    "cli": BASE | {"doors", "flows", "history", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
 }
@@ -72,17 +73,28 @@ ROOMS = {
     "report": (
         ("text",),
         ("blocks",),
+        ("added",),
         ("finding_boxes", "version_table", "environment_diff", "document"),
         ("charts",),
         ("exports",),
         ("issue", "html_page", "terminal"),
     ),
     "narrow": (
+        ("records",),
+        ("words",),
         ("inventory", "evidence", "isolate"),
         ("coupling", "search"),
         ("hybrids", "launches"),
         ("question",),
+        ("flow", "results"),
+        ("command",),
+    ),
+    "probes": (
+        ("records",),
+        ("reading", "tables"),
+        ("printed", "results"),
         ("flow",),
+        ("command",),
     ),
     "flows": (
         ("context",),

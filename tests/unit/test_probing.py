@@ -16,15 +16,16 @@ from unittest import mock
 
 import pytest
 
-import harness.probes
 from harness.errors import Interrupted, UsageError
+from harness.flows import looking
 from harness.flows.context import RunContext
-from harness.flows.probe import probe
 from harness.flows.sweep import SweepOptions, selected
-from harness.model import Host, Probed
+from harness.model import Host
 from harness.model.watching import Say
 from harness.plan.cells import make_plan
-from harness.report.terminal import probes_output as report
+from harness.probes import printed as report
+from harness.probes.flow import probe
+from harness.probes.records import Probed
 from harness.report.terminal.progress import plain_progress
 from harness.run.engine import LaunchRequest, Lease, Session
 from harness.store.plan_file import plan_to_json
@@ -316,7 +317,7 @@ def test_what_went_wrong_is_told(script: str, probes: str, problem: str, tmp_pat
 
 def test_a_file_that_is_too_large_is_left_out_whole_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first 64 MiB were kept under its name, as if they were the whole file."""
-    monkeypatch.setattr(harness.probes, "MOST_FILE_CHARACTERS", 1 << 19)
+    monkeypatch.setattr(looking, "MOST_FILE_CHARACTERS", 1 << 19)
     script = "def artifacts():\n    return {'a': 'x' * 600000, 'b': 'y' * 500000}\n\ndef setup():\n    return int\n"
     found, directory = one(tmp_path, script, "artifacts: {steps: 1}")
     assert found.problem == "a: left out, because the files would exceed 0.5 MiB"

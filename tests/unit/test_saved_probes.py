@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.model import Leak, Probe, Probed, RunResult
-from harness.report.exports import probe_tables
-from harness.report.terminal import probes_output
-from harness.store.saved_probes import FILE, added_to_newest_run, read_probed
+from harness.model import Probe, RunResult
+from harness.probes import printed as probes_output
+from harness.probes import tables as probe_tables
+from harness.probes.records import Leak, Probed
+from harness.probes.results import FILE, added_to_newest_run, read
 from tests.players import build
 
 RESULT: RunResult = build.quickstart()
@@ -46,7 +47,7 @@ def add(out: Path, name: str, *entries: object) -> Path | None:
 
 
 def test_what_was_found_is_read_back_with_its_cell_and_settings(tmp_path: Path) -> None:
-    (found,) = read_probed(written(tmp_path, ENTRY), RESULT.plan)
+    (found,) = read(written(tmp_path, ENTRY), RESULT.plan).results
     assert (found.image.version, found.ops[0].ms) == ("6.3.0", (0.2, 3.0))
     assert dict(found.probe.settings) == {"at": [10, 120]}
     assert list(found.files) == ["step-10.trace.json"]
@@ -58,7 +59,7 @@ def test_the_newest_run_gets_it_and_keeps_what_other_probes_found(tmp_path: Path
     lines = ENTRY | {"probe": "lines", "ops": []}
     assert add(tmp_path, "one", ENTRY) == run
     add(tmp_path, "two", lines, ENTRY | {"problem": "again"})
-    found = read_probed(run, RESULT.plan)
+    found = read(run, RESULT.plan).results
     assert [(one.probe.name, one.problem) for one in found] == [("optrace", "again"), ("lines", "")]
 
 
@@ -102,15 +103,15 @@ def test_a_run_that_is_not_finished_gets_nothing(tmp_path: Path) -> None:
 
 
 def test_what_was_probed_of_other_cells_is_not_this_run_s(tmp_path: Path) -> None:
-    assert read_probed(written(tmp_path, ENTRY | {"image": "0.1"}), RESULT.plan) == ()
-    assert read_probed(tmp_path / "nowhere", RESULT.plan) == ()
+    assert read(written(tmp_path, ENTRY | {"image": "0.1"}), RESULT.plan).results == []
+    assert read(tmp_path / "nowhere", RESULT.plan).results == []
 
 
 @pytest.mark.parametrize("text", ["[", "{}", '[{"series": 1}]'])
 def test_a_file_that_is_broken_is_named_with_what_to_do(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
     with pytest.raises(UsageError, match=r"probes\.json: .*; remove it to continue without it"):
-        read_probed(tmp_path, RESULT.plan)
+        read(tmp_path, RESULT.plan)
 
 
 def test_what_a_step_adds_is_never_less_than_nothing(tmp_path: Path) -> None:

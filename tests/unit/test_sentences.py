@@ -24,7 +24,7 @@ SEARCHES = {"search", "match", "fullmatch", "findall", "finditer", "sub", "split
 FOREIGN = {
     "cli/__init__.py": "Python and the dynamic loader",
     "doors.py": "the code of an installed package",
-    "probes.py": "the scenario's last line of output",
+    "flows/looking.py": "the scenario's last line of output",
     "history/database.py": "SQLite",
     "model/measured.py": "Python's tracebacks",
     "matrix/read_yaml.py": "PyYAML",

@@ -18,9 +18,10 @@ from xml.etree import ElementTree
 
 from harness.model import CellResult, Finding, Observation, RunResult, grouped
 from harness.report import version_table
+from harness.report.added import added_to
 from harness.report.document import warnings
 from harness.report.finding_boxes import observation_text
-from harness.report.text import fault_sentences, finding_words, narrowed_text, signal_words
+from harness.report.text import fault_sentences, finding_words, signal_words
 from harness.report.text.harmless_text import plain, plain_lines
 from harness.report.text.headline import sentence
 from harness.report.text.names import RowKey, finding_cells, lane_text, place_of_cell, side_of, variant_text
@@ -105,13 +106,13 @@ def _case(entry: CellResult, changes: Sequence[Finding], observed: Sequence[Obse
 
 
 def _finding_cases(result: RunResult) -> Iterator[ElementTree.Element]:
-    """Yield a test for each finding; its output names the components to which the finding was narrowed."""
+    """Yield a test for each finding; its output has what later commands found on it."""
     for number, finding in enumerate(fault_sentences.numbered(result), start=1):
         text = finding_words.text(finding)
         case = ElementTree.Element("testcase", classname=finding_words.place(finding), name=text)
         if finding.kind != "first_fixed":
             ElementTree.SubElement(case, "failure", {"message": text, "type": finding.metric})
-        told = narrowed_text.lines(narrowing for narrowing in result.narrowed if narrowing.finding == number)
+        told = [line for each in added_to(result.added) for line in each.on(number).lines()]
         if told:
             ElementTree.SubElement(case, "system-out").text = "\n".join(told)
         yield case

@@ -10,9 +10,9 @@ from tabulate import tabulate
 
 from harness import amounts
 from harness.model import RunResult
+from harness.report.added import added_to
 from harness.report.blocks import Charts, Code, Items, ReportSection, TextTable, text_of
 from harness.report.document import document
-from harness.report.exports import probe_tables
 from harness.report.finding_boxes import FindingBox
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain
@@ -46,8 +46,8 @@ def render(result: RunResult) -> str:
         part for each in shown.sections for part in _items(each.label, [f"- {escaped(line)}" for line in each.lines])
     ]
     room = MOST_BYTES - sum(map(_size, [*top, *parts]))
-    probes = ("\n\n".join(blocks(each)) for each in probe_tables.sections(result.probed))
-    tables = chain((f"### {escaped(each.title)}\n\n{_grid(each)}" for each in shown.tables), probes)
+    added = ("\n\n".join(blocks(section)) for each in added_to(result.added) for section in each.sections())
+    tables = chain((f"### {escaped(each.title)}\n\n{_grid(each)}" for each in shown.tables), added)
     return "\n\n".join([*top, *_fitting(tables, room), *parts]) + "\n"
 
 

@@ -18,18 +18,17 @@ from harness.model import (
     METRIC_PREFIX,
     SIGNALS,
     Attribution,
-    Culprit,
     Finding,
     HostState,
     Lane,
-    Narrowed,
     Observation,
     RunResult,
     Variant,
     VerdictName,
 )
+from harness.report.added import added_to
 from harness.report.exports.cell_table import cell_json, cell_schema, json_ready
-from harness.report.text import fault_sentences, narrowed_text
+from harness.report.text import fault_sentences
 from harness.report.text.fault_sentences import rule_text
 
 SCHEMA = 1
@@ -71,7 +70,7 @@ def _fields(result: RunResult) -> Iterator[tuple[str, Any]]:
     yield "findings", map(_finding, fault_sentences.numbered(result))
     yield "observations", map(_observation, result.observations)
     yield "attribution", attributions_json(result)
-    yield "narrowed", map(_narrowed, result.narrowed)
+    yield "narrowed", [entry for each in added_to(result.added) if each.name == "narrowed" for entry in each.summary()]
 
 
 def _host(state: HostState, result: RunResult) -> dict[str, Any]:
@@ -155,32 +154,6 @@ def _attribution(attribution: Attribution, result: RunResult, numbers: Mapping[F
             for cell in attribution.missing
         ],
         "sentence": fault_sentences.sentence(attribution, result),
-    }
-
-
-def _narrowed(narrowing: Narrowed) -> dict[str, Any]:
-    return {
-        **_fields_of(narrowing, ("finding", "verdict", "good", "bad")),
-        "culprits": [_culprit(culprit, narrowing) for culprit in narrowing.culprits],
-        "open": list(narrowing.open),
-        "groups": len(narrowing.groups),
-        "hybrids": len(narrowing.hybrids),
-        "launches": narrowing.launches,
-        "reason": narrowing.reason,
-        "sentence": narrowed_text.headline(narrowing),
-        "install": narrowed_text.install_lines(narrowing),
-    }
-
-
-def _culprit(culprit: Culprit, narrowing: Narrowed) -> dict[str, Any]:
-    return {
-        "kind": culprit.kind,
-        "parts": [[narrowed_text.group_text(group, narrowing) for group in part] for part in culprit.parts],
-        **_fields_of(culprit, ("part_of_it", "share", "share_ci")),
-        "proof": [
-            {"hybrid": cell.role, "state": cell.result.state, "launches": cell.result.launches}
-            for cell in (*culprit.proof, *narrowing.shams)
-        ],
     }
 
 

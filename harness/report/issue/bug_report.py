@@ -24,8 +24,9 @@ from harness.model import (
     signal_of,
     unit_per,
 )
-from harness.model.answers import Container, Issue, Machine, Recipe
+from harness.model.answers import Container, Issue, Recipe
 from harness.report import environment_diff
+from harness.report.added import added_to
 from harness.report.blocks import Block, Charts, Code, Drawing, Items, ReportSection, TextTable
 from harness.report.charts import history_chart, traces
 from harness.report.charts.vega_charts import png, svg
@@ -37,9 +38,8 @@ from harness.report.issue.reproduction import (
     local_images,
     private_registries,
     python_file,
-    swapping,
 )
-from harness.report.text import finding_words, narrowed_text, signal_words
+from harness.report.text import finding_words, signal_words
 from harness.report.text.harmless_text import plain_lines, shortened, version
 from harness.report.text.names import at_most, lane_text, variant_text
 
@@ -83,13 +83,13 @@ def _document(issue: Issue, code: str, drawings: Mapping[str, Drawing], harness_
     size = "" if finding.effect is None else f", {amounts.effect(replace(finding.effect, ci=None))}"
     good = "" if issue.good is None else f" ({issue.good.cell.image.version} is good)"
     what = finding_words.symptom(finding.metric, finding.verdict)
-    narrowed = narrowed_text.lines(replace(known, finding=None) for known in issue.narrowed)
+    added = [each.on(issue.number) for each in added_to(issue.added)]
     charts = Charts(drawn=tuple(drawings.values()), files=tuple(f"{name}.png" for name in drawings))
     sides = issue.difference
     changed = "" if sides is None else f"What changed between {sides.before} and {sides.after}"
     failure = _failure(issue)
     sections = (
-        _listed("Which component", narrowed),
+        *(_listed(each.title, each.lines(numbered=False)) for each in added),
         ReportSection(title="Versions", blocks=(_versions(issue), charts)),
         ReportSection(title="To reproduce", blocks=tuple(_reproduction(issue, code))),
         _listed("Confidence", _sure(issue)),
@@ -143,15 +143,8 @@ def _reproduction(issue: Issue, code: str) -> Iterator[Block]:
     recipe = issue.recipe
     if recipe is not None:
         yield Code(text=scrubbed(commands(recipe)), language="sh")
-    for narrowing in issue.narrowed:
-        if specifiers := narrowed_text.installs(narrowing):
-            if recipe is not None and isinstance(recipe.run, Machine) and narrowed_text.heals(narrowing):
-                old, new = specifiers
-                into, lines = "this environment", swapping(recipe, recipe.run, old=old, new=new)
-            else:
-                into, lines = narrowing.good, "\n".join(narrowed_text.install_lines(narrowing))
-            yield f"These commands, run in {into}, differ only in the component:"
-            yield Code(text=scrubbed(lines), language="sh")
+    for each in added_to(issue.added):
+        yield from each.on(issue.number).reproduction(recipe)
     yield from _notes(issue)
 
 

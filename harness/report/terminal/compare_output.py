@@ -10,9 +10,24 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
+from tabulate import tabulate
 
 from harness import amounts
-from harness.model import GOOD, METRIC_PREFIX, CellVerdict, Column, Comparison, Effect, Measured, Metric, Pair, Standing
+from harness.model import (
+    GOOD,
+    METRIC_PREFIX,
+    CellVerdict,
+    Column,
+    Comparison,
+    Effect,
+    Measured,
+    Metric,
+    Pair,
+    Setting,
+    Standing,
+)
+from harness.report.blocks import Drawing
+from harness.report.charts import vega_charts
 from harness.report.exports.cell_table import json_ready
 from harness.report.exports.summary_json import attributions_json
 from harness.report.terminal.block_printer import console_text
@@ -220,3 +235,31 @@ def _pair(pair: Pair) -> dict[str, Any]:
         "metrics": [{**asdict(measured), "ratio": measured.ratio} for measured in pair.measured],
         "refused": list(pair.refused),
     }
+
+
+# ---------------------------------------------------------------- the frontier of one run
+
+
+def frontier_table(settings: Sequence[Setting]) -> str:
+    """Return a line per setting, lowest memory first; * marks the frontier: no other setting is better in both."""
+    rows = [
+        ("*" if setting.on_frontier else "", plain(setting.name), f"{setting.peak_mib:.1f}", f"{setting.items_a_s:.1f}")
+        for setting in sorted(settings, key=lambda setting: (setting.peak_mib, -setting.items_a_s))
+    ]
+    head, align = ("", "setting", "peak memory, MiB", "throughput, items/s"), ("left", "left", "right", "right")
+    return tabulate(rows, headers=head, tablefmt="plain", disable_numparse=True, colalign=align)
+
+
+def frontier_svg(settings: Sequence[Setting]) -> str:
+    """Return the plot as SVG, with peak memory on the x-axis and throughput on the y-axis."""
+    return vega_charts.svg(_drawing(settings))
+
+
+def _drawing(settings: Sequence[Setting]) -> Drawing:
+    rows = [
+        {"name": plain(setting.name), "peak": setting.peak_mib, "items": setting.items_a_s,
+         "tone": "good" if setting.on_frontier else "dim"}
+        for setting in settings
+    ]  # fmt: skip
+    title = "throughput over peak memory; green: no other setting is better in both"
+    return Drawing(chart="frontier", title=title, description=title, rows={"settings": rows})

@@ -22,7 +22,8 @@ from harness.errors import InfrastructureError, UsageError
 from harness.history import database
 from harness.history.database import FILE, with_index
 from harness.history.records import FindingLife
-from harness.store import result_file, saved_probes
+from harness.probes import results as saved_probes
+from harness.store import result_file
 from tests.unit.history import made
 
 

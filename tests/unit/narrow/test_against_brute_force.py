@@ -7,7 +7,7 @@ import hashlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.model import Culprit, Hybrid
+from harness.narrow.records import Culprit, Hybrid
 from harness.narrow.search import ComponentSearch
 from tests.nightly import many
 from tests.players.narrowing import Groups, MadeVersions, groups, holds

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from harness.model import Hybrid, HybridOutcome, Narrowed
 from harness.narrow.evidence import NarrowRules
+from harness.narrow.records import Hybrid, HybridOutcome, Narrowed
 from harness.narrow.search import ComponentSearch
 from tests.nightly import NIGHTLY
 from tests.players.narrowing import MadeLevels, MadeVersions, group, groups, holds

@@ -8,9 +8,9 @@ import pytest
 
 from harness.errors import InfrastructureError
 from harness.model import LIBRARIES, Graft, Install
-from harness.model.narrowed import Hybrid
 from harness.narrow.hybrids import grafted_hybrid, installed_hybrid, not_loaded
 from harness.narrow.inventory import read_inventory
+from harness.narrow.records import Hybrid
 from tests.players.narrowing import A, B, image, inventory, sides
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from harness.model import Finding, Scenario, Trace, Trial, Variant
 from harness.model.measured import End
-from harness.model.narrowed import Hybrid, HybridOutcome
 from harness.narrow.launches import hybrid_outcomes
+from harness.narrow.records import Hybrid, HybridOutcome
 from tests.players import build
 from tests.players.trials import BUDGET, STEPS, failed, trace_of, trial_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.model.narrowed import Component, ComponentGroup, Hybrid, HybridOutcome, Narrowed
 from harness.narrow.evidence import NarrowRules
+from harness.narrow.records import Component, ComponentGroup, Hybrid, HybridOutcome, Narrowed
 from harness.narrow.search import ComponentSearch
 
 

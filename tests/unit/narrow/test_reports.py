@@ -12,17 +12,22 @@ import jsonschema
 import pytest
 
 from harness.errors import UsageError
-from harness.model import Component, ComponentGroup, Narrowed, RunResult
+from harness.model import RunResult
+from harness.narrow import words as terminal_narrow
+from harness.narrow import words as text
+from harness.narrow.records import Component, ComponentGroup, Narrowed
+from harness.narrow.results import NarrowedFindings, keep_narrowed, read
 from harness.report import html_page
 from harness.report.exports import junit, markdown
 from harness.report.exports import summary_json as summary_export
 from harness.report.terminal import run_report
-from harness.report.text import narrowed_text as terminal_narrow
-from harness.report.text import narrowed_text as text
 from harness.store import RunDirectory
-from harness.store.saved_narrowed import keep_narrowed, read_narrowed
 from tests.players import build
 from tests.players.narrowing import MadeLevels, MadeVersions, group, groups, holds
+
+
+def reported() -> RunResult:
+    return replace(build.quickstart(), added=(NarrowedFindings(results=[found({"g3"})]),))
 
 
 def found(*causes: set[str], about: int | None = 1) -> Narrowed:
@@ -36,7 +41,7 @@ def test_a_narrowing_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     several = (found({"g1"}), found({"g1", "g5"}, about=2), replace(made.narrowed(), good="a", bad="b"))
     for each in several:
         keep_narrowed(each, RunDirectory(tmp_path))
-    assert read_narrowed(tmp_path) == several
+    assert read(tmp_path, build.quickstart().plan).results == list(several)
     assert sorted(path.name for path in tmp_path.glob("narrow-*")) == [f"narrow-{each}.json" for each in (1, 2, 3)]
 
 
@@ -45,13 +50,13 @@ def test_a_finding_that_is_narrowed_again_has_one_answer(tmp_path: Path) -> None
     keep_narrowed(first, RunDirectory(tmp_path))
     keep_narrowed(found({"g4"}, about=2), RunDirectory(tmp_path))
     keep_narrowed(again, RunDirectory(tmp_path))
-    assert [each.culprits[0].groups for each in read_narrowed(tmp_path)] == [("g2",), ("g4",)]
+    assert [each.culprits[0].groups for each in read(tmp_path, build.quickstart().plan).results] == [("g2",), ("g4",)]
 
 
 def test_a_broken_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "narrow-1.json").write_text('{"verdict": "found"}')
     with pytest.raises(UsageError, match=r"narrow-1\.json: good: Field required; remove it"):
-        read_narrowed(tmp_path)
+        read(tmp_path, build.quickstart().plan)
 
 
 def test_the_answer_stands_first_and_its_proof_below() -> None:
@@ -166,13 +171,13 @@ def test_a_dry_run_speaks_of_levels_only_where_something_measures_one(*, by_exit
 @pytest.mark.parametrize("render", [run_report.text, markdown.render, html_page.render, junit.render])
 def test_every_report_of_a_run_tells_it(render: Callable[[RunResult], str]) -> None:
     """In a run with one finding, narrowed down to one library, each format has its sentence."""
-    result = replace(build.quickstart(), narrowed=(found({"g3"}),))
+    result = reported()
     text_of = html.unescape(render(result)).replace("\\", "")
     assert "culprit: g3 1.0 → 2.0" in " ".join(text_of.split())
 
 
 def test_other_programs_read_the_culprit_and_the_two_installs() -> None:
-    summary = json.loads(summary_export.encoded(replace(build.quickstart(), narrowed=(found({"g3"}),))))
+    summary = json.loads(summary_export.encoded(reported()))
     jsonschema.Draft202012Validator(summary_export.schema()).validate(summary)
     (narrowed,) = summary["narrowed"]
     assert (narrowed["finding"], narrowed["verdict"], narrowed["hybrids"]) == (1, "found", 7)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.model import Cell, CellRun
-from harness.model.narrowed import Hybrid
 from harness.narrow.launches import NarrowScheduler
+from harness.narrow.records import Hybrid
 from harness.narrow.search import ComponentSearch
 from tests.players import build
 from tests.players.narrowing import RULES, groups

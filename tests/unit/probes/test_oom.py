@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.model import MemoryHolder
-from harness.probes import read_oom
+from harness.probes.reading import read_oom
+from harness.probes.records import MemoryHolder
 from tests.unit import processor
 
 MIB = 1 << 20
@@ -108,7 +108,7 @@ def test_a_long_text_takes_no_longer_than_its_length() -> None:
         ["1", "1.", "1 ", "Current usage from device: ", "Out of memory: Killed process 1 (", "total capacity of 1",
          "  1B", "OOM when allocating tensor with shape[1] and type a on ", "OOM when allocating tensor with shape[1,1",
          "1,"],
-        imports="from harness.probes import read_oom",
+        imports="from harness.probes.reading import read_oom",
         code="read_oom(text); read_oom('CUDA out of memory. Tried to allocate 1 GiB ' + text);"
         " read_oom('OOM when allocating tensor with shape[' + text)",
     )  # fmt: skip

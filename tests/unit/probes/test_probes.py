@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import CellResult, CellVerdict, Scalar, SignalVerdict, SizeTry
-from harness.probes import Unreadable, frontier_settings, read_leaks, read_lines, read_ops, search_largest
+from harness.flows.compare import frontier_settings
+from harness.model import CellResult, CellVerdict, Scalar, SignalVerdict
+from harness.probes.reading import Unreadable, read_leaks, read_lines, read_ops, search_largest
+from harness.probes.records import SizeTry
 from tests.players.plans import a_cell
 
 

@@ -22,7 +22,7 @@ from harness.report.blocks import Charts, Drawing, ReportSection, TextTable
 from harness.report.charts import library, traces
 from harness.report.charts import vega_charts as charts
 from harness.report.issue import bug_report, reproduction
-from harness.report.terminal import probes_output
+from harness.report.terminal import compare_output
 from tests.players import build
 from tests.players.pages import HOSTILE, poisoned
 from tests.players.trials import facts_of
@@ -234,7 +234,7 @@ def test_a_frontier_names_every_setting() -> None:
     """The page does not contain what it never draws."""
     settings = [Setting(name=name, peak_mib=peak, items_a_s=speed, on_frontier=best)
                 for name, peak, speed, best in (("batch=1", 90, 10, True), ("<b>", 200, 8, False))]  # fmt: skip
-    picture = probes_output.svg(settings)
+    picture = compare_output.frontier_svg(settings)
     assert picture.startswith("<svg")
     assert "batch=1" in picture
     assert "&lt;b&gt;" in picture

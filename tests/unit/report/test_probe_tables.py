@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.probes import printed as probes_output
+from harness.probes import tables as probe_tables
 from harness.report import html_page
 from harness.report.blocks import TextTable
-from harness.report.exports import markdown, probe_tables
-from harness.report.terminal import probes_output
+from harness.report.exports import markdown
 from tests.players import build
 from tests.players.build import found, with_probes
 from tests.players.pages import HOSTILE, Page

@@ -10,23 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.model import (
-    CellVerdict,
-    Component,
-    ComponentGroup,
-    Culprit,
-    Finding,
-    Hybrid,
-    HybridResult,
-    Narrowed,
-    ProofCell,
-    SignalVerdict,
-)
+from harness.model import CellVerdict, Finding, SignalVerdict
+from harness.narrow.records import Component, ComponentGroup, Culprit, Hybrid, HybridResult, Narrowed, ProofCell
+from harness.narrow.words import proof
 from harness.report.document import document
 from harness.report.text import finding_words, not_decided, signal_words
 from harness.report.text.harmless_text import plain, plain_lines, shortened, spelled, version
 from harness.report.text.names import ordered
-from harness.report.text.narrowed_text import proof
 from tests.players import build
 
 GOOD_END = SignalVerdict(seen="good")

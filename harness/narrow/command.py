@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import threading
 
     from harness.model import Plan
-    from harness.model.narrowed import Narrowed
     from harness.narrow.flow import Contents
     from harness.narrow.question import NarrowQuestion
+    from harness.narrow.records import Narrowed
 
 FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 
@@ -127,7 +127,7 @@ def _of_files(
 
 def _tell_differences(plan: Plan, question: NarrowQuestion | None, stopped: threading.Event) -> None:
     from harness.narrow import flow
-    from harness.report.text import narrowed_text as report
+    from harness.narrow import words as report
 
     with shown_progress(stopped) as context:
         groups = flow.dry_run(plan, context, digests=question.digests if question else {})
@@ -148,8 +148,9 @@ def _narrow(
 ) -> Narrowed:
     from harness.cli import results
     from harness.narrow import flow
-    from harness.report.text import narrowed_text as report
-    from harness.store import RunDirectory, saved_narrowed
+    from harness.narrow import results as saved_narrowed
+    from harness.narrow import words as report
+    from harness.store import RunDirectory
     from harness.store.saved_run import read_result
 
     with shown_progress(stopped) as context, flow.narrowing(question, context, known=known) as narrowing:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from harness.model import LineTable, Probed, Setting
-from harness.report.blocks import Drawing, ReportSection, TextTable
-from harness.report.charts import vega_charts
-from harness.report.exports.probe_tables import BETWEEN_FRAMES, indented, section, sections
+from harness.probes.records import LineTable, Probed
+from harness.probes.tables import BETWEEN_FRAMES, indented, section, sections
+from harness.report.blocks import ReportSection, TextTable
 from harness.report.text.harmless_text import plain, readable
 
 KIB_A_MIB = 1024
@@ -84,31 +83,3 @@ def _times(table: LineTable) -> Iterator[str]:
             else " " * 40
         )
         yield f"  {row.line:6d} {figures}  {indented(row.text)}".rstrip()
-
-
-# ---------------------------------------------------------------- frontier output
-
-
-def table(settings: Sequence[Setting]) -> str:
-    """Return a line per setting, lowest memory first; * marks the frontier: no other setting is better in both."""
-    rows = [
-        ("*" if setting.on_frontier else "", plain(setting.name), f"{setting.peak_mib:.1f}", f"{setting.items_a_s:.1f}")
-        for setting in sorted(settings, key=lambda setting: (setting.peak_mib, -setting.items_a_s))
-    ]
-    head, align = ("", "setting", "peak memory, MiB", "throughput, items/s"), ("left", "left", "right", "right")
-    return tabulate(rows, headers=head, tablefmt="plain", disable_numparse=True, colalign=align)
-
-
-def svg(settings: Sequence[Setting]) -> str:
-    """Return the plot as SVG, with peak memory on the x-axis and throughput on the y-axis."""
-    return vega_charts.svg(drawing(settings))
-
-
-def drawing(settings: Sequence[Setting]) -> Drawing:
-    rows = [
-        {"name": plain(setting.name), "peak": setting.peak_mib, "items": setting.items_a_s,
-         "tone": "good" if setting.on_frontier else "dim"}
-        for setting in settings
-    ]  # fmt: skip
-    title = "throughput over peak memory; green: no other setting is better in both"
-    return Drawing(chart="frontier", title=title, description=title, rows={"settings": rows})

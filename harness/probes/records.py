@@ -89,16 +89,6 @@ class OomReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    """Peak memory and throughput of one variant; on the frontier if no other variant is better in both."""
-
-    name: str
-    peak_mib: float
-    items_a_s: float
-    on_frontier: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class SizeTry:
     """One launch of the search for the largest size; `end` as in Trial, `message` the last line of the trial's."""
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from harness import amounts
-from harness.model import Probed
+from harness.probes.records import Probed
 from harness.report.blocks import ReportSection, TextTable
 from harness.report.text.harmless_text import plain, shortened, version
 

@@ -12,7 +12,11 @@ from typing import Any, cast
 from pydantic import BaseModel, TypeAdapter
 
 from harness import file_locks
-from harness.model import Cell, Leak, LineTable, OpDrift, Plan, Probe, Probed, ProbeName, Scalar, SizeTry
+from harness.model import Cell, Plan, Probe, ProbeName, Scalar
+from harness.probes import tables
+from harness.probes.records import Leak, LineTable, OpDrift, Probed, SizeTry
+from harness.report.added import Added
+from harness.report.blocks import ReportSection
 from harness.store import RunDirectory, result_file
 from harness.store.json_files import read_extra
 from harness.store.trial_json import describe_cell
@@ -125,10 +129,22 @@ def _as_written(path: Path) -> list[dict[str, Any]]:
     return read_extra(path, checked) if path.exists() else []
 
 
-def read_probed(run: Path, plan: Plan) -> tuple[Probed, ...]:
-    """Return the results of the probes of this plan's cells, in the order of the file; () if there are none. Raises
-    UsageError if the file cannot be read."""
-    return tuple(_probed(read_entries(run / FILE), plan))
+def read(run: Path, plan: Plan) -> ProbedCells:
+    """Return the results of the probes of this plan's cells, in the order of the file. Raises UsageError if the file
+    cannot be read.
+    """
+    return ProbedCells(results=list(_probed(read_entries(run / FILE), plan)))
+
+
+class ProbedCells(Added):
+    """What `harness probe` found, for the page and Markdown."""
+
+    name, title = "probes", "Probes"
+    about = "Measurements inside the scenarios, from separate launches by `harness probe`; they do not affect verdicts."
+    results: Sequence[Probed]
+
+    def sections(self) -> Iterator[ReportSection]:
+        return tables.sections(self.results)
 
 
 def read_entries(path: Path) -> list[_ProbedFile]:

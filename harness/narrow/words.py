@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from harness import amounts
 from harness.masking import is_private
-from harness.model import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell
+from harness.narrow.records import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell
 from harness.report.text.harmless_text import plain, shortened
 
 _SPECIFIERS = re.compile(r"(?:[A-Za-z0-9][\w.-]*==[0-9][\w.!+]* ?)+", re.ASCII)

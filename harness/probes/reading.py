@@ -1,8 +1,4 @@
-"""Says which probes run in which cells, and what their launches show: operations, lines, leaks, the largest size.
-
-A probe looks into a scenario from inside, in launches of its own, which reach no verdict. `flows/probe.py` makes these
-launches; everything here is pure.
-"""
+"""Says which probes run in which cells, and what their launches show: operations, lines, leaks, the largest size."""
 
 from __future__ import annotations
 
@@ -11,28 +7,14 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from harness.model import (
-    Cell,
-    CellResult,
-    Leak,
-    LineRow,
-    LineTable,
-    MemoryHolder,
-    OomReport,
-    OpDrift,
-    Probe,
-    Probed,
-    Scenario,
-    Setting,
-    SizeTry,
-    Trial,
-    Variant,
-)
+from harness.flows.looking import Looked
+from harness.model import Cell, Probe, Scenario, Variant
+from harness.probes.records import Leak, LineRow, LineTable, MemoryHolder, OomReport, OpDrift, Probed, SizeTry
 
 
 def asked_probes(scenario: Scenario, names: Sequence[str]) -> list[Probe]:
@@ -57,56 +39,6 @@ def probes_to_run(cells: Iterable[Cell], names: Sequence[str]) -> Iterator[tuple
                 yield cell, probe
             if family is not None:
                 searched.add(family)
-
-
-# ---------------------------------------------------------------- looked
-
-
-MOST_FILE_CHARACTERS = 64 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Looked:
-    """One launch with a probe: how it ended, and the files that it left. `left_out`: files that are too large."""
-
-    trial: Trial
-    files: Mapping[str, str]
-    is_script: bool
-    left_out: Sequence[str] = ()
-
-    @property
-    def problem(self) -> str:
-        if self.trial.ended_well:
-            most = f"left out, because the files would exceed {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
-            return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
-        # The last line names the failure; before it come a traceback or notes on how the process ended.
-        reason = (self.trial.told.strip().splitlines() or ["no message"])[-1]
-        printed = (self.trial.output.tail.strip().splitlines() or [""])[-1]
-        if not self.is_script and not reason.endswith(printed):
-            reason += f": {printed}"
-        return self.trial.after_end(reason)
-
-
-class SentFiles:
-    """The files that a launch sends in parts, up to MOST_FILE_CHARACTERS; a file that does not fit is dropped."""
-
-    def __init__(self) -> None:
-        self.left_out: list[str] = []
-        self._parts: dict[str, list[str]] = {}
-        self._room = MOST_FILE_CHARACTERS
-
-    def note(self, name: str, text: str) -> None:
-        if name in self.left_out:
-            return
-        self._room -= len(text)
-        if self._room >= 0:
-            self._parts.setdefault(name, []).append(text)
-        else:
-            self._room += len(text) + sum(map(len, self._parts.pop(name, ())))
-            self.left_out.append(name)
-
-    def whole(self) -> dict[str, str]:
-        return {name: "".join(parts) for name, parts in self._parts.items()}
 
 
 # ---------------------------------------------------------------- probe files
@@ -427,34 +359,3 @@ def family_of(cell: Cell, probe: Probe) -> str:
     param, _ = sizes_of(cell.variant, probe)
     others = tuple(pair for pair in cell.variant.params if pair[0] != param)
     return f"{cell.image} {cell.lane} {replace(cell.variant, params=others)}"
-
-
-# ---------------------------------------------------------------- pareto
-
-
-def frontier_settings(cells: Iterable[CellResult]) -> tuple[Setting, ...]:
-    """Return a setting for each cell with a step time and a peak memory, marked if it is on the frontier: no other is
-    as good in both figures and better in one.
-
-    Throughput is in items per second; the items of a step are the param `batch`, or 1 without it.
-    """
-    points = []
-    for entry in cells:
-        variant, peak_kib = entry.cell.variant, entry.verdict.of("peak_memory").value
-        step_s, items = entry.verdict.of("step_time").value, dict(variant.params).get("batch", 1)
-        if peak_kib and step_s:
-            params = " ".join(f"{name}={value}" for name, value in variant.params)
-            name = f"{entry.cell.image.version} {variant.scenario.name} {params}".strip()
-            points.append((name, peak_kib / 1024, float(items if isinstance(items, int) else 1) / step_s))
-    return tuple(
-        Setting(
-            name=name,
-            peak_mib=peak,
-            items_a_s=rate,
-            on_frontier=not any(
-                other_peak <= peak and other_rate >= rate and (other_peak, other_rate) != (peak, rate)
-                for _, other_peak, other_rate in points
-            ),
-        )
-        for name, peak, rate in points
-    )

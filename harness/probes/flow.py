@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from harness import probes
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, UsageError
 from harness.flows.context import RunContext
 from harness.flows.hosts import OpenHost, first_usable, in_threads, lanes_of, using_hosts
+from harness.flows.looking import Looked, Looking
 from harness.flows.sweep import SweepOptions
-from harness.model import Cell, Prepared, Probe, Probed, SizeTry, Variant
-from harness.model.watching import EndedTrial, unheard
+from harness.model import Cell, Prepared, Probe
 from harness.plan.cells import Selection, make_plan
-from harness.probes import (
-    Looked,
-    SentFiles,
+from harness.probes import reading as probes
+from harness.probes.reading import (
     Unreadable,
     asked_probes,
     nothing_asked,
@@ -27,11 +23,9 @@ from harness.probes import (
     sizes_of,
     with_size,
 )
-from harness.run.engine import Engine, LaunchRequest
-from harness.run.trial.conversation import Conversation, alone
-from harness.run.trial.payload import pack
+from harness.probes.records import Probed, SizeTry
+from harness.probes.results import keep_probes
 from harness.store import RunDirectory
-from harness.store.saved_probes import keep_probes
 
 MOST_STEPS = 10**6
 """Limit on the steps of a command that runs until it exits by itself."""
@@ -139,58 +133,3 @@ def _largest(looking: Looking, blank: Probed) -> Probed:
 FINDERS: Mapping[str, Callable[[Looking, Probed], Probed]] = {
     "optrace": _files, "lines": _files, "artifacts": _files, "valgrind": _leaks, "largest": _largest,
 }  # fmt: skip
-
-
-# ---------------------------------------------------------------- looking inside
-
-
-@dataclass(frozen=True, kw_only=True)
-class Looking:
-    """Launches of one cell. `aside`: the text after the lane's name in progress reports."""
-
-    engine: Engine
-    cell: Cell
-    context: RunContext
-    prepared: Prepared
-    aside: str = ""
-
-    @contextlib.contextmanager
-    def control(self) -> Iterator[Looking]:
-        """Open a second connection, through which another thread can launch. Raises InfrastructureError."""
-        engine = self.context.open_engine(self.cell.lane.host, environ=self.context.environ, say=unheard)
-        try:
-            yield replace(self, engine=engine, aside=" (control)")
-        finally:
-            engine.close()
-
-    def launch(
-        self, variant: Variant, *, steps: int, probe: Mapping[str, Any] | None, is_quiet: bool = False
-    ) -> Looked:
-        """Make one launch of `steps` steps, and report its progress unless it `is_quiet`. Raises InfrastructureError,
-        Interrupted."""
-        files, cell, progress = SentFiles(), self.cell, self.context.progress
-        lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
-        if not is_quiet:
-            progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
-        conversation = Conversation(
-            launch=LaunchRequest(
-                prepared=self.prepared,
-                scenario=variant.scenario,
-                payload=pack(variant, extras={"looks": [steps], "look_times_s": None, "probe": probe}),
-                gpus=cell.lane.gpus,
-                labels={"harness.run": "probe", "harness.cell": cell.id, "harness.trial": "1"},
-            ),
-            cell_id=cell.id,
-            on_step=lambda step, rss: None if is_quiet else progress.step(lane=lane, step=step, rss_kib=rss),
-            cancelled=self.context.stopped.is_set,
-            on_file=files.note,
-        )
-        trial = alone(conversation.run(self.engine))
-        if trial.end == "interrupted":
-            raise Interrupted("interrupted")
-        is_script = variant.scenario.script is not None
-        looked = Looked(trial=trial, files=files.whole(), left_out=files.left_out, is_script=is_script)
-        if not is_quiet:
-            outcome = f"{(probe or {}).get('name', 'plain')}: {looked.problem or looked.trial.end}"
-            progress.trial_ended(EndedTrial(lane=lane, cell=label, text=outcome, bad=bool(looked.problem)))
-        return looked

@@ -37,12 +37,12 @@ def probe(
     Exit status: 0; 3 if a probe failed.
     """
     from harness.cli.results import write_readable
-    from harness.flows import probe as probing
     from harness.flows.sweep import SweepOptions, selected
     from harness.history.selection import remember
-    from harness.report.terminal import probes_output as probe_report
+    from harness.probes import flow as probing
+    from harness.probes import printed as probe_report
+    from harness.probes.results import added_to_newest_run
     from harness.store import RunDirectory
-    from harness.store.saved_probes import added_to_newest_run
     from harness.store.saved_run import read_result
 
     options = SweepOptions(only=only, hosts=hosts, series=series, out=out)

@@ -1,0 +1,1 @@
+"""Looks into scenarios from inside, in launches of their own, which reach no verdict: `harness probe`."""
