@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import NoReturn
@@ -51,24 +51,9 @@ def tried(
     """
     matrix = write(draft, out=options.out)
     check(matrix, environ)
-    results: list[RunResult] = []
-
-    def launched(place: int, launches: int) -> RunResult:
-        some = replace(options, stop=Stop(), trials=Trials(least=launches, most=launches))
-        whole = load_matrix(matrix, environ=environ)
-        chosen = tuple(replace(series, images=(series.images[place],)) for series in whole.series)
-        results.append(sweep(some.select(replace(whole, series=chosen)), some))
-        return results[-1]
-
-    def refuse(error: HarnessError) -> NoReturn:
-        matrix.unlink(missing_ok=True)
-        remove_runs(results)
-        remember(options.out, say=say)
-        remove_index_of_nothing(options.out)
-        raise error
-
+    attempt = _Attempt(matrix=matrix, options=options, environ=environ, sweep=sweep, say=say)
     try:
-        first = launched(0, 2 if draft.job.source else 1)
+        first = attempt.launched(0, 2 if draft.job.source else 1)
     except Interrupted:  # nothing was started
         matrix.unlink(missing_ok=True)
         raise
@@ -76,27 +61,61 @@ def tried(
         try:
             check_steps(draft, first)
             if fails_before_a_step(first) and not stopped.is_set():
-                check_both(draft, first, launched(-1, 1))
+                check_both(draft, first, attempt.launched(-1, 1))
         except (UsageError, Undecided) as error:
-            refuse(error)
+            attempt.refuse(error)
         if (note := note_on_whole_run(draft, first)) is not None:
             say(note)
     if stopped.is_set() or first.hosts[0].problem:
-        if (problem := unlaunched(results)) is not None:
-            refuse(problem)
+        attempt.refuse_unlaunched()
         if stopped.is_set():
             raise Interrupted("interrupted")
-    matrix, fitted = fit(draft, matrix, first, out=options.out)
+    attempt.matrix, fitted = fit(draft, matrix, first, out=options.out)
     if fitted.budget != draft.budget:
         say(f"the program ends by itself after {fitted.budget} steps; this is now the budget in the matrix")
     if fitted.timeout_s is not None:
         limit = f"a launch now ends after {fitted.timeout_s:g} s at the latest: timeout in the matrix"
         say(f"the first launch was short, so {limit}")
-    results.append(sweep(selected(matrix, options, environ), options))
-    if (problem := unlaunched(results)) is not None:
-        refuse(problem)
-    say(f"the matrix is {matrix}; edit it, and run it with: harness sweep {matrix}")
-    return results[-1]
+    result = attempt.swept(selected(attempt.matrix, options, environ), options)
+    attempt.refuse_unlaunched()
+    say(f"the matrix is {attempt.matrix}; edit it, and run it with: harness sweep {attempt.matrix}")
+    return result
+
+
+@dataclass(kw_only=True)
+class _Attempt:
+    """One call: its matrix file, and its runs so far, all of one matrix."""
+
+    matrix: Path
+    options: SweepOptions
+    environ: Mapping[str, str]
+    sweep: Sweep
+    say: Say
+    runs: list[RunResult] = field(default_factory=list)
+
+    def launched(self, version: int, launches: int) -> RunResult:
+        """Launch one version, given by its place among them, this number of times."""
+        some = replace(self.options, stop=Stop(), trials=Trials(least=launches, most=launches))
+        whole = load_matrix(self.matrix, environ=self.environ)
+        chosen = tuple(replace(series, images=(series.images[version],)) for series in whole.series)
+        return self.swept(some.select(replace(whole, series=chosen)), some)
+
+    def swept(self, selection: Selection, options: SweepOptions) -> RunResult:
+        self.runs.append(self.sweep(selection, options))
+        return self.runs[-1]
+
+    def refuse_unlaunched(self) -> None:
+        """Refuse the call if its runs launched nothing."""
+        if (problem := unlaunched(self.runs)) is not None:
+            self.refuse(problem)
+
+    def refuse(self, error: HarnessError) -> NoReturn:
+        """Remove the matrix file and the runs, and raise `error`."""
+        self.matrix.unlink(missing_ok=True)
+        remove_runs(self.runs)
+        remember(self.options.out, say=self.say)
+        remove_index_of_nothing(self.options.out)
+        raise error
 
 
 def unlaunched(results: Sequence[RunResult]) -> HarnessError | None:
