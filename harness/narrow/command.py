@@ -15,10 +15,12 @@ from harness.errors import Interrupted, UsageError
 if TYPE_CHECKING:
     import threading
 
+    from harness.flows.sweep import SweepOptions
     from harness.model import Plan
     from harness.narrow.flow import Contents
     from harness.narrow.question import NarrowQuestion
     from harness.narrow.records import Narrowed
+    from harness.plan.cells import Selection
 
 FROM_FILES = "such as `harness narrow --good old.txt --bad new.txt scenario.py`"
 
@@ -54,7 +56,12 @@ def narrow(
 
     Exit status: 0 found, 2 wrong usage, 3 something could not run, 4 undecided or not reproduced, 130 interrupted.
     """
-    from harness.store import RunDirectory
+    from harness import exit_codes
+    from harness.flows.sweep import SweepOptions
+    from harness.narrow.question import of_run
+    from harness.plan.cells import make_plan
+    from harness.report.text import finding_words
+    from harness.store import RunDirectory, lookup
 
     if (good is None) != (bad is None):
         raise UsageError(f"--good and --bad: give both, {FROM_FILES}")
@@ -65,64 +72,45 @@ def narrow(
     RunDirectory.check_out(out)
     with stop_on_signals() as stopped:
         if good is not None and bad is not None:
-            answer = _of_files(words, good, bad, python=python, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
+            selection = _selected(words, good, bad, python=python)
+            if dry_run:
+                _tell_differences(make_plan(selection), None, stopped)
+                return
+            answer = _of_files(selection, SweepOptions(out=out, fresh=fresh), stopped)
         else:
-            answer = _of_run(words, out=out, dry_run=dry_run, fresh=fresh, stopped=stopped)
-    if answer is not None:
-        from harness import exit_codes
-
-        codes = {"found": exit_codes.OK, "interrupted": exit_codes.INTERRUPTED}
-        sys.exit(codes.get(answer.verdict, exit_codes.UNDECIDED))
-
-
-def _of_run(
-    words: tuple[str, ...], *, out: Path, dry_run: bool, fresh: bool, stopped: threading.Event
-) -> Narrowed | None:
-    from harness.narrow.question import of_run
-    from harness.report.text import finding_words
-    from harness.store import lookup
-
-    stored = lookup.open_run(words[0], out=out)
-    number, finding = lookup.find_finding(stored, words[1:], tell=finding_words.line)
-    with of_run(stored, number, finding) as question:
-        if dry_run:
-            _tell_differences(question.plan, question, stopped)
-            return None
-        return _narrow(question, run=stored.path, out=out, fresh=fresh, stopped=stopped)
+            stored = lookup.open_run(words[0], out=out)
+            with of_run(stored, *lookup.find_finding(stored, words[1:], tell=finding_words.line)) as question:
+                if dry_run:
+                    _tell_differences(question.plan, question, stopped)
+                    return
+                answer = _narrow(question, stored.path, SweepOptions(out=out, fresh=fresh), stopped)
+    codes = {"found": exit_codes.OK, "interrupted": exit_codes.INTERRUPTED}
+    sys.exit(codes.get(answer.verdict, exit_codes.UNDECIDED))
 
 
-def _of_files(
-    words: tuple[str, ...],
-    good: Path,
-    bad: Path,
-    *,
-    python: str | None,
-    out: Path,
-    dry_run: bool,
-    fresh: bool,
-    stopped: threading.Event,
-) -> Narrowed | None:
-    from harness.cli.results import swept
-    from harness.flows.sweep import SweepOptions
-    from harness.narrow import flow
-    from harness.narrow.question import matrix_of_files, question_of
-    from harness.plan.cells import make_plan, select
+def _selected(words: tuple[str, ...], good: Path, bad: Path, *, python: str | None) -> Selection:
+    """Return what to sweep: the environments of two files, with a script or a command. Raises UsageError."""
+    from harness.narrow.question import matrix_of_files
+    from harness.plan.cells import select
 
     is_script = len(words) == 1 and words[0].endswith(".py")
     script, command = (Path(words[0]), ()) if is_script else (None, words)
     matrix = matrix_of_files(good, bad, script=script, command=command, python=python)
-    selection = select(matrix, seed=random.SystemRandom().randrange(2**31))
-    plan = make_plan(selection)
-    if dry_run:
-        _tell_differences(plan, None, stopped)
-        return None
+    return select(matrix, seed=random.SystemRandom().randrange(2**31))
+
+
+def _of_files(selection: Selection, options: SweepOptions, stopped: threading.Event) -> Narrowed:
+    from harness.cli.results import swept
+    from harness.narrow import flow
+    from harness.narrow.question import question_of
+    from harness.plan.cells import make_plan
+
     with shown_progress(stopped) as context:
-        contents = flow.checked(plan, context)
-    result = swept(selection, SweepOptions(out=out, fresh=fresh), stopped)
+        contents = flow.checked(make_plan(selection), context)
+    result = swept(selection, options, stopped)
     if result.verdict == "interrupted":
         raise Interrupted(f"interrupted; the results so far are in {result.directory}, and the same command resumes")
-    question = question_of(result)
-    return _narrow(question, run=result.directory, out=out, fresh=fresh, stopped=stopped, known=contents)
+    return _narrow(question_of(result), result.directory, options, stopped, known=contents)
 
 
 def _tell_differences(plan: Plan, question: NarrowQuestion | None, stopped: threading.Event) -> None:
@@ -134,18 +122,18 @@ def _tell_differences(plan: Plan, question: NarrowQuestion | None, stopped: thre
     about = flow.cost(groups, question.finding if question else None)
     with to_stdout():
         by_exit_code = plan.cells[0].variant.scenario.limits.exit_only
-        show(report.differing(groups, sweeps=question is None, by_exit_code=by_exit_code, **vars(about)))
+        show(report.differing(groups, about, sweeps=question is None, by_exit_code=by_exit_code))
 
 
 def _narrow(
     question: NarrowQuestion,
-    *,
     run: Path,
-    out: Path,
-    fresh: bool,
+    options: SweepOptions,
     stopped: threading.Event,
+    *,
     known: Contents | None = None,
 ) -> Narrowed:
+    """Narrow, keep the answer in the directory of the run, write the run's reports again, and print the answer."""
     from harness.cli import results
     from harness.narrow import flow
     from harness.narrow import results as saved_narrowed
@@ -155,8 +143,8 @@ def _narrow(
 
     with shown_progress(stopped) as context, flow.narrowing(question, context, known=known) as narrowing:
         groups = narrowing.coupling.groups
-        context.progress.note(report.begun(groups, **vars(flow.cost(groups, question.finding))))
-        answer = flow.narrow(narrowing, out=out, fresh=fresh)
+        context.progress.note(report.begun(groups, flow.cost(groups, question.finding)))
+        answer = flow.narrow(narrowing, out=options.out, fresh=options.fresh)
         directory = RunDirectory(run)
         saved_narrowed.keep_narrowed(answer, directory)
         results.write_exports(read_result(run), directory)  # the reports of the run include it

@@ -20,8 +20,8 @@ from harness.narrow.hybrids import Sides, grafted_hybrid, installed_hybrid, not_
 from harness.narrow.inventory import FILE, Inventory, changed_copy, read_inventory
 from harness.narrow.launches import NarrowScheduler, fault_counts, is_level, level_size
 from harness.narrow.question import NarrowQuestion, coupled, refuse_equal
-from harness.narrow.records import ComponentGroup, Hybrid, Narrowed, Side
-from harness.narrow.search import ComponentSearch, SearchCost, expected_cost
+from harness.narrow.records import ComponentGroup, Hybrid, Narrowed, SearchCost, Side
+from harness.narrow.search import ComponentSearch, expected_cost
 from harness.run.engine import Engine, Kept, Lease
 from harness.run.hosts.host_run import HostRun
 from harness.run.process.engine import has_program

@@ -192,3 +192,12 @@ class Narrowed:
         """Return the number of launches of all hybrids and of A and B themselves."""
         ends = [result for result in (self.a, self.b) if result is not None]
         return sum(result.launches for result in (*ends, *self.hybrids))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchCost:
+    """The approximate numbers of hybrids and launches for one culprit, A and B included, and the `most` launches."""
+
+    hybrids: int
+    launches: int
+    most: int

@@ -40,6 +40,7 @@ from harness.narrow.records import (
     Narrowed,
     ProofCell,
     ProofRole,
+    SearchCost,
     Side,
 )
 
@@ -60,24 +61,17 @@ NextKind = Literal["ends", "isolate", "partner", "prove", "sham", "done"]
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """A question: is `hybrid` good or bad? None cannot be made. `sure`: with the certainty that a proof needs."""
+    """A question: is `hybrid` good or bad? None cannot be made. `sure`: with the certainty that a proof needs.
+
+    `launch`: the hybrids to launch next, side by side in one round, A and B included; empty once the search is over. A
+    hybrid that was requested before is launched again.
+    """
 
     hybrid: Hybrid | None
     kind: NextKind
     reason: str
     sure: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class NextHybrids:
-    """The hybrids to launch next, side by side in one round, and the reason. `launch` is empty once the search is over.
-
-    A and B are hybrids, too. A hybrid that was requested before is launched again.
-    """
-
-    launch: tuple[Hybrid, ...]
-    kind: NextKind
-    reason: str
+    launch: tuple[Hybrid, ...] = ()
 
 
 class ComponentSearch:
@@ -106,13 +100,13 @@ class ComponentSearch:
         shams = (self._swaps.sham(base, self._swaps.all) for base, *_ in SHAMS)
         return tuple(sham for sham in shams if sham is not None)
 
-    def decide(self, outcomes: Iterable[HybridOutcome]) -> NextHybrids:
-        """Return the hybrids to launch next; none once the search is over."""
+    def decide(self, outcomes: Iterable[HybridOutcome]) -> Ask:
+        """Return the next question, with the hybrids to launch; none once the search is over."""
         evidence = HybridEvidence(outcomes, a=self.a, b=self.b, rules=self.rules)
         answer, missing = self._replayed(evidence, to_the_end=False)
         if missing is None or missing.hybrid is None:  # what cannot be made is answered without a launch
-            return NextHybrids(launch=(), kind="done", reason=answer.verdict if answer else "")
-        return NextHybrids(launch=self._round(missing.hybrid, evidence), kind=missing.kind, reason=missing.reason)
+            return Ask(hybrid=None, kind="done", reason=answer.verdict if answer else "")
+        return replace(missing, launch=self._round(missing.hybrid, evidence))
 
     def conclude(self, outcomes: Iterable[HybridOutcome], *, good: str, bad: str) -> Narrowed:
         """Return what is known so far. `good` and `bad` are the names of A and B."""
@@ -410,15 +404,6 @@ LAUNCHES_OF_HYBRID = 2
 """Approximate number of launches of a hybrid: one during the search, more for a proof."""
 LAUNCHES_OF_ENDS = 8
 """Approximate number of launches of A and B themselves."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchCost:
-    """The approximate numbers of hybrids and launches for one culprit, A and B included, and the `most` launches."""
-
-    hybrids: int
-    launches: int
-    most: int
 
 
 def expected_cost(groups: int, *, is_level: bool, rules: NarrowRules) -> SearchCost:

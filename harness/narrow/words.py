@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from harness import amounts
 from harness.masking import is_private
-from harness.narrow.records import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell
+from harness.narrow.records import Component, ComponentGroup, Culprit, HybridResult, Narrowed, ProofCell, SearchCost
 from harness.report.text.harmless_text import plain, shortened
 
 _SPECIFIERS = re.compile(r"(?:[A-Za-z0-9][\w.-]*==[0-9][\w.!+]* ?)+", re.ASCII)
@@ -257,20 +257,18 @@ LEVEL = (
 )
 
 
-def begun(groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int) -> str:
-    """Return the line printed before the search, with the expected number of hybrids and launches for one culprit."""
+def begun(groups: Sequence[ComponentGroup], cost: SearchCost) -> str:
+    """Return the line printed before the search."""
     components = sum(len(group.components) for group in groups)
     same = "" if components == len(groups) else f" ({components} components)"
     task = "finding one culprit among them" if len(groups) > 1 else "proving that it is the culprit"
     return (
-        f"the two versions differ in {amounts.count(len(groups), 'group')}{same}; {task} takes about {hybrids} hybrids "
-        f"and {launches} launches, at most {most:,}"
+        f"the two versions differ in {amounts.count(len(groups), 'group')}{same}; {task} takes about {cost.hybrids} "
+        f"hybrids and {cost.launches} launches, at most {cost.most:,}"
     )
 
 
-def differing(
-    groups: Sequence[ComponentGroup], *, hybrids: int, launches: int, most: int, sweeps: bool, by_exit_code: bool
-) -> str:
+def differing(groups: Sequence[ComponentGroup], cost: SearchCost, *, sweeps: bool, by_exit_code: bool) -> str:
     """Return the table of a dry run. `sweeps`: no run has measured the two versions yet; `by_exit_code`: only the exit
     code of the scenario is judged, so no level can be worse.
     """
@@ -285,7 +283,7 @@ def differing(
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {what}" for name, what in rows]
     swept = [SWEPT if by_exit_code else f"{SWEPT} {LEVEL}"] if sweeps else []
-    return "\n".join([begun(groups, hybrids=hybrids, launches=launches, most=most), *lines, NOT_RUN, *swept, ""])
+    return "\n".join([begun(groups, cost), *lines, NOT_RUN, *swept, ""])
 
 
 def result(found: Narrowed) -> str:

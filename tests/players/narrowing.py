@@ -12,7 +12,7 @@ from harness.narrow.evidence import NarrowRules
 from harness.narrow.hybrids import Sides
 from harness.narrow.inventory import Distribution, Inventory, components
 from harness.narrow.records import BOTH_SIDES, Component, ComponentGroup, Hybrid, HybridOutcome, Narrowed, Side
-from harness.narrow.search import ComponentSearch, NextHybrids
+from harness.narrow.search import Ask, ComponentSearch
 
 Groups = frozenset[str]
 RULES = NarrowRules()
@@ -45,7 +45,7 @@ class MadeVersions:
     rate: float = 1.0
     rng: random.Random = field(default_factory=lambda: random.Random(0))
     rules: NarrowRules = RULES
-    log: list[NextHybrids] = field(default_factory=list)
+    log: list[Ask] = field(default_factory=list)
     outcomes: list[HybridOutcome] = field(default_factory=list)
 
     def launch(self, hybrid: Hybrid) -> HybridOutcome:

@@ -13,9 +13,8 @@ import pytest
 
 from harness.errors import UsageError
 from harness.model import RunResult
-from harness.narrow import words as terminal_narrow
 from harness.narrow import words as text
-from harness.narrow.records import Component, ComponentGroup, Narrowed
+from harness.narrow.records import Component, ComponentGroup, Narrowed, SearchCost
 from harness.narrow.results import NarrowedFindings, keep_narrowed, read
 from harness.report import html_page
 from harness.report.exports import junit, markdown
@@ -151,19 +150,17 @@ def test_a_component_that_is_named_like_a_command_is_no_install_line(name: str) 
 def test_a_private_value_of_a_variable_is_withheld() -> None:
     secret = Component(kind="variable", name="API_TOKEN", old=None, new="hunter2")
     assert text.component_text(secret) == "variable API_TOKEN absent → [withheld]"
-    told = terminal_narrow.differing(
-        [ComponentGroup(id="API_TOKEN", components=(secret,))], hybrids=1, launches=2, most=9, sweeps=True,
-        by_exit_code=True,
-    )  # fmt: skip
+    cost = SearchCost(hybrids=1, launches=2, most=9)
+    variable = ComponentGroup(id="API_TOKEN", components=(secret,))
+    told = text.differing([variable], cost, sweeps=True, by_exit_code=True)
     assert "[withheld]" in told
     assert "hunter2" not in told
 
 
 @pytest.mark.parametrize("by_exit_code", [True, False])
 def test_a_dry_run_speaks_of_levels_only_where_something_measures_one(*, by_exit_code: bool) -> None:
-    told = terminal_narrow.differing(
-        [group("g1")], hybrids=5, launches=18, most=99, sweeps=True, by_exit_code=by_exit_code
-    )
+    cost = SearchCost(hybrids=5, launches=18, most=99)
+    told = text.differing([group("g1")], cost, sweeps=True, by_exit_code=by_exit_code)
     assert told.startswith("the two versions differ in 1 group; proving that it is the culprit takes about 5 hybrids")
     assert ("If a level such as" in told) == (not by_exit_code)
 
