@@ -162,13 +162,14 @@ def _add_cell(connection: sqlite3.Connection, entry: CellEntry, *, run: int, his
         trials=verdict.trials, failed=verdict.failed, first_launch=entry.first_launch, taken_over=entry.taken_over,
         provisional=verdict.provisional, per=verdict.per, layer=verdict.layer,
     )  # fmt: skip
-    for name, signal in verdict.signals.items():
-        if signal.seen != "none" or signal.value is not None:
-            low, high = signal.ci or (None, None)
-            _add(
-                connection, "figures", cell=cell, signal=name, seen=signal.seen, value=signal.value, low=low, high=high,
-                limit=signal.limit, visible=known_effect(name, signal.visible),
-            )  # fmt: skip
+    figures = (
+        (cell, name, signal.seen, signal.value, *(signal.ci or (None, None)), signal.limit,
+         known_effect(name, signal.visible))
+        for name, signal in verdict.signals.items() if signal.seen != "none" or signal.value is not None
+    )  # fmt: skip
+    connection.executemany(
+        "INSERT INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (tuple(map(_stored, row)) for row in figures)
+    )
 
 
 def _add_findings(
