@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.judge.attribution.clean_rows import with_clean_rows
-from harness.judge.attribution.group_faults import Fault, LaneOfVariant, RowStates, alike, faults_of
+from harness.judge.attribution.clean_rows import LaneOfVariant, RowStates, with_clean_rows
+from harness.judge.attribution.group_faults import Fault, alike, faults_of
 from harness.judge.attribution.image_or_gpu import (
     Square,
     SquareAnswer,

@@ -39,12 +39,7 @@ def with_clean_rows(
     ]
     told: dict[LaneOfVariant, RowStates] = {}
     for place, row in of.items():
-        unclear = {
-            at
-            for other, finding in accused
-            if other is not row
-            for at in _unclear(row, other, finding)
-        }  # fmt: skip
+        unclear = {at for other, finding in accused if other is not row for at in _unclear(row, other, finding)}
         told[place] = tuple(None if at in unclear else state for at, state in enumerate(row.states))
     return told
 
@@ -73,7 +68,7 @@ def _unclear(row: _Row, accused: _Row, finding: Finding) -> list[int]:
         clean = _luck(row.at(both), accused.at(bad), outcome=kind == "outcome") <= LUCK
     elif kind == "growth" and finding.effect is not None:
         clean = all(_grows_less(each, finding.metric, finding.effect) for each in row.at(both))
-    elif kind == "level" and finding.effect is not None and finding.before is not None:
+    elif kind == "level" and finding.verdict != "slowdown" and finding.effect and finding.before is not None:
         old = row.at([accused.order[finding.before]])
         clean = not old or all(_changes_less(old[0], each, finding) for each in row.at(both))
     else:

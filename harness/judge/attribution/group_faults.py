@@ -13,12 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from harness.judge.attribution.clean_rows import RowStates
 from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant, grouped, signal_of
 from harness.model.attributed import Order, episodes_of, met, mostly_fixed, sign_of
-from harness.model.judged import State
-
-LaneOfVariant = tuple[Variant, Lane]
-RowStates = Sequence[State]
 
 
 @dataclass(frozen=True, kw_only=True)
