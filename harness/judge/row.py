@@ -284,6 +284,12 @@ def _warnings(
             f"{series} {version} on {lane}, {variant}: a launch printed {printed / 1e6:,.0f} MB; printing that, "
             "and reading it, took part of its time and of its step times"
         )
+    grown = [(trial.reading.grows_alike or 0.0) * trial.last_step for cell in cells for trial in cell.trials]
+    if (most := max(grown, default=0.0)) >= MUCH_GROWTH_KIB:
+        yield (
+            f"{series} on {lane}, {variant}: memory grows by up to {most / 1024:,.0f} MiB in a launch, alike in every "
+            "version; the program may keep its results or leak in every version, so this growth is not judged"
+        )
     if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
         # A bisection ends at the change that it finds: versions that it skipped may differ from their neighbours.
         yield (
@@ -311,6 +317,8 @@ def _warnings(
             yield from _of_another_kind(series, cells[before], cells[after])
 
 
+MUCH_GROWTH_KIB = 1024.0
+"""Growth of memory in a launch that is told though it is alike in all versions."""
 MUCH_OUTPUT = 64e6
 """Output of a launch, in bytes, that is told: writing it takes a launch about half a second."""
 

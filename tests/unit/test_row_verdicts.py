@@ -488,3 +488,21 @@ def test_a_run_that_measured_nothing_is_not_good() -> None:
     runs = [CellRun(cell=cell, incompatible="CUDA 11.1 has no code for sm_89") for cell in cells]
     plan = build.run([(series, [build.HERE], [build.POP])], lambda *_: build.flat()).plan
     assert judge_run(plan, [judge_row(row_run(runs))], directory=Path("none")).verdict == "infrastructure"
+
+
+@pytest.mark.parametrize(("rate", "told"), [(500.0, True), (0.1, False)])
+def test_growth_that_is_alike_in_all_versions_is_told(rate: float, told: bool) -> None:
+    """A program whose lines are steps leaked 500 KiB a line in every version, and the run was good without a word."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5"])
+    cells = [Cell(image=image, lane=build.HERE, variant=build.POP) for image in series.images]
+    runs = [
+        CellRun(
+            cell=cell,
+            trials=[trial_of(number, rate=rate, facts=facts_of({"step_kind": "line"})) for number in range(3)],
+        )
+        for cell in cells
+    ]
+    warnings = judge_row(row_run(runs)).warnings
+    assert (
+        any("memory grows by up to 1,953 MiB in a launch, alike in every version" in each for each in warnings) == told
+    )
