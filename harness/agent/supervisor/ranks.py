@@ -310,11 +310,13 @@ class Ranks(object):
             self._job.drain()
             event["message"] = ": ".join(filter(None, (event["message"], self._last_words())))
         if member.failure is None:
-            is_setup = event["setup"] and not any(each.has_stepped for each in self._group.members)
+            others = [each for each in self._group.members if each is not member]
+            is_setup = event["setup"] and not any(each.has_stepped for each in others)
             failure = ending.of_failure(dict(event, setup=is_setup), self._job.oom.killed())
             member.fail(failure, at or self._job.clock())
         if member.is_first:
-            event["setup"] = event["setup"] and self._group.lead is None
+            # A process that was forked in the setup speaks for its parent, which may lead already.
+            event["setup"] = event["setup"] and self._group.lead in (None, member)
             self._job.components.look()
             self._job.memory_error = event["oom"]
             self._leave(ending.of_failure(event, self._job.oom.killed()))
