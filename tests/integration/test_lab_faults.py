@@ -139,7 +139,7 @@ def test_an_image_that_the_toolkit_refuses_is_incompatible(lab: Lab, tried: Harn
     text = matrix(lab, new="each").replace(one, f"{one}, environment: [NVIDIA_REQUIRE_CUDA=cuda>=12.9]")
     ended = tried.run_here("sweep", tried.write(text))
     ((verdict, why),) = cells(tried).values()
-    assert (ended.code, verdict) == (0, "incompatible"), ended.out
+    assert (ended.code, verdict) == (3, "incompatible"), ended.out
     assert why == "the image requires cuda>=12.9, but the host's driver is older"
 
 
