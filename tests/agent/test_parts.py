@@ -1,5 +1,6 @@
 """The parts of the agent that can be called without starting an agent."""
 
+import gc
 import json
 import math
 import os
@@ -383,6 +384,7 @@ def test_heap_sees_what_is_allocated_by_either_function() -> None:
 
     narrow = memory._reader(libc.symbol("mallinfo"), ctypes.c_uint, memory.Unwrapped(), memory.Unwrapped())
     readers = [memory.heap_reader(None), narrow]
+    gc.collect()  # what other tests left must not be freed in between
     before = [read() for read in readers]
     held = [ctypes.create_string_buffer(50 << 10) for _ in range(100)]
     grown = [read() - start for read, start in zip(readers, before, strict=True)]
