@@ -11,7 +11,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from harness.judge.history.flaky import Evidence, chance_of_luck
-from harness.model import GOOD, SIGNALS, CellResult, CellVerdict, Effect, Finding, Lane, Metric, Variant, VersionRow
+from harness.model import (
+    GOOD,
+    SIGNALS,
+    CellResult,
+    CellVerdict,
+    Effect,
+    Finding,
+    Lane,
+    Metric,
+    Variant,
+    VersionRow,
+    signal_of,
+)
 from harness.model.attributed import Sign, sign_of
 from harness.model.judged import State
 
@@ -63,7 +75,7 @@ def _unclear(row: _Row, accused: _Row, finding: Finding) -> list[int]:
     both = [at for at in bad if row.states[at] is False]
     if not both:
         return []
-    kind = SIGNALS[finding.metric].kind if finding.metric in SIGNALS else "value"
+    kind = signal_of(finding.metric).kind
     if kind == "outcome" or finding.verdict == "two modes":
         clean = _luck(row.at(both), accused.at(bad), outcome=kind == "outcome") <= LUCK
     elif kind == "growth" and finding.effect is not None:

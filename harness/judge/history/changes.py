@@ -214,7 +214,7 @@ def level_changes(
             p=whole.p,
             verdict=verdict,
         )
-        findings.append((shift if kind == "first_fixed" else whole, change))
+        findings.append((whole, change))
     return findings
 
 
