@@ -10,7 +10,7 @@ from harness.history.records import Drift, FindingLife, Measurement, SeenFinding
 from harness.judge.comparison.level_rules import RULES
 from harness.judge.history.drift import LevelPoint, drift_of
 from harness.model import BAD, LEVELS, SIGNALS, Effect, grouped, log_of
-from harness.model.attributed import Order
+from harness.model.attributed import Order, bounds_of
 
 # ---------------------------------------------------------------- lives
 
@@ -72,29 +72,24 @@ def _is_same(life: FindingLife, finding: SeenFinding, order: Order) -> bool:
     """
     if (life.begins.kind == "worse") != (finding.kind == "worse"):
         return False
-    (low, high), (other_low, other_high) = _bounds(life.begins, order), _bounds(finding, order)
+    (low, high), (other_low, other_high) = bounds_of(life.begins, order), bounds_of(finding, order)
     end = len(order) if life.ends is None else order[life.ends.after]
     if finding.kind == "bad_from_start":
         return low < other_high < end
     return low < other_high and other_low < high
 
 
-def _bounds(finding: SeenFinding, order: Order) -> tuple[int, int]:
-    """Return the positions of two versions: the change came after the first, and no later than the second."""
-    return -1 if finding.before is None else order[finding.before], order[finding.after]
-
-
 def _width(finding: SeenFinding, order: Order) -> int:
-    low, high = _bounds(finding, order)
+    low, high = bounds_of(finding, order)
     return high - low if finding.before is not None else len(order) + high
 
 
 def _end(lives: list[FindingLife], finding: SeenFinding, *, order: Order) -> set[int]:
     """End every life that lasts until the version that is good again. Return the positions of these lives."""
-    last, good = _bounds(finding, order)
+    last, good = bounds_of(finding, order)
     ended = set()
     for place, life in enumerate(lives):
-        lasts = life.ends is None or (order[life.ends.after] > last and _bounds(life.ends, order)[0] < good)
+        lasts = life.ends is None or (order[life.ends.after] > last and bounds_of(life.ends, order)[0] < good)
         if order[life.begins.after] < good and lasts:
             ends = life.ends if life.ends and _width(life.ends, order) <= _width(finding, order) else finding
             closed = life.closed if life.status == "fixed" else finding.run

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 from harness.model.judged import CellVerdict, Finding, Metric, State
 from harness.model.matrix import Lane
@@ -25,6 +25,16 @@ Order = Mapping[str, int]
 Bounds = tuple[int, int]
 """The positions between which something changed: after the first (-1: possibly before all versions), and at the second
 at the latest."""
+
+
+class HasSides(Protocol):
+    """A change between two versions, by their names; `before` is None if it may have come before all versions."""
+
+    @property
+    def before(self) -> str | None: ...
+
+    @property
+    def after(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +126,7 @@ def _episodes(
     return episodes
 
 
-def bounds_of(finding: Finding, order: Order) -> Bounds:
+def bounds_of(finding: HasSides, order: Order) -> Bounds:
     """Return the positions of both sides of a finding."""
     return -1 if finding.before is None else order[finding.before], order[finding.after]
 
