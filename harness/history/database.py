@@ -149,7 +149,8 @@ def _set_aside(path: Path, inode: int | None, why: str, *, say: Say) -> None:
 
 
 MOST_TOLD = 3
-FILES = ("result.json", "probes.json")
+PROBES = "probes.json"
+FILES = ("result.json", PROBES)
 """The files that mark a directory as a finished run, and whose stamps show that the run has changed."""
 PLAN = "plan.json"
 """The file that marks a directory without any of FILES as a run that was killed or is still going on."""

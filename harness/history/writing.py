@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter
 
 from harness.errors import UsageError
+from harness.history.database import PROBES
 from harness.model import Lane, Plan, Variant, VersionRow
 from harness.model.signals import known_effect
 from harness.store import began_at, result_file
@@ -23,7 +24,6 @@ MOST_LETTERS = 2000
 """Maximum length in characters of one text in the index."""
 Sweep = tuple[Plan, ResultFile]
 Columns = Mapping[str, object]
-PROBES = "probes.json"
 
 
 class _Probe(BaseModel):
