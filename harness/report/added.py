@@ -1,4 +1,4 @@
-"""Defines what a command adds to the reports of a run that has ended: the contract of `harness.sections`."""
+"""Defines what a command adds to the reports of a run that has ended: what the functions in `doors.SECTIONS` return."""
 
 from __future__ import annotations
 
