@@ -12,4 +12,4 @@ def dead_owner() -> str:
 
 
 def dead_name(mark: str = "abcd", *, prefix: str = owners.PREFIX) -> str:
-    return f"{prefix}{dead_owner().replace(':', '_')}_{mark}"
+    return re.sub(r"_[0-9a-f]+_$", "_1_", owners.new_name(prefix, mark="-")[:-1]) + mark

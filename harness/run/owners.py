@@ -1,6 +1,7 @@
 """Names the owner of everything that a run creates, so that whatever a killed run leaves behind names a process that is
-gone: only that is removed. The name is in the label of a container, and in the name of a temporary folder, a cgroup or
-a job of Slurm.
+gone: only that is removed. The owner is in the label of a container and, shortened, in the name of a temporary folder,
+a cgroup or a job of Slurm. A trial's folder is its TMPDIR, and the path of a Unix socket has at most 107 characters, of
+which `multiprocessing` adds 32: with names of 43 characters, TMPDIR of the harness may have 31.
 
 An owner is written `<machine>:<pid>:<start>`. `machine` is the boot id and the pid namespace, because a pid is unique
 only there: a harness in a container that uses the machine's engine must not be taken for dead. `start`, the start time,
@@ -10,10 +11,13 @@ clock changes seconds since 1970; elsewhere it is in seconds since 1970.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import getpass
+import hashlib
 import os
 import platform
+import re
 import secrets
 import shutil
 import stat
@@ -35,7 +39,9 @@ AGENT_PREFIX = "harness-agent-"
 """Begins the name of a folder with the copy of the agent that the trials of a run share."""
 FILES_PREFIX = "harness-files-"
 """Begins the name of a folder that `folder_for_files` made."""
-_PREFIXES = (PREFIX, AGENT_PREFIX, FILES_PREFIX)
+NAME = re.compile(
+    rf"(?:{PREFIX}|{AGENT_PREFIX}|{FILES_PREFIX})(?P<machine>[a-z2-7]{{6}})_(?P<pid>\d+)_(?P<start>[0-9a-f]+)_.*"
+)
 REMOVAL_S = 2.0
 """Seconds for which the removal of a folder is retried."""
 SHARED_S = 10.0
@@ -90,15 +96,25 @@ def _machine() -> str:
 
 def new_name(prefix: str = PREFIX, mark: str = "") -> str:
     """Return a name that contains this process as the owner, and ends with `mark` or a random mark."""
-    return f"{prefix}{this_process().replace(':', '_')}_{mark or secrets.token_hex(4)}"
+    machine, pid, start = this_process().split(":")
+    return f"{prefix}{_short(machine)}_{pid}_{int(start):x}_{mark or _letters(secrets.token_bytes(5))[:5]}"
 
 
 def is_dead(name: str) -> bool:
     """Return whether `name` is one of the harness's names and its owner ran on this machine, since the last boot, and
     is gone."""
-    prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), None)
-    owner = name.removeprefix(prefix or "").rpartition("_")[0].replace("_", ":")
-    return prefix is not None and is_alive(owner) is False
+    parts = NAME.fullmatch(name)
+    if parts is None or parts["machine"] != _short(_machine()):
+        return False
+    return is_alive(f"{_machine()}:{parts['pid']}:{int(parts['start'], 16)}") is False
+
+
+def _short(machine: str) -> str:
+    return _letters(hashlib.sha256(machine.encode()).digest())[:6]
+
+
+def _letters(data: bytes) -> str:
+    return base64.b32encode(data).decode().lower()
 
 
 def dead_among(paths: Iterator[Path]) -> list[Path]:

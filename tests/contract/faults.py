@@ -1,10 +1,12 @@
 """The scenarios of the contract tests: one step of each kind."""
 
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import time
+from multiprocessing import resource_sharer
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -16,6 +18,8 @@ def setup(act="quiet", value=None):
         subprocess.Popen(["sleep", value], start_new_session=True)
     if act == "tell":
         tell(value)
+    if act == "sockets":
+        sockets()
     kept = []
 
     def step():
@@ -52,3 +56,15 @@ def tell(value):
     for name, content in sorted(os.environ.items()):
         print("environment", name, content)
     print("interfaces", *(name for _, name in socket.if_nameindex()))
+
+
+def sockets():
+    """Start what frameworks start and what listens on a Unix socket in the folder for temporary files."""
+    with multiprocessing.Manager() as manager:
+        manager.dict(a=1)
+    for method in ("forkserver", "spawn"):
+        child = multiprocessing.get_context(method).Process(target=os.getpid)
+        child.start()
+        child.join()
+        print(method, child.exitcode)
+    os.close(resource_sharer.DupFd(1).detach())  # as torch's DataLoader does with the tensors of its workers

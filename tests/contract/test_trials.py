@@ -109,6 +109,13 @@ def test_params_files_and_environment_arrive_and_no_secret(world: World, tmp_pat
     assert not any(name.startswith("environment SSL_CERT_FILE") for name in told)
 
 
+def test_the_folder_of_a_trial_is_short_enough_for_unix_sockets(world: World) -> None:
+    """A manager, a fork server and the workers of a DataLoader failed, by Python version in different ways."""
+    trial = world.trial("sockets")
+    assert trial.end == "completed", trial.message
+    assert {"forkserver 0", "spawn 0"} <= set(trial.output.tail.splitlines())
+
+
 def test_interrupted_trial_leaves_nothing(world: World, remaining: Remaining) -> None:
     seen: list[int] = []
     trial = world.trial(

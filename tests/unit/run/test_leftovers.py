@@ -38,6 +38,7 @@ def removed(folder: Path) -> int:
 def test_folders_of_the_dead_go_and_all_others_stay(tmp_path: Path) -> None:
     prefixes = (owners.PREFIX, owners.AGENT_PREFIX, owners.FILES_PREFIX)
     living = {owners.new_name(prefix) for prefix in prefixes}
+    assert all(len(name) <= 43 for name in living), "no Unix socket fits below a trial's folder"
     kept = {*living, f"{owners.PREFIX}other_1_1_abcd", f"{owners.PREFIX}notes", "unrelated"}
     for name in (*(dead_name(prefix=prefix) for prefix in prefixes), *kept):
         (tmp_path / name).mkdir()
