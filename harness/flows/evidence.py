@@ -155,6 +155,7 @@ def _options(cell: Cell, trial: Trial) -> list[tuple[str, ...]]:
                if limits.get(name) in (None, f"{soft}:{hard}")]  # fmt: skip
     options: list[tuple[str, ...]] = [
         ("--init",),
+        ("--no-healthcheck",),
         ("--network", "bridge" if scenario.network else "none"),
         ("--cap-drop", "ALL"),
         *(("--cap-add", name) for name in scenario.cap_add),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 
 import docker as docker_sdk
@@ -13,7 +15,7 @@ import pytest
 from harness.errors import EngineUnreachable
 from harness.run import owners
 from harness.run.slurm.container_commands import NODE_FOLDER
-from tests.contract.world import World
+from tests.contract.world import BASE, World
 from tests.slurm.cluster import Cluster
 
 SECRET = "hunter2-of-the-caller"
@@ -90,6 +92,23 @@ def client(docker: World) -> Iterator[docker_sdk.DockerClient]:
     found = docker_sdk.from_env()
     yield found
     found.close()
+
+
+@pytest.fixture
+def built(client: docker_sdk.DockerClient) -> Iterator[Callable[[str], str]]:
+    """Build an image from the base and further lines of a Dockerfile, or from a whole one; return its name."""
+    made: list[str] = []
+
+    def make(lines: str) -> str:
+        name = f"harness-test/built:{len(made)}-{time.monotonic_ns()}"
+        text = lines if lines.startswith("FROM") else f"FROM {BASE}\n{lines}"
+        client.images.build(fileobj=BytesIO(text.encode()), tag=name, rm=True)
+        made.append(name)
+        return name
+
+    yield make
+    for name in made:
+        client.images.remove(name, force=True)
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from io import BytesIO
 from typing import Any
 
 import docker as docker_sdk
@@ -29,22 +27,15 @@ Make = Callable[[str], str]
 
 
 @pytest.fixture
-def hostile(client: docker_sdk.DockerClient) -> Iterator[Make]:
+def hostile(built: Make) -> Make:
     """Build an image whose Python is a shell script; return its name."""
-    made: list[str] = []
 
     def make(script: str) -> str:
-        name = f"harness-test/hostile:{len(made)}-{time.monotonic_ns()}"
         lines = "\\n".join(["#!/bin/sh", *script.splitlines()]).replace("'", "'\\''").replace("%", "%%")
-        text = f"FROM {BASE}\nUSER root\nRUN printf '{lines}\\n' > /usr/local/bin/python3"
-        text += " && chmod 755 /usr/local/bin/python3\nENV PATH=/usr/local/bin:/usr/bin:/bin\n"
-        client.images.build(fileobj=BytesIO(text.encode()), tag=name, rm=True)
-        made.append(name)
-        return name
+        text = f"USER root\nRUN printf '{lines}\\n' > /usr/local/bin/python3 && chmod 755 /usr/local/bin/python3"
+        return built(f"{text}\nENV PATH=/usr/local/bin:/usr/bin:/bin\n")
 
-    yield make
-    for name in made:
-        client.images.remove(name, force=True)
+    return make
 
 
 class NoGpus:

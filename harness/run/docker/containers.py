@@ -196,19 +196,26 @@ def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool 
     }
 
 
-def archive(files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> bytes:
-    """Return a tar archive of `files` and their folders, readable by any user, because the image's user need not be
-    root."""
+def archive(files: Mapping[str, bytes], *, executable: Collection[str] = (), writable: str = "-") -> bytes:
+    """Return a tar archive of `files` and their folders. Any user may read them and, in the folder `writable`, change
+    them, because the image's user need not be root."""
     buffer = io.BytesIO()
     folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
+
+    def described(name: str) -> tarfile.TarInfo:
+        info = tarfile.TarInfo(name)
+        info.mode = 0o555 if name in executable or name in folders else 0o444
+        info.mode |= 0o222 if PurePosixPath(name).is_relative_to(writable) else 0o200
+        return info
+
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name in sorted(folders):
-            folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            folder = described(name)
+            folder.type = tarfile.DIRTYPE
             tar.addfile(folder)
         for name, content in files.items():
-            file = tarfile.TarInfo(name)
-            file.size, file.mode = len(content), 0o755 if name in executable else 0o644
+            file = described(name)
+            file.size = len(content)
             tar.addfile(file, io.BytesIO(content))
     return buffer.getvalue()
 
@@ -268,6 +275,7 @@ def _started(
         packed = archive(
             {f"{under}/{name}": data for name, data in payload.contents.items()},
             executable=frozenset(f"{under}/{name}" for name in payload.executable),
+            writable=f"{under}/scenario",
         )
         client.api.put_archive(container_id, "/", packed)
         with contextlib.closing(AttachedSession(client, container_id)) as session:
@@ -330,6 +338,7 @@ def created(
                 command=list(command if keep_entrypoint else command[1:]),
                 environment=dict(environment or {}),
                 hostname=None if network else HOSTNAME,
+                healthcheck={"test": ["NONE"]},  # the image's own would take time, and leave files, in each trial
                 stdin_open=True,
                 detach=False,
                 host_config=client.api.create_host_config(

@@ -74,7 +74,7 @@ def docker(start: Start) -> list[str]:
     entrypoint = [] if start.keep_entrypoint else ["--entrypoint", "sh"]
     return [
         "sh", "-c", KEPT_RUN, "sh", start.name,
-        "--interactive", "--init", "--log-driver", "none",
+        "--interactive", "--init", "--no-healthcheck", "--log-driver", "none",
         *(("--network", "bridge") if start.scenario.network else ("--network", "none", "--hostname", HOSTNAME)),
         "--cap-drop", "ALL", *(f"--cap-add={name}" for name in start.scenario.cap_add),
         "--security-opt", "no-new-privileges", "--pids-limit", str(PIDS_LIMIT),
