@@ -18,15 +18,34 @@ def kill(pids: "collections.abc.Callable[[], collections.abc.Iterable[int]]", fo
     began_s, taken_s, found = time.monotonic(), 0.0, list(pids())
     while found and taken_s <= for_s:
         for pid in found:
+            line = _command_line(pid)
+            tidies = 2 * taken_s <= for_s and any(tracker in line for tracker in TRACKERS)
             try:
-                with open("/proc/%d/cmdline" % pid, "rb") as file:
-                    line = file.read()
-                tidies = 2 * taken_s <= for_s and any(tracker in line for tracker in TRACKERS)
                 os.kill(pid, signal.SIGCONT if tidies else signal.SIGKILL)  # it may be stopped
             except OSError:  # it is gone, or another user's: that one ends with the container
                 pass
         time.sleep(0.01)
         found, taken_s = list(pids()), time.monotonic() - began_s
+
+
+def _command_line(pid: int) -> bytes:
+    """Return the command line of a process; b"" if it is gone, or if /proc hides it."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def exists(pid: int) -> bool:
+    """Return whether there is a process of that number, of any user. /proc may hide it (`hidepid`)."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def at_home(folder: str) -> "collections.abc.Iterator[int]":

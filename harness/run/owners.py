@@ -32,8 +32,10 @@ import psutil
 from harness.agent import killing
 from harness.errors import InfrastructureError
 
-STARTED = 19
-"""Index of the start time among the fields after the command's name in /proc/PID/stat (see proc_pid_stat(5))."""
+PROC = Path("/proc")
+STATE, STARTED = 0, 19
+"""Indices of the state and the start time among the fields after the command's name in /proc/PID/stat (see
+proc_pid_stat(5))."""
 PREFIX = "harness-trial-"
 AGENT_PREFIX = "harness-agent-"
 """Begins the name of a folder with the copy of the agent that the trials of a run share."""
@@ -52,7 +54,7 @@ REMEDY = "free some space there, or set TMPDIR to another folder"
 def this_process() -> str:
     """Return this process as an owner."""
     pid = os.getpid()
-    return f"{_machine()}:{pid}:{_start(pid)}"
+    return f"{_machine()}:{pid}:{_look(pid)[1]}"
 
 
 def in_words() -> str:
@@ -66,29 +68,40 @@ def in_words() -> str:
 
 def is_alive(owner: str) -> bool | None:
     """Return whether the owner still runs; None if that is unknown, because it ran on another machine, in another pid
-    namespace or before a reboot, or because `owner` has another format."""
+    namespace or before a reboot, because /proc hides the processes of other users (`hidepid`), or because `owner` has
+    another format."""
     machine, _, rest = owner.partition(":")
     pid, _, start = rest.partition(":")
     if not (pid.isdecimal() and start.isdecimal()) or machine != _machine():
         return None
-    try:
-        is_zombie = psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE
-        return not is_zombie and _start(int(pid)) == int(start)
-    except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError, OverflowError):
+    if not killing.exists(int(pid)):
         return False
+    try:
+        is_zombie, began = _look(int(pid))
+    except (OSError, psutil.Error):
+        return None
+    return not is_zombie and began == int(start)
 
 
-def _start(pid: int) -> int:
+def _look(pid: int) -> tuple[bool, int]:
+    """Return whether a process is a zombie, and its start time. Raises OSError and psutil.Error."""
     if not psutil.LINUX:
-        return round(psutil.Process(pid).create_time())
-    return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[STARTED])
+        process = psutil.Process(pid)
+        return process.status() == psutil.STATUS_ZOMBIE, round(process.create_time())
+    fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return fields[STATE] in ("Z", "X"), int(fields[STARTED])
 
 
 def _machine() -> str:
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    if not boot.exists():
+    """Return the id of this boot and pid namespace; where the system tells none, that of this machine.
+
+    A machine without a network card has no id that other processes know: its owners count as unknown, never as gone.
+    """
+    try:
+        boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}.{(PROC / 'self/ns/pid').stat().st_ino}"
+    except OSError:
         return f"{uuid.getnode():x}"
-    return f"{boot.read_text().strip()}.{Path('/proc/self/ns/pid').stat().st_ino}"
 
 
 # ---------------------------------------------------------------- names that contain their owner
