@@ -1,6 +1,7 @@
 """Programs whose steps are made in several processes: each is a rank, whether it was forked, spawned or launched."""
 
 import os
+import socket
 import sys
 import textwrap
 from pathlib import Path
@@ -96,6 +97,49 @@ def test_what_sets_the_pace_of_each_rank_is_told(tmp_path: Path, python: str) ->
     assert [own["threads of torch"] for own in about] == ["1", "2", "3"]
     assert {own["processors"] for own in about} == {str(min(os.sched_getaffinity(0)))}
     assert "MPI" not in about[0]
+
+
+JOINS = b'{"type": "join", "kind": "line", "number": null, "world": null, "birth": null, "tells": false}\n'
+IS_ROOT = os.getuid() == 0
+
+
+def join_as_stranger(name: str) -> bytes:
+    """Return what a process that is none of the trial's, of another user if possible, gets from a supervisor."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            if IS_ROOT:
+                os.setuid(65534)
+            link = socket.socket(socket.AF_UNIX)
+            link.settimeout(10)
+            link.connect("\0" + name)
+            link.sendall(JOINS)
+            os.write(writer, b"answered: " + link.recv(64))
+        except OSError:
+            os.write(writer, b"refused")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(pid, 0)
+    with os.fdopen(reader, "rb") as told:
+        return told.read()
+
+
+@pytest.mark.parametrize("launcher", [[], [sys.executable]][: 1 + IS_ROOT], ids=str)
+def test_no_process_of_another_user_joins_a_trial(tmp_path: Path, python: str, launcher: list[str]) -> None:
+    """It got the memory of the samples, which it could write, and could end the trial with any message."""
+    program = {"path": "scenario/train.py", "module": None, "args": [], "steps_are": "auto", "launcher": launcher}
+    text = "import time\nprint('ready', flush=True)\ntime.sleep(2)"
+    driver.pack(tmp_path, None, files={"train.py": text}, program=program)
+    with driver.Agent(tmp_path, python=python) as agent:
+        agent.until("hello")
+        mark = f"@harness-{agent.process.pid}-"
+        names: list[str] = []
+        while not names:
+            names = [word for word in Path("/proc/net/unix").read_text().split() if word.startswith(mark)]
+        assert join_as_stranger(names[0][1:]) in (b"refused", b"answered: ")
+        assert agent.finish().done["end"] == "completed"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -31,6 +31,14 @@ def descendants(pid=None, bounds=None):
     return pids
 
 
+def is_descendant(pid):
+    """Return whether a process descends from this one."""
+    while pid and pid != os.getpid():
+        process = look_at(pid)
+        pid = process.parent if process else 0
+    return pid == os.getpid()
+
+
 def rss_kib(pids):
     """Return the sum of the processes' resident memory; shared pages count once per process."""
     return sum(words[1] for words in map(_pages_kib, pids) if words)

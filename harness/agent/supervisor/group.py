@@ -7,9 +7,11 @@ that of the rank that grows most. A program that steps in one process is a group
 import os
 import re
 import signal
+import socket
 import statistics
+import struct
 
-from .. import ending, samples, wire
+from .. import ending, killing, samples, wire
 from ..probes import processes
 from . import child
 
@@ -24,6 +26,7 @@ LOOKED = {
     samples.COLUMNS.index("gpu_pool_kib"): ("gpu_pool_kib",),
 }
 """The columns of memory, and the fields of a look that are at the same level."""
+CREDENTIALS = struct.Struct("3i")  # of a peer: its pid, user and group
 FRESH = 0.98  # share of its steps that a rank had made at a look that is as good as one now
 
 
@@ -108,6 +111,24 @@ class Member(object):
             return None, None
         own_s = [max(0.0, step_s[row] - (wait_s[row] if wait_s[row] == wait_s[row] else 0.0)) for row in rows]
         return statistics.median(step_s[row] for row in rows), statistics.median(own_s)
+
+
+def accepted(listener, is_launched):
+    """Return the process that connects, as a member that has not joined yet; None if it is no process of the trial.
+
+    Any user of the machine may connect, for an abstract socket has no permissions. A launcher may have its ranks
+    started by a process of the same user that is no descendant of the supervisor, as srun does.
+    """
+    try:
+        link, _ = listener.accept()
+    except OSError:  # it has hung up already
+        return None
+    link.setblocking(False)
+    pid, user, _ = CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+    if processes.is_descendant(pid) or (is_launched and user == os.getuid()):
+        return Member(link.fileno(), link.fileno(), pid, link)
+    link.close()
+    return None
 
 
 def _median(column, first, stop):
@@ -351,4 +372,4 @@ def death_of(pid):
 def is_gone(pid):
     """Return whether a process is dead, whether or not its parent has waited for it."""
     process = processes.look_at(pid)
-    return process is None or process.state in "ZX"
+    return process.state in "ZX" if process else not killing.exists(pid)

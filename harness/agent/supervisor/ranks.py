@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import socket
-import struct
 import time
 
 from .. import ending, libc, samples, wire
@@ -27,7 +26,6 @@ OTHERS_S = 0.5  # that a look of the lead waits for those of the other ranks
 MISSED_SHARE = 0.2  # of the time limit: for so long, and 2 STILL_S, a job is still whose ranks wait for one that lives
 BEAT_S = 0.05  # while there are several ranks
 GONE_TURNS, GONE_PAUSE_S = 20, 0.001  # between the end of a conversation and the end of its process
-CREDENTIALS = struct.Struct("3i")
 SEEN_S = 0.05  # a death by a signal is seen up to so much later than the failures of those who notice it
 LEAST_GRACE_S = 10.0
 """Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
@@ -105,11 +103,9 @@ class Ranks(object):
     # -------------------------------------------------------------- members
 
     def _accept(self):
-        link, _ = self._socket.accept()
-        link.setblocking(False)
-        pid = CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))[0]
-        member = group.Member(link.fileno(), link.fileno(), pid, link)
-        self._job.listen(member.fd, functools.partial(self._heard_from, member))
+        member = group.accepted(self._socket, is_launched=bool(self._launcher))
+        if member is not None:
+            self._job.listen(member.fd, functools.partial(self._heard_from, member))
 
     def _heard_from(self, member):
         try:
@@ -129,7 +125,7 @@ class Ranks(object):
             for line in member.lines.feed(data or b""):
                 event = json.loads(line.decode("ascii"))
                 getattr(self, "_on_" + event.pop("type"))(**event)
-        except (ValueError, AttributeError, TypeError, KeyError):
+        except (ValueError, AttributeError, TypeError, KeyError, RecursionError, OSError):
             if member is self._first:
                 raise
             self._dismiss(member)  # it is not the agent that speaks
