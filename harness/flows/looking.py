@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from harness.run.trial.conversation import Conversation, alone
 from harness.run.trial.payload import pack
 
 MOST_FILE_CHARACTERS = 64 << 20
+MOST_FILES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,8 @@ class Looked:
     @property
     def problem(self) -> str:
         if self.trial.ended_well:
-            most = f"left out, because the files would exceed {MOST_FILE_CHARACTERS / (1 << 20):g} MiB"
+            size = f"{MOST_FILE_CHARACTERS / (1 << 20):g} MiB or {MOST_FILES:,} files"
+            most = f"left out, because the files would exceed {size}"
             return f"{', '.join(self.left_out)}: {most}" if self.left_out else ""
         # The last line names the failure; before it come a traceback or notes on how the process ended.
         reason = (self.trial.told.strip().splitlines() or ["no message"])[-1]
@@ -41,25 +44,32 @@ class Looked:
 
 
 class SentFiles:
-    """The files that a launch sends in parts, up to MOST_FILE_CHARACTERS; a file that does not fit is dropped."""
+    """The files that a launch sends in parts, up to MOST_FILE_CHARACTERS and MOST_FILES; a file that does not fit is
+    dropped. The parts are joined as they arrive: an image may send millions of a few characters."""
 
     def __init__(self) -> None:
-        self.left_out: list[str] = []
-        self._parts: dict[str, list[str]] = {}
+        self._files: dict[str, io.StringIO | None] = {}
+        """None: the file is left out."""
         self._room = MOST_FILE_CHARACTERS
 
     def note(self, name: str, text: str) -> None:
-        if name in self.left_out:
+        if len(self._files) >= MOST_FILES and name not in self._files:
+            name, text = "further files", ""
+            self._files[name] = None
+        if (file := self._files.setdefault(name, io.StringIO())) is None:
             return
-        self._room -= len(text)
-        if self._room >= 0:
-            self._parts.setdefault(name, []).append(text)
+        if len(text) > self._room:
+            self._room += file.tell()
+            self._files[name] = None
         else:
-            self._room += len(text) + sum(map(len, self._parts.pop(name, ())))
-            self.left_out.append(name)
+            self._room -= file.write(text)
+
+    @property
+    def left_out(self) -> list[str]:
+        return [name for name, file in self._files.items() if file is None]
 
     def whole(self) -> dict[str, str]:
-        return {name: "".join(parts) for name, parts in self._parts.items()}
+        return {name: file.getvalue() for name, file in self._files.items() if file is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

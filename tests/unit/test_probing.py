@@ -8,6 +8,7 @@ import re
 import sys
 import tempfile
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -320,8 +321,30 @@ def test_a_file_that_is_too_large_is_left_out_whole_and_told(tmp_path: Path, mon
     monkeypatch.setattr(looking, "MOST_FILE_CHARACTERS", 1 << 19)
     script = "def artifacts():\n    return {'a': 'x' * 600000, 'b': 'y' * 500000}\n\ndef setup():\n    return int\n"
     found, directory = one(tmp_path, script, "artifacts: {steps: 1}")
-    assert found.problem == "a: left out, because the files would exceed 0.5 MiB"
+    assert found.problem == "a: left out, because the files would exceed 0.5 MiB or 1,000 files"
     assert [path.stat().st_size for path in directory.glob("*/*")] == [500000]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        (("a", "") for _ in range(200_000)),
+        ((f"n{number}", "") for number in range(200_000)),
+        (("a", "☃") for _ in range(200_000)),
+    ],
+    ids=["without content", "ever new names", "single characters"],
+)
+def test_an_image_cannot_fill_the_memory_with_files(sent: Iterator[tuple[str, str]]) -> None:
+    """Each part took a string of its own, and each name an entry, without a limit."""
+    files = looking.SentFiles()
+    tracemalloc.start()
+    for name, text in sent:
+        files.note(name, text)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 2 << 20
+    assert len(files.whole()) <= looking.MOST_FILES
+    assert ("further files" in files.left_out) is ("n1" in files.whole())
 
 
 COMMAND = """

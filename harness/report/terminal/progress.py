@@ -27,6 +27,7 @@ from harness.report.text.harmless_text import plain, spelled
 
 _LEAST_STEPS = 200
 _LEAST_SAMPLES = 6
+_MOST_SAMPLES = 512
 _WIDE = 60
 _REFRESHES_PER_S = 4
 
@@ -68,7 +69,7 @@ def plain_progress(stream: TextIO, *, clock: Callable[[], float] = time.monotoni
 class Activity:
     """The work of one thread in a lane: preparing an image (`steps` is 0) or running a trial of at most `steps` steps.
 
-    `samples` are pairs of step and resident memory in KiB.
+    `samples` are pairs of step and resident memory in KiB; of many, only every second one is kept.
     """
 
     text: str = ""
@@ -146,6 +147,8 @@ class LaneState:
         own.step = step
         if rss_kib is not None:
             own.samples.append((step, rss_kib))
+        if len(own.samples) >= _MOST_SAMPLES:  # an image may send them without end
+            del own.samples[::2]
 
     def end_trial(self, *, reused: bool, replicate: bool) -> None:
         """End a trial's activity and count the trial, unless it is an A/A `replicate`, which is not planned."""

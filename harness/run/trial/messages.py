@@ -40,6 +40,7 @@ NUMBER_LIMIT = 1e30
 COUNT_LIMIT = 1 << 53
 CODE_LIMIT = (1 << 32) - 1
 COUNTS_LIMIT = 10_000  # the agent sends at most 256 rows and one for each look
+SLICES_LIMIT = 1 << 18
 COUNTED = ("step", *GROWTHS, "sockets", "pipes", "worker_memory_kept")
 LONE_SURROGATE = re.compile(rb"\\u[dD]")
 """May begin half of a character, which JSON accepts, but no file or terminal does."""
@@ -368,6 +369,8 @@ class Samples:
         """Note that the steps after `step` are those of the slice in `cycle`."""
         if step > self._last_step or (self._slices and step < self._slices[-1][0]):
             raise Misunderstood("parked: steps out of order or beyond the last one")
+        if len(self._slices) >= SLICES_LIMIT:
+            raise Misunderstood("parked: too many slices")
         self._slices.append((step, cycle))
 
     def forget_slices(self) -> None:

@@ -71,6 +71,16 @@ def test_plain_lines() -> None:
     assert "\r" not in stream.getvalue()
 
 
+def test_progress_that_an_image_sends_without_end_does_not_fill_the_memory() -> None:
+    """The rate of growth is still that of the second half of the steps."""
+    lane = LaneState(elapsed_s=float)
+    lane.begin_trial(CELL, steps=10**6)
+    for step in range(100_000):
+        lane.sample(step, 30_000 + 8.0 * step)
+    assert len(lane.newest.samples) < 1000
+    assert lane.newest.rate_kib_per_step() == pytest.approx(8.0)
+
+
 def test_who_waits_for_a_host_sees_that_it_still_waits() -> None:
     """One line and then silence for a quarter of an hour looked like a hang."""
     stream, clock = io.StringIO(), Clock()

@@ -10,6 +10,7 @@ import pytest
 
 from harness.model import Trace, measured
 from harness.run.engine import Exit
+from harness.run.trial import messages
 from harness.run.trial.conversation import CANNOT_PARK, Slice
 from harness.run.trial.messages import Samples
 from tests.players.conversation import DONE, HELLO, Clock, Player, counts, held, in_slices, lines, play, samples
@@ -101,6 +102,18 @@ def test_an_image_that_claims_to_be_parked_ends_its_trial() -> None:
     with pytest.raises(StopIteration) as ended:
         launch.send(Slice(cycle=2, seconds=0.5))
     assert "steps out of order" in ended.value.value.message
+
+
+def test_an_image_that_only_parks_ends_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is that of the others, so that it never came to its limit."""
+    monkeypatch.setattr(messages, "SLICES_LIMIT", 50)
+    launch = in_slices(Player([lines(HELLO), *[lines(parked(1))] * 100]))
+    next(launch)
+    for cycle in range(50):
+        launch.send(Slice(cycle=cycle, seconds=0.5))
+    with pytest.raises(StopIteration) as ended:
+        launch.send(Slice(cycle=50, seconds=0.5))
+    assert "parked: too many slices" in ended.value.value.message
 
 
 def test_a_column_that_comes_late_is_nan_before() -> None:

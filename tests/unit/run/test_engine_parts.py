@@ -99,16 +99,15 @@ def test_we_are_alive_and_others_are_not() -> None:
 @pytest.mark.parametrize("hides", ["all", "content"])
 def test_an_owner_that_proc_hides_is_not_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: str) -> None:
     """With `hidepid`, /proc hides the harness of another user, whose lease and trials were then taken."""
-    owner, gone = f"{owners.this_process().partition(':')[0]}:1:5", dead_owner()
-    monkeypatch.setattr(owners, "_machine", lambda machine=owner.partition(":")[0]: machine)
+    monkeypatch.setattr(owners, "_machine", lambda: "this")
     monkeypatch.setattr(owners, "PROC", tmp_path)
     if hides == "content":
         (tmp_path / "1" / "stat").mkdir(parents=True)  # cannot be read, not even by root
-    assert owners.is_alive(owner) is None
-    assert not owners.is_dead(f"{owners.PREFIX}{owner.replace(':', '_')}_abcd")
+    assert owners.is_alive("this:1:5") is None
+    assert not owners.is_dead(f"{owners.PREFIX}this_1_5_abcd")
     ended = subprocess.Popen(["true"])
     ended.wait()
-    assert owners.is_alive(f"{gone.partition(':')[0]}:{ended.pid}:5") is False
+    assert owners.is_alive(f"this:{ended.pid}:5") is False
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="elsewhere the start of a process is known by the clock alone")
