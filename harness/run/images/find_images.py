@@ -19,7 +19,7 @@ from harness.model.watching import Say
 from harness.run.docker import containers
 from harness.run.docker.docker_client import FULL_DISK, MAKE_ROOM, explanation
 from harness.run.images import our_images
-from harness.run.images.our_images import DIGEST_LABEL, IMAGE_LABEL, EngineImage
+from harness.run.images.our_images import DIGEST_LABEL, EngineImage
 from harness.run.interruptible import BUSY, streamed, unavailable, waited
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -44,7 +44,7 @@ def digest_of(reference: str, record: EngineImage) -> str:
     """Return the digest that identifies the image which the engine has under the name `reference`: of an image that the
     harness made, its label or id; of any other, the registry's digest or, if it has none, the id."""
     labels = (record.get("Config") or {}).get("Labels") or {}
-    if labels.get(IMAGE_LABEL) == reference:
+    if our_images.made_name(labels) == reference:
         return str(labels[DIGEST_LABEL] if reference.startswith(f"{our_images.OVERLAYS}:") else record["Id"])
     digests = dict(our_images.familiar(digest).split("@") for digest in record.get("RepoDigests") or ())
     return digests.get(parse_repository_tag(reference)[0]) or next(iter(digests.values()), str(record["Id"]))

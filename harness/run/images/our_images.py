@@ -1,6 +1,7 @@
 """Finds the images of an engine that the harness may remove: those that it made, and those that it pulled.
 
-An image that the harness made has a label with its own name. A pulled image cannot be given a label, so the harness
+An image that the harness made has a name of the harness's, and a label with this name; a label alone proves nothing,
+because any image may have it. A pulled image cannot be given a label, so the harness
 gives it a second name for each pulled name, its mark: `harness/pulled:<hash of the pulled name>`. A later `harness
 clean` finds the mark on the engine, from any machine. An image is the harness's only if the harness made or pulled all
 of its names: another name shows that someone else uses the image, or had it before.
@@ -9,6 +10,7 @@ of its names: another name shows that someone else uses the image, or had it bef
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,6 +25,8 @@ IMAGE_LABEL = "harness.image"
 DIGEST_LABEL = "harness.digest"
 OVERLAYS = "harness/overlay"
 PULLED = "harness/pulled"
+MADE = re.compile(r"harness/(build|overlay):[0-9a-f]{32}|harness/lease:1")
+"""The names that the harness gives to images."""
 
 EngineImage = Mapping[str, Any]
 """An engine's record of one image, as `docker image inspect` prints it or in the engine's list."""
@@ -71,7 +75,7 @@ def familiar(name: str) -> str:
 def is_ours(entry: EngineImage) -> bool:
     """Return whether the harness pulled or made the image, and all its names with it."""
     names = _names(entry)
-    ours = {name for name in names if name.startswith(f"{PULLED}:")} | ({_made_name(entry)} & names)
+    ours = {name for name in names if name.startswith(f"{PULLED}:")} | ({made_name(entry["Labels"])} & names)
     pulled = {name for name in names if mark_of(name) in ours}
     repositories = {_repository(name) for name in ours | pulled}
     return bool(ours) and all(
@@ -95,7 +99,7 @@ def kept(api: Api, layers: dict[str, dict[str, int]] | None) -> tuple[Kept, ...]
         Kept(
             reference=image_id,
             name=shown_name(entry),
-            made=_made_name(entry) in _names(entry),
+            made=made_name(entry["Labels"]) in _names(entry),
             layers={key: size for key, size in layers[image_id].items() if key not in foreign},
         )
         for image_id, entry in everything.items()
@@ -150,8 +154,10 @@ def _names(entry: EngineImage) -> set[str]:
     return {familiar(name) for name in listed if not name.startswith("<none>")}
 
 
-def _made_name(entry: EngineImage) -> str:
-    return str((entry["Labels"] or {}).get(IMAGE_LABEL, ""))
+def made_name(labels: Mapping[str, str] | None) -> str:
+    """Return the name that the harness gave to an image with these labels; "" if it made none such."""
+    name = str((labels or {}).get(IMAGE_LABEL, ""))
+    return name if MADE.fullmatch(name) else ""
 
 
 def _repository(name: str) -> str:

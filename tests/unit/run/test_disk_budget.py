@@ -15,6 +15,7 @@ from harness.model.watching import Say, unheard
 from harness.report.terminal.progress import PlainProgress
 from harness.run.engine import Kept
 from harness.run.images.disk_budget import Disk, name_of, total_bytes
+from harness.run.images.find_images import digest_of
 from harness.run.images.our_images import is_ours, layers_of, mark_of
 from harness.run.images.prefetch import HostImages
 from tests.players.plans import WHERE, a_cell, host
@@ -152,8 +153,17 @@ def test_another_image_under_the_same_name_is_refused() -> None:
 
 def test_podman_names_the_hub_as_well() -> None:
     """Otherwise nothing that was made or pulled there would ever be removed, and the disk would fill."""
-    made = {"Labels": {"harness.image": "harness/build:1"}, "RepoTags": ["docker.io/harness/build:1"]}
+    name = f"harness/build:{'0' * 32}"
+    made = {"Labels": {"harness.image": name}, "RepoTags": [f"docker.io/{name}"]}
     pulled = ["docker.io/library/python:3.11", f"docker.io/{mark_of('python:3.11')}"]
     assert is_ours(made)
     assert is_ours({"Labels": None, "RepoTags": pulled})
     assert not is_ours({"Labels": None, "RepoTags": [*pulled, "localhost/mine:1"]})
+
+
+def test_an_image_that_labels_itself_as_ours_is_not_ours() -> None:
+    """`clean --images` removed it, although the user had pulled it."""
+    name = "evil/image:1"
+    record = {"Labels": {"harness.image": name}, "RepoTags": [name], "RepoDigests": ["evil/image@sha256:ab"]}
+    assert not is_ours(record)
+    assert digest_of(name, {**record, "Config": record, "Id": "sha256:cd"}) == "sha256:ab"
