@@ -287,6 +287,7 @@ NOTABLE_LINES = {
         r"Traceback \(most recent|\bXid\b|NCCL WARN|Segmentation fault|core dumped|\b[Kk]illed\b(?!:? ?#)"
         r"|\b[A-Z]\w*(?:Error|Exception)\b(?=:(?! ?#)|$)|\bException (?:in|ignored)\b"
         r"|\b(?:Error|ERROR|FATAL)\b(?=\]?:? ?[^\s:#])"
+        r"|\b(?:overflow|invalid value|divide by zero) encountered\b"
         r"|[:=\[(,]\s*-?(?:nan|NaN)(?![\w./-])|(?<=[A-Za-z_])\s+-?nan(?![\w./-])"
         r"|(?i:out of memory|\bf[ae]ll(?:s|ing)? back\b)"
     ),

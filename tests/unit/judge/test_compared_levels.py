@@ -120,12 +120,14 @@ ERRORS = [
     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "epoch 3: loss=nan acc=0.1",
     '{"loss": NaN}', "NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus", "rank0 NCCL WARN Call failed",
     "falling back to CPU", "Segmentation fault (core dumped)", "Killed", "KeyError", "[ERROR] no such device",
-    "Exception in thread Thread-3:", "ERROR worker 3 died",
+    "Exception in thread Thread-3:", "ERROR worker 3 died", "RuntimeWarning: overflow encountered in scalar add",
+    "a.py:3: RuntimeWarning: invalid value encountered in divide", "divide by zero encountered in log",
 ]  # fmt: skip
 HARMLESS = [
     "mean squared error: 0.12", "MeanSquaredError: 0.5", "Error: 0.1", "0 errors", "reading nan.txt", "Nan Goldin",
     "enemies killed: 12", "xid 47", "dropped 3 nan rows", "skilled", "/tmp/nan/x", "no Error", "error rate 0.3",
     "terminal=xterm-nan-x", "fallback font", "checked for NaN", "ERROR: 0",
+    "buffer overflow: 3", "no such value encountered",
 ]  # fmt: skip
 
 
