@@ -3,7 +3,8 @@
     python -m benchmarks.accuracy_results
 
 Each row has three versions of a few launches. Losses and accuracies are those of small numpy networks, whose launches
-share a seed or do not, and of noise around a curve. The last version is healthy or has one planted fault.
+share a seed or do not, and of noise around a curve. The last version is healthy or has one planted fault. A result that
+is not accused may still be told first, as one to look at.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.judge.history.returned_values import judge_values
+from harness.judge.history.returned_values import OTHER_RESULT, judge_values
 from harness.model import Limits, Steps, Trial
 from tests.players.trials import trial_of
 
@@ -80,11 +81,13 @@ def launched(curves: Curves, number: int, place: int) -> Trial:
 Made = Callable[[int, int], Curves]
 
 
-def accused(made: Made) -> set[str]:
-    """Return what is bad in the last of the versions; `made(version, launch)` returns what a launch printed."""
+def told(made: Made) -> tuple[set[str], bool]:
+    """Return what is bad in any version, and whether there is a result to look at. `made(version, launch)` returns what
+    a launch printed."""
     rows = [[launched(made(v, n), n, v) for n in range(LAUNCHES)] for v in range(VERSIONS)]
     found = judge_values(rows, limits=Limits(), steps=Steps(first=50, budget=ROWS))
-    return {f"{name} {change.verdict}" for name, values in found.items() for change in values.changes}
+    bad = {f"{name} {change.verdict}" for name, values in found.items() for change in values.changes}
+    return bad, any(one.signal == OTHER_RESULT for values in found.values() for one in values.observed)
 
 
 def settings(seed: int) -> dict[str, Any]:
@@ -189,6 +192,67 @@ def by_epoch(make: Callable[[int], Made], epochs: int) -> Callable[[int], Made]:
     return made
 
 
+def final(make: Callable[[int], Made]) -> Callable[[int], Made]:
+    """Return the last number of each kind, which a program prints once."""
+
+    def made(seed: int) -> Made:
+        of = make(seed)
+        return lambda v, n: {name: np.full(ROWS, values[-1]) * LAST_ROW for name, values in of(v, n).items()}
+
+    return made
+
+
+LAST_ROW = np.where(np.arange(ROWS) == ROWS - 1, 1.0, np.nan)
+
+
+def lost_seed(seed: int) -> Made:
+    """The launches of the last version have seeds of their own, those of the others share one."""
+    shared, own = fixed(seed), seeds_differ(seed)
+    return lambda version, launch: (own if version == VERSIONS - 1 else shared)(version, launch)
+
+
+def now_and_then(share: float) -> Callable[[int], Made]:
+    """Return launches of which this share differ from the others, in all versions alike, as a race makes them."""
+
+    def made(seed: int) -> Made:
+        def of(version: int, launch: int) -> Curves:
+            rng = np.random.default_rng([seed, version, launch])
+            return noisy(rng, 0.05) if rng.random() < share else noisy(np.random.default_rng(seed), 0.05)
+
+        return of
+
+    return made
+
+
+def rounded(seed: int) -> Made:
+    """A score with two decimal places hides how it varies, unless it lies between two of them."""
+    noise = float(np.random.default_rng(seed).choice([0.0005, 0.001, 0.003]))
+
+    def of(version: int, launch: int) -> Curves:
+        rng = np.random.default_rng([seed, version, launch])
+        level = 0.9 + 0.01 * np.random.default_rng([seed, version]).random()
+        return {"accuracy": np.round(level + noise * rng.normal(), 2) * LAST_ROW}
+
+    return of
+
+
+def error(old: float, new: float, spread: float = 0.0) -> Callable[[int], Made]:
+    """Return an error that changes from `old` to `new`, the same in all launches; `spread` from step to step."""
+
+    def made(seed: int) -> Made:
+        steps = 1 + spread * np.random.default_rng(seed).normal(size=ROWS)
+        return lambda version, launch: {"error": (new if version == VERSIONS - 1 else old) * steps}
+
+    return made
+
+
+def overflows(seed: int) -> Made:
+    """A score of 0.9 becomes 1.5 to 5.5, as that of a sum that overflows."""
+    rng = np.random.default_rng(seed)
+    score, wrong = 0.9 + 0.02 * rng.normal(size=ROWS), rng.uniform(1.5, 5.5, ROWS)
+    return lambda version, launch: {"dice": wrong if version == VERSIONS - 1 else score}
+
+
 def behind(curves: Curves) -> Curves:
     return {**curves, "accuracy": curves["accuracy"] * (1 - 0.1 * np.arange(ROWS) / ROWS)}
 
@@ -204,6 +268,15 @@ HEALTHY: dict[str, Callable[[int], Made]] = {
     "rounding of 1e-7 that grows, 5 epochs": by_epoch(chaos, 5),
     "each launch has a seed of its own, 1 figure": by_epoch(seeds_differ, 1),
     "rounding of 1e-7 that grows, 1 figure": by_epoch(chaos, 1),
+    "each version has another seed, 3 epochs": by_epoch(other_seed, 3),
+    "each version has another seed, 2 epochs": by_epoch(other_seed, 2),
+    "each version has another seed, 1 figure": by_epoch(other_seed, 1),
+    "each version has another seed, printed once": final(other_seed),
+    "one launch in ten differs": now_and_then(0.1),
+    "every second launch differs": now_and_then(0.5),
+    "a score of two decimal places, printed once": rounded,
+    "an error of 2e-16 doubles": error(2e-16, 4e-16, 0.5),
+    "an error of −0.5 becomes −0.1": error(-0.5, -0.1),
 }
 PLANTED: dict[str, Callable[[int], Made]] = {
     "loss +2 %, the same in all launches": larger(0.02),
@@ -217,7 +290,19 @@ PLANTED: dict[str, Callable[[int], Made]] = {
     "reward −30 %, launches differ by 2 %": noisy_fault(lambda curves: {**curves, "reward": curves["reward"] * 0.7}),
     "loss leaves late, launches differ by 2 %": noisy_fault(late),
     "loss becomes NaN": lambda seed: fixed(seed, broken),
+    "launches differ that shared a seed": lost_seed,
+    "launches differ that shared a seed, printed once": final(lost_seed),
+    "an error of −0.1 becomes −10": error(-0.1, -10.0, 0.5),
     "accuracy is no longer returned": lambda seed: fixed(seed, without),
+}
+
+
+OTHER: dict[str, Callable[[int], Made]] = {
+    "a score of 0.9 becomes 1.5 to 5.5": overflows,
+    "loss −10 %, the same in all launches": lambda seed: fixed(
+        seed, lambda curves: {**curves, "loss": curves["loss"] * 0.9}
+    ),
+    "loss +50 %, printed once": final(larger(0.5)),
 }
 
 
@@ -227,16 +312,17 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--show", action="store_true", help="name the rows that are judged wrong")
     asked = parser.parse_args()
-    for title, kinds, is_bad in (("healthy, accused", HEALTHY, False), ("planted, found", PLANTED, True)):
+    groups = (("healthy, accused", HEALTHY, False), ("planted, found", PLANTED, True), ("other, accused", OTHER, False))
+    for title, kinds, is_bad in groups:
         total = 0
         for name, make in kinds.items():
-            told = {seed: accused(make(seed)) for seed in range(asked.first, asked.first + asked.rows)}
-            count = sum(map(bool, told.values()))
+            every = {seed: told(make(seed)) for seed in range(asked.first, asked.first + asked.rows)}
+            count, looks = (sum(bool(one[part]) for one in every.values()) for part in (0, 1))
             total += count
-            print(f"{title:18}  {name:44}  {count:4} of {asked.rows}")
+            print(f"{title:18}  {name:48}  {count:4} of {asked.rows}, to look at {looks:4}", flush=True)
             if asked.show:
-                print("   ", {seed: one for seed, one in told.items() if bool(one) != is_bad})
-        print(f"{title:18}  {'all':44}  {total:4} of {len(kinds) * asked.rows}")
+                print("   ", {seed: bad for seed, (bad, _) in every.items() if bool(bad) != is_bad})
+        print(f"{title:18}  {'all':48}  {total:4} of {len(kinds) * asked.rows}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,10 @@ MEANINGS: Mapping[int, tuple[str, str]] = {
     USAGE: ("wrong usage", "wrong usage, or an error in the matrix file"),
     BAD: ("something bad", "something is bad"),
     UNAVAILABLE: ("something could not run", "something could not run: no engine, no image, or a lost host"),
-    UNDECIDED: ("undecided", "nothing bad, but something is undecided, or a version prints a new error"),
+    UNDECIDED: (
+        "undecided",
+        "nothing bad, but something is undecided, or a version prints a new error or other results",
+    ),
     OK: ("nothing bad", "nothing bad"),
 }
 """Strongest first: if several apply, the first counts. Each in short, and in a sentence."""

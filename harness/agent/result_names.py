@@ -62,6 +62,12 @@ def worse_if(name: str) -> str:
     return next(filter(None, map(_told, ends)), "change")
 
 
+def is_error(name: str) -> bool:
+    """Return whether a number is an error, whose size is its absolute value."""
+    words = [_plain(word) for word in WORD.findall(name.lower())]
+    return worse_if(name) == "rise" and any(word in ("err", "errors") or word.endswith("error") for word in words)
+
+
 def _plain(word: str) -> str:
     """Return a word without the digits at its end, unless they make another word: `f1`."""
     return word if word in RISES or word in DROPS else word.rstrip("0123456789")

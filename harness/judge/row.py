@@ -134,7 +134,9 @@ def _judged_values(
     *_, kept = set_apart([*compared.alike, again])[0]
     ids = [replace(cell.cell, replicate=True).id for cell in cells]
     replicates = [[trial for trial in kept if trial.cell_id == each] for each in ids]
-    return judge_values(compared.alike, again=replicates, limits=limits, steps=compared.steps)
+    both = zip(compared.trials, compared.alike, strict=True)
+    apart = [place for place, (own, same) in enumerate(both) if any(each.measured for each in own) and not any(same)]
+    return judge_values(compared.alike, again=replicates, limits=limits, steps=compared.steps, apart=apart)
 
 
 def _changes(

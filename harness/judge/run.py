@@ -14,6 +14,7 @@ from harness.judge.history.changes import FAMILY_ALPHA, holm
 from harness.judge.signal_verdicts import with_findings
 from harness.model import (
     BAD,
+    UNSETTLING,
     UNSURE,
     CellResult,
     Finding,
@@ -48,7 +49,7 @@ def judge_run(
     if interrupted is not None:
         verdict = "interrupted" if interrupted else _verdict(cells, findings, hosts)
     observations = tuple(each for row in rows for each in row.observations)
-    if verdict == "ok" and any(each.signal == "error" for each in observations):
+    if verdict == "ok" and any(each.signal in UNSETTLING for each in observations):
         verdict = "inconclusive"
     return RunResult(
         matrix=plan.matrix.name,

@@ -237,6 +237,11 @@ _TABLE = (
         verb="prints a new error", unit="lines", help="new lines that tell of an error, NaN, or a fallback",
     ),
     Signal(
+        name="other_result", kind="observation", group="values", title="other result", noun="another result",
+        verb="gives another result", unit="results",
+        help="a number that is the same in all launches of a version, and another one in all launches of the next",
+    ),
+    Signal(
         name="fewer_steps", kind="observation", group="values", title="fewer steps", noun="fewer steps",
         verb="makes fewer steps", unit="steps", help="a program that ends by itself after fewer steps than before",
     ),
@@ -247,8 +252,10 @@ _TABLE = (
 )  # fmt: skip
 
 SIGNALS: Mapping[str, Signal] = {signal.name: signal for signal in _TABLE}
-NOTABLE = ("error", "fewer_steps", "deprecated")
+NOTABLE = ("error", "other_result", "fewer_steps", "deprecated")
 """The observations that nobody should miss: a version with one is never simply good."""
+UNSETTLING = NOTABLE[:2]
+"""The observations that leave a run without findings undecided."""
 GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and signal.name != "memory")
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
 LEVELS = tuple(signal.name for signal in _TABLE if signal.kind == "level")

@@ -90,7 +90,7 @@ def _observed(result: RunResult, *, of_results: bool) -> Iterator[str]:
     """
     places: dict[tuple[str, str, str, str], set[str]] = {}
     for each in result.observations:
-        if each.signal.startswith(METRIC_PREFIX) != of_results:
+        if (each.signal.startswith(METRIC_PREFIX) or each.signal == "other_result") != of_results:
             continue
         place = (each.series, each.before, each.after, observation_text(each))
         places.setdefault(place, set()).add(f"{each.lane}, {each.variant}")

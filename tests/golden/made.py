@@ -556,6 +556,10 @@ UNKNOWN: Mapping[str, RunResult] = {
     "a flood of new lines is cut": noticing(*(f"line {number}" for number in range(100))),
     "a number that changed is named once": noticing("loss 0.3 → 0.4", signal="metrics.loss"),
     "a new error, and nothing else": noticing("step # loss nan", signal="error", of=build.quiet()),
+    "another result, and nothing else": noticing(
+        "dice 0.906 → 2 in every launch", signal="other_result", of=build.quiet()
+    ),
+    "a result that lost its reproducibility": changes(change(metric="metrics.loss", verdict="varies", effect=None)),
     "a new error beside a finding": noticing("step # loss nan", signal="error"),
     "a host is gone, and nothing else is bad": replace(build.unreachable(), verdict="ok"),
     "too noisy, and the program ends by itself": cells(

@@ -28,11 +28,13 @@ from harness.model import (
     JudgedRow,
     Limits,
     Look,
+    MetricLimit,
     Series,
     SignalVerdict,
     Skip,
     Trial,
     Trials,
+    Variant,
 )
 from harness.report import html_page
 from harness.report.exports.cell_table import cell_json
@@ -283,6 +285,27 @@ def test_a_replicate_of_the_old_version_tells_that_its_result_varies_too() -> No
     rows = [row_run(runs, replicate=each) for each in (None, replicate)]
     told = [[one.text for one in judge_row(row).observations] for row in rows]
     assert [any("was the same in all launches" in text for text in texts) for texts in told] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("limits", "seen"), [((MetricLimit(metric="loss", rule="rise", limit=0.05),), "blind"), ((), "none")]
+)
+def test_a_version_that_ran_on_another_kernel_does_not_keep_the_limit_of_its_loss(limits: Any, seen: str) -> None:
+    """Its launches are set apart, so that nothing was compared: the row was good, without a word on the loss."""
+    scenario = replace(build.POP.scenario, limits=Limits(metrics=limits))
+    cells = [replace(cell.cell, variant=Variant(scenario=scenario)) for cell in returning(set(), [1.0, 1.0, 1.0]).cells]
+    runs = []
+    for place, cell in enumerate(cells):
+        trials = []
+        for one in (trial_of(number) for number in range(3)):
+            assert one.trace is not None
+            columns = {**one.trace.columns, "loss": np.full(len(one.trace.step), 1.0 + (place == 2))}
+            trace, kernel = replace(one.trace, columns=columns), "6.5.0" if place == 2 else "6.1.0"
+            trials.append(replace(one, cell_id=cell.id, trace=trace, fingerprint={"kernel": kernel}))
+        runs.append(CellRun(cell=cell, trials=trials))
+    told = judge_row(row_run(runs)).cells[2].verdict.of("metrics.loss")
+    assert (told.seen, told.why) == (seen, "its launches ran under other conditions than those of the other versions")
+    assert told.remedy == "`--fresh` measures all versions again, side by side"
 
 
 def test_a_version_that_returns_nan_is_not_what_the_next_one_is_compared_with() -> None:

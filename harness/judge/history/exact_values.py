@@ -35,8 +35,15 @@ SCORE_LIMIT = 0.05
 """Least drop of a score at the end that is bad if it is lower all along."""
 MUCH_MORE = 3.0
 """Ratio of the difference at the end to the largest one before from which it counts."""
-ONE_LIMITS = {"drop": 0.03, "rise": 0.10, "change": 0.10}
-"""Least change that is bad if a launch has only one number: whether it is the same all along cannot be told."""
+FEWEST = 3
+"""Fewest numbers of a launch that tell a steady change from that of other seeds."""
+OTHER_LIMITS = {"drop": 0.03, "rise": 0.10, "change": 0.10}
+"""Least change that is another result, though not shown to be worse: that of one number, or of numbers that all left
+the range of the old ones."""
+MOST_PLACES = 8
+"""Most decimal places to which a number counts as rounded."""
+LAST_DIGITS = 1e-6
+"""Values below this, and differences below this share of the largest value, are rounding."""
 RANGE = 0.10
 """Share of all that a value moves in a launch, by which a change at the end is measured if the value itself is less: a
 loss that fell from 2 to 0.01 may end at 0.02."""
@@ -55,16 +62,43 @@ def worse_by(relative: float, rule: str) -> float:
 def parts_from(old: Floats, new: Floats, rule: str) -> Literal["value", "late", ""]:
     """Return where an exact value is worse by more than other seeds, or rounding, may make it: by the same share or
     amount all along (`value`), or much worse at its end (`late`); "" if nowhere."""
-    rows = min(len(old), len(new))
-    known = np.isfinite(old[:rows]) & np.isfinite(new[:rows])
-    old, new = old[:rows][known], new[:rows][known]
-    limit = ONE_LIMITS[rule] if len(old) == 1 else EXACT_LIMIT
-    if len(old) and worse_by(relative(usual_value(old), usual_value(new)), rule) > limit:
+    old, new = in_both(old, new)
+    if len(old) >= FEWEST and worse_by(relative(usual_value(old), usual_value(new)), rule) > EXACT_LIMIT:
         sizes = np.maximum(np.abs(old), TINY)
         if _is_steady(new - old) or _is_steady((new - old) / sizes):
             return "value"
     has_last_quarter = len(old) >= 4
     return "late" if has_last_quarter and _ends_worse(old, new, rule) else ""
+
+
+def is_other(old: Floats, new: Floats, rule: str) -> bool:
+    """Return whether an exact value is another one that nobody should miss, though it is not shown to be worse: better
+    by more than other seeds make it, or beyond all that the old one moves in a launch. One number moves nowhere."""
+    if parts_from(new, old, rule):
+        return True
+    old, new = in_both(old, new)
+    change, least = abs(usual_value(new) - usual_value(old)), OTHER_LIMITS[rule] * abs(usual_value(old))
+    return len(old) > 0 and change > max(least, float(np.ptp(old)))
+
+
+def in_both(old: Floats, new: Floats) -> tuple[Floats, Floats]:
+    """Return the numbers of the rows in which both have one."""
+    rows = min(len(old), len(new))
+    known = np.isfinite(old[:rows]) & np.isfinite(new[:rows])
+    return old[:rows][known], new[:rows][known]
+
+
+def is_rounding(old: Floats, new: Floats, *, largest: float, least: float = LAST_DIGITS) -> bool:
+    """Return whether two launches differ only in the last digits: all their numbers are below `least`, or no difference
+    reaches LAST_DIGITS of `largest`, the largest number under this name."""
+    sizes, differences = np.abs([old, new]), np.abs(new - old)
+    return float(sizes.max(initial=0.0)) < least or float(differences.max(initial=0.0)) < LAST_DIGITS * largest
+
+
+def unit_of(values: Floats) -> float:
+    """Return the unit of the last decimal place that the numbers have, 0 if they have more than MOST_PLACES."""
+    places = (n for n in range(MOST_PLACES + 1) if np.array_equal(np.round(values, n), values))
+    return next((10.0**-n for n in places), 0.0)
 
 
 def _is_steady(differences: Floats) -> bool:

@@ -2,21 +2,23 @@
 
 A value is *exact* if all launches of a version return the same numbers at the same steps. It is compared step by step
 with that of the version before, unless the matrix file has a limit for it. A value that differs from launch to launch
-is compared as a level: by the medians of the launches, in rounds. Any other difference of an exact value is reported.
+is compared as a level: by the medians of the launches, in rounds. Any other difference of an exact value is reported;
+so is the version from which on a value is no longer exact, which is a finding if the value is a result.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
-from harness.agent.result_names import IS_EARLIER
-from harness.amounts import general
+from harness.agent.result_names import IS_EARLIER, is_error
+from harness.amounts import count, general
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
 from harness.judge.comparison.round_tables import Columns, often, table_of
 from harness.judge.comparison.which_launches import Launches, common_steps, is_clean, last_step
@@ -24,10 +26,15 @@ from harness.judge.history.changepoints import find_levels, least_found, noise_w
 from harness.judge.history.changes import strictest
 from harness.judge.history.exact_values import (
     EXACT_LIMIT,
+    LAST_DIGITS,
+    in_both,
+    is_other,
+    is_rounding,
     late_value,
     parts_from,
     relative,
     same_values,
+    unit_of,
     usual_value,
     worse_by,
 )
@@ -112,9 +119,22 @@ NOISY_LIMIT = 0.10
 ABSURD = 1e9
 """Largest multiple of the usual size of a value that is told from still larger ones: their squares must have digits."""
 LUCK = 0.05
-"""Largest probability that the launches of a version agree by chance, if it is said to have the same value in all."""
+"""Largest probability that launches agree by chance, if they are said to have had the same value in all."""
+OFTEN = 0.5
+"""Largest share of launches that agree if a version is accused of another value in each launch."""
+LOST = 1e-4
+"""Least difference between launches, as a share of the largest value, that other seeds make and arithmetic does not."""
+UNITS = 2.5
+"""Largest difference, in units of the last decimal place, that rounding may hide in other versions."""
+BOUNDS = (0.0, 1.0, 100.0)
+"""Values that a score or a loss cannot pass, so that launches agree there however much they vary."""
 HARDLY_DIFFERENT = 5e-9
 """Share below which a change of a returned value has no size: as a percentage it would read 0."""
+
+
+OTHER_RESULT = "other_result"
+"""Signal of the observation that an exact value is another one, without a proof that it is worse."""
+_WORSE = ("value", "late")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +150,15 @@ class Values:
 
 
 def judge_values(
-    launches: Launches, *, again: Launches | None = None, limits: Limits, steps: Steps
+    launches: Launches,
+    *,
+    again: Launches | None = None,
+    limits: Limits,
+    steps: Steps,
+    apart: Collection[int] = (),
 ) -> Mapping[str, Values]:
     """Judge each number that the scenario returned or the matrix file limits, by signal (`metrics.NAME`). `again`: the
-    launches of A/A replicates of each version."""
+    launches of A/A replicates of each version; `apart`: the versions whose launches all ran under other conditions."""
     clean, again = (
         [[trial for trial in version if is_clean(trial, steps)] for version in each]
         for each in (launches, again or [[] for _ in launches])
@@ -141,7 +166,9 @@ def judge_values(
     returned = {name for version in launches for trial in version for name in returned_names(trial)}
     given = {limit.metric: limit for limit in limits.metrics}
     return {
-        f"{METRIC_PREFIX}{name}": _Metric(name=name, given=limit, launches=launches, clean=clean, again=again).judged()
+        f"{METRIC_PREFIX}{name}": _Metric(
+            name=name, given=limit, launches=launches, clean=clean, again=again, apart=apart
+        ).judged()
         for name in sorted(returned | set(given))
         if (limit := given.get(name)) is None or limit.rule != "none"
     }
@@ -157,6 +184,7 @@ class _Metric:
     launches: Launches
     clean: Launches
     again: Launches
+    apart: Collection[int]
 
     # ------------------------------------------------------------ its numbers
 
@@ -207,17 +235,19 @@ class _Metric:
         return any(len(own) >= AGREE and values is None for own, values in zip(self.known, self.exact, strict=True))
 
     @cached_property
-    def varies(self) -> Sequence[State]:
-        """Return, for each version, whether its launches differ. None: too few to tell, because so many would agree
-        with a probability above LUCK if they varied as those of other versions do."""
-        alike = [[sum(same_values(each, other) for other in own) for each in own] for own in self.known]
-        differ = [min(own, default=0) < len(own) for own in alike]
-        varying = [own for own, differs in zip(alike, differ, strict=True) if differs]
-        usual = sum(map(max, varying)) / max(1, sum(map(len, varying)))
-        return [
-            differs if len(own) >= AGREE and (differs or usual ** len(own) <= LUCK) else None
-            for own, differs in zip(alike, differ, strict=True)
-        ]
+    def largest(self) -> float:
+        """Return the largest size of a number, to which the last digits are relative."""
+        every = (values[np.isfinite(values)] for own in self.known for values in own)
+        return max((float(np.abs(values).max()) for values in every), default=0.0)
+
+    def _is_rounding(self, old: Floats, new: Floats) -> bool:
+        least = LAST_DIGITS if self.limit is None else 0.0
+        return is_rounding(*in_both(old, new), largest=self.largest, least=least)
+
+    def _sized(self, values: Floats) -> Floats:
+        """Return what is compared: of an error, of which a rise is worse, its size."""
+        by_size = self.rule is not None and self.rule.rule == "rise" and is_error(self.name)
+        return np.abs(values) if by_size else values
 
     # ------------------------------------------------------------ what counts as bad
 
@@ -258,11 +288,13 @@ class _Metric:
     def judged(self) -> Values:
         rows, exact, is_noisy = self.rows, self.exact, self.is_noisy
         visible: float | None = 0.0
+        varies, lost = self._no_longer_exact()
         if is_noisy:
             changes, observed, visible = self._of_noisy(self.clean, rows, usual_value)
             if self.limit is None and not changes:
                 late = self._of_noisy(self.long, self.long_rows, late_value)[0]
                 changes = [replace(change, verdict="late") for change in late]
+            changes = [one for one in changes if not any(one.after == each.after for each in varies)]
         else:
             known = {at: own for at, own in enumerate(exact) if own is not None and not self._is_other(at)}
             changes, observed = self._of_exact(known)
@@ -270,22 +302,21 @@ class _Metric:
             self._verdict(place, own, visible=visible if is_noisy or agreed is not None else None)
             for place, (own, agreed) in enumerate(zip(rows if is_noisy else self.long_rows, exact, strict=True))
         ]
+        other = {one.after for one in observed if one.signal == OTHER_RESULT}
+        seen = [self._undecided(one) if place in other else one for place, one in enumerate(seen)]
         vanished = self._vanished()
-        of_states = {"nan": self.nan, "vanished": vanished}
-        if self.given is not None and self.given.rule == "reproducible":
-            of_states["varies"] = self.varies
         begun = [
             change
-            for verdict, states in of_states.items()
+            for verdict, states in {"nan": self.nan, "vanished": vanished}.items()
             for change in state_changes(self.signal, states, verdict=verdict)
         ]
         return Values(
             # NaN or an infinity from the start is not a change.
-            changes=(*(change for change in begun if change.before is not None), *changes),
+            changes=(*(change for change in begun if change.before is not None), *varies, *changes),
             seen=tuple(seen),
             observed=(
                 *self._came_and_went(vanished),
-                *(() if "varies" in of_states else self._no_longer_exact()),
+                *lost,
                 *(() if first_nan(self.name, self.launches) else observed),
             ),
             is_tested=is_noisy and visible is not None,
@@ -321,11 +352,51 @@ class _Metric:
         names -= {name for at in had for trial in self.clean[at] for name in returned_names(trial)}
         return any(worse_if(name) == worse_if(self.name) for name in names)
 
-    def _no_longer_exact(self) -> Iterator[Observed]:
-        for change in state_changes(self.signal, self.varies):
-            if change.kind == "first_bad" and change.before is not None:
+    # ------------------------------------------------------------ values that are no longer exact
+
+    def _no_longer_exact(self) -> tuple[list[Change], list[Observed]]:
+        """Return where launches cease to agree to the last digit, and begin again: as changes if the matrix file asks,
+        or if the number is a result that differs by more than rounding; else as observations.
+        """
+        is_asked = self.given is not None and self.given.rule == "reproducible"
+        agreeing = [
+            max(sum(same_values(each, other) for other in own) for each in own) if own else 0 for own in self.known
+        ]
+        states = [None if len(own) < AGREE else same < len(own) for own, same in zip(self.known, agreeing, strict=True)]
+        found = state_changes(self.signal, states, verdict="varies")
+        bounds = [0, *(change.after for change in found if change.before is not None), len(states)]
+        changes: list[Change] = []
+        observed: list[Observed] = []
+        for number, change in enumerate(change for change in found if change.before is not None):
+            sides = [range(*bounds[first : first + 2]) for first in (number, number + 1)]
+            exact, other = (
+                [place for side in sides for place in side if states[place] is state] for state in (False, True)
+            )
+            before, after = (sum(len(self.known[place]) for place in side) for side in (exact, other))
+            share = sum(agreeing[place] for place in other) / after
+            if share**before > LUCK:
+                continue
+            is_result = after > AGREE and share <= OFTEN and self._is_lost_result(exact, other)
+            is_begun = change.kind == "first_bad" or bool(changes and changes[-1].kind == "first_bad")
+            if is_asked or (is_result and is_begun):
+                changes.append(change)
+            elif change.kind == "first_bad" and change.before is not None:
                 text = f"{self.name} was the same in all launches and now differs from launch to launch"
-                yield Observed(signal=self.signal, before=change.before, after=change.after, text=text)
+                text = f"{text} ({count(after, 'launch')} against {before:,})"
+                observed.append(Observed(signal=self.signal, before=change.before, after=change.after, text=text))
+        return changes, observed
+
+    def _is_lost_result(self, exact: Sequence[int], other: Sequence[int]) -> bool:
+        """Return whether a result was exact in some versions and differs in the others by more than the last digits, or
+        the rounding of printed numbers, hide."""
+        old = np.concatenate([values for place in exact for values in self.known[place]])
+        every = np.concatenate([old, *(values for place in other for values in self.known[place])])
+        rows = min(map(len, (values for place in other for values in self.known[place])))
+        spreads = [np.ptp([values[:rows] for values in self.known[place]], axis=0) for place in other]
+        spread = float(np.nanmax(spreads, initial=0.0))
+        is_bound = bool(np.isin(old[np.isfinite(old)], BOUNDS).all())
+        least = max(UNITS * unit_of(every[np.isfinite(every)]), LOST * self.largest, LAST_DIGITS)
+        return worse_if(self.name) in ("rise", "drop") and not is_bound and spread > least
 
     def _came_and_went(self, vanished: Sequence[State]) -> Iterator[Observed]:
         """Yield where versions begin or cease to return a number that has no limit, unless that is a finding; one with
@@ -336,46 +407,62 @@ class _Metric:
                 text = f"{self.name} is new" if new else f"{self.name} is gone"
                 yield Observed(signal=self.signal, before=before, after=after, text=text)
 
-    def _observed(self, before: int, after: int, old: float, new: float) -> Observed:
+    def _observed(self, before: int, after: int, old: float, new: float, *, is_other: bool = False) -> Observed:
         if old == new:
             text = f"{self.name} differs in some steps"
         else:
             alike = f"{old:.6g}" == f"{new:.6g}"
             text = f"{self.name} {old!r} → {new!r}" if alike else f"{self.name} {general(old, 6)} → {general(new, 6)}"
+        if is_other:
+            return Observed(signal=OTHER_RESULT, before=before, after=after, text=f"{text} in every launch")
         return Observed(signal=self.signal, before=before, after=after, text=text)
 
-    def _is_beyond(self, relative: float) -> bool:
-        return self.rule is not None and worse_by(relative, self.rule.rule) > self.rule.limit
+    def _is_beyond(self, old: float, new: float, *, scale: float = 0.0) -> bool:
+        """Return whether a value is worse than another by more than the limit, and by more than rounding."""
+        if self.rule is None or self._is_rounding(np.array([old]), np.array([new])):
+            return False
+        return worse_by(relative(old, new, scale=scale), self.rule.rule) > self.rule.limit
 
     # ------------------------------------------------------------ exact values
 
     def _of_exact(self, known: Mapping[int, Floats]) -> tuple[list[Change], list[Observed]]:
         """Return the changes beyond the limit, and all other differences between neighbouring versions."""
-        states: list[State] = [None] * len(self.launches)
+        how: dict[int, str] = {}
         good: Floats | None = None
-        is_late = False
         for place, values in known.items():
-            if good is None:
-                good = values
-            if self.limit is None:
-                worse = "" if self.rule is None else parts_from(good, values, self.rule.rule)
-                states[place], is_late = bool(worse), is_late or worse == "late"
-            elif self.limit.rule == "equal":
-                states[place] = not same_values(good, values)
-            else:
-                states[place] = self._is_beyond(relative(usual_value(good), usual_value(values)))
-            good = good if states[place] else values
-        usual = {place: usual_value(values) for place, values in known.items()}
-        figure, verdict = (late_value, "late") if is_late else (usual_value, "value")
-        figures = {place: figure(values) for place, values in known.items()}
+            how[place] = "" if good is None else self._how_other(good, values)
+            good = good if how[place] in _WORSE and good is not None else values
+        states: list[State] = [
+            None if place not in how else how[place] in _WORSE for place in range(len(self.launches))
+        ]
+        figure, verdict = (late_value, "late") if "late" in how.values() else (usual_value, "value")
+        figures = {place: figure(self._sized(values)) for place, values in known.items()}
         changes = [
             replace(change, effect=ratio(figures[change.before], figures[change.after]))
             for change in state_changes(self.signal, states, verdict=verdict)
             if change.before is not None
         ]
         named = {change.after for change in changes}
-        differ = [(a, b) for a, b in pairwise(known) if not same_values(known[a], known[b]) and b not in named]
-        return changes, [self._observed(a, b, usual[a], usual[b]) for a, b in differ]
+        usual = {place: usual_value(values) for place, values in known.items()}
+        observed = [
+            self._observed(a, b, usual[a], usual[b], is_other=how[b] == "other")
+            for a, b in pairwise(known)
+            if not same_values(known[a], known[b]) and b not in named
+        ]
+        return changes, observed
+
+    def _how_other(self, good: Floats, values: Floats) -> Literal["value", "late", "other", ""]:
+        """Return whether an exact value is worse than a good one, all along or at its end, or another result without a
+        limit of the matrix file; "" if neither."""
+        rule = self.rule
+        if self.limit is not None and self.limit.rule == "equal":
+            return "" if same_values(good, values) else "value"
+        if rule is None or self._is_rounding(good, values):
+            return ""
+        old, new = self._sized(good), self._sized(values)
+        if self.limit is not None:
+            return "value" if self._is_beyond(usual_value(old), usual_value(new)) else ""
+        return parts_from(old, new, rule.rule) or ("other" if is_other(old, new, rule.rule) else "")
 
     # ------------------------------------------------------------ values that differ from launch to launch
 
@@ -387,7 +474,7 @@ class _Metric:
         """
         columns = {
             place: {
-                (trial.run, trial.round): figure(values)
+                (trial.run, trial.round): figure(self._sized(values))
                 for trial, values in zip(trials, own, strict=True)
                 if np.isfinite(values).any()
             }
@@ -407,7 +494,7 @@ class _Metric:
         good, bad = heights[0], False
         changes: list[Change] = []
         for shift, level in zip(levels.shifts, heights[1:], strict=True):
-            worse = self._is_beyond(relative(good, level, scale=1.0))
+            worse = self._is_beyond(good * size, level * size, scale=size)
             before, after = places[shift.before], places[shift.after]
             if abs(shift.size) < limit:
                 continue
@@ -442,6 +529,12 @@ class _Metric:
         if self.limit is None and self.rule is not None and (self.is_noisy or len(self.clean) > 1):
             limit = NOISY_LIMIT if self.is_noisy else EXACT_LIMIT
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
+        if place in self.apart:
+            why = "its launches ran under other conditions than those of the other versions"
+            remedy = "`--fresh` measures all versions again, side by side"
+            return replace(
+                plain, seen="blind" if self.limit else "none", why=why, remedy=remedy, apart=True, visible=None
+            )
         if not self.launches[place] or (self.limit is None and not self.returned[place]):
             why = f"this version gave no `{name}`" if rows else "not measured: no launch completed its steps"
             return replace(plain, seen="none", why=why)
@@ -470,6 +563,13 @@ class _Metric:
             why = "its launches differ so much that a change beyond the limit might not have shown"
             return replace(plain, seen="none", why=why)
         return plain
+
+    def _undecided(self, plain: SignalVerdict) -> SignalVerdict:
+        """Return the verdict on an exact value that is another one, but not worse by the usual limits."""
+        assert self.rule is not None, "only a value with a rule is another result"
+        why = "another result, the same in all launches; whether another seed, or rounding, makes it cannot be told"
+        remedy = f"`metrics: {{{self.name}: {{{self.rule.rule}: 10%}}}}` judges it"
+        return replace(plain, seen="none", why=why, remedy=remedy) if plain.seen == "good" else plain
 
     def _by_limit(
         self, plain: SignalVerdict, rows: Sequence[Floats], *, place: int, limit: MetricLimit

@@ -32,7 +32,9 @@ SYMPTOMS: Mapping[str, Symptom] = {
     "nan": Symptom("NaN or infinity in {name}", "{gives} NaN or infinity as `{name}`", " is NaN or infinity"),
     "vanished": Symptom("{name} that is gone", "no longer {gives} `{name}`", " in no launch"),
     "varies": Symptom(
-        "{name} that differs in each launch", "{gives} another `{name}` in each launch", " differs in each launch"
+        "{name} that differs in each launch",
+        "{gives} another `{name}` in each launch",
+        " was the same to the last digit in all launches before, and now differs in each",
     ),
     "late": Symptom("another {name} at the end", shows=" at the end of a launch"),
 }
