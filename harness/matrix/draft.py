@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from harness.errors import UsageError, did_you_mean, nearest
-from harness.matrix.programs import ScriptProblem, parse_python, undefined_function
+from harness.matrix.programs import FLAGS, PYTHON, ScriptProblem, parse_python, started_files, undefined_function
 from harness.model import (
     LAUNCHER_MODULES,
     LAUNCHERS,
@@ -298,10 +298,7 @@ def _body(source: Path) -> list[ast.stmt]:
 # ---------------------------------------------------------------- job
 
 
-PYTHON = re.compile(r"(?:.*/)?python(?:3(?:\.\d+)?)?")
 IN_A_SHELL = re.compile(r"[\s;&|<>()'\"]+")
-FLAGS = ("-u", "-B")
-"""Flags of the interpreter that do not affect what is measured."""
 MOST_BYTES = 256 << 20
 MOST_READ = 1000
 MOST_SOURCE_BYTES = 1 << 20
@@ -345,11 +342,7 @@ def job_of(
     launcher, words = parted_launcher(words)
     rest = list(dropwhile(FLAGS.__contains__, words[1:])) if PYTHON.fullmatch(words[0]) else []
     script = rest[0] if rest and rest[0].endswith(".py") else ""
-    if script and not has_image and not (folder / script).is_file():
-        hint = did_you_mean(script, known=(path.name for path in folder.glob("*.py")))
-        raise UsageError(f"{script}: is not in {folder.resolve()}{hint} name a Python program of this folder")
-    if "/" in words[0] and not has_image and not (folder / words[0]).is_file():
-        raise UsageError(f"{words[0]}: no such file; name a program that exists")
+    _check_started(words, folder, has_image=has_image)
     module = rest[1] if len(rest) > 1 and rest[0] == "-m" else ""
     top = _beside(module.partition(".")[0], folder) if module else None
     from_inside = not step_pattern and not exit_code
@@ -389,6 +382,20 @@ def job_of(
         entry["folder"] = str(folder)
     telling = next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
     return DraftJob(name=safe(Path(module if top else telling).stem), entry=entry, carried=carried, source=source)
+
+
+def _check_started(words: Sequence[str], folder: Path, *, has_image: bool) -> None:
+    """Raise UsageError if a command starts a file that is nowhere. An image may contain it at an absolute path; a
+    relative one means a copy of a file of `folder`, because a launch starts among these copies."""
+    for name in started_files(words):
+        if (has_image and Path(name).is_absolute()) or (folder / name).is_file():
+            continue
+        if Path(name).is_absolute():
+            raise UsageError(f"{name}: no such file; name a program that exists")
+        home = (folder / name).parent if (folder / name).parent.is_dir() else folder
+        near = did_you_mean(Path(name).name, known=(path.name for path in home.iterdir() if path.is_file()))
+        in_image = ", or the absolute path of one in the images" if has_image else ""
+        raise UsageError(f"{name}: is not in {folder.resolve()}{near} name a program of this folder{in_image}")
 
 
 def parted_launcher(words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:

@@ -8,7 +8,8 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import dropwhile
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from harness import model
@@ -178,8 +179,43 @@ def read_script_or_program(scenario: model.Scenario, key: KeyPath, context: Cont
     for name in ("args", "steps_are", "launcher"):
         if name in written:
             context.add((*key, name), "is for a program or a module")
+    if scenario.command is not None:
+        _check_command(scenario, key, context)
     script = context.existing((*key, "script")) if scenario.script is not None else None
     return None if script is None else read_python(script, (*key, "script"), context, read_script)
+
+
+PYTHON = re.compile(r"(?:.*/)?python(?:3(?:\.\d+)?)?")
+SHELL = re.compile(r"(?:.*/)?(?:ba|da|z)?sh")
+FLAGS = ("-u", "-B")
+"""Flags of Python that do not affect what is measured."""
+
+
+def started_files(words: Sequence[str]) -> Iterator[str]:
+    """Yield the paths of the files that a command starts: its first word if that is a path, and the first argument of
+    Python or a shell if it is a script."""
+    if "/" in words[0]:
+        yield words[0]
+    ending = ".py" if PYTHON.fullmatch(words[0]) else ".sh" if SHELL.fullmatch(words[0]) else None
+    first = next(dropwhile(FLAGS.__contains__, words[1:]), "")
+    if ending and first.endswith(ending):
+        yield first
+
+
+def _check_command(scenario: model.Scenario, key: KeyPath, context: Context) -> None:
+    """Check that the files that a command starts by a relative path are among those that are copied: the folder in
+    which it starts has no others."""
+    copied = {str(scenario.place_of(path)): path for path in scenario.files}
+    for name in started_files(scenario.command or ("",)):
+        path = PurePosixPath(os.path.normpath(name))
+        tops = [copied[str(top)] / path.relative_to(top) for top in (path, *path.parents) if str(top) in copied]
+        if path.is_absolute() or "{" in name or any(file.exists() for file in tops):
+            continue
+        if (context.folder / path).is_file():
+            context.add((*key, "command"), f"{shown(name)} is not copied; add it: files: [{path.parts[0]}]")
+        else:
+            near = did_you_mean(str(path), known=(each.name for each in context.folder.iterdir()))
+            context.add((*key, "command"), f"{shown(name)} is not in this file's folder{near} copy it with files:")
 
 
 def _check_printed(scenario: model.Scenario, key: KeyPath, context: Context) -> None:

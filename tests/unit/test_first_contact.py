@@ -188,10 +188,6 @@ def test_any_other_command_is_measured_from_outside(folder: Path) -> None:
     assert job(folder, "python", "train.py", step_pattern="^step").entry["command"] == ["python", "train.py"]
 
 
-def test_a_program_that_is_in_the_images_is_a_command(folder: Path) -> None:
-    assert job(folder, "python", "/opt/app/train.py").entry == {"command": ["python", "/opt/app/train.py"]}
-
-
 def test_files_keep_their_places_in_the_folder(folder: Path) -> None:
     """A program in a folder finds its data by its own path (`Path(__file__).parents[1]`), and by paths from where it is
     started."""
@@ -227,11 +223,17 @@ def test_a_program_that_is_nowhere_is_an_error_before_anything_is_launched(
 ) -> None:
     monkeypatch.chdir(folder)
     assert run(["try", "numpy==2.0.0", "numpy==2.1.0", "--step-pattern", "^step", "--", "python", "-u", "tran.py"]) == 2
-    said = f"harness: tran.py: is not in {folder}; did you mean 'train.py'? name a Python program of this folder\n"
-    assert capsys.readouterr().err == said
+    said = f"harness: tran.py: is not in {folder}; did you mean 'train.py'? name a program of this folder"
+    assert capsys.readouterr().err == f"{said}\n"
     assert not (folder / "reports").exists()
     assert not (folder / "matrix.yaml").exists()
-    assert job(folder, "python", "tran.py").entry == {"command": ["python", "tran.py"]}, "an image may have it"
+    for words in (["a:1", "a:2", "--", "python", "tran.py"], ["a:1", "a:2", "--", "torchrun", "tran.py"]):
+        assert run(["try", *words]) == 2, "a relative path is in no image, and each version would crash"
+        assert capsys.readouterr().err == f"{said}, or the absolute path of one in the images\n"
+    for command in (["sh", "gone.sh"], ["./gone"]):
+        with pytest.raises(UsageError, match=f"^{command[-1]}: is not in {folder}; name a program"):
+            job(folder, *command)
+    assert job(folder, "python", "/opt/tran.py").entry == {"command": ["python", "/opt/tran.py"]}, "an image has it"
 
 
 @given(st.lists(st.text(st.characters(blacklist_categories=["Cc", "Cs"]), min_size=1, max_size=20), min_size=1))
