@@ -82,6 +82,7 @@ def demo(*, folder: Path, out: Path) -> None:
 )
 @click.option("--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable.")
 @click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
+@click.option("--python", metavar="VERSION", help="For packages and files: the interpreter.  [default: the harness's]")
 @click.option("--network", is_flag=True, help="Give the containers a network.")
 @click.option("--steps-are", metavar="KIND", help="What a step is: auto, torch, keras, …, or module:function.")
 @click.option(
@@ -100,9 +101,9 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.pass_context
 def try_(
     ctx: click.Context, *, versions: tuple[str, ...], engine: str | None, gpus: str, files: tuple[str, ...],
-    beside: tuple[str, ...], network: bool, steps_are: str | None, step_pattern: str | None, exit_code: bool,
-    step_time: str, trials: str | None, until: str | None, quick: bool, time: str | None, write: Path | None,
-    fresh: bool, out: Path, as_json: bool,
+    beside: tuple[str, ...], python: str | None, network: bool, steps_are: str | None, step_pattern: str | None,
+    exit_code: bool, step_time: str, trials: str | None, until: str | None, quick: bool, time: str | None,
+    write: Path | None, fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
 
@@ -114,6 +115,7 @@ def try_(
     For example:
       harness try team/app:41 team/app:42 -- python train.py
       harness try torch==2.5.1 torch==2.6.0 --with numpy -- python train.py
+      harness try pillow==8.0.0 pillow==8.4.0 --python 3.9 -- python train.py
       harness try old.txt new.txt --quick -- python train.py
       harness try torch==2.5.1 torch==2.6.0 --write matrix.yaml -- python train.py
       harness try team/app:41 team/app:42 --step-pattern '^step' -- ./run.sh
@@ -131,7 +133,7 @@ def try_(
     here = Path() if write is not None and write.parent == Path() else Path.cwd()  # so that a folder can be moved
     drafted = draft.drafted(
         ("harness", "try", *ctx.meta["typed"]), folder=here, versions=versions,
-        command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, beside=beside,
+        command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, beside=beside, python=python,
         steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time),
     )  # fmt: skip

@@ -81,6 +81,7 @@ def drafted(
     gpus: str,
     files: Sequence[str],
     beside: Sequence[str],
+    python: str | None,
     steps_are: str | None,
     step_pattern: str | None,
     exit_code: bool,
@@ -95,7 +96,7 @@ def drafted(
                 raise UsageError(f"no command: put -- before the command: … -- {shlex.join(versions[at:])}")
         example = "harness try team/app:41 team/app:42 -- python train.py"
         raise UsageError(f"no command: give it after --, such as: {example}")
-    series = series_of(versions, folder=folder, beside=beside)
+    series = series_of(versions, folder=folder, beside=beside, python=python)
     has_image = not engine_kind(engine_of(engine, series)).can.shares_programs
     job = job_of(
         command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image
@@ -179,9 +180,12 @@ class DraftSeries:
     needs_containers: bool = False
 
 
-def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ()) -> DraftSeries:
+def series_of(
+    words: Sequence[str], *, folder: Path, beside: Sequence[str] = (), python: str | None = None
+) -> DraftSeries:
     """Return the series of these versions, oldest first. `folder`: where the files are, as the matrix file names it;
-    `beside`: requirements to install with each version of a package. Raises UsageError."""
+    `beside`: requirements to install with each version of a package; `python`: the version of the interpreter for
+    packages and requirement files. Raises UsageError."""
     if len(words) < 2:
         raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
     if repeated := [word for number, word in enumerate(words) if word in words[:number]]:
@@ -195,15 +199,18 @@ def series_of(words: Sequence[str], *, folder: Path, beside: Sequence[str] = ())
             raise UsageError(f"{bare[0]}: has no version; write {bare[0]}==X, where X is one of its versions")
         other = next(word for word, kind in zip(words, kinds, strict=True) if kind != kinds[0])
         raise UsageError(f"{other}: is not of the same kind as {words[0]}; give versions of one kind, {EXAMPLES}")
+    interpreter = {} if python is None else {"python": python}
     if kinds[0] == "package":
-        return _packages(words, beside)
+        return _packages(words, beside, interpreter)
     if beside:
         raise UsageError(f"--with {beside[0]}: is for packages; images and requirement files contain what they need")
     if kinds[0] == "file":
         stems = [Path(word).stem for word in words]
         names = stems if len(set(stems)) == len(stems) else words
         locks = {name: str(folder / word) for name, word in zip(names, words, strict=True)}
-        return DraftSeries(name="requirements", entry={"locks": locks})
+        return DraftSeries(name="requirements", entry={"locks": locks, **interpreter})
+    if python is not None:
+        raise UsageError(f"--python {python}: is for packages and requirement files; images contain their own Python")
     split = [word.rpartition(":") for word in words]
     repositories = {repository for repository, _, _ in split}
     if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
@@ -226,7 +233,7 @@ def _kind(word: str, folder: Path) -> str:
     return "image"
 
 
-def _packages(words: Sequence[str], beside: Sequence[str]) -> DraftSeries:
+def _packages(words: Sequence[str], beside: Sequence[str], interpreter: Mapping[str, str]) -> DraftSeries:
     pins = [match for match in map(PACKAGE.fullmatch, words) if match]
     first, *names = [f"{match[1]}{match[2] or ''}" for match in pins]
     for name, pin in zip(names, pins[1:], strict=True):
@@ -237,7 +244,7 @@ def _packages(words: Sequence[str], beside: Sequence[str]) -> DraftSeries:
             )
         if name != first:
             raise UsageError(f"{name}: give versions of one package; add another one to each with --with {name}==…")
-    entry = {"install": [f"{first}=={{version}}", *beside], "versions": [match[3] for match in pins]}
+    entry = {"install": [f"{first}=={{version}}", *beside], "versions": [match[3] for match in pins], **interpreter}
     return DraftSeries(name=safe(pins[0][1]), entry=entry)
 
 

@@ -193,7 +193,9 @@ class SeriesReader:
             releases = self._range(entry.versions, entry, pins=pins, key=place)
             found = [(str(release.version), place, release.yanked) for release in releases]
         else:
-            yanked = self._check_listed(entry.versions, pins, key)
+            has_own = entry.python is None and (entry.base or self.context.default_base)  # the base's own Python
+            python = "" if has_own else entry.python or RUNNING_PYTHON
+            yanked = self._check_listed(entry.versions, pins, key, python=python)
             found = [(text, (*place, position), text in yanked) for position, text in enumerate(entry.versions)]
         base = base_image(entry.base or self.context.default_base, python=entry.python)
         return [
@@ -237,9 +239,9 @@ class SeriesReader:
             self.context.add(key, problem)
         return chosen
 
-    def _check_listed(self, versions: Sequence[str], pins: Sequence[str], key: KeyPath) -> set[str]:
-        """Check that the listed versions are valid and in the index; return those that are yanked. Without a pin they
-        are the user's own names.
+    def _check_listed(self, versions: Sequence[str], pins: Sequence[str], key: KeyPath, *, python: str) -> set[str]:
+        """Check that the listed versions are valid and in the index, for `python` unless that is ""; return those that
+        are yanked. Without a pin they are the user's own names.
         """
         parsed: dict[int, Version] = {}
         for position, text in enumerate(versions if pins else ()):
@@ -263,6 +265,8 @@ class SeriesReader:
                     near = listed(package_index.versions_around(releases, version))
                     problem = f"the package index has no {name} {version}; nearest: {near}"
                     self.context.add((*key, "versions", position), problem)
+                elif python and (why := _not_for(release, python)):
+                    self.context.add((*key, "versions", position), f"{name} {version} is {why}")
                 elif release.yanked:
                     yanked.add(versions[position])
         return yanked
@@ -271,6 +275,14 @@ class SeriesReader:
 def base_image(base: str | None, *, python: str | None) -> str:
     """Return the image to install on top of; without `base`, the slim image of the interpreter's version."""
     return base or f"python:{python or RUNNING_PYTHON}-slim-bookworm"
+
+
+def _not_for(release: package_index.PackageRelease, python: str) -> str:
+    """Return why a release cannot be installed in a Python but in others, with the remedy; "" if it may be."""
+    if release.usable_by(python) or release.has_wheel_for(python) or not (others := release.pythons()):
+        return ""
+    only = others[0] if len(others) == 1 else f"{others[0]} to {others[-1]}"
+    return f'not for Python {python}, only for {only}; name one with `python: "{others[-1]}"` or --python {others[-1]}'
 
 
 def _parsable(text: str) -> str:

@@ -113,6 +113,16 @@ def test_requirement_files_are_versions(folder: Path) -> None:
     assert [image.version for image in one.images] == ["old", "new"]
 
 
+def test_the_python_of_packages_and_files_can_be_named(folder: Path) -> None:
+    """Old versions have wheels for old versions of Python only, and a matrix file was needed to name one."""
+    for name in ("old.txt", "a.txt"):
+        (folder / name).write_text("six==1.15.0\n")
+    assert series("old.txt", "a.txt", folder=folder, python="3.9").entry["python"] == "3.9"
+    assert series("pillow==8.0.0", "pillow==8.1.0", python="3.9").entry["python"] == "3.9"
+    with pytest.raises(UsageError, match=r"--python 3.9: is for packages and requirement files; images contain"):
+        series("app:1", "app:2", python="3.9")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

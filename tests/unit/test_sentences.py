@@ -30,6 +30,7 @@ FOREIGN = {
     "matrix/read_yaml.py": "PyYAML",
     "run/docker/docker_client.py": "the engine",
     "run/docker/containers.py": "the engine",
+    "run/images/build_errors.py": "pip and uv",
     "run/images/build_images.py": "the engine",
     "run/images/find_images.py": "the engine",
     "run/images/held_container.py": "pip",

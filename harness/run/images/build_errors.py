@@ -25,6 +25,11 @@ _HASHES = "DO NOT MATCH THE HASHES"
 _SAYS_NOTHING = re.compile(r"Removing intermediate container |---> |\[notice\] |\[end of output\]|note: This error ori")
 _MISMATCH = re.compile(r"Hash mismatch for `([^`]+)`.*?Computed:\s*(\w+:\w+)")
 _PREAMBLE = re.compile(r"^(?:error: )?(?:No solution found when resolving dependencies:?)?|^cause: ")
+_OTHER_PYTHON = re.compile(
+    r"matching Python (?:ABI|version) tag|depends on Python|No matching distribution|build backend returned an error"
+    r"|Failed to build|Failed building|Could not build wheels"
+)
+"""Messages of pip and uv when a version was made for other versions of Python, or is built because of that."""
 _DRAWING = " \t×╰─▶│├"
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -34,6 +39,14 @@ def readable(output: str) -> str:
     that pip could not reach.
     """
     return without_credentials(_ESCAPES.sub("", output))
+
+
+def if_other_python(message: str) -> str:
+    """Return "; " and a remedy if the version that could not be installed may be for another version of Python, else
+    ""."""
+    if not _OTHER_PYTHON.search(message):
+        return ""
+    return "; if it has a wheel for another Python, name that one: `python:` of the series, or --python"
 
 
 class Complaint(NamedTuple):

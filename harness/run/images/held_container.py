@@ -209,7 +209,7 @@ def _failure(place: str, output: str, environ: Mapping[str, str]) -> ImageUnavai
     unseen = [name for name in UNSEEN if environ.get(name)]
     if unseen and NOT_FOUND in why:
         why += f"; a container does not get {', '.join(unseen)} of this machine: {UNSEEN_HELP}"
-    text = f"{why}{if_full(why)}"
+    text = f"{why}{if_full(why)}{'' if is_network else build_errors.if_other_python(why)}"
     return NetworkTrouble(text, place=place) if is_network else unavailable(text, place=place, cause=why)
 
 

@@ -241,7 +241,8 @@ def _make(
         done = run_command(list(command), environment=environment, beat=lambda: say(installing))
         if must_succeed and done.returncode != 0:
             why = build_errors.of_uv(done.stderr)
-            raise unavailable(why, place=image.place, cause=done.stderr)
+            text = f"{why}{build_errors.if_other_python(why)}"
+            raise unavailable(text, place=image.place, cause=done.stderr)
 
     run(tool, "venv", "--no-python-downloads", "--python", str(interpreter), str(folder))
     if source.packages:

@@ -57,14 +57,20 @@ trials: {least: 3, most: 8}
 
 @dataclass
 class FakeIndex:
-    """Versions by package name; `silent` makes the index unreachable. `asked` lists the queries."""
+    """Versions by package name; `silent` makes the index unreachable. `wheels`: the tags of versions
+    that have only a wheel. `asked` lists the queries."""
 
     packages: Mapping[str, Sequence[str]] = field(
         default_factory=lambda: {"numpy": ("1.26.4", "2.0.0", "2.0.1", "2.1.0rc1", "2.1.0"), "pandas": ("2.0.0",)}
     )
     yanked: Sequence[str] = ()
     silent: bool = False
+    wheels: Mapping[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+
+    def _file(self, name: str, version: str) -> str:
+        tags = self.wheels.get(version)
+        return f"{name}-{version}-{tags}.whl" if tags else f"{name}-{version}.tar.gz"
 
     def releases(self, name: str) -> tuple[PackageRelease, ...]:
         self.asked.append(name)
@@ -73,7 +79,7 @@ class FakeIndex:
         versions = self.packages.get(name, ())
         return tuple(
             PackageRelease(
-                version=Version(text), files=(File(name=f"{name}-{text}.tar.gz", yanked=text in self.yanked),)
+                version=Version(text), files=(File(name=self._file(name, text), yanked=text in self.yanked),)
             )
             for text in versions
         )

@@ -196,6 +196,29 @@ def test_listed_versions_are_looked_up_once_a_package_and_marked_if_yanked(load:
     assert [image.yanked for image in matrix.series[2].images] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("tags", "told"),
+    [
+        (
+            "cp37-cp37m-manylinux2010_x86_64",
+            'numpy 2.0.1 is not for Python 3.11, only for 3.7; name one with `python: "3',
+        ),
+        ("cp38.cp39-abi3-manylinux2014_x86_64", ""),
+        ("cp37-cp37m-win_amd64", ""),
+    ],
+)
+def test_a_version_for_another_python_only_says_so(load: Load, tags: str, told: str) -> None:
+    """The installer named tags, and no option of the harness."""
+    index, text = FakeIndex(wheels={"2.0.1": tags}), GOOD.replace("    install:", "    python: 3.11\n    install:")
+    if not told:
+        assert load(text, index=index), "it fits, or the index says nothing of use"
+        return
+    with pytest.raises(MatrixError, match=re.escape(told)):
+        load(text, index=index)
+    in_base = GOOD.replace("    install:", "    base: of-ours:1\n    install:")
+    assert load(in_base, index=index), "the base has a Python of its own"
+
+
 def test_silent_index_stops_a_range_but_not_a_list(load: Load) -> None:
     assert load(GOOD, index=FakeIndex(silent=True))
     with pytest.raises(
