@@ -81,6 +81,7 @@ def demo(*, folder: Path, out: Path) -> None:
     help="none, all, each, or names separated by commas; auto: all of this machine, if it has any.",
 )
 @click.option("--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable.")
+@click.option("--without", multiple=True, metavar="NAME", help="Do not copy this file or folder in. Repeatable.")
 @click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
 @click.option("--python", metavar="VERSION", help="For packages and files: the interpreter.  [default: the harness's]")
 @click.option("--network", is_flag=True, help="Give the containers a network.")
@@ -101,9 +102,9 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.pass_context
 def try_(
     ctx: click.Context, *, versions: tuple[str, ...], engine: str | None, gpus: str, files: tuple[str, ...],
-    beside: tuple[str, ...], python: str | None, network: bool, steps_are: str | None, step_pattern: str | None,
-    exit_code: bool, step_time: str, trials: str | None, until: str | None, quick: bool, time: str | None,
-    write: Path | None, fresh: bool, out: Path, as_json: bool,
+    without: tuple[str, ...], beside: tuple[str, ...], python: str | None, network: bool, steps_are: str | None,
+    step_pattern: str | None, exit_code: bool, step_time: str, trials: str | None, until: str | None, quick: bool,
+    time: str | None, write: Path | None, fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
 
@@ -133,8 +134,8 @@ def try_(
     here = Path() if write is not None and write.parent == Path() else Path.cwd()  # so that a folder can be moved
     drafted = draft.drafted(
         ("harness", "try", *ctx.meta["typed"]), folder=here, versions=versions,
-        command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, beside=beside, python=python,
-        steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
+        command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, without=without, beside=beside,
+        python=python, steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time),
     )  # fmt: skip
     say(f"copied in: {', '.join(drafted.job.carried) or 'nothing from this folder'}")

@@ -5,19 +5,28 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
 import unicodedata
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import dropwhile
+from itertools import accumulate, dropwhile, islice
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from harness.errors import UsageError, did_you_mean, nearest
-from harness.matrix.programs import FLAGS, PYTHON, ScriptProblem, parse_python, started_files, undefined_function
+from harness.matrix.programs import (
+    FLAGS,
+    PYTHON,
+    ScriptProblem,
+    imported,
+    parse_python,
+    started_files,
+    undefined_function,
+)
 from harness.model import (
     LAUNCHER_MODULES,
     LAUNCHERS,
@@ -80,6 +89,7 @@ def drafted(
     engine: str | None,
     gpus: str,
     files: Sequence[str],
+    without: Sequence[str],
     beside: Sequence[str],
     python: str | None,
     steps_are: str | None,
@@ -99,8 +109,9 @@ def drafted(
     series = series_of(versions, folder=folder, beside=beside, python=python)
     has_image = not engine_kind(engine_of(engine, series)).can.shares_programs
     job = job_of(
-        command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image
-    )
+        command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image,
+        without=without, installed=series.installs,
+    )  # fmt: skip
     more = {**({"network": True} if network else {}), **steps_of(steps_are, job)}
     return Draft(
         made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more
@@ -173,11 +184,13 @@ EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or ol
 
 @dataclass(frozen=True, kw_only=True)
 class DraftSeries:
-    """A series of typed versions. `entry`: its keys in a matrix file. `needs_containers`: its versions are images."""
+    """A series of typed versions. `entry`: its keys in a matrix file. `needs_containers`: its versions are images.
+    `installs`: the names of the packages that its versions install, as modules are named."""
 
     name: str
     entry: Mapping[str, Any]
     needs_containers: bool = False
+    installs: frozenset[str] = frozenset()
 
 
 def series_of(
@@ -208,7 +221,8 @@ def series_of(
         stems = [Path(word).stem for word in words]
         names = stems if len(set(stems)) == len(stems) else words
         locks = {name: str(folder / word) for name, word in zip(names, words, strict=True)}
-        return DraftSeries(name="requirements", entry={"locks": locks, **interpreter})
+        lines = [line for word in words for line in (folder / word).read_text(errors="replace").splitlines()]
+        return DraftSeries(name="requirements", entry={"locks": locks, **interpreter}, installs=_module_names(lines))
     if python is not None:
         raise UsageError(f"--python {python}: is for packages and requirement files; images contain their own Python")
     split = [word.rpartition(":") for word in words]
@@ -245,7 +259,13 @@ def _packages(words: Sequence[str], beside: Sequence[str], interpreter: Mapping[
         if name != first:
             raise UsageError(f"{name}: give versions of one package; add another one to each with --with {name}==…")
     entry = {"install": [f"{first}=={{version}}", *beside], "versions": [match[3] for match in pins], **interpreter}
-    return DraftSeries(name=safe(pins[0][1]), entry=entry)
+    return DraftSeries(name=safe(pins[0][1]), entry=entry, installs=_module_names(entry["install"]))
+
+
+def _module_names(requirements: Sequence[str]) -> frozenset[str]:
+    """Return the names of required packages, written as those of modules."""
+    found = (BARE.match(line.strip()) for line in requirements)
+    return frozenset(match[0].partition("[")[0].lower().replace("-", "_") for match in found if match)
 
 
 # ---------------------------------------------------------------- steps
@@ -263,8 +283,8 @@ def steps_of(kind: str | None, job: DraftJob) -> Mapping[str, Any]:
         hint, known = did_you_mean(kind, known=words), ", ".join(words)
         remedy = "; ".join([f"write {known}, or a function, as {job.module}:FUNCTION", *installed_hooks()[1].values()])
         raise UsageError(f"--steps-are {kind}: is not a kind of step{hint} {remedy}")
-    if module in ("__main__", job.module):
-        problem = undefined_function(_body(job.source), name.split("."), job.source.name)
+    if module in ("__main__", job.module) and (body := _body(job.source)):
+        problem = undefined_function(body, name.split("."), job.source.name)
         if problem:
             raise UsageError(f"--steps-are {kind}: {problem}")
     return {"steps_are": {"function": kind} if colon else kind}
@@ -293,9 +313,10 @@ def called_in_loops(source: Path) -> set[str]:
 
 
 def _body(source: Path) -> list[ast.stmt]:
-    """Return the statements of a program's file. Raises UsageError."""
+    """Return the statements of a program's file; none if only a newer Python can parse it. Raises UsageError."""
     try:
-        return parse_python(source.name, source.read_bytes()).body
+        tree = parse_python(source.name, source.read_bytes())
+        return tree.body if tree is not None else []
     except OSError as error:
         raise UsageError(f"{source}: cannot be read: {error.strerror}") from error
     except ScriptProblem as error:
@@ -307,6 +328,7 @@ def _body(source: Path) -> list[ast.stmt]:
 
 IN_A_SHELL = re.compile(r"[\s;&|<>()'\"]+")
 MOST_BYTES = 256 << 20
+MOST_FILES = 50_000
 MOST_READ = 1000
 MOST_SOURCE_BYTES = 1 << 20
 """Size of the largest file that is searched for imports, in bytes."""
@@ -336,11 +358,14 @@ def job_of(
     step_pattern: str | None = None,
     exit_code: bool = False,
     has_image: bool = True,
+    without: Sequence[str] = (),
+    installed: Collection[str] = (),
 ) -> DraftJob:
     """Return the scenario of a command line: a program that is measured from inside, if Python runs a file or module of
     `folder`, else a command. `folder` is written as the matrix file names it. `files`: further files to copy in.
     `step_pattern`: measure a command, whose matching lines of output are steps. `exit_code`: measure a command, of
-    which only the exit code counts. `has_image`: an image may contain a program that `folder` lacks. Raises UsageError.
+    which only the exit code counts. `has_image`: an image may contain a program that `folder` lacks. `without`: names
+    that are not copied in. `installed`: packages that each version has. Raises UsageError.
     """
     try:
         re.compile(step_pattern or "")
@@ -351,7 +376,7 @@ def job_of(
     script = rest[0] if rest and rest[0].endswith(".py") else ""
     _check_started(words, folder, has_image=has_image)
     module = rest[1] if len(rest) > 1 and rest[0] == "-m" else ""
-    top = _beside(module.partition(".")[0], folder) if module else None
+    top = _beside(module, folder) if module else None
     from_inside = not step_pattern and not exit_code
     entry: dict[str, Any] = {"command": [*launcher, *(words[1:] if launcher and starts_python(launcher) else words)]}
     args, home, source = list(words), Path(), None
@@ -366,18 +391,18 @@ def job_of(
     # The words, and the words inside shell lines such as `sh -c 'python train.py; ./after.sh'`.
     pieces = [*args, *(piece for word in args for piece in IN_A_SHELL.split(word) if piece != word)]
     code = (
-        [script, *(str(home / name) for name in _imported(folder / script, folder / home))]
+        [script, *(str(home / name) for name in _imported(folder / script, folder / home, installed))]
         if "program" in entry
         else []
     )
     if "command" in entry:
         scripts = [folder / word for word in pieces if word.endswith(".py") and (folder / word).is_file()]
-        code += [name for path in scripts for name in _imported(path, folder)]
+        code += [name for path in scripts for name in _imported(path, folder, installed)]
     if top:
-        code += [top, *_imported(folder / top, folder)]
+        code += [top, *_imported(folder / top, folder, installed)]
     if launcher and "command" not in entry:
         entry["launcher"] = shlex.join(launcher)
-    carried = tuple(dict.fromkeys([*_named(pieces, folder), *files, *code]))
+    carried = _without(dict.fromkeys([*_named(pieces, folder), *files, *code]), without, needed=script or top or "")
     _check(carried, folder)
     if step_pattern:
         entry["step_pattern"] = step_pattern
@@ -421,49 +446,50 @@ def parted_launcher(words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str
     return (), words
 
 
-def _beside(module: str, folder: Path) -> str | None:
-    """Return the file or package of a module in a folder; None if the folder has no such module."""
-    for name in (f"{module}.py", module):
-        path = folder / name
-        if path.is_file() if name.endswith(".py") else path.is_dir() and any(path.rglob("*.py")):
-            return name
-    return None
+def _beside(module: str, folder: Path, installed: Collection[str] = ()) -> str | None:
+    """Return the file or folder in `folder` to which the dotted name of a module leads; None if there is none. A folder
+    of data is none: without `__init__.py`, the folder or one that the name leads to has Python files directly in it.
+    Python prefers a package that is installed to such a folder."""
+    top, *rest = module.split(".")
+    if (folder / f"{top}.py").is_file():
+        return f"{top}.py"
+    if (folder / top / "__init__.py").is_file():
+        return top
+    places = accumulate(rest, Path.joinpath, initial=folder / top)
+    has_code = any(place.with_name(f"{place.name}.py").is_file() or any(place.glob("*.py")) for place in places)
+    return top if has_code and top not in installed else None
 
 
-def _imported(start: Path, home: Path) -> list[str]:
+def _imported(start: Path, home: Path, installed: Collection[str]) -> list[str]:
     """Return the modules in `home` that a file or folder imports, directly or through other modules."""
     found: dict[str, None] = {}
     waiting, seen = [start], set[Path]()
     while waiting and len(seen) < MOST_READ:
         path = waiting.pop()
-        inside = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        for file in inside[:MOST_READ]:
+        for file in _python_files(path) if path.is_dir() else [path]:
             if file in seen:
                 continue
             seen.add(file)
             for module in modules(file):
-                name = _beside(module, home)
+                name = _beside(module, home, installed)
                 if name is not None and name not in found and home / name != start:
                     found[name] = None
                     waiting.append(home / name)
     return list(found)
 
 
+def _python_files(folder: Path) -> list[Path]:
+    """Return the Python files below a folder, at most MOST_READ, of which the first MOST_FILES files are looked at."""
+    inner = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in islice(inner, MOST_FILES) if path.suffix == ".py")[:MOST_READ]
+
+
 def modules(file: Path) -> Iterator[str]:
-    """Yield the top-level name of each imported module; nothing for a file that cannot be read or is not Python, which
-    a later check reports.
+    """Yield the dotted name of each imported module; nothing for a file that cannot be read or is not Python, which a
+    later check reports.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(read_regular(file.resolve(), most_bytes=MOST_SOURCE_BYTES))
-    except (OSError, SyntaxError, ValueError, RuntimeError, MemoryError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.split(".")[0]
+    with suppress(OSError, RuntimeError, ScriptProblem):
+        yield from imported(file.name, read_regular(file.resolve(), most_bytes=MOST_SOURCE_BYTES))
 
 
 def _named(words: Sequence[str], folder: Path) -> Iterator[str]:
@@ -475,17 +501,27 @@ def _named(words: Sequence[str], folder: Path) -> Iterator[str]:
             yield path.parts[0]
 
 
+def _without(carried: Collection[str], names: Sequence[str], *, needed: str) -> tuple[str, ...]:
+    """Return what is copied in without these names. Raises UsageError for a name that is not copied in anyway."""
+    left_out = {str(Path(name)) for name in names}
+    for name in left_out - {str(Path(each)) for each in carried if each != needed}:
+        known = [each for each in carried if each != needed]
+        hint = did_you_mean(name, known=known)
+        raise UsageError(f"--without {name}: is not copied in{hint} it could be: {', '.join(known) or 'nothing'}")
+    return tuple(each for each in carried if str(Path(each)) not in left_out)
+
+
 def _check(carried: Sequence[str], folder: Path) -> None:
     """Raise UsageError if a file to copy in does not exist or if all are too large."""
-    size = 0
+    size = number = 0
     for name in carried:
         path = folder / name
         if ".." in Path(name).parts or not path.exists():
             raise UsageError(f"--file {name}: is not in {folder}; start in a folder that contains it and the program")
         for inner in path.rglob("*") if path.is_dir() else [path]:
+            number += 1
             size += inner.stat().st_size if inner.is_file() else 0
-            if size > MOST_BYTES:
-                most = f"{MOST_BYTES >> 20} MiB"
-                raise UsageError(
-                    f"{name}: more than {most} would be copied into each launch; put large data into the images"
-                )
+            if size > MOST_BYTES or number > MOST_FILES:
+                most = f"{MOST_BYTES >> 20} MiB" if size > MOST_BYTES else f"{MOST_FILES} files"
+                remedy = f"leave it out with --without {shlex.quote(name)}, or put large data into the images"
+                raise UsageError(f"{name}: more than {most} would be copied into each launch; {remedy}")

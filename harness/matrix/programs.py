@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,6 +67,8 @@ class Script:
 def read_script(name: str, source: bytes) -> Script:
     """Return the parsed script, called `name` in messages. Raises ScriptProblem if it is not a scenario."""
     tree = parse_python(name, source)
+    if tree is None:
+        return Script(name=name, title="")
     setup, params_at = None, ""
     allowed: Mapping[str, tuple[Any, ...]] = {}
     for statement in top_level(tree.body):
@@ -102,16 +105,45 @@ def read_python(path: Path, key: KeyPath, context: Context, read: Callable[[str,
         return None
 
 
-def parse_python(name: str, source: bytes) -> ast.Module:
-    """Return a Python file's syntax tree. Raises ScriptProblem."""
+NEWER = re.compile(r"\s*(async\s+def|def|class|type)\s+\w+\s*[=\[]|\s*except\s*\*|.*\[\s*\*")
+"""Matches lines that may be syntax of Python 3.11 or 3.12: the agent supports these, and the harness also runs on
+older ones."""
+
+
+def parse_python(name: str, source: bytes) -> ast.Module | None:
+    """Return a Python file's syntax tree; None if this Python cannot parse it and a newer one, such as an image's, may.
+    Raises ScriptProblem."""
     try:
         with warnings.catch_warnings():  # warnings about the user's code come from its own interpreter
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except SyntaxError as error:
+        lines = source.decode(errors="replace").splitlines()
+        line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
+        if sys.version_info < (3, 12) and (error.msg.startswith("f-string") or NEWER.match(line)):
+            return None
         raise ScriptProblem(f"{name}:{error.lineno or 1}: is not Python: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise ScriptProblem(f"{name}: is not Python: {error}") from error
+
+
+IMPORT = re.compile(r"^\s*(?:from\s+([^\W\d][\w.]*)\s+import\b|import\s+(.+))", re.MULTILINE)
+
+
+def imported(name: str, source: bytes) -> Iterator[str]:
+    """Yield the dotted name of each module that a Python file may import; of `from a import b`, both a and a.b. Raises
+    ScriptProblem."""
+    tree = parse_python(name, source)
+    if tree is None:
+        for one, several in IMPORT.findall(source.decode(errors="replace")):
+            yield from [one] if one else [part.split()[0] for part in several.split(",") if part.strip()]
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def title_of(tree: ast.Module) -> str:

@@ -21,6 +21,7 @@ from harness.errors import Undecided, UsageError
 from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import steps_of
+from harness.matrix.programs import read_script
 from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
 from harness.model.forms import NAME
 from harness.model.measured import Facts
@@ -177,6 +178,42 @@ def test_what_a_command_imports_or_names_comes_with_it(words: str, beside: str, 
     assert sorted(carried) == sorted(["train.py", "model.py", "layers.py", "parts", *beside.split()])
 
 
+@pytest.mark.parametrize(
+    ("code", "files", "comes"),
+    [
+        ("import wandb", "wandb/run-1/files/train.py", False),
+        ("import torch", "torch/notes.py", False),
+        ("import datasets", "datasets/prepare.py", True),
+        ("import datasets", "datasets/__init__.py", True),
+        ("from nets import resnet", "nets/resnet/model.py", True),
+        ("import nets.resnet.model", "nets/resnet/model.py", True),
+    ],
+)
+def test_a_folder_of_data_is_no_module(folder: Path, code: str, files: str, comes: bool) -> None:
+    """It was copied into each launch, or refused as too large, with no way to leave it out."""
+    (folder / files).parent.mkdir(parents=True)
+    (folder / files).touch()
+    (folder / "a.py").write_text(code)
+    top = files.partition("/")[0]
+    assert (
+        top in job(folder, "python", "a.py", installed=series("torch==2.5.1", "torch==2.6.0").installs).carried
+    ) is comes
+    if comes:
+        assert top not in job(folder, "python", "a.py", without=(f"{top}/",)).carried
+    with pytest.raises(UsageError, match=r"--without modle: is not copied in; did you mean 'model\.py'\?"):
+        job(folder, "python", "train.py", without=("modle",))
+
+
+@pytest.mark.parametrize("newer", ["def f[T](x): pass", "type A = int", "name = f'{a['b']}'", "class A[T]: pass"])
+def test_syntax_newer_than_the_harness_s_own_python_is_left_to_the_images(folder: Path, newer: str) -> None:
+    """It was refused as `is not Python`."""
+    (folder / "train.py").write_text(f"import model\nfrom parts import loss\n{newer}\ndef step(): pass\n")
+    (scenario,) = drafted(folder, ("app:1", "app:2"), "python", "train.py").scenarios
+    assert {path.name for path in scenario.files} == {"model.py", "layers.py", "parts"}
+    assert steps_of("train:step", job(folder, "python", "train.py"))
+    assert read_script("a.py", newer.encode()).accepts is None
+
+
 def test_a_module_of_the_folder_is_run_as_one(folder: Path) -> None:
     (scenario,) = drafted(folder, ("app:1", "app:2"), "python", "-m", "parts.loss", "-v").scenarios
     assert (scenario.module, scenario.args) == ("parts.loss", ("-v",))
@@ -224,7 +261,7 @@ def test_a_file_that_cannot_be_copied_in_is_an_error(folder: Path) -> None:
 def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
     with (folder / "conf" / "large.bin").open("wb") as large:
         large.truncate(draft.MOST_BYTES + 1)
-    with pytest.raises(UsageError, match="conf: more than 256 MiB"):
+    with pytest.raises(UsageError, match=r"conf: more than 256 MiB .*; leave it out with --without conf, or put large"):
         job(folder, "python", "train.py", "conf/small.yaml")
 
 
