@@ -212,6 +212,8 @@ class Host(FromFile):
     their step times are reported with a warning."""
     disk_bytes: Annotated[forms.Size | None, forms.key("disk")] = None
     """Maximum disk space for pulled images on the host: 60GiB."""
+    architecture: Literal["amd64", "arm64"] | None = None
+    """The architecture of the images, if the engine emulates all of them; default: the engine's own."""
     settings: Annotated[EngineSettings | None, forms.NotInFile()] = None
     pool: Annotated[tuple[str, ...], forms.NotInFile()] = ()
     machine: Annotated[str, forms.NotInFile()] = ""

@@ -22,7 +22,7 @@ from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import first_available
 from harness.run.images import find_images, our_images
 from harness.run.images.build_images import build, name_of_build
-from harness.run.images.disk_budget import total_bytes
+from harness.run.images.disk_budget import architecture_of, total_bytes
 from harness.run.images.held_container import install, make_graft, name_of_graft, name_of_overlay
 from harness.run.interruptible import WAITS_S, NetworkRetries
 from harness.run.process.engine import cpu_model
@@ -87,7 +87,8 @@ class DockerEngine:
     def prepare(self, image: Image, say: Say) -> Prepared:
         with engine_errors(image.where):
             prepared = self._patience.through(lambda: self._get(image, say), say=say)
-            self._python_of(image, prepared.reference)
+            if not prepared.foreign:
+                self._python_of(image, prepared.reference)
             return prepared
 
     def look(self, image: Image, say: Say) -> Prepared | None:
@@ -95,7 +96,7 @@ class DockerEngine:
             with engine_errors(image.where, refused=ImageUnavailable):
                 name = self._name(image)
                 record = None if name is None else find_images.local_image(self._client, name)
-                return None if name is None or record is None else find_images.prepared(image, name, record)
+                return None if name is None or record is None else self._prepared(image, name, record)
         except ImageUnavailable:  # an unreadable context or an invalid name: `prepare` reports it
             return None
 
@@ -135,7 +136,11 @@ class DockerEngine:
                         self._client, source, base, image=image, environ=self._environ, memory_bytes=memory_bytes,
                         say=say,
                     )  # fmt: skip
-        return find_images.prepared(image, name, find_images.inspect(self._client, name))
+        return self._prepared(image, name, find_images.inspect(self._client, name))
+
+    def _prepared(self, image: Image, name: str, record: our_images.EngineImage) -> Prepared:
+        own = architecture_of(self.facts)
+        return find_images.prepared(image, name, record, own=own, asked=self._host.architecture)
 
     def holds(self, prepared: Prepared) -> bool:
         with engine_errors(prepared.image.where):

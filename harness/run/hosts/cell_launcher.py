@@ -257,10 +257,12 @@ WITHOUT_SERVER = re.compile(r"could\s+not\s+start\s+gRPC\s+server", re.IGNORECAS
 
 
 def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
-    """Return why the cell's image cannot run on its lane's GPUs; None if it can, or if this is unknown.
+    """Return why the cell's image cannot run on its lane's processor and GPUs; None if it can, or if this is unknown.
 
     `prepared` is the image itself, once it is prepared; before that, only its name is known.
     """
+    if prepared is not None and prepared.foreign:
+        return prepared.foreign
     needs = compat.needs_of(cell.image, prepared)
     reasons = (compat.can_run(needs, gpu) for gpu in cell.lane.gpus)
     return next((reason for reason in reasons if reason is not None), None)

@@ -50,15 +50,37 @@ def digest_of(reference: str, record: EngineImage) -> str:
     return digests.get(parse_repository_tag(reference)[0]) or next(iter(digests.values()), str(record["Id"]))
 
 
-def prepared(image: Image, reference: str, record: EngineImage) -> Prepared:
-    """Return the image that the engine has under the name `reference`, ready to launch."""
+def prepared(image: Image, reference: str, record: EngineImage, *, own: str, asked: str | None = None) -> Prepared:
+    """Return the image that the engine has under the name `reference`, ready to launch. `foreign` describes the other
+    arguments."""
     return Prepared(
         image=image,
         reference=record["Id"],
         digest=digest_of(reference, record),
         labels=(record.get("Config") or {}).get("Labels") or {},
         environment=variables_of(record),
+        foreign=foreign(str(record.get("Architecture") or ""), own=own, asked=asked),
     )
+
+
+RUN_ALSO = {"amd64": ("386",), "arm64": ("arm",)}
+
+
+def foreign(has: str, *, own: str, asked: str | None) -> str:
+    """Return why an image for the architecture `has` must not run on an engine for `own`; "" if it may, or if one of
+    them is unknown.
+
+    An engine that emulates it is 2 to 20 times slower, for which the version would be blamed. `asked`: the architecture
+    that all images of the host have, whatever the engine has.
+    """
+    wanted = asked or own
+    if not has or not own or has == wanted or (asked is None and has in RUN_ALSO.get(own, ())):
+        return ""
+    remedy = f"use an engine for {has}"
+    if asked is None and has in RUN_ALSO:
+        remedy += f", or, if all versions are for {has} and it may emulate them, `architecture: {has}` of the host"
+    why = f"the matrix asks for {wanted}" if asked else f"the engine is for {own}"
+    return f"the image is for {has} processors, and {why}; {remedy}"
 
 
 def variables_of(record: EngineImage) -> dict[str, str]:

@@ -303,7 +303,7 @@ class NodeImages:
             raise unavailable(f"{reference}: cannot be pulled: {error}", place=image.where, cause=str(error)) from error
         if entry is None:
             raise ImageUnavailable(f"{reference}: was pulled, but has been removed again", place=image.where)
-        return prepared_of(image, reference, entry)
+        return prepared_of(image, reference, entry, own=architecture_of(self._hold.facts))
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         if self._hold.allocation is None:  # a look is not worth requesting a node
@@ -313,7 +313,8 @@ class NodeImages:
             entry = self._inspected(reference, say)
         except ImageUnavailable:  # `prepare` reports it
             return None
-        return None if entry is None else prepared_of(image, reference, entry)
+        own = architecture_of(self._hold.facts)
+        return None if entry is None else prepared_of(image, reference, entry, own=own)
 
     def holds(self, prepared: Prepared) -> bool:
         return self._inspected(prepared.reference, unheard) is not None

@@ -172,6 +172,7 @@ def trial_key(cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any]) -> st
         "network": scenario.network,
         "cap_add": scenario.cap_add,
         "environment": [scenario.environment, cell.image.environment],
+        **({"architecture": cell.lane.host.architecture} if cell.lane.host.architecture else {}),
         "lane": [cell.lane.host.engine, cell.lane.gpu, [gpu.fingerprint for gpu in cell.lane.gpus], facts],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
