@@ -120,8 +120,8 @@ ABSURD = 1e9
 """Largest multiple of the usual size of a value that is told from still larger ones: their squares must have digits."""
 LUCK = 0.05
 """Largest probability that launches agree by chance, if they are said to have had the same value in all."""
-OFTEN = 0.5
-"""Largest share of launches that agree if a version is accused of another value in each launch."""
+OFTEN = 0.25
+"""Largest share of launches that repeat another one's value if a version is accused of another value in each launch."""
 LOST = 1e-4
 """Least difference between launches, as a share of the largest value, that other seeds make and arithmetic does not."""
 UNITS = 2.5
@@ -373,10 +373,11 @@ class _Metric:
                 [place for side in sides for place in side if states[place] is state] for state in (False, True)
             )
             before, after = (sum(len(self.known[place]) for place in side) for side in (exact, other))
-            share = sum(agreeing[place] for place in other) / after
-            if share**before > LUCK:
+            same = sum(agreeing[place] for place in other)
+            if (same / after) ** before > LUCK:
                 continue
-            is_result = after > AGREE and share <= OFTEN and self._is_lost_result(exact, other)
+            repeats = (same - len(other)) / (after - len(other))
+            is_result = after > AGREE and repeats <= OFTEN and self._is_lost_result(exact, other)
             is_begun = change.kind == "first_bad" or bool(changes and changes[-1].kind == "first_bad")
             if is_asked or (is_result and is_begun):
                 changes.append(change)
