@@ -5,6 +5,8 @@
 The figures of a watch are generated: each run measures a new version, the one before it and the baseline, with three
 launches each, on a machine that differs from day to day by 5 %. Quiet histories are judged after every run, as by the
 watch: a history that is accused at any of these looks counts as accused.
+
+Histories with one figure a version (`judge --history`) have noise of which neighbours are correlated.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numpy as np
 
 from benchmarks.generators import Generator
 from harness.judge.history.drift import LevelPoint, drift_of
+from harness.judge.history.figure_history import judge_figures
 
 LAUNCHES, DAYS = 3, 0.05
 
@@ -66,6 +69,41 @@ def is_told(rng: Generator, kind: Watched) -> bool:
     return told
 
 
+@dataclass(frozen=True, kw_only=True)
+class OneFigure:
+    """Histories with one figure a version. `correlation` is that of neighbours, whose noise has the deviation `sigma`;
+    a change by `step`, if any, comes in a random place with four versions or more on both sides."""
+
+    versions: int
+    correlation: float
+    step: float = 0.0
+    sigma: float = 0.03
+    limit: float = 0.05
+
+
+ONE_FIGURE = tuple(
+    OneFigure(versions=versions, correlation=correlation, step=step)
+    for step in (0.0, 0.15)
+    for versions in (12, 30, 60)
+    for correlation in (0.0, 0.3, 0.6, 0.8)
+)
+
+
+def judged_alone(rng: Generator, kind: OneFigure) -> tuple[bool, bool, float]:
+    """Return whether one generated history is accused, whether its change is found, and what would have shown."""
+    noise = rng.normal(0, kind.sigma, kind.versions)
+    for place in range(1, kind.versions):
+        noise[place] *= math.sqrt(1 - kind.correlation**2)
+        noise[place] += kind.correlation * noise[place - 1]
+    at = int(rng.integers(4, kind.versions - 3))
+    noise[at:] += math.log1p(kind.step)
+    names = [str(place) for place in range(kind.versions)]
+    found = judge_figures(np.exp(noise)[None, :], names, history="generated", limit=kind.limit)
+    begun = [change for change in found.changes if change.kind not in ("first_fixed", "better")]
+    hits = [change for change in begun if int(change.before or -1) < at <= int(change.after)]
+    return len(begun) > len(hits) * (kind.step > 0), bool(hits and kind.step), found.visible or math.inf
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
@@ -75,6 +113,15 @@ def main() -> None:
         rng = np.random.default_rng([options.seed, *repr(kind).encode()])
         told = sum(is_told(rng, kind) for _ in range(options.count))
         print(f"{kind.what:36}{kind.versions:4} versions  reported {told:4} of {options.count}", flush=True)
+    for one in ONE_FIGURE:
+        rng = np.random.default_rng([options.seed, *repr(one).encode()])
+        wrong, found, visible = zip(*(judged_alone(rng, one) for _ in range(options.count)), strict=True)
+        print(
+            f"one figure, correlation {one.correlation}, step {one.step:.0%}".ljust(40)
+            + f"{one.versions:4} versions  wrong {sum(wrong):4}, found {sum(found):4} of {options.count}, "
+            f"smallest visible {np.median(visible):.0%}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

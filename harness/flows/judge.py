@@ -127,6 +127,7 @@ def describe_history(found: SeriesVerdict) -> Mapping[str, Any]:
         "changes": [asdict(change) for change in found.changes],
         "noise": found.noise,
         "noise_of": None if found.noise is None else "neighbours" if found.alone else "rounds",
+        "correlation": found.correlation if found.alone and found.noise is not None else None,
         "smallest_visible": found.visible,
         "smallest_visible_lasting": found.lasting,
         "odd": list(found.odd),

@@ -117,8 +117,9 @@ class SeriesVerdict:
     effect of a level that `lasting` versions have; `noise` is the standard deviation between values of one version. All
     three are shares, or None if unknown.
 
-    `alone`: there is one value per version, and the noise is estimated from neighbouring versions; `odd` are then the
-    outliers, versions far from both neighbours. `left_out` describes what was not used.
+    `alone`: there is one value per version, and the noise is estimated from neighbouring versions; `correlation` is
+    then that of neighbours, which widens it, and `odd` are the outliers, versions far from both neighbours. `left_out`
+    describes what was not used.
     """
 
     history: str
@@ -131,6 +132,7 @@ class SeriesVerdict:
     visible: float | None
     lasting: int
     alone: bool
+    correlation: float = 0.0
     odd: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 

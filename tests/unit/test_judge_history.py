@@ -78,6 +78,20 @@ def test_one_value_of_each_is_judged_and_that_is_said(judge):
     assert "from neighbouring versions, because each has only one value" in done.stdout
 
 
+def test_it_says_whether_values_are_taken_to_follow_one_another(judge):
+    own = np.random.default_rng(4).normal(size=61)
+    follow, alone = (
+        "".join(f"v{place},{1 + value / 300}\n" for place, value in enumerate(values.tolist()))
+        for values in (own[1:] + own[:-1], own)
+    )
+    assert "neighbouring values follow one another (correlation 0.4" in judge(follow).stdout
+    assert "neighbouring values are taken to be independent" in judge(alone).stdout
+    assert (
+        json.loads(judge(follow, "--json").stdout)["correlation"]
+        > json.loads(judge(alone, "--json").stdout)["correlation"]
+    )
+
+
 def test_less_may_be_worse(judge):
     """A rising throughput is not a regression."""
     falling = [1.2] * 10 + [1.0] * 10

@@ -2,7 +2,9 @@
 
 If each version has one figure, the noise is estimated from the differences between neighbouring versions. It then
 includes drift over time and the versions' own differences, so that a level shows only if several versions in a row have
-it.
+it. Such figures often follow one another: load and heat last. With a correlation r between neighbours, the mean of
+many has (1 + r) / (1 - r) times the variance of independent ones, and the differences between neighbours show only the
+share 1 - r of the variance. What is left beside the levels shows r, and the noise is widened by both.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ winsorized.
 """
 MOST_ODD = 3
 """Most odd figures in a row that are winsorized: fewer than LASTING."""
+MOST_CORRELATED = 0.9
+"""Largest correlation between neighbours that is assumed; a longer memory cannot be told from a change."""
+SEARCHES = 8
+"""Most searches for levels, each with the correlation beside those that the last one found."""
 RARE_RUNS = 0.05
 """A run of odd figures counts as a level if chance makes fewer runs than this of that length in the whole series."""
 
@@ -44,7 +50,7 @@ def judge_figures(
     sign, least = -1 if falls else 1, log_of_change(limit, falls=falls)
     logs = sign * np.log(figures)
     rounds, count = logs.shape
-    alone, odd = rounds == 1, []
+    alone, odd, correlation = rounds == 1, [], 0.0
     nothing = SeriesVerdict(
         history=history, versions=tuple(versions), rounds=rounds, falls=falls, limit=limit, changes=(), noise=None,
         visible=None, lasting=1, alone=alone,
@@ -53,10 +59,12 @@ def judge_figures(
         return nothing
     if alone:
         laid = _laid_by_neighbours(logs)
-        levels, spread = levels_of(laid, least=least, alpha=ALPHA), laid.spread
+        spread = laid.spread
+        levels, correlation = _levels_beside_correlation(laid, least=least)
         far = FAR_FROM_NEIGHBOURS * spread.deviation
         is_even = np.abs(np.diff(laid.raw[0])).max() <= far
         changed = _spread(laid.raw[0], with_change=True) if is_even else spread  # the noise of a series with a change
+        changed = _widened(changed, correlation)
         visible = least_found(changed, rounds=1, versions=count, alpha=ALPHA, lasting=LASTING)
         # Versions whose figure differs from its neighbours, at which no level changes.
         inside = {place for shift in levels.shifts for place in range(shift.before, shift.after + 1)}
@@ -74,6 +82,7 @@ def judge_figures(
         noise=spread.deviation,
         visible=abs(share_of(sign * visible)),
         lasting=LASTING if alone else 1,
+        correlation=correlation,
         odd=tuple(odd),
     )
 
@@ -114,6 +123,43 @@ def _laid_by_neighbours(row: Floats) -> Laid:
         middle = _running_median(figures, next(runs, MOST_ODD))
     drawn = middle + np.clip(figures - middle, -far, far)
     return Laid(values=drawn[None, :], raw=figures[None, :], spread=spread)
+
+
+def _levels_beside_correlation(laid: Laid, *, least: float) -> tuple[Levels, float]:
+    """Return the levels, and the correlation between neighbours that is left beside them. Figures that follow one
+    another look like levels, which take up their correlation, so each search widens the noise and drops some levels."""
+    correlation = 0.0
+    for _ in range(SEARCHES):
+        levels = levels_of(replace(laid, spread=_widened(laid.spread, correlation)), least=least, alpha=ALPHA)
+        left = _correlation(laid.values[0], levels)
+        if left <= correlation:
+            break
+        correlation = left
+    return levels, correlation
+
+
+def _widened(spread: Spread, correlation: float) -> Spread:
+    return replace(spread, deviation=spread.deviation * math.sqrt(1 + correlation) / (1 - correlation))
+
+
+def _correlation(figures: Floats, levels: Levels) -> float:
+    """Return the correlation between neighbours beside the levels, without most of its bias, -1 / n for each level that
+    was fitted (Marriott and Pope, Biometrika 41, 1954); 0 if it is within its standard error."""
+    places = np.arange(len(figures))
+    fitted = np.full(len(figures), levels.height)
+    for shift in levels.shifts:
+        length = shift.after - shift.before
+        fitted += shift.size * (
+            np.clip((places - shift.before) / length, 0, 1) if shift.drift else places >= shift.first
+        )
+    rest, count = figures - fitted, len(figures)
+    total = float((rest**2).sum())
+    if total <= count * NEGLIGIBLE**2:
+        return 0.0
+    pieces = len(levels.shifts) + 1
+    correlation = float((rest[1:] * rest[:-1]).sum()) / total
+    correlation = (correlation * count + pieces) / max(count - 3 * pieces, 0.75 * count)
+    return min(correlation, MOST_CORRELATED) if correlation > 1 / math.sqrt(count) else 0.0
 
 
 def _running_median(figures: Floats, reach: int) -> Floats:

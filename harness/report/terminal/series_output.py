@@ -43,13 +43,21 @@ def series_lines(found: SeriesVerdict, *, why: str) -> Iterator[str]:
         if found.alone:
             source = (
                 "from neighbouring versions, because each has only one value: drift of the machine looks like a change "
-                "between versions, and a single worse version cannot be judged"
+                f"between versions, and a single worse version cannot be judged; {_assumed(found)}"
             )
         yield f"  noise: {_share(found.noise)}, {source}"
     for name in found.odd:
         yield f"  not judged: {version(name)} has one value, far from its neighbours; measure all of these again"
     for text in found.left_out:
         yield f"  left out: {plain(text)}"
+
+
+def _assumed(found: SeriesVerdict) -> str:
+    """Return what was assumed of neighbouring values."""
+    if not found.correlation:
+        return "neighbouring values are taken to be independent"
+    share = amounts.number(found.correlation, digits=2)
+    return f"neighbouring values follow one another (correlation {share}), so a change must be larger to show"
 
 
 def _place(change: SeriesChange) -> str:
