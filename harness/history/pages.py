@@ -434,12 +434,12 @@ def _history(view: HistoryView, index: OpenIndex, *, most: int) -> ReportSection
 
 
 def _noise(views: Iterable[HistoryView]) -> tuple[Block, ...]:
-    """Return a row for each lane: for each noisy signal, the minimum detectable effect in the newest run and the
+    """Return a row for each lane: for each noisy signal, the rise that is ruled out in the newest run and the
     standard deviation between runs.
     """
     lanes = grouped((view.history.lane, view) for view in views)
     titles = [signal_words.shown_signal(signal).title for signal in _NOISY]
-    columns = [f"{title}: {part}" for title in titles for part in ("would have shown", "runs differ by")]
+    columns = [f"{title}: {part}" for title in titles for part in ("ruled out above", "runs differ by")]
     rows = tuple(
         (_short(lane), *(text for signal in _NOISY for text in (_visible(own, signal), _days(own, signal))))
         for lane, own in lanes.items()
@@ -447,8 +447,8 @@ def _noise(views: Iterable[HistoryView]) -> tuple[Block, ...]:
     return (
         TextTable(columns=("host or card", *columns), rows=rows[:MOST_HISTORIES]),
         *_rest(min(len(rows), MOST_HISTORIES), len(rows), "rows", "harness history --csv"),
-        "“Would have shown” is the smallest difference between images that the newest run could have detected; “runs "
-        "differ by” is the standard deviation between runs of the same image. Figures of different days are not "
+        "“Ruled out above” is how much higher an image may be in the newest run than the one that it is compared with; "
+        "“runs differ by” is the standard deviation between runs of the same image. Figures of different days are not "
         "compared.",
     )
 

@@ -452,13 +452,18 @@ ENOUGH_LAUNCHES = 12
 """Launches that are suggested if too few agree or can be compared for the needed number to be computed."""
 
 
-def more_launches(launches: int, *, visible: float, limit: float, versions: int = 2) -> str:
+def more_launches(launches: int, *, visible: float, limit: float, versions: int = 2, share: float = SHARE) -> str:
     """Return "more launches (`--trials N`)", with the N that would show a change by `limit`, a log of a ratio like
-    `visible`, in a t-test of `versions`. Noise falls with the square root of the number of launches, and the first
-    launches also show how large it is. Return "" if N exceeds MOST_LAUNCHES.
+    `visible`, in a t-test of `versions` at the significance level `share`. Noise falls with the square root of the
+    number of launches, and the first launches also show how large it is. Return "" if N exceeds MOST_LAUNCHES, or if
+    `limit` is not positive.
     """
-    allowed = limit / visible * _width(launches, versions)
-    needed = next((count for count in range(launches, MOST_LAUNCHES + 1) if _width(count, versions) <= allowed), None)
+    if limit <= 0 or visible <= 0:
+        return ""
+    allowed = limit / visible * _width(launches, versions, share)
+    needed = next(
+        (count for count in range(launches, MOST_LAUNCHES + 1) if _width(count, versions, share) <= allowed), None
+    )
     if needed is None and launches < 3:  # two hardly show how large the noise is
         needed = ENOUGH_LAUNCHES
     return "" if needed is None else with_trials(needed)
@@ -469,10 +474,10 @@ def with_trials(launches: int) -> str:
     return f"more launches (`--trials {launches}`)"
 
 
-def _width(launches: int, versions: int) -> float:
+def _width(launches: int, versions: int, share: float) -> float:
     """Return the width of a test of the means of so many launches, in standard deviations of one launch."""
     freedom = max(1, launches - 1) * max(2, versions - 1)
-    return float(stdtrit(freedom, 1 - SHARE)) / math.sqrt(launches)
+    return float(stdtrit(freedom, 1 - share)) / math.sqrt(launches)
 
 
 def wider(limit: str, *, more: str, timed: bool = True) -> str:

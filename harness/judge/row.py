@@ -17,7 +17,7 @@ from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.flaky import MISS, outliving
-from harness.judge.history.precision import visible
+from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
 from harness.judge.history.transitions import outcome_states
 from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
@@ -88,8 +88,8 @@ def judge_row(row: RowRun, *, noise: Noise | None = None) -> JudgedRow:
     compared, modes, found = _changes(compared, row, limits=limits, noise=noise)
     verdicts, tested = compared.cells, list[str]()
     if not limits.exit_only:
-        seen = visible(compared, limits=limits, noise=noise, rows=row.rows)
-        verdicts = with_signals(compared, values, limits=limits, visible=seen or {}, searched=row.searched)
+        rises = rises_of_levels(compared, limits=limits, baseline=row.planned.baseline, noise=noise)
+        verdicts = with_signals(compared, values, limits=limits, rises=rises, searched=row.searched)
         if modes is not None and (compared.modes or not any(change.metric == "step_time" for change in found)):
             verdicts = with_modes(verdicts, modes)
         tested = [name for name in compared.tables if limits.of(name) is not None and name not in EXACT]

@@ -1,7 +1,7 @@
 """Judges each signal in each cell of a row: good, bad, suspect, blind or none.
 
-A level is good only if its minimum detectable effect is at most the limit. If the noise of the host, too few launches
-or an interruption prevent that, the signal is `blind`, and a remedy is named.
+A level is good only if a change for the worse beyond the limit is ruled out. If the noise of the host, too few
+launches or an interruption prevent that, the signal is `blind`, and a remedy is named.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, w
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Compared, LevelEstimate, Modes
 from harness.judge.comparison.level_rules import EXACT, RULES
 from harness.judge.comparison.which_launches import NOTHING_OF_RUN, VARYING
+from harness.judge.history.changes import signal_share_of
+from harness.judge.history.precision import SURE, Rise
 from harness.judge.history.returned_values import Values
 from harness.judge.history.transitions import exact_p
 from harness.model import (
@@ -46,18 +48,18 @@ def with_signals(
     values: Mapping[str, Values],
     *,
     limits: Limits,
-    visible: Mapping[str, float],
+    rises: Mapping[str, Mapping[int, Rise]],
     searched: bool = False,
 ) -> tuple[CellVerdict, ...]:
     """Return the cells of a row, oldest first, with the verdict on each level, and on each number that the scenario
-    returned. `visible` is the minimum detectable effect by signal, as a fraction. `searched`: a bisection chose the
+    returned. `rises` are those of the versions, by signal. `searched`: a bisection chose the
     launches, so that there are no full rounds.
     """
     added: dict[str, Sequence[SignalVerdict]] = {}
     for name in LEVELS:
-        levels, smallest = compared.levels(name), visible.get(name)
+        levels, known = compared.levels(name), rises.get(name, {})
         added[name] = _Level(
-            name=name, compared=compared, limits=limits, visible=smallest, searched=searched, levels=levels,
+            name=name, compared=compared, limits=limits, rises=known, searched=searched, levels=levels,
             figures={**compared.own_levels(name), **levels}, apart=compared.apart(name),
         ).verdicts()  # fmt: skip
     added |= {name: value.seen for name, value in values.items()}
@@ -70,13 +72,13 @@ def with_signals(
 @dataclass(frozen=True, kw_only=True)
 class _Level:
     """One level signal of a row. `figures` are the levels by position, and `levels` those of the versions that were
-    compared; `apart` are the versions that were measured apart from the rest.
+    compared; `rises` are theirs; `apart` are the versions that were measured apart from the rest.
     """
 
     name: str
     compared: Compared
     limits: Limits
-    visible: float | None
+    rises: Mapping[int, Rise]
     searched: bool
     levels: Mapping[int, LevelEstimate]
     figures: Mapping[int, LevelEstimate]
@@ -120,7 +122,7 @@ class _Level:
         if self.name in ("run_time", "end_time") and not self.levels and len(self.figures) > 1:
             return replace(verdict, seen="none", why="too few launches ran to their own end", remedy="")
         if self.name in VARYING and (verdict.visible or math.inf) <= HIDDEN * (self._limit or 0.0):
-            why = f"it varies so much that only a rise by {verdict.visible:.0%} would have shown"
+            why = f"it varies so much that a rise of up to {verdict.visible:.0%} is not ruled out"
             return replace(verdict, seen="none", why=why, remedy="")
         return verdict
 
@@ -171,10 +173,10 @@ class _Level:
         return replace(plain, seen="blind", why=why)
 
     def _compared(self, place: int, plain: SignalVerdict, *, value: float, limit: float) -> SignalVerdict:
-        """Judge a level that is not bad: good if a change by the limit, or by the least amount, would have shown."""
+        """Judge a level that is not bad: good if a rise by the limit, or by the least amount, is ruled out."""
         if self.searched:  # a bisection compares each version with only some of the others
             return replace(plain, seen="good", why="according to the comparisons of the bisection")
-        visible = self.visible
+        visible = self._ruled_out(place)
         if self._is_little:
             return replace(plain, seen="good", visible=visible)
         if place in self.apart:
@@ -185,38 +187,37 @@ class _Level:
         if is_compared and visible is not None:
             if visible <= limit or visible * value <= SIGNALS[self.name].least:
                 return replace(plain, seen="good", visible=visible)
-            return replace(plain, seen="blind", visible=visible, remedy=self._remedy(limit))
+            return replace(plain, seen="blind", visible=visible, remedy=self._remedy(limit, self.rises[place]))
         why = (
             "too few rounds in which every version was measured"
             if is_compared
             else "too few of its launches can be compared with those of the others"
         )
-        return replace(plain, seen="blind", why=why, remedy=self._remedy(limit))
+        return replace(plain, seen="blind", why=why, remedy=self._remedy(limit, None))
 
-    def _remedy(self, limit: float) -> str:
-        """Return the remedies, with the number of launches that would show a change by the limit, if there is one."""
+    def _ruled_out(self, place: int) -> float | None:
+        """Return the relative change that is ruled out for a version; None if it was not compared."""
+        return signal_share_of(self.name, self.rises[place].high) if place in self.rises else None
+
+    def _remedy(self, limit: float, rise: Rise | None) -> str:
+        """Return the remedies, with the number of launches that would rule out the limit, if there is one. A version
+        without a rise needs as many as the others."""
         launches = max((cell.trials for cell in self.compared.cells), default=0)
-        if self.visible is None or self.visible <= limit:
+        like = rise or max(self.rises.values(), key=lambda each: each.margin, default=None)
+        if like is None or like.high <= (least := log_of(self.name, limit)):
             more = with_trials(ENOUGH_LAUNCHES) if launches < ENOUGH_LAUNCHES else ""
         else:
-            logs = {"visible": log_of(self.name, self.visible), "limit": log_of(self.name, limit)}
-            more = more_launches(launches, **logs, versions=len(self.figures))
+            left = least - max(like.size, 0.0)
+            more = more_launches(launches, visible=like.margin, limit=left, versions=len(self.figures), share=1 - SURE)
         timed = SIGNALS[self.name].group in ("step time", "start-up")
         return wider(f"limits: {{{self.name}: …}}", more=more, timed=timed)
 
     def _with_suspects(self, verdicts: Sequence[SignalVerdict], *, limit: float) -> list[SignalVerdict]:
-        """Return the verdicts with a `blind` figure far above the previous version's marked `suspect`, and a `good` one
-        that exceeds it by the limit, because so large a change may yet be confirmed. Versions that were not measured
-        side by side with the others are ignored.
+        """Return the verdicts with figures beyond the limit marked `suspect` that may yet be confirmed: those whose
+        lower bound is above no change, and those that were not compared, if they are far above the previous version's.
+        Versions that were not measured side by side with the others are ignored.
         """
         signal, marked = SIGNALS[self.name], list(verdicts)
-        # Versions are compared by single launches.
-        by_one = self.name == "late_step_time" and self.name not in self.compared.tables
-        at_limit = 1 / max(1 - limit, 1e-3) if signal.falls else 1 + limit
-        far = at_limit if by_one else max(SUSPECT_RATIO, (1 + limit) ** 2)
-        if self.name in VARYING and self.visible is not None:
-            by_chance = max(at_limit, 1 + self.visible)
-            far = by_chance if by_one else min(far, by_chance)
         little = self.compared.little(self.name)  # counts as more than it is
         known = [
             (place, verdict, verdict.value)
@@ -224,19 +225,24 @@ class _Level:
             if place not in self.apart and verdict.value is not None and verdict.seen in ("blind", "good")
         ]
         for (before, _, old), (place, verdict, new) in pairwise(known):
-            if not old or not new:
+            if not old or not new or abs(new - old) <= signal.least:
                 continue
-            unsure = verdict.seen == "blind" or verdict.visible is None or by_one
-            ratio = old / new if signal.falls else new / old
-            if unsure and self._is_outlier(before, place, at_limit):
-                continue
-            if ratio >= (far if unsure else at_limit) and abs(new - old) > signal.least:
+            if self._is_far(before, place, math.log(old / new if signal.falls else new / old), limit=limit):
                 is_next = place - before == 1
                 times = f"{'at least ' if before in little else ''}{_factor(new / old)}"
                 other = "the version before" if is_next else "the last version before it that was measured"
                 why = f"{signal.title} is {times} times that of {other}, in {self._launched(place)}"
                 marked[place] = replace(verdict, seen="suspect", why=why, remedy=SETTLED)
         return marked
+
+    def _is_far(self, before: int, place: int, by: float, *, limit: float) -> bool:
+        """Return whether the figure of a version, which is above the previous one by `by`, a log, is suspicious."""
+        least, known = log_of(self.name, limit), None if self.searched else self.rises.get(place)
+        if known is not None and self.name in self.compared.tables:
+            return min(by, known.size) >= least and known.low > 0
+        if known is not None:  # versions are compared by single launches
+            return by >= max(least, known.margin)
+        return by >= max(math.log(SUSPECT_RATIO), 2 * least) and not self._is_outlier(before, place, 1 + limit)
 
     def _is_outlier(self, before: int, place: int, least: float) -> bool:
         """Return whether the medians of the launches of two versions differ by less than `least`, a ratio: single ones
@@ -317,8 +323,9 @@ def with_findings(
             signal = marked[version].get(name)
             # A level that was not compared may not have changed, though it lies between two changes or after the last.
             if signal is not None and (name.startswith(METRIC_PREFIX) or signal.is_compared):
+                visible = None if seen == "bad" else signal.visible  # its rise is known
                 why = signal.why if seen == "bad" else _unconfirmed(name, cells[version])
-                marked[version][name] = replace(signal, seen=seen, why=why, remedy="")
+                marked[version][name] = replace(signal, seen=seen, visible=visible, why=why, remedy="")
     return tuple(replace(cell, signals=marked[version]) for version, cell in cells.items())
 
 

@@ -55,7 +55,7 @@ _ABSENT = {
 MOST_ACROSS = 8
 """Most versions that fit side by side on a page; with more, the newest would be out of sight."""
 SO_FAR = f"{signal_words.SO_FAR}: the cell has fewer launches than its verdict needs, so the verdict may change"
-ONLY = "{}: a smaller change would not have shown, and the limit is smaller, so this is not decided"
+ONLY = "{}: a change of this size is not ruled out, and the limit is smaller, so this is not decided"
 CHANGED = "rows of figures show what was compared, over the steps and rounds that all versions share"
 
 
@@ -339,13 +339,14 @@ def _median_cells(
 
 # ---------------------------------------------------------------- all signals of a row
 
-_SIGNAL_COLUMNS = ("signal", "state", "oldest", "newest", "worst bad", "limit", "would have shown", "why")
+_SIGNAL_COLUMNS = ("signal", "state", "oldest", "newest", "worst bad", "limit", "ruled out above", "why")
 _WORST_FIRST: tuple[SignalState, ...] = ("bad", "suspect", "blind", "good", "none")
 
 
 def signal_table(row: Row) -> TextTable | None:
     """Return every signal of a row: its worst state over the versions with the reason, the figures of the oldest and
-    the newest version that have one, the worst bad figure, and the largest minimum detectable effect. None without any.
+    the newest version that have one, the worst bad figure, and the largest change that is not ruled out. None without
+    any.
     """
     verdicts = [cell.result.verdict for cell in row.cells if cell is not None and cell.result.verdict.trials]
     rows: list[blocks.Row] = []

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from harness.judge.cell import judge_cell
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.history.changes import find_changes
-from harness.judge.history.precision import visible
+from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.transitions import wants_launches
 from harness.judge.next import propose
 from harness.judge.signal_verdicts import with_signals
@@ -163,8 +163,8 @@ def of_row(trials: list[list[Trial]], *, steps: Steps = STEPS) -> Compared:
 def shown(trials: list[list[Trial]], limits: Limits = LIMITS, *, searched: bool = False) -> tuple[CellVerdict, ...]:
     """Return the cells of a row with the verdicts on its levels."""
     compared = of_row(trials)
-    smallest = visible(compared, limits=limits) or {}
-    return with_signals(compared, {}, limits=limits, visible=smallest, searched=searched)
+    rises = rises_of_levels(compared, limits=limits)
+    return with_signals(compared, {}, limits=limits, rises=rises, searched=searched)
 
 
 def judged(trace: Trace) -> TraceVerdict:

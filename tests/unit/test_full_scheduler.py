@@ -79,7 +79,7 @@ def test_no_launch_is_spent_on_noise_that_nobody_needs(versions: int, exit_only:
     assert played.replicate is None
 
 
-@pytest.mark.parametrize(("noise", "launches", "reason"), [(0.2, 6, "limit"), (0.002, 2, "")])
+@pytest.mark.parametrize(("noise", "launches", "reason"), [(0.1, 6, "limit"), (0.002, 2, "")])
 def test_versions_go_on_together_until_the_comparison_is_clear(noise: float, launches: int, reason: str) -> None:
     """More launches of only one version would compare other times of the machine, and any later ones settle nothing."""
     rng = random.Random(3)
@@ -148,7 +148,7 @@ def test_rounds_end_whatever_happens() -> None:
         runs = row(3)
 
         def measure(run: CellRun, number: int, rng: random.Random = rng) -> Trial:
-            trial = launched(run, number, step_s=1e-3 * rng.lognormvariate(0, 0.3))
+            trial = launched(run, number, step_s=1e-3 * rng.lognormvariate(0, 0.12))
             end = rng.choice(["completed", "crash", "infrastructure", "setup", "hang"])
             if end == "infrastructure":
                 run.failures += 1
@@ -198,7 +198,7 @@ def test_noisy_peaks_of_short_steps_get_rounds() -> None:
     def measure(run: CellRun, number: int) -> Trial:
         trial = launched(run, number, step_s=1e-6)
         assert trial.trace is not None
-        rss = trial.trace.columns["rss_kib"] * rng.lognormvariate(0, 0.3)
+        rss = trial.trace.columns["rss_kib"] * rng.lognormvariate(0, 0.12)
         trace = Trace(step=trial.trace.step, columns={**trial.trace.columns, "rss_kib": rss})
         return changed(trial, trace=trace)
 

@@ -1,5 +1,5 @@
-"""Computes how precisely a comparison knows its levels (the minimum detectable effect), and decides whether another
-round is needed.
+"""Computes how far a version may have risen, within the precision of the comparison, and decides whether another round
+is needed.
 
 Rounds stop when the difference between two versions is known precisely enough, whatever it is: stopping at a small
 p-value would find changes where there are none.
@@ -7,17 +7,18 @@ p-value would find changes where there are none.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtri
+from scipy.special import chdtri, stdtrit
 
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.compared_levels import Compared, modes_of
 from harness.judge.comparison.level_rules import EXACT
-from harness.judge.comparison.noise import floor, spread_of
+from harness.judge.comparison.noise import cautious, floor, spread_of, without_rounds
 from harness.judge.comparison.round_tables import (
     FEWEST_ROUNDS,
     WANTED_ROUNDS,
@@ -27,35 +28,75 @@ from harness.judge.comparison.round_tables import (
     rounds_in_common,
 )
 from harness.judge.comparison.which_launches import limits_of_run
-from harness.judge.history.changepoints import FEW_VERSIONS, least_found, noise_within
-from harness.judge.history.changes import signal_share_of, strictest
+from harness.judge.history.changepoints import (
+    FEW_VERSIONS,
+    Levels,
+    exact_levels,
+    find_levels,
+    least_found,
+    noise_within,
+)
+from harness.judge.history.changes import level_changes, signal_share_of, strictest
 from harness.judge.history.returned_values import without_nan
-from harness.model import LEVELS, SIGNALS, Limits, Noise, Spread, Steps, Trial, Trials, log_of, ratio_of, share_of
+from harness.judge.history.transitions import ALPHA
+from harness.model import (
+    LEVELS,
+    SIGNALS,
+    Floats,
+    Limits,
+    Noise,
+    Spread,
+    Steps,
+    Trial,
+    Trials,
+    log_of,
+    ratio_of,
+    share_of,
+)
 
 OF_TWO_LAUNCHES = 1.96 * math.sqrt(2)
 """Multiple of the spread of one launch that the difference of two launches exceeds by chance in 5 % of cases (normal
 distribution).
 """
+SURE = 0.95
+"""Probability that a version's rise is below its upper bound, and that it is above its lower bound."""
 
 
-def visible(
-    compared: Compared, *, limits: Limits, noise: Noise | None = None, rows: int = 1
-) -> Mapping[str, float] | None:
-    """Return the minimum detectable effect by metric: the smallest relative change of a version that would have shown.
+@dataclass(frozen=True, kw_only=True)
+class Rise:
+    """How far a version's level is above the level that it is compared with, a log, and the margin of its bounds."""
 
-    It is computed from all versions and rounds together, and is never below the lane's A/A noise. Metrics that were not
-    compared are left out; None if no metric was compared. For late step times without a table, it follows from the
-    variation within single launches.
+    size: float
+    margin: float
+
+    @property
+    def low(self) -> float:
+        return self.size - self.margin
+
+    @property
+    def high(self) -> float:
+        """Return the rise that is ruled out. A version that improved may still differ by the margin."""
+        return max(self.size, 0.0) + self.margin
+
+
+def rises_of_levels(
+    compared: Compared, *, limits: Limits, baseline: int | None = None, noise: Noise | None = None
+) -> Mapping[str, Mapping[int, Rise]]:
+    """Return, for each level signal that was compared, the rise of each version.
+
+    Its margin is never below the lane's A/A noise. For late step times without a table, it follows from the variation
+    within single launches.
     """
-    seen: dict[str, float] = {}
-    for metric in _limited(limits):
+    found: dict[str, Mapping[int, Rise]] = {}
+    for metric, limit in _limited(limits).items():
         table = compared.tables.get(metric)
-        least = None if table is None else _least_detectable(metric, table, noise=noise, rows=rows)
-        if table is not None and least is not None:
-            seen[metric] = signal_share_of(metric, max(least, floor(noise, metric, rounds=len(table.values))))
+        known = None if table is None else _known_levels(metric, table, limit=limit, noise=noise)
+        if known is not None:
+            found[metric] = known.rises(baseline)
         elif metric == "late_step_time" and compared.late_spread is not None:
-            seen[metric] = share_of(OF_TWO_LAUNCHES * compared.late_spread)
-    return seen or None
+            plain = Rise(size=0.0, margin=OF_TWO_LAUNCHES * compared.late_spread)
+            found[metric] = dict.fromkeys(range(len(compared.cells)), plain)
+    return found
 
 
 def _limited(limits: Limits) -> Mapping[str, float]:
@@ -63,17 +104,97 @@ def _limited(limits: Limits) -> Mapping[str, float]:
     return {name: limit for name in LEVELS if (limit := limits.of(name)) is not None}
 
 
-def _least_detectable(name: str, table: RoundTable, *, noise: Noise | None, rows: int) -> float | None:
-    """Return the minimum detectable effect of a table, a log; None if the table shows no noise. If the table has few
-    versions, its noise is pooled with the lane's A/A noise.
-    """
-    if name in EXACT:
-        return 0.0
-    spread = noise_within(table.values, spread_of(noise, name))
+@dataclass(frozen=True, kw_only=True)
+class _KnownLevels:
+    """The levels of a table whose noise is known. `noise` is the A/A noise of its lane."""
+
+    metric: str
+    table: RoundTable
+    levels: Levels
+    spread: Spread
+    noise: Noise | None
+    least: float
+
+    @property
+    def pieces(self) -> list[range]:
+        """Return the columns of each level."""
+        edges = [0, *(shift.first for shift in self.levels.shifts), len(self.table.positions)]
+        return [range(begin, end) for begin, end in itertools.pairwise(edges)]
+
+    def rises(self, baseline: int | None) -> dict[int, Rise]:
+        """Return the rise of each version by position: from the reference or from the level before its own,
+        whichever is higher."""
+        pieces, positions = self.pieces, self.table.positions
+        means = without_rounds(self.table.values).mean(axis=0)
+        base = positions.index(baseline) if baseline in positions else 0
+        reference = next(piece for piece in pieces if base in piece)
+        found = {}
+        for number, piece in enumerate(pieces):
+            for column in piece:
+                others = [[each for each in side if each != column] for side in (reference, pieces[max(number - 1, 0)])]
+                found[positions[column]] = max(
+                    (self._rise(means, column, side) for side in others if side),
+                    key=lambda each: each.high,
+                    default=Rise(size=0.0, margin=self.margin(1)),
+                )
+        return found
+
+    def _rise(self, means: Floats, column: int, others: Sequence[int]) -> Rise:
+        return Rise(size=float(means[column] - means[others].mean()), margin=self.margin(len(others)))
+
+    def margin(self, others: int) -> float:
+        """Return the margin of a rise, against `others` versions: at least what two equal images differ by."""
+        rounds = len(self.table.values)
+        if not self.spread.deviation:
+            return 0.0
+        quantile = float(stdtrit(cautious(self.spread, rounds).freedom, SURE))
+        error = self.spread.deviation * math.sqrt((1 + 1 / others) / rounds)
+        return max(quantile * error, floor(self.noise, self.metric, rounds=rounds))
+
+    def after(self, rounds: int) -> _KnownLevels:
+        """Return what would be known after so many rounds if the noise is as low as it may be."""
+        ratio = (rounds - 1) / max(len(self.table.values) - 1, 1)
+        table = replace(self.table, values=np.resize(self.table.values, (rounds, len(self.table.positions))))
+        known = spread_of(self.noise, self.metric)
+        noise = None if known is None else {self.metric: _lowest(known, ratio)}
+        return replace(self, table=table, spread=_lowest(self.spread, ratio), noise=noise)
+
+    def certainly_bad(self, baseline: int | None, *, alpha: float) -> set[int]:
+        """Return the positions that are bad by changes which are certain at this significance level."""
+        positions, found = self.table.positions, set[int]()
+        changes = level_changes(self.metric, positions, self.levels, least=self.least, baseline=baseline)
+        certain = [change for _, change in changes if change.p is None or change.p <= alpha]
+        repairs = [change for change in certain if change.kind == "first_fixed"]
+        for change in certain:
+            if change.kind != "first_fixed":
+                ends = (fix.before for fix in repairs if fix.before is not None and fix.after > change.after)
+                end = next(ends, positions[-1])
+                found |= {place for place in positions if change.after <= place <= end}
+        return found
+
+
+def _lowest(spread: Spread, ratio: float) -> Spread:
+    """Return the noise as low as it may be, as `ratio` times as many degrees of freedom would show it."""
+    freedom = spread.freedom
+    deviation = spread.deviation * math.sqrt(freedom / float(chdtri(freedom, 1 - SURE)))
+    return Spread(deviation=deviation, freedom=max(1, round(freedom * ratio)))
+
+
+def _known_levels(metric: str, table: RoundTable, *, limit: float, noise: Noise | None) -> _KnownLevels | None:
+    """Return the levels of a table; None if it shows no noise. With few versions, its noise is pooled with the lane's
+    A/A noise."""
+    if metric in EXACT:
+        return _KnownLevels(
+            metric=metric, table=table, levels=exact_levels(table.values[0]), least=log_of(metric, limit),
+            spread=Spread(deviation=0.0, freedom=1), noise=None,
+        )  # fmt: skip
+    known = spread_of(noise, metric)
+    spread = noise_within(table.values, known)
     if spread is None:
         return None
-    rounds, versions = table.values.shape
-    return least_found(spread, rounds=rounds, versions=versions, alpha=strictest(name, rows=rows))
+    least = max(log_of(metric, limit), floor(noise, metric, rounds=len(table.values)))
+    levels = find_levels(table.values, least=least, alpha=ALPHA, noise=known)
+    return _KnownLevels(metric=metric, table=table, levels=levels, spread=spread, noise=noise, least=least)
 
 
 def visible_after(noise: Noise, name: str, *, rounds: int, versions: int) -> float | None:
@@ -99,14 +220,15 @@ def wants_round(
     limits: Limits,
     steps: Steps,
     trials_asked: Trials,
+    baseline: int | None = None,
     noise: Noise | None = None,
     rows: int = 1,
 ) -> str | None:
     """Return why one more round of all compared versions should run, or None.
 
-    `trials` are those of one row, oldest version first; `rows` is the number of rows of its scenario. Versions that did
-    not run, have no trace or are bad because of NaN do not count. If a compared version has had all its launches, no
-    round is wanted: a round without it would add nothing.
+    `trials` are those of one row, oldest version first; `baseline` is the position of its baseline, and `rows` is the
+    number of rows of its scenario. Versions that did not run, have no trace or are bad because of NaN do not count. If
+    a compared version has had all its launches, no round is wanted: a round without it would add nothing.
     """
     most, alike = trials_asked.most, without_nan(set_apart(trials)[0], limits)
     ends_differ = _seems_to_differ("end_time", alike, limits=limits, steps=steps)
@@ -132,7 +254,9 @@ def wants_round(
             if lacking is not None:
                 return lacking
         if metric in open_ and metric in asking:
-            reason = too_wide(metric, open_[metric], limit=limited[metric], most=most, noise=noise, rows=rows)
+            reason = too_wide(
+                metric, open_[metric], limit=limited[metric], most=most, noise=noise, rows=rows, baseline=baseline
+            )
             if reason is not None:
                 return reason
             spread = spread_of(noise, metric)
@@ -198,14 +322,35 @@ def _seems_to_differ(name: str, trials: Sequence[Sequence[Trial]], *, limits: Li
 
 
 def too_wide(
-    metric: str, table: RoundTable, *, limit: float, most: int, noise: Noise | None = None, rows: int = 1
+    metric: str,
+    table: RoundTable,
+    *,
+    limit: float,
+    most: int,
+    noise: Noise | None = None,
+    rows: int = 1,
+    baseline: int | None = None,
 ) -> str | None:
-    """Return why a comparison needs another round, of at most `most`, or None. Its scenario has `rows` rows."""
-    width = _least_detectable(metric, table, noise=noise, rows=rows)
-    if width is None or len(table.values) >= most or width <= log_of(metric, limit):
+    """Return why a comparison needs another round, of at most `most`, or None. Its scenario has `rows` rows.
+
+    A version is decided if a rise beyond the limit is ruled out, or if it is certainly bad. Rounds that could not
+    decide it, by their number and the noise so far, are not asked for.
+    """
+    known = None if len(table.values) >= most else _known_levels(metric, table, limit=limit, noise=noise)
+    if known is None:
         return None
-    slowest = ratio_of(float(table.values.mean(axis=0).max()))
-    if slowest * share_of(width) <= SIGNALS[metric].least:
+    alpha, least = strictest(metric, rows=rows), log_of(metric, limit)
+    bad = known.certainly_bad(baseline, alpha=alpha)
+    levels = dict(zip(table.positions, np.exp(table.values.mean(axis=0)).tolist(), strict=True))
+    unsure = {
+        place: rise
+        for place, rise in known.rises(baseline).items()
+        if place not in bad and rise.high > least and levels[place] * share_of(rise.high) > SIGNALS[metric].least
+    }
+    later, versions = known.after(most), len(table.positions)
+    found = least_found(later.spread, rounds=most, versions=versions, alpha=alpha)
+    margin = later.margin(versions - 1)
+    if not any(margin <= least or rise.size >= max(least, found) for rise in unsure.values()):
         return None
-    shown = signal_share_of(metric, width)
-    return f"{SIGNALS[metric].title} is known to ±{shown:.1%}, and the limit is {limit:.1%}"
+    highest = signal_share_of(metric, max(rise.high for rise in unsure.values()))
+    return f"{SIGNALS[metric].title} may have risen by up to {highest:.1%}, and the limit is {limit:.1%}"

@@ -244,8 +244,9 @@ def _wants_round(row: RowRun) -> str | None:
     if unlike_steps(trials, [run.cell.image.version for run in row.cells]):
         trials = [as_whole_runs(own) for own in trials]
     return wants_round(
-        trials, limits=scenario.limits, steps=scenario.steps, trials_asked=row.asked, noise=noise(row), rows=row.rows
-    )
+        trials, limits=scenario.limits, steps=scenario.steps, trials_asked=row.asked,
+        baseline=row.planned.baseline, noise=noise(row), rows=row.rows,
+    )  # fmt: skip
 
 
 def _reason(row: RowRun, run: CellRun) -> str | None:

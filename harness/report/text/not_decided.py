@@ -231,7 +231,7 @@ def quiet(result: RunResult) -> list[str]:
 
 
 def _step_times(result: RunResult) -> Iterator[str]:
-    """Yield `on here, a change in step time below 3.5 % would not have shown (launches in slices: 12 of 16)`."""
+    """Yield `on here, a rise in step time above 3.5 % is ruled out (launches in slices: 12 of 16)`."""
     seen = ((entry.verdict.of("step_time").visible, entry) for entry in result.cells)
     known = grouped(
         (lane_text(each.cell.lane), (share, each)) for share, each in seen if share is not None and share < math.inf
@@ -240,7 +240,7 @@ def _step_times(result: RunResult) -> Iterator[str]:
         shown = signal_words.share_text(max(share for share, _ in some))
         sliced = [trial.took_turns for _, entry in some for trial in entry.trials]
         in_slices = f" (launches in slices: {sum(sliced)} of {len(sliced)})"
-        yield f"on {lane}, a change in step time below {shown} would not have shown{in_slices}"
+        yield f"on {lane}, a rise in step time above {shown} is ruled out{in_slices}"
 
 
 def _step_in_words(cells: Sequence[CellResult]) -> str:

@@ -139,8 +139,9 @@ def limit_text(name: str, limit: float | None, per: Per = "step") -> str:
 
 
 def visible_text(name: str, visible: float | None, per: Per = "step", *, value: float | None = None) -> str:
-    """Return `±8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step`, `any change`; "" if unknown. If that share of
-    the figure `value` is less than the least change that counts, return the least change: `500 ms`.
+    """Return what is ruled out: `8 %`, `4.1 times`, `more than tenfold`, `0.017 KiB/step`, `any change`; "" if
+    unknown. If that share of the figure `value` is less than the least change that counts, return the least change:
+    `500 ms`.
     """
     if visible is None or not math.isfinite(visible):
         return ""
@@ -151,12 +152,12 @@ def visible_text(name: str, visible: float | None, per: Per = "step", *, value: 
         return amounts.in_unit(visible, unit_per(signal, per)) if visible > 0 else "any growth"
     if signal.kind == "value" and visible <= 0:
         return "any change"
-    return f"{'' if visible > 1 else '±'}{share_text(visible)}"
+    return share_text(visible)
 
 
 def _smallest(name: str, visible: float | None, per: Per) -> str:
-    """Return the size of the smallest change that would have shown: `8 %`, `tenfold`."""
-    return visible_text(name, visible, per).removeprefix("±").removeprefix("more than ")
+    """Return the size of the largest change that is not ruled out: `8 %`, `tenfold`."""
+    return visible_text(name, visible, per).removeprefix("more than ")
 
 
 def share_text(visible: float) -> str:
@@ -205,8 +206,8 @@ def state_word(state: SignalState) -> str:
 
 
 def is_coarse(signal: SignalVerdict) -> bool:
-    """Return whether the signal is blind because its minimum detectable effect exceeds the limit, rather than for lack
-    of launches.
+    """Return whether the signal is blind because a change beyond the limit is not ruled out, rather than for lack of
+    launches.
     """
     is_known = signal.visible is not None and math.isfinite(signal.visible)
     return signal.seen == "blind" and is_known and (signal.limit is None or (signal.visible or 0.0) > signal.limit)
@@ -230,15 +231,22 @@ def is_uncompared(name: str, verdict: CellVerdict) -> bool:
 
 
 def state_text(name: str, signal: SignalVerdict, per: Per = "step") -> str:
-    """Return `open files: bad, 1 file/step (limit 0.01 files/step)`, or for a blind signal the smallest change that
-    would have shown, `step time: a change below 35 % would not have shown (limit 10 %)`.
+    """Return `open files: bad, 1 file/step (limit 0.01 files/step)`, or for a blind signal what is not ruled
+    out, `step time: a rise of up to 35 % is not ruled out (limit 10 %)`.
     """
     limit = limit_text(name, signal.limit, per)
     told = ", ".join(filter(None, (state_word(signal.seen), value_text(name, signal.value, per=per))))
     if signal.seen == "blind":
         visible = _smallest(name, signal.visible, per)
-        told = f"a change below {visible} would not have shown" if is_coarse(signal) else "cannot be judged"
+        told = _not_ruled_out(name, visible) if is_coarse(signal) else "cannot be judged"
     return f"{shown_signal(name).title}: {told}{f' (limit {limit})' if limit else ''}"
+
+
+def _not_ruled_out(name: str, size: str) -> str:
+    """Return `a rise of up to 35 % is not ruled out`."""
+    signal = shown_signal(name)
+    change = "growth" if signal.kind == "growth" else "a change" if signal.kind == "value" else "a rise"
+    return f"{'a fall' if signal.falls else change} of up to {size} is not ruled out"
 
 
 def reason(signal: SignalVerdict) -> str:

@@ -15,10 +15,10 @@ from harness.judge.cell import more_launches
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.level_rules import HARDLY
 from harness.judge.history.changes import find_changes
-from harness.judge.history.precision import differs_late
+from harness.judge.history.precision import Rise, differs_late
 from harness.judge.row import with_remedy
 from harness.judge.signal_verdicts import with_findings, with_signals
-from harness.model import LEVELS, SIGNALS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trace, Trial
+from harness.model import LEVELS, SIGNALS, CellVerdict, Finding, Limits, Look, SignalVerdict, Trace, Trial, log_of
 from harness.model.measured import Facts
 from tests.players import build
 from tests.players.trials import (
@@ -64,7 +64,7 @@ def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() ->
     assert seen.remedy == "a wider limit (`limits: {step_time: …}`, or none) or a quieter host would help"
 
 
-@pytest.mark.parametrize(("share", "launches"), [(0.3, 6), (0.1, 22), (0.05, None), (0.01, None)])
+@pytest.mark.parametrize(("share", "launches"), [(0.5, 8), (0.3, 18), (0.1, None), (0.01, None)])
 def test_launches_are_a_remedy_only_where_so_many_would_show_the_limit(share: float, launches: int | None) -> None:
     """With a limit of 10 %, the advice for a host where only 890 % would have shown was `--trials 12`."""
     noisy = [
@@ -506,7 +506,7 @@ def test_a_signal_that_varies_on_a_busy_machine_leaves_a_healthy_version_good_un
         compared = of_row(
             [[trial_of(number, ms=10.0, seed=10 * place + number) for number in range(3)] for place in range(3)]
         )
-        limits, visible = Limits(signals=asked), {name: hidden * default}
-        cell = with_signals(compared, {}, limits=limits, visible=visible)[0]
+        limits, rise = Limits(signals=asked), Rise(size=0.0, margin=log_of(name, hidden * default))
+        cell = with_signals(compared, {}, limits=limits, rises={name: dict.fromkeys(range(3), rise)})[0]
         assert cell.of(name).seen == seen, (hidden, asked)
-    assert cell.of(name).visible == 1.8 * default
+    assert cell.of(name).visible == pytest.approx(1.8 * default)

@@ -64,7 +64,7 @@ def test_what_its_short_launches_cannot_show_is_said_to_be_for_that():
     trials = slow_row()
     compared = of_row(trials)
     assert list(compared.ended_as_slow) == [False, False, True, True, True, False, False]
-    cells = with_signals(compared, {}, limits=LIMITS, visible={})
+    cells = with_signals(compared, {}, limits=LIMITS, rises={})
     why = "its steps are so slow that its launches ended early, and only their times are compared"
     assert cells[2].signals["peak_memory"].why == why
     assert cells[1].signals["peak_memory"].why != why
@@ -109,7 +109,7 @@ def test_a_slow_launch_is_compared_unless_a_longer_one_began_as_slowly(made: int
     trials[1][1] = trial_of(1, ms=10.0, steps=made, seed=1)
     assert [len(own) for own in usable("step_time", trials, steps=STEPS)] == [2, 2]
     compared = of_row(trials)
-    cells = with_signals(compared, {}, limits=LIMITS, visible={})
+    cells = with_signals(compared, {}, limits=LIMITS, rises={})
     signal = cells[1].signals["step_time"]
     assert (signal.seen, "in 2 launches that differ by a factor of " in signal.why) == ("suspect", True)
     assert paced_steps(trials) == (STEPS.budget if made < STEPS.budget else made)

@@ -199,7 +199,7 @@ def test_junit_skips_what_is_blind_and_fails_what_is_bad() -> None:
     """A CI server that shows a version as passed although its limit was not checked lets it through."""
     blind = _cases(one_row(build.seen(build.flat(), step_time=build.BLIND)))
     assert {case[0].tag for case in blind} == {"skipped"}
-    assert "a change below 36 % would not have shown (limit 10 %)" in blind[0][0].get("message", "")
+    assert "a rise of up to 36 % is not ruled out (limit 10 %)" in blind[0][0].get("message", "")
     slow = _cases(one_row(build.seen(build.flat(), setup_time=SignalVerdict(seen="bad", value=2.1, limit=0.5))))
     assert {(case[0].tag, case[0].get("type")) for case in slow} == {("failure", "setup_time")}
 
@@ -232,7 +232,7 @@ def test_a_legend_explains_what_is_there_and_nothing_else() -> None:
         "✓ good", "figures, in KiB/step: after ≤, the smallest leak that `flat` rules out",
     ]  # fmt: skip
     told = version_table.legend(version_table.tables(build.signalled()))
-    assert "unclear <36 %: a smaller change would not have shown" in " ".join(told)
+    assert "unclear <36 %: a change of this size is not ruled out" in " ".join(told)
     page = html_page.render(build.quiet())
     assert re.findall(r'<span class="key [^"]*">(.*?)</span>', page) == ["good"]
 
@@ -330,7 +330,7 @@ def test_a_change_as_large_as_the_figure_that_is_named_would_have_shown(visible:
 def test_a_change_beyond_all_of_a_value_is_told_in_times() -> None:
     """It read `a change below 890 % would not have shown`, but nothing falls by 890 %."""
     told = signal_words.state_text("step_time", replace(build.BLIND, visible=8.9))
-    assert told == "step time: a change below 9.9 times would not have shown (limit 10 %)"
+    assert told == "step time: a rise of up to 9.9 times is not ruled out (limit 10 %)"
 
 
 def test_all_signals_in_a_pipe_break_no_word(
