@@ -25,6 +25,7 @@ from harness.judge.launches import (
     agreeing_launches,
     growing,
     judge_launches,
+    limits_of_launch,
     rarest_failure,
     too_short,
 )
@@ -208,7 +209,8 @@ def _summarized(
     why = _why(names[0], quoted, launches=launches, support=support, at_risk=at_risk)
     signals = {"outcome": _outcome(names, why, launches, at_risk=at_risk)}
     if not limits.exit_only:
-        signals["memory"] = _memory(names, why, quoted, launches=launches, support=support, limit=limits.of("memory"))
+        limit = max(limits_of_launch(trial, limits).leak_kib_per_step for trial in trials)
+        signals["memory"] = _memory(names, why, quoted, launches=launches, support=support, limit=limit)
         signals |= {name: _count(name, launches, limit=limits.of(name)) for name in GROWTHS}
         step_ms = _known(launch.trace_verdict.step_ms for launch in launches)
         signals |= {

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from harness.amounts import general
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.trace.counts import judge_counts, unjudged
+from harness.judge.trace.samples import sampled
 from harness.judge.trace.trace_verdict import EARLY_STEPS, clear_leak, is_shared, judge_trace
 from harness.model import (
     BAD,
@@ -17,14 +18,17 @@ from harness.model import (
     GOOD,
     GROWTHS,
     NOT_MEASURED,
+    UNSURE,
     Growth,
     Limits,
+    Per,
     Scenario,
     Steps,
     Trace,
     TraceVerdict,
     Trial,
     VerdictName,
+    counted,
     engine_kind,
 )
 
@@ -169,9 +173,25 @@ def _judged(trial: Trial, *, limits: Limits, steps: Steps) -> JudgedTrial:
         trace_verdict=trace_verdict,
         failure=failure,
         asked=steps,
-        clear=clear_leak(trace_verdict, limits=limits),
+        clear=clear_leak(trace_verdict, limits=limits_of_launch(trial, limits)),
         growths=growths_of(trial, limits=limits, steps=steps),
     )
+
+
+LITTLE_KIB = 1024.0
+"""Growth of memory in the whole run of a program, in KiB, that nobody minds, however few its steps are."""
+LITTLE_SHARE = 0.01
+"""The same as a share of the program's peak memory; the larger of the two counts."""
+
+
+def limits_of_launch(trial: Trial, limits: Limits) -> Limits:
+    """Return the limits by which a launch is judged: the memory of a program that ended by itself is to grow by more
+    than a little in the whole run, unless the matrix file has a limit of its own."""
+    if not trial.ran_to_its_end or not trial.last_step or "memory" in limits.changed:
+        return limits
+    little_kib = max(LITTLE_KIB, LITTLE_SHARE * (trial.peak_rss_kib or 0.0))
+    leak = max(limits.leak_kib_per_step, little_kib / trial.last_step)
+    return replace(limits, signals={**limits.signals, "memory": leak})
 
 
 def judged_steps_of(trial: Trial, steps: Steps) -> Steps:
@@ -216,8 +236,9 @@ def _untraced(trial: Trial) -> TraceVerdict:
 
 def whole_trace(trial: Trial, trace: Trace, *, limits: Limits, steps: Steps) -> TraceVerdict:
     """Return the verdict on the trace of a trial, whatever disturbed it. `steps` is what the scenario asks for."""
-    shared, per = is_shared(trial.facts), per_of([trial])
-    return judge_trace(trace, limits=limits, steps=judged_steps_of(trial, steps), shared=shared, per=per)
+    limits, shared, per = limits_of_launch(trial, limits), is_shared(trial.facts), per_of([trial])
+    verdict = judge_trace(trace, limits=limits, steps=judged_steps_of(trial, steps), shared=shared, per=per)
+    return _by_whole_rise(verdict, trace, limit=limits.leak_kib_per_step, per=per) if trial.ran_to_its_end else verdict
 
 
 def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict:
@@ -245,6 +266,26 @@ def _trace(trial: Trial, *, limits: Limits, steps: Steps) -> TraceVerdict:
     disturbed = f"step times are not judged ({trial.unsteady}); {verdict.why}"
     why = verdict.why if by_pull and not slows else disturbed
     return replace(verdict, verdicts=kept, why=why, step_ms=None, step_drift=None)
+
+
+def _by_whole_rise(verdict: TraceVerdict, trace: Trace, *, limit: float, per: Per) -> TraceVerdict:
+    """Return the verdict on the trace of a whole run. If its memory is undecided, its whole rise counts: as there are
+    no further steps, a rise below the limit is no leak, however it came.
+    """
+    growth, rows = verdict.growth, sampled(trace.column("rss_kib"))
+    kept = tuple(name for name in verdict.verdicts if name not in UNSURE)
+    if kept == verdict.verdicts or growth.column != "rss_kib" or not len(rows):
+        return verdict
+    rise_kib = float(rows.max() - rows[0])
+    rate = rise_kib / verdict.steps
+    if rate >= limit:
+        return verdict
+    why = (
+        f"RSS rose by {general(rise_kib, 3)} KiB in the whole run: a leak of more than {general(rate, 2)} "
+        f"KiB/{counted(per)} is ruled out"
+    )
+    flat = replace(growth, verdict="flat", rate=rate, interval=(0.0, rate), excluded=rate, why=why)
+    return replace(verdict, verdicts=(*kept, "flat"), why=why, growth=flat, early=False)
 
 
 # ---------------------------------------------------------------- launches that agree

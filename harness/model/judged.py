@@ -84,7 +84,7 @@ limit of `none`)."""
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignalVerdict:
     """The verdict on one signal of a cell. `value` is its figure in the signal's unit, with its confidence interval;
-    `limit` is what counts as bad; `visible` is the minimum detectable effect (a share for levels, an amount per step
+    `limit` is what counts as bad; `visible` is the change that is ruled out (a share for levels, an amount per step
     for growths); `why` is the reason for the state, "" if the figures show it; `remedy` is what would let it be judged.
     `apart`: the figure cannot be compared with those of other versions, however many launches there are: it comes from
     other rounds, or from launches that do not count. `slow`: how many launches of the version were in a slow mode, and

@@ -351,12 +351,12 @@ def share_of(log: float) -> float:
 
 
 MOST_VISIBLE = 999.0
-"""Largest minimum detectable effect that is known, as a fraction. Two launches that hardly agree give 10²² and more."""
+"""Largest change that counts as ruled out, as a fraction. Two launches that hardly agree give 10²² and more."""
 
 
 def known_effect(name: str, visible: float | None) -> float | None:
-    """Return a signal's minimum detectable effect as files have it: None if only a change by a factor of more than
-    1,000 would have shown. That of a growth is an amount per step, which has no such bound.
+    """Return the change of a signal that is ruled out, as files have it: None if it is one by a factor of more than
+    1,000. That of a growth is an amount per step, which has no such bound.
     """
     is_unknown = visible is not None and signal_of(name).kind != "growth" and visible > MOST_VISIBLE
     return None if is_unknown else visible

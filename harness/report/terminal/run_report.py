@@ -104,7 +104,7 @@ def text(result: RunResult, *, width: int = 120, wide: bool = False) -> str:
 
 
 def _write_signals(shown_table: ReportTable, pen: Pen) -> None:
-    """Write every signal of every row with its figures, limit and minimum detectable effect, and the reasons below."""
+    """Write every signal of every row with its figures, limit and what is ruled out, and the reasons below."""
     for row in shown_table.rows:
         told = signal_table(row)
         if told is None:

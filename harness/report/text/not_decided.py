@@ -192,7 +192,8 @@ def slow_growth(result: RunResult) -> list[str]:
     """
     rows: dict[tuple[str, float, Per], list[tuple[str, float]]] = {}
     for entry in result.cells:
-        limit, verdict = entry.cell.variant.scenario.limits.leak_kib_per_step, entry.verdict
+        verdict = entry.verdict
+        limit = verdict.of("memory").limit or entry.cell.variant.scenario.limits.leak_kib_per_step
         if verdict.grows_slowly():
             place = f"{lane_text(entry.cell.lane)}, {variant_text(entry.cell.variant)}"
             of = f"{plain(entry.cell.image.series)} on {place}", limit, verdict.per

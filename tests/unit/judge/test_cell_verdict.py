@@ -629,3 +629,34 @@ def test_reasons_and_findings_say_what_a_rate_is_counted_by():
     (change,) = growth_changes("memory", cells, baseline=None, limit=0.5)
     assert change.effect is not None
     assert change.effect.unit == "KiB/line"
+
+
+def printing(rss_kib: Any, *, number: int = 0) -> Trial:
+    """Return a launch of a program that ended by itself; each line that it printed is a step."""
+    trace = trace_of(rss_kib, step_s=times(steps=len(rss_kib), seed=number))
+    facts = Facts(step_kind="line", run_s=1.0)
+    return trial_of(number, end="stopped", steps=len(rss_kib), trace=trace, facts=facts)
+
+
+def test_what_a_whole_run_hardly_grows_by_is_no_leak():
+    """A real pandas grew by 0.62 KiB a line, 123 KiB in its whole run: `most of it fixed`, said the report."""
+    little, much = ([printing(memory(rate, steps=200), number=n) for n in range(3)] for rate in (0.62, 40.0))
+    assert cell_of(little).verdicts == ("flat",)
+    assert (cell_of(little).of("memory").seen, cell_of(little).of("memory").limit) == (
+        "good",
+        pytest.approx(1024 / 200),
+    )
+    assert cell_of(much).verdicts == ("leak",)
+    strict = judge_cell(little, limits=Limits(signals={"memory": 0.1}), steps=STEPS)
+    assert strict.of("memory").limit == 0.1
+
+
+def test_a_whole_run_needs_no_question_mark_for_what_it_did_not_grow_by():
+    """Memory that rises by 240 KiB in a few uneven steps, and then ends, was `unclear <9.96 KiB/line`."""
+    uneven = np.repeat([14_132.0, 14_152.0, 14_208.0, 14_232.0, 14_372.0], 30)
+    cell = cell_of([printing(uneven, number=number) for number in range(3)])
+    assert cell.verdicts == ("flat",)
+    assert cell.of("memory").seen == "good"
+    assert "rose by 240 KiB in the whole run" in cell.why
+    steep = cell_of([printing(14_000 + 100 * (uneven - uneven[0]), number=number) for number in range(3)])
+    assert steep.of("memory").seen != "good"
