@@ -307,9 +307,8 @@ def agreeing_launches(launches: Sequence[JudgedTrial], name: VerdictName) -> lis
         return max((growing(launches, signal) for signal in GROWTHS), key=len)
     shown = [launch for launch in launches if name in launch.verdicts]
     if name == "crash":
-        ends = Counter((launch.trial.end, launch.trial.failure.signal) for launch in shown)
-        usual = ends.most_common(1)[0][0] if ends else None
-        shown = [launch for launch in shown if (launch.trial.end, launch.trial.failure.signal) == usual]
+        usual = Counter(launch.trial.failed_by for launch in shown).most_common(1)
+        shown = [launch for launch in shown if launch.trial.failed_by == usual[0][0]]
     if name not in ("leak", "slowdown"):
         return shown if len(shown) >= AGREE else []
     if name == "leak" and shown:

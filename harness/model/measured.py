@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -47,6 +48,10 @@ End = Literal[
 
 
 TRACEBACK = "Traceback (most recent call last)"
+
+
+_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
+"""The type of an exception, as the last line of a traceback names it."""
 
 
 def gist(message: str) -> str:
@@ -414,6 +419,13 @@ class Trial:
         if self.conditions.beside and not self.conditions.disturbed:
             return "other launches ran at the same time"
         return self.conditions.disturbed or ("an image was pulled at the same time" if self.conditions.pulled else "")
+
+    @property
+    def failed_by(self) -> tuple[str, int | None, str]:
+        """Return what tells one failure from another: how the trial ended, the signal that killed it, and the type of
+        the exception."""
+        found = _ERROR.search(gist(self.message))
+        return self.end, self.failure.signal, "" if found is None else found[0]
 
     @property
     def ended_well(self) -> bool:

@@ -283,6 +283,6 @@ def always_fails(trials: Sequence[Sequence[Trial]]) -> list[bool]:
     """
     measured = [[trial for trial in version if trial.measured] for version in trials]
     failing = [version for version in measured if any(trial.end in FAILURES for trial in version)]
-    ends = {(trial.end, trial.failure.signal) for version in failing for trial in version}
+    ends = {trial.failed_by for version in failing for trial in version}
     is_sure = len(ends) == 1 and sum(map(len, failing)) >= ENOUGH
     return [is_sure and sum(trial.end in FAILURES for trial in version) >= AGREE for version in trials]

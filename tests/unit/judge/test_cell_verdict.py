@@ -660,3 +660,11 @@ def test_a_whole_run_needs_no_question_mark_for_what_it_did_not_grow_by():
     assert "rose by 240 KiB in the whole run" in cell.why
     steep = cell_of([printing(14_000 + 100 * (uneven - uneven[0]), number=number) for number in range(3)])
     assert steep.of("memory").seen != "good"
+
+
+def test_two_unlike_exceptions_do_not_agree_on_a_crash():
+    """A server that is away now and then and a function that a version lacks were one crash in every version."""
+    away, gone = (failed(signal=None, message=f"step 3: {told}") for told in ("ConnectionError: refused", "TypeError"))
+    good = [trial_of(number) for number in range(2, 5)]
+    assert cell_of([away, replace(gone, number=1), *good]).verdicts == ("inconclusive",)
+    assert cell_of([gone, replace(gone, number=1), *good]).verdict == "crash"
