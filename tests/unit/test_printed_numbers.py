@@ -47,6 +47,7 @@ PROSE = r"""
 /x/_cd.py:695: ConvergenceWarning: Objective did not converge. Duality gap: 1.2e+01, tolerance: 5.6e+00
 /x/_classification.py:1344: UndefinedMetricWarning: Precision is ill-defined. Use `zero_division=0.5`
 train.py:12: UserWarning: Current loss in 0.5
+wandb:        loss 0.01667
 [LightGBM] [Warning] No further splits with positive gain, best gain: -inf
 [LightGBM] [Warning] bagging_fraction is set=0.8, subsample=1.5 will be ignored. Current value: bagging_fraction=0.8
 WARNING:root:NaN or Inf found in input tensor: 0.5

@@ -150,6 +150,7 @@ PAIR = re.compile(
 OF = re.compile(r"(?:^|\W)(train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?) $", re.IGNORECASE)
 WHOSE = re.compile(r"(?<![\w\-/@.])([^\W\d_][\w\-/@.]{0,39})(?:'s)? $")  # `valid_1's auc: 0.9`
 QUOTES_SOURCE = re.compile(r':\d+: \w*Warning: |^ *File ".*", line \d')  # a line of source code follows
+OF_LOGGER = re.compile("(?:\x1b\\[[0-9;]*m)*wandb(?:\x1b\\[[0-9;]*m)*: ")  # repeats, rounded, what it was given
 EXACT_INTEGER = re.compile("[-+]?[0-9,]+$")
 
 
@@ -183,7 +184,7 @@ class Named(Reader):
         line = line[:LONGEST]
         is_source, self._is_source = self._is_source and line.startswith("  "), False
         lowered = line.lower()
-        if is_source or not (DIGIT.search(line) or "nan" in lowered or "inf" in lowered):
+        if is_source or not (DIGIT.search(line) or "nan" in lowered or "inf" in lowered) or OF_LOGGER.match(line):
             return {}
         self._is_source = QUOTES_SOURCE.search(line) is not None
         line, numbers = single_spaced(without_escapes(line, " ")), {}
