@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from harness.errors import InfrastructureError
+from harness.masking import without_known
 from harness.safe_files import folder_in
 
 
@@ -18,14 +19,16 @@ def write_atomically(path: Path, data: str | bytes) -> None:
     write_below(path.parent, path.name, data)
 
 
-def write_below(root: Path, name: str, data: str | bytes) -> None:
-    """Write a file below `root` atomically, without following links. A lone surrogate, which JSON can hold and UTF-8
-    cannot, becomes a question mark. Raises InfrastructureError.
+def write_below(root: Path, name: str, data: str | bytes, *, exact: bool = False) -> None:
+    """Write a file below `root` atomically, without following links, and without the credentials that this process
+    knows unless the content must stay `exact`. A lone surrogate, which JSON can hold and UTF-8 cannot, becomes a
+    question mark. Raises InfrastructureError.
     """
     *folders, last = PurePosixPath(name).parts
+    content = data.encode(errors="replace") if isinstance(data, str) else data
     try:
         with folder_in(root, *folders) as folder:
-            _replace_whole(folder, last, data.encode(errors="replace") if isinstance(data, str) else data)
+            _replace_whole(folder, last, content if exact else without_known(content))
     except OSError as error:
         raise InfrastructureError(
             f"{root / name}: cannot write: {error.strerror}; free some space or choose another folder with --out"

@@ -22,6 +22,7 @@ from click.shell_completion import CompletionItem
 from harness import __version__, doors, exit_codes
 from harness.cli.common import say
 from harness.errors import HarnessError, chain_of, did_you_mean
+from harness.masking import learn_variables
 from harness.report.text.harmless_text import readable
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def open_closed_streams() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code. An error that a user can cause gives a message, never a traceback."""
+    learn_variables(os.environ.items())
     try:
         cli.main(args=arguments, prog_name="harness", standalone_mode=False)
         code = exit_codes.OK

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from harness.errors import InfrastructureError, UsageError
+from harness.masking import without_known
 from harness.report.text.harmless_text import readable
 
 if TYPE_CHECKING:
@@ -82,12 +83,12 @@ def show(text: str) -> None:
     """Print a text on stdout: unchanged to a file, so that nothing is lost, and without control characters to a
     terminal. A lone surrogate becomes a question mark.
     """
-    text = text.encode(errors="replace").decode()
+    text = without_known(text.encode(errors="replace").decode())
     click.echo(readable(text) if sys.stdout.isatty() else text, nl=False, color=True)  # color: else click drops escapes
 
 
 def print_json(content: Any) -> None:
-    click.echo(json.dumps(content, indent=1, allow_nan=False))
+    click.echo(without_known(json.dumps(content, indent=1, allow_nan=False)))
 
 
 def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from harness import model, package_index
+from harness import masking, model, package_index
 from harness.errors import did_you_mean
 from harness.matrix.problems import Context, KeyPath, listed
 from harness.matrix.read_hosts import names_of, read_hosts
@@ -51,8 +51,24 @@ def load_matrix(
         trials=file.trials,
         stop=file.stop,
     )
+    _learn(matrix)
     context.raise_if_any()
     return matrix
+
+
+def _learn(matrix: model.Matrix) -> None:
+    """Note the credentials in a matrix file, so that no file and no output contains them."""
+    for scenario in matrix.scenarios:
+        for words in (scenario.args, scenario.launcher, scenario.command):
+            masking.learn_words(words)
+        masking.learn_variables(scenario.environment)
+    for image in (image for series in matrix.series for image in series.images):
+        masking.learn_variables(image.environment)
+        if isinstance(image.source, model.Build):
+            masking.learn_variables(image.source.args)
+        elif isinstance(image.source, model.Install):
+            masking.learn_words(image.source.packages)
+    masking.learn_words(str(host.engine) for host in matrix.hosts)
 
 
 def load_hosts(path: Path, *, environ: Mapping[str, str]) -> tuple[str, tuple[model.Host, ...]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from harness.masking import without_credentials
 from harness.model.engines import Abilities, EngineSettings, engine_kind, installed_engines, known_engines
 from harness.model.scenario import ById, FromFile, Later, Scenario, Where
 
@@ -69,6 +70,12 @@ class Install:
     packages: tuple[Annotated[str, forms.WITHOUT_CREDENTIALS], ...]
     exact: bool = False
     hashes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def needs_file(self) -> bool:
+        """Return whether the packages must be in a requirement file: pip and uv read hashes only from there, and all
+        users of a machine can read the arguments of a process, which a login in an address should not be among."""
+        return bool(self.hashes) or any(without_credentials(package) != package for package in self.packages)
 
     @property
     def lines(self) -> tuple[str, ...]:

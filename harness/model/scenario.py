@@ -234,9 +234,11 @@ class Scenario(FromFile):
     """An unmodified Python program, such as train.py, relative to the matrix file; measured from inside."""
     module: forms.Text | None = None
     """An unmodified Python program that is a module, run as by python -m."""
-    args: tuple[forms.Anything, ...] = ()
+    args: Annotated[tuple[forms.Anything, ...], forms.MASKED_WORDS] = ()
     """For a program: its arguments; a param replaces its name in braces."""
-    launcher: Annotated[tuple[str, ...], forms.Written(read=file_keys.launcher_words, schema=forms.TEXT)] = ()
+    launcher: Annotated[
+        tuple[str, ...], forms.Written(read=file_keys.launcher_words, schema=forms.TEXT), forms.MASKED_WORDS
+    ] = ()
     """For a program: the command that starts its ranks, such as torchrun --nproc-per-node {gpus}; {gpus} is the number
     of the lane's GPUs, 1 without any; {nodes}, {node}, {address} and {port} are for several nodes."""
     steps_are: Annotated[
@@ -249,7 +251,7 @@ class Scenario(FromFile):
     printed: file_keys.Printed | None = None
     """For a program or a command: the numbers that it prints, such as {loss: "loss: {}"}, where {} is the number; off:
     none. Default: all numbers beside a name."""
-    command: Annotated[tuple[forms.Anything, ...], forms.Within(items=1)] = ()
+    command: Annotated[tuple[forms.Anything, ...], forms.Within(items=1), forms.MASKED_WORDS] = ()
     """Any other program, as a list of its arguments, measured from outside. Give this, script, program or module."""
     step_pattern: file_keys.Expression | None = None
     """For a command: a regular expression; each line of output that matches it is a step."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from harness.atomic_files import write_below
 from harness.model import Build, Scenario, Variant
 from harness.run.trial.payload import pack
 from harness.safe_files import read_regular
@@ -56,9 +57,8 @@ def keep_dockerfile(source: Build, directory: Path) -> str | None:
 
 
 def _keep(content: bytes, name: str, directory: Path) -> None:
-    run = RunDirectory(directory)
-    if not (run.folder(FOLDER) / name).exists():
-        run.write(f"{FOLDER}/{name}", content)
+    if not (RunDirectory(directory).folder(FOLDER) / name).exists():
+        write_below(directory, f"{FOLDER}/{name}", content, exact=True)  # its name is its hash
 
 
 def read_inputs(hashes: Mapping[str, str], directory: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:

@@ -24,6 +24,7 @@ from typing import Any
 from harness import file_locks
 from harness.atomic_files import write_atomically, write_below
 from harness.errors import InfrastructureError, UsageError
+from harness.masking import without_known
 from harness.model import Cell, Trial
 from harness.safe_files import folder_in, read_regular
 from harness.store.trial_json import FOLDER, read_trial, trial_files, trial_to_json
@@ -119,7 +120,7 @@ class RunDirectory:
         leaves no partial line.
         """
         path = self.path / "decisions.jsonl"
-        line = json.dumps(record, allow_nan=False, default=str).encode() + b"\n"
+        line = without_known(json.dumps(record, allow_nan=False, default=str)).encode() + b"\n"
         try:
             with path.open("ab", buffering=0) as out:
                 written = out.write(line)

@@ -25,11 +25,11 @@ ALLOWED = {
     "errors": {"exit_codes"},
     "amounts": {"model"},
     "agent": set(),
-    "matrix": BASE | {"registry", "package_index", "safe_files"},
+    "matrix": BASE | {"masking", "registry", "package_index", "safe_files"},
     "package_index": BASE | {"registry"},
     "registry": BASE,
     "plan": BASE | {"judge", "matrix", "masking"},
-    "atomic_files": BASE | {"safe_files"},
+    "atomic_files": BASE | {"masking", "safe_files"},
     "safe_files": BASE,
     "file_locks": set(),
     "run": BASE
@@ -51,7 +51,7 @@ ALLOWED = {
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "compat", "doors"}
     | {"amounts", "atomic_files", "facts", "history", "package_index", "masking", "safe_files"},
-    "cli": BASE | {"doors", "flows", "history", "report", "matrix", "plan", "store"},
+    "cli": BASE | {"doors", "flows", "history", "masking", "report", "matrix", "plan", "store"},
     "__main__": {"cli"},
     "__init__": set(),
 }

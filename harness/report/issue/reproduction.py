@@ -21,7 +21,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness import amounts
-from harness.masking import is_private, is_secret, scrubbed
+from harness.masking import WITHHELD, is_private, is_secret, scrubbed, told_words
 from harness.model import SIGNALS, Build, CellResult, Install, Pull, RunResult, Scalar, Source, Trial, unit_per, written
 from harness.model.answers import Container, Issue, Machine, Recipe
 from harness.report.text import signal_words
@@ -98,12 +98,12 @@ def python_file(recipe: Recipe) -> str:
     variant, scenario = recipe.cell.variant, recipe.cell.variant.scenario
     limit_s = f"{scenario.timeout_s:g}" if math.isfinite(scenario.timeout_s) else "1e9"
     if recipe.script is None:
-        command = repr(list(variant.command))
+        command = repr(told_words(variant.command))
         if scenario.is_program:  # it is started by the interpreter that runs the file
             start = ["-m", scenario.module] if scenario.module else [scenario.file_place]
             launcher, gpus = variant.launcher or ("{python}", "-u"), str(max(1, len(recipe.cell.lane.gpus)))
             words = [*(word.replace("{gpus}", gpus) for word in launcher), *start, *variant.program_args]
-            command = repr(words).replace("'{python}'", "__import__('sys').executable")
+            command = repr(told_words(words)).replace("'{python}'", "__import__('sys').executable")
         runner = (
             templates()
             .get_template("reduced_command.py.j2")
@@ -226,6 +226,11 @@ def shell(recipe: Recipe) -> str:
         "notes": [
             *asked_for(recipe),
             *leak_to_see(recipe),
+            *(
+                [f"Put the credential in the place of {WITHHELD} first: the run did not keep it."]
+                if WITHHELD in script
+                else []
+            ),
             *(
                 f"The script needs this file in the same folder, but the run did not keep it: {plain(place)}"
                 for place in recipe.missing

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from harness.masking import without_known
+
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -18,10 +20,12 @@ _SPELLINGS = str.maketrans(
 
 
 def plain(text: str) -> str:
-    """Return `text` as one line: no escape sequences, no control, bidirectional or invisible characters.
+    """Return `text` as one line: no escape sequences, no control, bidirectional or invisible characters, and no
+    credential that this process knows.
 
     Characters that XML 1.0 forbids (lone surrogates, noncharacters) become U+FFFD.
     """
+    text = without_known(text)
     if text.isprintable():  # the characters handled below are not printable
         return text
     return "".join(_harmless(character) for character in _ESCAPE_SEQUENCE.sub("", text)).strip()

@@ -22,6 +22,7 @@ import docker
 from docker.errors import APIError
 
 from harness.errors import ImageUnavailable
+from harness.masking import without_credentials
 from harness.model import Graft, Image, Install
 from harness.model.watching import Say
 from harness.run.docker import containers
@@ -175,7 +176,7 @@ def install(
     """Make the image of the base with the packages. `memory_bytes` limits the memory of the install. Raises
     ImageUnavailable with pip's reason.
     """
-    say(f"installing {' '.join(source.packages)}")
+    say(f"installing {without_credentials(' '.join(source.packages))}")
     with hold_image(client, base["Id"], image=image, memory_bytes=memory_bytes, say=say) as holder:
         if source.python is not None:
             version = holder.printed(holder.python, "-c", VERSION).strip()
@@ -185,7 +186,7 @@ def install(
         pip = [holder.python, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
         pip += ["--no-deps"] if source.exact else []
         requirements = ["--", *source.packages]
-        if source.hashes:  # pip reads them only from a file
+        if source.needs_file:
             holder.put({LIST_PATH: "\n".join(source.lines).encode()})
             requirements = ["-r", LIST_PATH]
         environment = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore", **proxies(environ)}

@@ -25,6 +25,7 @@ from pathlib import Path, PurePosixPath
 import uv
 
 from harness.errors import ImageUnavailable, InfrastructureError
+from harness.masking import without_credentials
 from harness.model import Image, Install, Prepared
 from harness.model.answers import Room
 from harness.model.watching import Say
@@ -113,7 +114,8 @@ class EnvironmentStore:
                     digest = digest_of(folder, build=build)
                     scratch = (folder / MARKER).with_suffix(".new")
                     with scratch.open("w") as file:
-                        json.dump({"digest": digest, "build": build, "packages": source.packages}, file)
+                        packages = [without_credentials(package) for package in source.packages]
+                        json.dump({"digest": digest, "build": build, "packages": packages}, file)
                         file.flush()
                         os.fsync(file.fileno())
                     scratch.rename(folder / MARKER)
@@ -235,7 +237,7 @@ def _make(
     folder: Path, *, interpreter: Path, image: Image, source: Install, environ: Mapping[str, str], say: Say
 ) -> None:
     tool, python, environment = uv.find_uv_bin(), str(python_of(folder)), settings_of_uv(environ)
-    installing = f"installing {' '.join(source.packages)}"
+    installing = f"installing {without_credentials(' '.join(source.packages))}"
 
     def run(*command: str, must_succeed: bool = True) -> None:
         done = run_command(list(command), environment=environment, beat=lambda: say(installing))
@@ -249,11 +251,15 @@ def _make(
         say(installing)
         exact = ["--no-deps"] if source.exact else []
         requirements = ["--", *source.packages]
-        if source.hashes:  # uv reads hashes only from a requirements file
-            listed = folder / "requirements.txt"
+        listed = folder / "requirements.txt"
+        if source.needs_file:
+            listed.touch(mode=0o600)
             listed.write_text("\n".join(source.lines))
             requirements = ["-r", str(listed)]
-        run(tool, "pip", "install", *exact, "--python", python, *requirements)
+        try:
+            run(tool, "pip", "install", *exact, "--python", python, *requirements)
+        finally:
+            listed.unlink(missing_ok=True)
     # Compile now, so that the first trial need not. uv's --compile-bytecode fails on Python 3.6. A failure is ignored,
     # because packages may contain files that do not compile (templates, tests of syntax errors).
     run(python, "-m", "compileall", "-q", str(folder / "lib"), must_succeed=False)

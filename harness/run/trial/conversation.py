@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Protocol, TypeVar
 
+from harness.masking import without_known
 from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Trace, Trial
 from harness.model.measured import Facts, RankFacts
 from harness.run.engine import Engine, Exit, LaunchRequest, OnNodes, Session
@@ -274,7 +275,7 @@ class Conversation:
             self.begun,
             **fields,
             end=end,
-            message=message or self.note,
+            message=without_known(message or self.note),
             trace=self.samples.trace(),
             facts=self.facts,
         )
@@ -293,7 +294,7 @@ class Conversation:
         # The output of the image's entrypoint (such as a driver warning) precedes the scenario's.
         ranks = tuple(RankFacts(**{**dict(rank), "not_finite": tuple(rank.not_finite)}) for rank in done.ranks)
         self.facts = replace(self.facts, run_s=done.run_s, end_s=done.end_s, ranks=ranks)
-        banner = self.lines.noise.text().strip()[-BANNER_LIMIT:]
+        banner = without_known(self.lines.noise.text()).strip()[-BANNER_LIMIT:]
         return self._trial(
             end,
             message,
@@ -351,7 +352,9 @@ class Conversation:
             message,
             failure=Failure(exit_code=last.exit_code if last else None),
             last_step=int(self.samples.newest_step),
-            output=Printed(tail=(self.lines.noise.text() + (last.stderr_tail if last else ""))[-(64 << 10) :]),
+            output=Printed(
+                tail=without_known(self.lines.noise.text() + (last.stderr_tail if last else ""))[-(64 << 10) :]
+            ),
         )
 
 

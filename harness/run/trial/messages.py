@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from harness.masking import told
+from harness.masking import told, without_known
 from harness.model import GROWTHS, End, Floats, Look, Remedy, Shortfall, Trace
 from harness.model.measured import LOOK_COLUMNS, MOST_COLUMNS, MOST_METRICS, SeenCgroup, SeenGpu, beyond_any_trace
 from harness.run.interruptible import BoundedTail
@@ -289,6 +289,7 @@ MESSAGES: Mapping[str, type[BaseModel]] = {
 
 def parse_message(text: bytes) -> BaseModel:
     """Return the message in one marked line. Raises Misunderstood, also for JSON that is nested too deeply to parse."""
+    text = without_known(text)  # such as an argument that the program prints
     try:
         fields = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
         if LONE_SURROGATE.search(text):
