@@ -66,6 +66,13 @@ _REFUSED = ("can't start new thread", "failed to map segment from shared object"
 """Phrases by which Python and the dynamic loader report that the system refused memory."""
 
 
+_OF_PATHS = {
+    errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EROFS, errno.ENOSPC, errno.EDQUOT,
+    errno.EIO, errno.ESTALE, errno.ENXIO,
+}  # fmt: skip
+"""What a path that a user names may have to do with, whatever looks at it first. The harness itself is not to blame."""
+
+
 @functools.cache
 def installed() -> Mapping[str, EntryPoint]:
     """Return the commands of installed packages by name, in order of name. Names of the harness's own stay its own."""
@@ -176,6 +183,9 @@ def run(arguments: list[str]) -> int:
             reason = "the harness itself ran out of memory or threads"
             say(f"{reason} ({type(error).__name__}: {error}); what was measured is kept: run the same command again")
             return exit_codes.UNAVAILABLE
+        if isinstance(error, OSError) and error.errno in _OF_PATHS and error.filename is not None:
+            say(f"{os.fsdecode(error.filename)}: {error.strerror}; make it accessible, or name another path")
+            return exit_codes.USAGE
         traceback.print_exc()
         say("this is a bug in the harness; please report the lines above")
         code = exit_codes.OUR_BUG

@@ -50,11 +50,13 @@ TIME = click.option("--time", metavar="DURATION", help="Spend this time (2h, 45m
 @contextmanager
 def to_stdout() -> Iterator[None]:
     """Drop the rest of the output if its reader stops reading; the exit code stays. Raises InfrastructureError if
-    stdout cannot be written, for example on a full disk."""
+    stdout cannot be written, for example on a full disk. Other errors pass."""
     try:
         yield
         sys.stdout.flush()
     except OSError as error:
+        if error.filename is not None:  # not stdout, but a file that is read for it
+            raise
         # Otherwise Python would try to write its buffer again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):

@@ -123,6 +123,20 @@ def ended(line: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.parametrize("line", ["runs --in", "history --in", "compare", "report", "frontier"])
+def test_a_path_that_cannot_be_looked_at_is_a_message(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was a traceback, or stdout was blamed for it."""
+    loop, long = tmp_path / "loop", "x" * 300
+    loop.symlink_to(loop)
+    for path in (loop / "y", long):
+        code, told = run([*line.split(), str(path)]), capsys.readouterr().err
+        assert (code, told.count("\n")) == (2, 1)
+        assert str(path) in told
+        assert "stdout" not in told
+
+
 def test_a_full_disk_under_stdout_is_a_message() -> None:
     """It was a traceback, with an exit code that means "report a bug"."""
     code, said = ended("harness schema >/dev/full")
