@@ -240,6 +240,23 @@ def test_a_process_that_does_not_end_hangs(tmp_path: Path, monkeypatch: pytest.M
     assert "threading.py" in told.done["stacks"]
 
 
+def test_a_process_that_cannot_read_its_memory_is_measured_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent ended in a KeyError, after all steps and without a result."""
+    pack_with(monkeypatch, tmp_path, "probes/memory.py", 'path="/proc/self/statm"', 'path="/nowhere"')
+    done = run(tmp_path / "root", sys.executable, NOTHING).done
+    assert (done["end"], done["last_step"]) == ("completed", 100)
+    assert done["peak_rss_kib"] > 1000, "the kernel's own figure"
+
+
+def test_a_failure_of_the_agent_at_its_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack_with(monkeypatch, tmp_path, "supervisor/job.py", "notes = self.notes + self.monitor", "notes = self.nothing")
+    done = run(tmp_path / "root", sys.executable, NOTHING).done
+    assert done["end"] == "infrastructure"
+    assert "the agent failed: AttributeError" in done["message"]
+
+
 def test_a_failing_teardown_is_a_failure(tmp_path: Path, thorough_python: str) -> None:
     told = run(tmp_path, thorough_python, params={"fault": "teardown_error"})
     assert (told.done["end"], told.done["at_exit"], told.done["exit_code"]) == ("crash", True, None)

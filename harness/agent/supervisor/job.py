@@ -44,6 +44,10 @@ def supervise(root):
     return 1 if outbox.pending else 0
 
 
+def _own_failure(error):
+    return "%sthe agent failed: %r" % (traceback.format_exc(), error)
+
+
 class Job(object):
     """Runs one job from the child's start to `done`. `order`: the content of job.json.
 
@@ -99,8 +103,13 @@ class Job(object):
         except ending.Missing as error:  # raised by `open`
             self.end("setup", str(error))
         except Exception as error:  # a bug of the agent, which must not count against the image
-            self.end("infrastructure", "%sthe agent failed: %r" % (traceback.format_exc(), error))
-        self._finish()
+            self.end("infrastructure", _own_failure(error))
+        try:
+            self._finish()
+        except Exception as error:
+            if self.child is not None:
+                self.child.kill()
+            self.outbox.send("done", end="infrastructure", message=_own_failure(error))
         until = self.clock() + FLUSH_S
         while self.outbox.pending and not self._is_alone and self.clock() < until:
             self._exchange(0.1)
@@ -381,6 +390,7 @@ class Job(object):
     def peak_rss_kib(self):
         """Return the largest of all samples, the kernel's peak of the child, and what the processes told; None if all
         are unknown."""
-        largest_kib = self.subject.table.largest(self.subject.columns["rss_kib"])
+        place = self.subject.columns.get("rss_kib")  # a process that cannot read its own has none
+        largest_kib = 0 if place is None else self.subject.table.largest(place)
         death = self.child and self.child.death
         return max(largest_kib, death.peak_rss_kib if death else 0, self.peak_kib) or None

@@ -604,7 +604,7 @@ class Ranks(object):
         job = self._job
         job.run_s = job.clock() - self._began
         self.table.header[samples.STEPS] = 1
-        self.table.column(self.columns["rss_kib"])[0] = death.peak_rss_kib
+        self.table.column(samples.COLUMNS.index("rss_kib"))[0] = death.peak_rss_kib
         job.ready(None, None, ["rss"])
         job.output.all_counts()
         job.look(1, {"cpu_s": processes.children_s(), "rss_peak_kib": death.peak_rss_kib}, last=True)
