@@ -77,6 +77,9 @@ class Ulimits:
         return True
 
 
+LACKS_INIT = re.compile(r"docker-init|container-init|catatonit")
+"""The program that an engine starts as the first process of a container, in what engines say that lack it. Without it,
+the agent is the first process."""
 ALL = "all"
 CDI_KIND = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -159,6 +162,15 @@ class Ways:
     gpus: GpuAccess
     memory_bytes: int | None = None
     ulimits: Ulimits = field(default_factory=Ulimits)
+    init: bool = True
+
+    def refused(self, message: str, scenario: Scenario) -> bool:
+        """Return whether to try again after the engine refused to start a container with `message`: true if it lacks
+        one of the options, which is not used again."""
+        if self.init and LACKS_INIT.search(message):
+            self.init = False
+            return True
+        return self.ulimits.learn(message, scenario) or self.gpus.refused(message)
 
 
 def marked(purpose: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -234,8 +246,7 @@ def running(
                     session = stack.enter_context(_started(client, launch, python=python, ways=ways))
                     break
                 except APIError as error:
-                    why = explanation(error)
-                    if not (ways.ulimits.learn(why, launch.scenario) or ways.gpus.refused(why)):
+                    if not ways.refused(explanation(error), launch.scenario):
                         raise
         yield session
     finally:
@@ -264,7 +275,7 @@ def _started(
         pids=PIDS_LIMIT,
         network=scenario.network,
         host_config={
-            "init": True,
+            "init": ways.init,
             "cap_add": list(scenario.cap_add),
             "shm_size": scenario.shm_bytes,
             "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ways.ulimits.of(scenario)],

@@ -124,7 +124,7 @@ def hold_image(
             memory_bytes=memory_bytes,
             pids=PIDS_LIMIT,
             network=network,
-            host_config={"init": True, "cap_add": ["DAC_OVERRIDE"]},
+            host_config={"cap_add": ["DAC_OVERRIDE"]},
         ) as container_id,
         containers.started(client, container_id, beat=lambda: say("starting the base image")),
     ):

@@ -16,7 +16,7 @@ from docker.errors import APIError
 
 from harness.model import Host, Scenario, Where
 from harness.run import owners
-from harness.run.docker.containers import Ulimits
+from harness.run.docker.containers import GpuAccess, Ulimits, Ways
 from harness.run.docker.docker_client import ca_bundle, proxies
 from harness.run.images import build_errors
 from harness.run.images.build_images import Stages, base_names, content_hash, context_files
@@ -86,6 +86,17 @@ def test_only_a_default_ulimit_is_left_out() -> None:
     refused = "crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied"
     assert not Ulimits().learn(refused, plain), "it is none of ours"
     assert not Ulimits().learn("no space left", plain)
+
+
+def test_an_engine_without_docker_init_starts_trials_without_it() -> None:
+    """Every trial there was `infrastructure`."""
+    plain, ways = Scenario(name="x", where=WHERE), Ways(gpus=GpuAccess({}))
+    lacks = 'exec: "docker-init": executable file not found in $PATH: unknown'
+    assert not ways.refused('exec: "tini": executable file not found in $PATH', plain), "the image's own"
+    assert ways.init
+    assert ways.refused(lacks, plain)
+    assert not ways.init
+    assert not ways.refused(lacks, plain)
 
 
 def test_we_are_alive_and_others_are_not() -> None:
