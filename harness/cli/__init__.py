@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -186,10 +187,22 @@ def run(arguments: list[str]) -> int:
         if isinstance(error, OSError) and error.errno in _OF_PATHS and error.filename is not None:
             say(f"{os.fsdecode(error.filename)}: {error.strerror}; make it accessible, or name another path")
             return exit_codes.USAGE
+        if isinstance(error, FileNotFoundError) and not _is_in_a_folder():
+            say("the folder that this shell is in was removed; change to another one")
+            return exit_codes.USAGE
         traceback.print_exc()
         say("this is a bug in the harness; please report the lines above")
         code = exit_codes.OUR_BUG
     return code
+
+
+def _is_in_a_folder() -> bool:
+    """Return whether the current folder still exists."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _is_refusal(error: BaseException) -> bool:

@@ -231,7 +231,10 @@ def login_of(host: str, *, environ: Mapping[str, str]) -> Login | None:
 
     Raises RegistryTrouble if the configuration cannot be read or a helper fails.
     """
-    folder = environ.get("DOCKER_CONFIG") or Path(environ.get("HOME") or Path.home()) / ".docker"
+    try:
+        folder = environ.get("DOCKER_CONFIG") or Path(environ.get("HOME") or Path.home()) / ".docker"
+    except RuntimeError:  # this user has no home folder, and so no logins
+        return None
     path = Path(folder) / "config.json"
     try:
         config = json.loads(path.read_bytes())

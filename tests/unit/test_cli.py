@@ -137,6 +137,11 @@ def test_a_path_that_cannot_be_looked_at_is_a_message(
         assert "stdout" not in told
 
 
+def test_a_folder_that_was_removed_is_a_message(tmp_path: Path) -> None:
+    code, said = ended(f"mkdir {tmp_path}/x; cd {tmp_path}/x; rmdir {tmp_path}/x; harness try a==1 a==2 -- python a.py")
+    assert (code, said) == (2, "harness: the folder that this shell is in was removed; change to another one\n")
+
+
 def test_a_full_disk_under_stdout_is_a_message() -> None:
     """It was a traceback, with an exit code that means "report a bug"."""
     code, said = ended("harness schema >/dev/full")

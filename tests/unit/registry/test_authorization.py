@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import pwd
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -155,6 +156,14 @@ def helper(world: World, script: str) -> None:
 
 def login(world: World, host: str = "nvcr.io") -> Login | None:
     return login_of(host, environ={"HOME": str(world.home), **world.environ})
+
+
+def test_a_user_without_a_home_has_no_logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's user has no entry in passwd, and may have no HOME: a registry that asks for a login was a
+    traceback."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert login_of("nvcr.io", environ={}) is None
 
 
 @pytest.mark.parametrize("config", [{"credsStore": "mine"}, {"credHelpers": {"nvcr.io": "mine"}}])
