@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from contextlib import suppress
@@ -10,6 +11,9 @@ from pathlib import Path, PurePosixPath
 from harness.errors import InfrastructureError
 from harness.masking import without_known
 from harness.safe_files import folder_in
+
+LACKS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EBADF})
+"""How file systems refuse what they do not have."""
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
@@ -47,8 +51,19 @@ def _replace_whole(folder: int, name: str, content: bytes) -> None:
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
+        _sync_folder(folder)
     except OSError:
         with suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
+
+
+def _sync_folder(folder: int) -> None:
+    """Write an open folder to the disk, if its file system can: those of virtual machines, of sticks and of Windows
+    servers may not. Raises OSError.
+    """
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in LACKS:
+            raise

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,8 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
     if script is not None:
         write_file(script, text)
         if script.is_file():
-            script.chmod(0o755)
+            with suppress(OSError):  # some file systems know no permissions
+                script.chmod(0o755)
         text = f"{shlex.join(['python3' if is_python else 'sh', str(script)])}\n"
     with to_stdout():
         show(text)

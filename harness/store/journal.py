@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import file_locks
-from harness.atomic_files import write_atomically, write_below
+from harness.atomic_files import LACKS, write_atomically, write_below
 from harness.errors import InfrastructureError, UsageError
 from harness.masking import without_known
 from harness.model import Cell, Trial
@@ -152,7 +152,9 @@ class RunDirectory:
             raise InfrastructureError(f"{what}; free some space") from error
 
     def point_latest(self) -> None:
-        """Make the link `latest`, next to this directory, point to it. Raises InfrastructureError."""
+        """Make the link `latest`, next to this directory, point to it. Do nothing on a file system without links: it is
+        a convenience, and every command finds the newest run without it. Raises InfrastructureError.
+        """
         link = self.path.parent / "latest"
         temporary = link.with_name(f".latest.{secrets.token_hex(4)}")
         try:
@@ -161,6 +163,8 @@ class RunDirectory:
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
+            if error.errno in LACKS:
+                return
             raise InfrastructureError(f"{link}: cannot point to the newest run: {error.strerror}") from error
 
     def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
@@ -169,11 +173,11 @@ class RunDirectory:
         Failures of setup are left out: what was missing then (a data server, a file) may exist now.
         """
         trials: dict[str, Trial] = {}
-        by_inode: dict[int, Path] = {}  # a file with several hard links is read once
+        by_file: dict[tuple[int, ...], Path] = {}  # a file with several hard links is read once
         for run in sorted(self.path.parent.glob("[0-9]*")):
             with suppress(FileNotFoundError, UsageError):  # `harness clean --runs` may be removing it
-                by_inode |= {path.lstat().st_ino: path for path in trial_files(run, of=cell.id)}
-        for path in by_inode.values():
+                by_file |= {_identity(path): path for path in trial_files(run, of=cell.id)}
+        for path in by_file.values():
             with suppress(UsageError):  # an edited file, or one of a later format: the cell runs again
                 trial = read_trial(path)
                 if (trial.cell_id, trial.key) == (cell.id, key) and trial.measured and trial.end != "setup":
@@ -193,6 +197,13 @@ class RunDirectory:
         except OSError:
             self.write_trial(adopted, cell)
         return adopted
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """Return what all names of a file share, and no other file has: on some file systems of networks and of virtual
+    machines, two files may have the same inode."""
+    details = path.lstat()
+    return details.st_dev, details.st_ino, details.st_size, details.st_mtime_ns
 
 
 def _machine_of_row(line: bytes) -> dict[tuple[str, str, str], str]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import signal
+import stat
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -158,6 +162,44 @@ def test_trials_of_earlier_runs_are_found_once(tmp_path: Path) -> None:
         run.write_trial(a_trial(cell), cell)
     first.write_trial(a_trial(cell, number=2, started="t2"), cell)
     assert [trial.started for trial in second.known_trials(cell, "k")] == ["t1", "t2"]
+
+
+def test_two_trials_with_the_same_inode_are_both_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On file systems that make inodes up, one of them was lost, and ran again."""
+    run, cell = a_run(tmp_path), a_cell()
+    for number in (1, 2):
+        run.write_trial(a_trial(cell, number=number, started=f"t{number}"), cell)
+    really = Path.lstat
+
+    def lstat(path: Path) -> Any:
+        found = really(path)
+        kept = {name: getattr(found, name) for name in ("st_mode", "st_dev", "st_size", "st_mtime_ns")}
+        return SimpleNamespace(**kept, st_ino=7)
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+    assert len(run.known_trials(cell, "k")) == 2
+
+
+def test_a_file_system_that_cannot_sync_folders_or_make_links_holds_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shared folders of virtual machines and sticks refuse both: no file of a run could be written."""
+    really = os.fsync
+
+    def fsync(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        really(handle)
+
+    def symlink(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "symlink", symlink)
+    run = a_run(tmp_path)
+    assert run.write("a", "text").read_text() == "text"
+    run.point_latest()
+    assert [path.name for path in (tmp_path / "m").iterdir()] == [run.id]
 
 
 def test_trials_that_began_at_the_same_moment_are_not_mistaken(tmp_path: Path) -> None:
