@@ -16,7 +16,7 @@ import docker as docker_sdk
 import pytest
 
 from harness.errors import InfrastructureError, Interrupted
-from harness.run.docker import lease
+from harness.run.docker import docker_client, lease
 from harness.run.docker.containers import OWNER_LABEL
 from harness.run.docker.lease import EXPIRES_S, NAME
 from tests.contract.world import ROOT, World, quiet
@@ -99,7 +99,7 @@ def test_it_is_given_back_after_an_error(world: World) -> None:
 def of_another_machine(client: docker_sdk.DockerClient, *, silent_s: float) -> Iterator[None]:
     """Make a lease whose holder cannot be looked up, and which has been silent for this long."""
     lease.make_empty_image(client)
-    policy = {"Name": "on-failure", "MaximumRetryCount": round(lease.engine_time_s(client) - silent_s)}
+    policy = {"Name": "on-failure", "MaximumRetryCount": round(docker_client.engine_time_s(client) - silent_s)}
     labels = {OWNER_LABEL: "elsewhere:1:1", lease.HOLDER_LABEL: "eve@elsewhere, process 1"}
     config = client.api.create_host_config(restart_policy=policy)
     made = client.api.create_container(lease.EMPTY_IMAGE, ["never"], name=NAME, labels=labels, host_config=config)
@@ -137,18 +137,18 @@ def test_clean_removes_a_lease_that_lapsed_and_no_other(docker: World, client: d
 
 @docker_only
 def test_signs_of_life_are_seen_by_the_engines_clock(docker: World, client: docker_sdk.DockerClient) -> None:
-    began_s = lease.engine_time_s(client)
+    began_s = docker_client.engine_time_s(client)
     with docker.engine.lease(quiet, never) as held:
         before = lease.holder_of(client, place="here")
         time.sleep(1.1)
-        asked_s = lease.engine_time_s(client)
+        asked_s = docker_client.engine_time_s(client)
         held.beat()
         after_it = lease.holder_of(client, place="here")
         assert before is not None
         assert after_it is not None
         assert (after_it.id, after_it.beat_s > before.beat_s) == (before.id, True)
         assert began_s - 1 <= before.beat_s <= asked_s
-        assert asked_s - 1 <= after_it.beat_s <= lease.engine_time_s(client) + 1
+        assert asked_s - 1 <= after_it.beat_s <= docker_client.engine_time_s(client) + 1
     assert lease.holder_of(client, place="here") is None
 
 

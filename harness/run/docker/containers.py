@@ -26,7 +26,14 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 from harness.model import Scenario
 from harness.run import owners
 from harness.run.docker.attach import AttachedSession, close_stream, open_stream, read_stream
-from harness.run.docker.docker_client import UNKNOWN_CDI_DEVICE, engine_errors, explanation, is_podman
+from harness.run.docker.docker_client import (
+    UNKNOWN_CDI_DEVICE,
+    engine_errors,
+    engine_time_s,
+    explanation,
+    is_podman,
+    moment,
+)
 from harness.run.engine import LaunchRequest
 from harness.run.interruptible import Beat, waited
 
@@ -401,7 +408,9 @@ def printed(client: docker.DockerClient, container_id: str, *, limit_s: float, b
 
 
 UNCHECKED_AGE_S = 600
-"""Age in seconds from which a container that does not run counts as dead if its owner cannot be checked."""
+"""Seconds without running after which a container counts as dead if its owner cannot be checked."""
+NEVER = 1
+"""The year in which a container ended that never ran."""
 
 
 def ours(client: docker.DockerClient, *, dead: bool, now_s: float | None = None) -> dict[str, str]:
@@ -409,20 +418,26 @@ def ours(client: docker.DockerClient, *, dead: bool, now_s: float | None = None)
     of those whose owner process runs, or may run.
 
     If the owner cannot be checked (it ran on another machine, or before a reboot), a container counts as dead only if
-    it does not run and is older than ten minutes: a living harness removes its containers immediately.
+    it has not run for ten minutes by the engine's own clock: a living harness removes its containers immediately.
     """
     labelled = client.api.containers(all=True, filters={"label": [OWNER_LABEL, NAME_LABEL]})
     return {
         each["Id"]: each["Labels"][NAME_LABEL]
         for each in labelled
-        if f"/{each['Labels'][NAME_LABEL]}" in (each["Names"] or ()) and _is_dead(each, now_s=now_s) is dead
+        if f"/{each['Labels'][NAME_LABEL]}" in (each["Names"] or ()) and _is_dead(client, each, now_s=now_s) is dead
     }
 
 
-def _is_dead(container: Mapping[str, Any], *, now_s: float | None) -> bool:
+def _is_dead(client: docker.DockerClient, container: Mapping[str, Any], *, now_s: float | None) -> bool:
     if ABANDONED & {container["Id"], container["Labels"][NAME_LABEL]}:
         return True
     if (lives := owners.is_alive(container["Labels"][OWNER_LABEL])) is not None:
         return not lives
-    age_s = (time.time() if now_s is None else now_s) - container["Created"]
-    return container["State"] in ("exited", "dead", "created") and age_s > UNCHECKED_AGE_S
+    if container["State"] not in ("exited", "dead", "created"):
+        return False
+    try:
+        ended = moment(client.api.inspect_container(container["Id"])["State"]["FinishedAt"])
+    except NotFound:  # its owner has just removed it
+        return True
+    since_s: float = container["Created"] if ended.year == NEVER else max(container["Created"], ended.timestamp())
+    return (engine_time_s(client) if now_s is None else now_s) - since_s > UNCHECKED_AGE_S

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
@@ -165,6 +167,18 @@ def explanation(error: APIError) -> str:
     text = without_credentials(" ".join(str(error.explanation or error).split()))
     text = SILENT_HOOK.sub(r"its hook failed without a message (\1)", text.removesuffix(": unknown"))
     return HOOK.sub("its hook failed: ", text)[:600]
+
+
+def engine_time_s(client: docker.DockerClient) -> int:
+    """Return the engine's clock in seconds since the epoch, from the Date header of its answer."""
+    api = client.api
+    answer = api.get(f"{api.base_url}/_ping", timeout=api.timeout)
+    return round(parsedate_to_datetime(answer.headers["Date"]).timestamp())
+
+
+def moment(text: str) -> datetime:
+    """Return the engine's timestamp without its fraction: Python 3.10 cannot parse nanoseconds."""
+    return datetime.fromisoformat(re.sub(r"\.\d+", "", text).replace("Z", "+00:00"))
 
 
 def ca_bundle(environ: Mapping[str, str]) -> str:

@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import docker
@@ -27,7 +26,7 @@ from harness.errors import InfrastructureError
 from harness.model.watching import Say
 from harness.run import owners
 from harness.run.docker.containers import ABANDONED, CONFLICT, OWNER_LABEL, remove
-from harness.run.docker.docker_client import ENGINE_ERRORS, engine_errors, explanation
+from harness.run.docker.docker_client import ENGINE_ERRORS, engine_errors, engine_time_s, explanation
 from harness.run.images.find_images import local_image
 from harness.run.images.our_images import IMAGE_LABEL
 from harness.run.leases import wait_until_free
@@ -157,13 +156,6 @@ def _is_conflict(error: BaseException) -> bool:
     """Return whether the error means that the lease is held. Podman reports this with a general status code, so its
     message is searched."""
     return isinstance(error, APIError) and (error.status_code == CONFLICT or NAME_IN_USE in explanation(error))
-
-
-def engine_time_s(client: docker.DockerClient) -> int:
-    """Return the engine's clock in seconds since the epoch, from the Date header of its answer."""
-    api = client.api
-    answer = api.get(f"{api.base_url}/_ping", timeout=api.timeout)
-    return round(parsedate_to_datetime(answer.headers["Date"]).timestamp())
 
 
 def make_empty_image(client: docker.DockerClient) -> None:

@@ -32,7 +32,7 @@ from harness.errors import ImageUnavailable
 from harness.model import Build, Image
 from harness.model.watching import Say
 from harness.run.docker.containers import CONFLICT
-from harness.run.docker.docker_client import ca_bundle, explanation, if_full, proxies
+from harness.run.docker.docker_client import ca_bundle, explanation, if_full, moment, proxies
 from harness.run.images import build_errors
 from harness.run.images.find_images import inspect, local_image
 from harness.run.images.our_images import IMAGE_LABEL
@@ -162,7 +162,7 @@ class Stages:
 def stages_removed(client: docker.DockerClient) -> Iterator[Stages]:
     """Remove the collected images after the block, even after an error, except those that have a name, are older than
     the block or are in use. The newest goes first, because each image blocks the removal of its parent."""
-    since, stages = _moment(client.info()["SystemTime"]), Stages()
+    since, stages = moment(client.info()["SystemTime"]), Stages()
     try:
         yield stages
     finally:
@@ -176,7 +176,7 @@ def _is_settled(client: docker.DockerClient, image_id: str, *, since: datetime) 
     """Remove the image if allowed; return False if a container still blocks its removal."""
     try:
         image = inspect(client, image_id)
-        if not image["RepoTags"] and _moment(image["Created"]) >= since:
+        if not image["RepoTags"] and moment(image["Created"]) >= since:
             client.api.remove_image(image_id, noprune=True)
     except ImageNotFound:
         return True
@@ -185,8 +185,3 @@ def _is_settled(client: docker.DockerClient, image_id: str, *, since: datetime) 
             raise
         return "container" not in explanation(error)  # otherwise another image depends on it
     return True
-
-
-def _moment(text: str) -> datetime:
-    """Return the engine's timestamp without its fraction: Python 3.10 cannot parse nanoseconds."""
-    return datetime.fromisoformat(re.sub(r"\.\d+", "", text).replace("Z", "+00:00"))

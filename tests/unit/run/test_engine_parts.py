@@ -7,8 +7,11 @@ import resource
 import subprocess
 import time
 from dataclasses import replace
+from datetime import datetime, timezone
+from email.utils import format_datetime
 from itertools import count
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -16,7 +19,8 @@ from docker.errors import APIError
 
 from harness.model import Host, Scenario, Where
 from harness.run import owners
-from harness.run.docker.containers import GpuAccess, Ulimits, Ways
+from harness.run.docker import containers
+from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, GpuAccess, Ulimits, Ways
 from harness.run.docker.docker_client import ca_bundle, proxies
 from harness.run.images import build_errors
 from harness.run.images.build_images import Stages, base_names, content_hash, context_files
@@ -97,6 +101,29 @@ def test_an_engine_without_docker_init_starts_trials_without_it() -> None:
     assert ways.refused(lacks, plain)
     assert not ways.init
     assert not ways.refused(lacks, plain)
+
+
+@pytest.mark.parametrize(
+    ("state", "finished_s", "dead"),
+    [("exited", 700, True), ("exited", 30, False), ("created", None, True), ("running", None, False)],
+)
+def test_a_container_of_another_machine_counts_as_left_by_the_time_since_its_end(
+    monkeypatch: pytest.MonkeyPatch, state: str, finished_s: float | None, dead: bool
+) -> None:
+    """It was the time since it was made, by the clock of this machine: a trial that had just ended was removed."""
+    now_s = 1_900_000_000
+    ended = "0001-01-01T00:00:00Z"
+    if finished_s is not None:
+        ended = datetime.fromtimestamp(now_s - finished_s, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.123456789Z")
+    entry = {
+        "Id": "1", "Names": ["/harness-x"], "State": state, "Created": now_s - 5000,
+        "Labels": {OWNER_LABEL: "another:1:1", NAME_LABEL: "harness-x"},
+    }  # fmt: skip
+    client = MagicMock()
+    client.api.containers.return_value = [entry]
+    client.api.inspect_container.return_value = {"State": {"FinishedAt": ended}}
+    client.api.get.return_value.headers = {"Date": format_datetime(datetime.fromtimestamp(now_s, timezone.utc))}
+    assert bool(containers.ours(client, dead=True)) is dead
 
 
 def test_we_are_alive_and_others_are_not() -> None:
