@@ -23,7 +23,8 @@ class Prepared:
 
     `reference` is what the engine launches (an image id, or the interpreter's path). `digest` identifies the image: its
     digest or id, or, for a virtual environment, a hash of the interpreter and of everything installed. `labels` and
-    `environment` are those that the image itself defines. `foreign`: why its processor is another than the host's.
+    `environment` are those that the image itself defines. `has_entrypoint`: it may start something before the agent.
+    `foreign`: why its processor is another than the host's.
     """
 
     image: Image
@@ -31,6 +32,7 @@ class Prepared:
     digest: str
     labels: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    has_entrypoint: bool = False
     foreign: str = ""
 
 

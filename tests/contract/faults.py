@@ -22,6 +22,8 @@ def setup(act="quiet", value=None):
         Path("runs/1").mkdir(parents=True)
         for name in ("runs/1/model.pt", "model.pt", __file__):
             Path(name).write_text("a checkpoint")
+    if act == "home":
+        Path("~/.cache").expanduser().mkdir()
     if act == "sockets":
         sockets()
     kept = []

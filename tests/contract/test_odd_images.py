@@ -72,13 +72,15 @@ def test_an_image_of_another_architecture_is_not_emulated_unless_all_are(docker:
             engine.prepare(pulled(of_arm), quiet)
 
 
-def test_an_image_without_python_says_what_is_needed(docker: World, built: Built) -> None:
-    with pytest.raises(ImageUnavailable, match="no python3 or python on this image's PATH; the agent needs one"):
-        docker.engine.prepare(pulled(built("FROM scratch\nLABEL made=here\n")), quiet)
-
-
 def test_what_an_entrypoint_prints_is_no_part_of_the_conversation(docker: World, built: Built) -> None:
     words = ["sh", "-c", "echo 'welcome {}'; echo trouble >&2; exec \"$@\"", "start"]
     told = trial(docker, "quiet", built(f"ENTRYPOINT {json.dumps(words)}"))
     assert told.end == "completed", told.message
     assert "welcome {}" in told.output.tail
+
+
+def test_a_home_of_somebody_else_is_told_with_what_helps(docker: World, built: Built) -> None:
+    """Root has no rights over files of other users in a trial, other than with `docker run`."""
+    told = trial(docker, "home", built("RUN mkdir -m 755 /home/app && chown 1000 /home/app\nENV HOME=/home/app"))
+    assert (told.end, "Permission denied: '/home/app/.cache'" in told.message) == ("setup", True), told.message
+    assert docker.trial("home", environment=(("HOME", "/tmp"),)).end == "completed"

@@ -84,9 +84,10 @@ def play(
     last: Exit | None = None,
     decide: Callable[[Trace], str] = lambda trace: "go",
     cancelled: Callable[[], bool] = lambda: False,
+    has_entrypoint: bool = True,
 ) -> tuple[Trial, Player]:
     player = Player(list(script), last=last or Exit(exit_code=0))
-    return held(player, decide=decide, cancelled=cancelled), player
+    return held(player, decide=decide, cancelled=cancelled, has_entrypoint=has_entrypoint), player
 
 
 def held(
@@ -94,8 +95,9 @@ def held(
     *,
     decide: Callable[[Trace], str] = lambda trace: "go",
     cancelled: Callable[[], bool] = lambda: False,
+    has_entrypoint: bool = True,
 ) -> Trial:
-    trial = alone(in_slices(player, decide=decide, cancelled=cancelled, slices=0))
+    trial = alone(in_slices(player, decide=decide, cancelled=cancelled, slices=0, has_entrypoint=has_entrypoint))
     assert player.left
     return trial
 
@@ -106,6 +108,7 @@ def in_slices(
     decide: Callable[[Trace], str] = lambda trace: "go",
     cancelled: Callable[[], bool] = lambda: False,
     slices: int = 2,
+    has_entrypoint: bool = True,
 ) -> Sliced[Trial]:
     job = {
         "marker": "m", "looks": [10, 20, 40], "timeout_s": 60.0, "answer_timeout_s": 30.0, "script": "s.py",
@@ -113,7 +116,10 @@ def in_slices(
     }  # fmt: skip
     launch = LaunchRequest(
         prepared=Prepared(
-            image=Image(series="s", version="1", source=Pull(reference="x"), where=WHERE), reference="x", digest="d"
+            image=Image(series="s", version="1", source=Pull(reference="x"), where=WHERE),
+            reference="x",
+            digest="d",
+            has_entrypoint=has_entrypoint,
         ),
         scenario=Scenario(name="x", where=WHERE),
         payload=Payload(job=job, files={}),

@@ -69,6 +69,33 @@ def test_a_version_that_takes_its_own_port_twice_fails(engine: str, steps: int) 
     assert review(cell(engine), trial(end="crash", message=TAKEN, last_step=steps))[0].end == "crash"
 
 
+NO_NAME = "setup: gaierror: [Errno -3] Temporary failure in name resolution"
+NO_RIGHT = "setup: PermissionError: [Errno 13] Permission denied: '/home/app/.cache'"
+
+
+@pytest.mark.parametrize(
+    ("engine", "fields", "remedy"),
+    [
+        ("docker", {"message": NO_NAME}, "`network: true` of the scenario, or --network of try"),
+        ("docker", {"message": NO_RIGHT}, "for root, `cap_add: [DAC_OVERRIDE]` of the scenario helps, too"),
+        ("docker", {"message": NO_RIGHT, "last_step": 9}, ""),
+        ("docker", {"message": "ImportError: no name x"}, ""),
+        ("process", {"message": NO_NAME}, ""),
+        ("process", {"message": "OSError: AF_UNIX path too long"}, "set TMPDIR to a shorter folder"),
+    ],
+)
+def test_what_a_trial_may_not_do_is_told_with_what_helps(engine: str, fields: dict[str, Any], remedy: str) -> None:
+    """Every version failed before its first step, and nothing was said of `--network`."""
+    failed = trial(end="setup", **fields)
+    found, _ = review(cell(engine), failed)
+    assert (
+        found.message == f"{failed.message}; {found.message[len(failed.message) + 2 :]}" if remedy else failed.message
+    )
+    assert remedy in found.message
+    if failed.message == NO_NAME:
+        assert review(cell(engine, network=True), failed)[0] == failed
+
+
 def test_such_a_launch_is_not_tried_again(tmp_path: Path) -> None:
     launched: list[str] = []
 

@@ -35,6 +35,7 @@ FOREIGN = {
     "run/images/held_container.py": "pip",
     "run/slurm/queue.py": "Slurm",
     "run/hosts/cell_launcher.py": "the library that lacked a port",
+    "run/trial/conversation.py": "the kernel",
     "run/trial/nodes.py": "the library whose rank lost another one",
 }
 """The files that read words, and whose words they are."""

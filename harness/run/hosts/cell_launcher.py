@@ -256,6 +256,31 @@ WITHOUT_SERVER = re.compile(r"could\s+not\s+start\s+gRPC\s+server", re.IGNORECAS
 """The whole message of TensorFlow, which has printed the reason before."""
 
 
+NO_NETWORK = re.compile(
+    r"name resolution|name or service not known|getaddrinfo failed|network is unreachable|could not resolve"
+    r"|failed to resolve|no address associated with hostname|max retries exceeded|couldn't connect to",
+    re.IGNORECASE,
+)
+NO_RIGHTS = re.compile(r"PermissionError|permission denied|read-only file system", re.IGNORECASE)
+LONG_SOCKET = "AF_UNIX path too long"
+
+
+def _remedy(cell: Cell, trial: Trial) -> str:
+    """Return what helps if a trial failed before its first step because of what a trial may not do; "" if nothing is
+    known to help."""
+    if cell.lane.host.can.makes_environments:
+        is_long = LONG_SOCKET in f"{trial.message} {trial.output.tail}"
+        return "set TMPDIR to a shorter folder, such as /tmp, for the harness" if is_long else ""
+    if NO_NETWORK.search(trial.message) and not cell.variant.scenario.network:
+        return "a trial has no network unless it asks for one: `network: true` of the scenario, or --network of try"
+    if NO_RIGHTS.search(trial.message):
+        return (
+            "the image's user may write in the folder of the program and in /tmp: set HOME, or what names that path, "
+            "in `environment:`; for root, `cap_add: [DAC_OVERRIDE]` of the scenario helps, too"
+        )
+    return ""
+
+
 def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
     """Return why the cell's image cannot run on its lane's processor and GPUs; None if it can, or if this is unknown.
 
@@ -271,7 +296,8 @@ def cannot_run(cell: Cell, prepared: Prepared | None) -> str | None:
 def review(cell: Cell, trial: Trial) -> tuple[Trial, str]:
     """Return a trial as what it shows about the machine makes it, and why its image can never run on this lane, "" if
     it may: a failure that is not the image's own is reclassified, and step times that a GPU's reduced clock disturbed
-    are marked. Without a container, another program, or the launch before, may hold a port.
+    are marked. Without a container, another program, or the launch before, may hold a port. A remedy is added to the
+    message of a failure that has one.
     """
     said = trial.output.tail if WITHOUT_SERVER.search(trial.message) else trial.message
     fails_early = trial.end in ("setup", "crash") and not trial.last_step
@@ -281,6 +307,8 @@ def review(cell: Cell, trial: Trial) -> tuple[Trial, str]:
             f"let it take a free one, as `torchrun --standalone` does: {trial.message}"
         )
         return replace(trial, end="infrastructure", message=message), ""
+    if fails_early and (remedy := _remedy(cell, trial)):
+        trial = replace(trial, message=f"{trial.message}; {remedy}")
     if cell.lane.gpu is None:
         return trial, ""
     held_down = compat.throttled(trial)

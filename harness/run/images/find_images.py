@@ -59,6 +59,7 @@ def prepared(image: Image, reference: str, record: EngineImage, *, own: str, ask
         digest=digest_of(reference, record),
         labels=(record.get("Config") or {}).get("Labels") or {},
         environment=variables_of(record),
+        has_entrypoint=bool((record.get("Config") or {}).get("Entrypoint")),
         foreign=foreign(str(record.get("Architecture") or ""), own=own, asked=asked),
     )
 

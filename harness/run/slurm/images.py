@@ -215,6 +215,7 @@ class ImageFiles:
             digest=record.digest,
             labels=record.labels,
             environment=record.environment,
+            has_entrypoint=True,
         )
 
     # ------------------------------------------------------------ removing

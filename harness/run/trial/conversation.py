@@ -42,6 +42,7 @@ LAST_WORDS_S = 5.0
 """Seconds for which output is still read after SIGKILL ended a scenario."""
 BANNER_LIMIT = 8 << 10
 SIGKILL = 9
+EXEC_FORMAT = "exec format error"  # the kernel's words
 OOM_REPORTED = "killed by the kernel: out of memory (reported by the engine)"
 WITHOUT_END_S = 1e6
 """Seconds of a slice that lasts until the launch ends."""
@@ -340,8 +341,10 @@ class Conversation:
         printed = (complaint(text.splitlines()).text[:300] for text in (last.stderr_tail, self.lines.noise.text()))
         silent = "no output" if last.exit_code is None else f"no output, exit code {last.exit_code}"
         why = next(filter(None, map(str.strip, (last.error, *printed))), silent)
-        hint = "its Python did not start"
-        if self.launch.prepared.image.keep_entrypoint:
+        prepared, hint = self.launch.prepared, "its Python did not start"
+        if EXEC_FORMAT in why.lower():
+            hint = "the program that this names is for another processor than the host's"
+        elif prepared.has_entrypoint and prepared.image.keep_entrypoint:
             hint = "the image's entrypoint or Python did not start the agent; `entrypoint: false` skips the entrypoint"
         return self._ended("infrastructure", f"{what}: {why}; {hint}", last)
 

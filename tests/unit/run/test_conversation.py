@@ -288,6 +288,12 @@ def test_an_agent_that_never_starts_is_told_with_the_output_and_what_to_do() -> 
         in trial.message
     )
     assert "Banner" in trial.output.tail
+    no_exec = Exit(exit_code=1, error="exec /usr/bin/python3: exec format error")
+    for ended, has_entrypoint, hint in (
+        (Exit(exit_code=1), False, "exit code 1; its Python did not start"),
+        (no_exec, True, "exec format error; the program that this names is for another processor than the host's"),
+    ):
+        assert play(b"", last=ended, has_entrypoint=has_entrypoint)[0].message.endswith(hint)
 
 
 def test_a_python_that_does_not_start_is_told_by_its_reason() -> None:
