@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import sys
 from importlib.metadata import entry_points
 from typing import Any
@@ -29,6 +30,8 @@ ENGINE = pytest.StashKey[Daemon]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the shell of a background job ignores it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not entry_points(group=GROUP, name="slurm"):
         told = "the harness was installed before pyproject.toml named its engines; install it again"
         raise pytest.UsageError(f"{told}: {sys.executable} -m pip install --editable .")

@@ -124,11 +124,24 @@ def option(name: str, parse: Callable[[str], Parsed], text: str) -> Parsed:
 STOPPING = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
+def heard() -> list[int]:
+    """Return those of STOPPING that this process was not started to ignore, as SIGHUP is with nohup."""
+    return [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process immediately."""
+    """Yield an event that Ctrl-C, SIGTERM and a lost terminal set, instead of ending the process immediately. A second
+    Ctrl-C ends it: what it started is then removed by the next run."""
     stopped = threading.Event()
-    previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in STOPPING}
+
+    def stop(number: int, _: object) -> None:
+        if stopped.is_set() and number == signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        stopped.set()
+
+    previous = {number: signal.signal(number, stop) for number in heard()}
     try:
         yield stopped
     finally:

@@ -14,7 +14,7 @@ from harness.cli.common import (
     HOSTS,
     JSON,
     OUT,
-    STOPPING,
+    heard,
     option,
     print_json,
     say,
@@ -88,7 +88,7 @@ def clean(*, matrix: Path | None, images: bool, runs: str | None, out: Path, dry
     older_than = None if runs is None else option("--runs", flow.age, runs)
     if older_than is not None:
         flow.check_folder(out)  # before anything is removed
-    for number in STOPPING:
+    for number in heard():
         signal.signal(number, signal.default_int_handler)  # like Ctrl-C: a request to a queue is withdrawn
     name, hosts = flow.hosts_of(matrix, os.environ)
     problems = []

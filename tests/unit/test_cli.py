@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -282,3 +283,34 @@ def test_a_program_gets_the_schema_that_it_checks_with(of: tuple[str, ...], titl
     schema = json.loads(done.stdout)
     assert (done.exit_code, schema["title"]) == (0, title)
     jsonschema.Draft202012Validator.check_schema(schema)
+
+
+STOPPABLE = """
+import os, signal, sys, time
+for number in {ignored}: signal.signal(number, signal.SIG_IGN)
+from harness.cli.common import stop_on_signals
+with stop_on_signals() as stopped:
+    for number in {sent}:
+        os.kill(os.getpid(), number)
+        time.sleep(0.01)
+        print(stopped.is_set(), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ignored", "sent", "told", "code"),
+    [
+        ((signal.SIGHUP,), (signal.SIGHUP, signal.SIGTERM), "False True", 0),
+        ((), (signal.SIGHUP, signal.SIGTERM), "True True", 0),
+        ((), (signal.SIGTERM, signal.SIGINT), "True", -signal.SIGINT),
+        ((), (signal.SIGINT, signal.SIGINT), "True", -signal.SIGINT),
+    ],
+    ids=["nohup", "terminal", "then Ctrl-C", "Ctrl-C twice"],
+)
+def test_a_signal_stops_unless_it_was_ignored_and_a_second_ctrl_c_ends_at_once(
+    ignored: tuple[int, ...], sent: tuple[int, ...], told: str, code: int
+) -> None:
+    """`nohup harness sweep &` ended with the terminal, and nothing ended a run that did not stop."""
+    text = STOPPABLE.format(ignored=list(map(int, ignored)), sent=list(map(int, sent)))
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.stdout.split(), done.returncode) == (told.split(), code), done.stderr
