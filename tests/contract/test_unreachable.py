@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import socket
@@ -15,12 +16,12 @@ from pathlib import Path
 
 import docker as docker_sdk
 import pytest
-from docker.errors import APIError
+from docker.errors import APIError, DockerException
 from paramiko import SSHException
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, Interrupted
 from harness.model import Build, Image, Install
-from harness.run.docker.docker_client import engine_errors, explanation, with_time_limit
+from harness.run.docker.docker_client import engine_errors, explanation, remedy, with_time_limit
 from harness.run.docker.engine import DockerEngine, open_engine
 from harness.run.images.build_images import name_of_build
 from tests.contract.world import BASE, World, engine_named, host, image, pulled, quiet
@@ -100,6 +101,37 @@ def test_an_unknown_context_is_not_the_local_engine() -> None:
         open_engine(host("context:lab-4090"), environ={}, say=quiet)
     with pytest.raises(EngineUnreachable, match="DOCKER_CONTEXT: no Docker context 'lab-4090'"):
         open_engine(host("docker"), environ={"DOCKER_CONTEXT": "lab-4090"}, say=quiet)
+
+
+@pytest.mark.parametrize(
+    ("current", "meta", "says"),
+    [
+        ("gone", None, "no Docker context 'gone'; the contexts are: default, lab "),
+        ("lab", "{", "the Docker context 'lab' cannot be read from .*meta.json; see `docker context inspect lab`"),
+        ("lab", '{"Name": "lab"}', "the Docker context 'lab' cannot be read from "),
+    ],
+)
+def test_a_current_context_that_is_none_is_not_the_local_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, current: str, meta: str | None, says: str
+) -> None:
+    """An unknown one was ignored, and one that could not be read ended in a traceback."""
+    file = tmp_path / "contexts" / "meta" / sha256(b"lab").hexdigest() / "meta.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(meta or '{"Name": "lab", "Metadata": {}, "Endpoints": {"docker": {"Host": "tcp://127.0.0.1:1"}}}')
+    (tmp_path / "config.json").write_text(json.dumps({"currentContext": current}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    with pytest.raises(EngineUnreachable, match=rf"{PLACE}currentContext of ~/\.docker/config\.json: {says}"):
+        open_engine(host("docker"), environ={}, say=quiet)
+    if meta is None:
+        with pytest.raises(EngineUnreachable, match="Cannot connect to the Docker daemon at context:lab"):
+            open_engine(host("docker"), environ={"DOCKER_CONTEXT": "lab"}, say=quiet)
+
+
+def test_a_user_who_may_not_use_the_engine_is_told_so() -> None:
+    """They were told to start it."""
+    refused = DockerException("Error while fetching server API version")
+    refused.__cause__ = PermissionError(errno.EACCES, "Permission denied")
+    assert remedy(refused, address="unix:///var/run/docker.sock").startswith("this user may not use it; join the group")
 
 
 @docker_only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 
 import docker
 from docker.context import ContextAPI
+from docker.context.config import get_current_context_name, get_meta_dir, get_meta_file
 from docker.errors import APIError, DockerException, InvalidVersion
 from docker.utils import kwargs_from_env, version_lt
 from docker.utils.config import find_config_file
@@ -69,7 +71,8 @@ def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
             client.close()
             raise InvalidVersion(f"it has API version {version}")
     except (*ENGINE_ERRORS, ValueError) as error:  # ValueError: an address of the environment or of a context
-        own = environ.get("DOCKER_HOST") or environ.get("DOCKER_CONTEXT") or "unix:///var/run/docker.sock"
+        name, _ = _context(host, environ=environ)
+        own = environ.get("DOCKER_HOST") or (f"context:{name}" if name != "default" else "unix:///var/run/docker.sock")
         address = own if host.engine == "docker" else host.engine
         what = f"Cannot connect to the Docker daemon at {address}; {remedy(error, address=address)} ({cause(error)})"
         raise EngineUnreachable(what, place=host.where) from error
@@ -112,22 +115,47 @@ def _options(host: Host, *, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the address and the TLS settings, from the context or else from the environment (DOCKER_TLS_VERIFY,
     DOCKER_CERT_PATH). Raises EngineUnreachable if the context is unknown: the SDK would silently use the local engine
     instead."""
-    name, place = environ.get("DOCKER_CONTEXT", ""), f"{host.where}: DOCKER_CONTEXT"
+    address = host.engine if host.engine != "docker" else environ.get("DOCKER_HOST", "")
+    if address and not address.startswith("context:"):
+        return {**kwargs_from_env({**environ, "DOCKER_HOST": address})}
+    name, place = _context(host, environ=environ)
+    if name != "default":
+        _check_context(name, place=place)
+    return {**ContextAPI.kwargs_from_context(name, environment=dict(environ))}
+
+
+def _context(host: Host, *, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the name of the context to use if no address is given, and the place that names it."""
     if host.engine.startswith("context:"):
-        name, place = host.engine[len("context:") :], str(host.where)
-    elif host.engine != "docker":
-        return {**kwargs_from_env({**environ, "DOCKER_HOST": host.engine})}
-    elif environ.get("DOCKER_HOST"):
-        return {**kwargs_from_env(dict(environ))}
-    names = [context.Name for context in ContextAPI.contexts()] if name else [name]
-    if name not in names:
+        return host.engine.removeprefix("context:"), str(host.where)
+    if name := environ.get("DOCKER_CONTEXT"):
+        return name, f"{host.where}: DOCKER_CONTEXT"
+    return get_current_context_name() or "default", f"{host.where}: currentContext of ~/.docker/config.json"
+
+
+def _check_context(name: str, *, place: str) -> None:
+    """Raise EngineUnreachable if a context is unknown or its file cannot be read."""
+    file = Path(get_meta_file(name))
+    if not file.is_file():
+        names = ["default", *sorted(filter(None, map(_name_in, Path(get_meta_dir()).glob("*/meta.json"))))]
         hint = "`docker context ls`"
         if find_config_file() is None:  # the SDK looks for contexts only in the folder of that file
             hint = "others are found only if ~/.docker/config.json exists: create it with the content {}"
         raise EngineUnreachable(
             f"no Docker context {name!r}; the contexts are: {', '.join(names)} ({hint})", place=place
         )
-    return {**ContextAPI.kwargs_from_context(name or None, environment=dict(environ))}
+    if _name_in(file) is None:
+        text = f"the Docker context {name!r} cannot be read from {file}; see `docker context inspect {name}`"
+        raise EngineUnreachable(text, place=place)
+
+
+def _name_in(file: Path) -> str | None:
+    """Return the name of the context in its file; None if the file cannot be read or describes none."""
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        return str(told["Name"]) if {"Metadata", "Endpoints"} <= told.keys() else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 @contextmanager
@@ -219,6 +247,10 @@ START = "start it, or use engine: process"
 REMEDIES = {
     r"Authentication failed|No authentication methods|private key|Permission denied \(publickey": (
         "its SSH server refused the key; `ssh` to it must work without a prompt (ssh-add, ~/.ssh/config)"
+    ),
+    r"PermissionError|\[Errno 13\]": (
+        "this user may not use it; join the group `docker` (`sudo usermod -aG docker $USER`, then log in again), or use"
+        " engine: process"
     ),
     r"not found in known_hosts": "its host key is not known here; `ssh` to it once and verify the key",
     r"Host key for server": "its host key has changed; find out why, then remove the old key with `ssh-keygen -R`",
