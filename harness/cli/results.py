@@ -87,18 +87,28 @@ def print_result(result: RunResult, *, as_json: bool = False, wide: bool = False
             run_report.render(result, console, wide=wide)
 
 
-def swept(selection: Selection, options: SweepOptions, stopped: threading.Event) -> RunResult:
-    """Sweep with progress on stderr, and write all its reports. Raises Interrupted if the sweep is stopped before."""
+def swept(
+    selection: Selection, options: SweepOptions, stopped: threading.Event, *, told: set[str] | None = None
+) -> RunResult:
+    """Sweep with progress on stderr, and write all its reports. `told`: the notes of earlier sweeps of this command.
+    Raises Interrupted if the sweep is stopped before."""
     if stopped.is_set():
         raise Interrupted(UNSTARTED)
-    with open_progress(sys.stderr, os.environ) as watching:
+    notes = set() if told is None else told
+
+    def say_once(text: str) -> None:
+        if text not in notes:
+            notes.add(text)
+            say(text)
+
+    with open_progress(sys.stderr, os.environ, told=notes) as watching:
         so_far = SoFar(progress=watching, write_page=write_page)
         context = RunContext(environ=os.environ, progress=watching, stopped=stopped, so_far=so_far)
         result, directory = sweep(selection, options, context)
         result = numbered(result)
         write_result(result, directory)
         write_exports(result, directory)
-        remember(options.out, say=say)
+        remember(options.out, say=say_once)
     return result
 
 

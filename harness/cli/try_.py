@@ -146,7 +146,7 @@ def try_(
     is_new = not out.exists()
     try:
         with stop_on_signals() as stopped:
-            sweep = functools.partial(swept, stopped=stopped)
+            sweep = functools.partial(swept, stopped=stopped, told=set())
             result = flow.tried(drafted, options, os.environ, sweep=sweep, stopped=stopped, say=say)
     finally:
         if is_new:

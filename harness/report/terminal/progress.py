@@ -32,30 +32,35 @@ _WIDE = 60
 _REFRESHES_PER_S = 4
 
 
-def open_progress(stderr: TextIO, environ: Mapping[str, str]) -> AbstractContextManager[ProgressListener]:
+def open_progress(
+    stderr: TextIO, environ: Mapping[str, str], *, told: set[str] | None = None
+) -> AbstractContextManager[ProgressListener]:
     """Return live lines if `stderr` is a terminal that can move its cursor and neither NO_COLOR nor CI is set.
 
-    Otherwise return plain lines.
+    Otherwise return plain lines. `told`: the notes of earlier runs of the same command, which are not repeated.
     """
     quiet = any(environ.get(name) for name in ("NO_COLOR", "CI")) or environ.get("TERM", "dumb") in ("dumb", "")
     if not quiet and not stderr.closed and stderr.isatty():
         lenient = LenientStream(stderr)
-        return live_progress(Console(file=lenient, force_terminal=True, _environ=environ))  # type: ignore[arg-type]
-    return plain_progress(stderr)
+        console = Console(file=lenient, force_terminal=True, _environ=environ)  # type: ignore[arg-type]
+        return live_progress(console, told=told)
+    return plain_progress(stderr, told=told)
 
 
 @contextmanager
-def live_progress(console: Console) -> Iterator[ProgressListener]:
+def live_progress(console: Console, *, told: set[str] | None = None) -> Iterator[ProgressListener]:
     """Show one line per lane at the foot of `console`; what changes scrolls above it."""
-    live = LiveProgress(console, clock=time.monotonic)
+    live = LiveProgress(console, clock=time.monotonic, told=told)
     with live.display:
         yield live
 
 
 @contextmanager
-def plain_progress(stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
+def plain_progress(
+    stream: TextIO, *, clock: Callable[[], float] = time.monotonic, told: set[str] | None = None
+) -> Iterator[ProgressListener]:
     """Print what changes, and a line a minute, without carriage returns and colours."""
-    progress = PlainProgress(stream, clock=clock)
+    progress = PlainProgress(stream, clock=clock, told=told)
     try:
         yield progress
     finally:
@@ -174,8 +179,9 @@ class LaneState:
 class LanesProgress:
     """The lanes of a run, for every kind of progress display. Hold `_lock` to read or change them."""
 
-    def __init__(self, *, clock: Callable[[], float]) -> None:
+    def __init__(self, *, clock: Callable[[], float], told: set[str] | None = None) -> None:
         self._lock = threading.RLock()
+        self._notes = set() if told is None else told
         self._lanes: dict[str, LaneState] = {}
         self._told: dict[str, bool] = {}
         """Whether each cell's last launch that was told was bad."""
@@ -202,6 +208,13 @@ class LanesProgress:
         self._told[cell] = bool(before if trial.bad is None else trial.bad)
         return before is not self._told[cell]
 
+    def _is_new(self, note: str) -> bool:
+        """Return whether a note has not been told yet, and remember it."""
+        with self._lock:
+            is_new = note not in self._notes
+            self._notes.add(note)
+            return is_new
+
     def _lane(self, name: str) -> LaneState:
         return self._lanes.setdefault(name, LaneState(elapsed_s=self._elapsed_s))
 
@@ -212,9 +225,9 @@ class LanesProgress:
 class LiveProgress(LanesProgress):
     """A thread-safe ProgressListener. The lanes are shown while the context manager `display` is active."""
 
-    def __init__(self, console: Console, *, clock: Callable[[], float]) -> None:
+    def __init__(self, console: Console, *, clock: Callable[[], float], told: set[str] | None = None) -> None:
         self._console = console
-        super().__init__(clock=clock)
+        super().__init__(clock=clock, told=told)
         self._found = ""
         self.display = Live(
             console=console, get_renderable=self._shown, refresh_per_second=_REFRESHES_PER_S, transient=True,
@@ -241,7 +254,8 @@ class LiveProgress(LanesProgress):
             self._found = text
 
     def note(self, text: str) -> None:
-        self._say("!", text, style="bold yellow")
+        if self._is_new(text):
+            self._say("!", text, style="bold yellow")
 
     def _say(self, sign: str, text: str, *, style: str) -> None:
         """Print one line above the lanes. Do not hold `_lock`: the display takes its own lock, then calls `_shown`."""
@@ -336,18 +350,18 @@ class PlainProgress(LanesProgress):
     `after` and the time.
     """
 
-    def __init__(self, stream: TextIO, *, clock: Callable[[], float]) -> None:
+    def __init__(self, stream: TextIO, *, clock: Callable[[], float], told: set[str] | None = None) -> None:
         self._stream = LenientStream(stream)
-        super().__init__(clock=clock)
+        super().__init__(clock=clock, told=told)
         self._due_s = EVERY_S
         self._prepared: set[tuple[str, str]] = set()
         self._known = self._known_bad = 0
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
-            if isinstance(text, Waiting) and self._lane(lane).newest.text != text:
-                self._say(f"note {lane}: {text}")
-            elif not isinstance(text, Waiting) and (lane, image) not in self._prepared:
+            if isinstance(text, Waiting):
+                self.note(f"{lane}: {text}")
+            elif (lane, image) not in self._prepared:
                 self._prepared.add((lane, image))
                 self._say(f"image {lane}: {image}: {text}")
             self._lane(lane).begin_trial(text if isinstance(text, Waiting) else f"{image}: {text}", steps=0)
@@ -391,7 +405,8 @@ class PlainProgress(LanesProgress):
 
     def note(self, text: str) -> None:
         with self._lock:
-            self._say(f"note {text}")
+            if self._is_new(text):
+                self._say(f"note {text}")
 
     def _say(self, line: str) -> None:
         self._stream.write(f"{plain(line)}\n")

@@ -71,6 +71,18 @@ def test_plain_lines() -> None:
     assert "\r" not in stream.getvalue()
 
 
+def test_a_note_is_told_once_in_a_command() -> None:
+    """While another sweep ran, `try` told the same long note with each batch of launches."""
+    stream, told = io.StringIO(), set[str]()
+    for _ in range(2):
+        with plain_progress(stream, told=told) as watch:
+            for _ in range(2):
+                watch.preparing(lane="local", image="lease", text=Waiting("waiting: this host is in use"))
+                watch.trial_started(lane="local", cell=CELL, number=1, steps=4000)
+                watch.note("host old is gone")
+    assert stream.getvalue().splitlines() == ["note local: waiting: this host is in use", "note host old is gone"]
+
+
 def test_progress_that_an_image_sends_without_end_does_not_fill_the_memory() -> None:
     """The rate of growth is still that of the second half of the steps."""
     lane = LaneState(elapsed_s=float)
