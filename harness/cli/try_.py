@@ -138,7 +138,7 @@ def try_(
         python=python, steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time),
     )  # fmt: skip
-    say(f"copied in: {', '.join(drafted.job.carried) or 'nothing from this folder'}")
+    say(f"each launch: {draft.uses(drafted)}")
     if write is not None:
         flow.write_matrix(drafted, write, os.environ)
         say(f"wrote {write}; run it with: harness sweep {write}")

@@ -195,9 +195,13 @@ def write_new(files: Mapping[Path, str], *, otherwise: str) -> None:
             with path.open("x", encoding="utf-8") as out:
                 made.append(path)
                 out.write(text)
-    except OSError as error:
+    except (OSError, UnicodeEncodeError) as error:
         for path in made:
             path.unlink(missing_ok=True)
+        if isinstance(error, UnicodeEncodeError):
+            line = error.object[: error.end].rpartition("\n")[2]
+            name = line.rpartition('"')[2] + error.object[error.end :].partition('"')[0]
+            raise UsageError(f"{name!a}: is not UTF-8, as the text of a matrix file is; rename it") from error
         place = error.filename or next(iter(files)).parent
         raise UsageError(f"{place}: cannot write: {error.strerror}; {otherwise}") from error
 

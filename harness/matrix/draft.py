@@ -48,6 +48,8 @@ SETUP_S = 600.0
 """Seconds for setup, in addition to the time in steps: images may compile before their first step."""
 GPU_FILE = Path("/dev/nvidiactl")
 """The device file of NVIDIA's driver."""
+OTHER_GPU_FILES = tuple(map(Path, ("/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/kfd")))
+"""The device files of GPUs under WSL2, on Jetson and of AMD, which `auto` does not use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +127,7 @@ def engine_of(asked: str | None, series: DraftSeries) -> str:
 
 def text(draft: Draft, *, name: str) -> str:
     """Return the text of the matrix file."""
-    engine, gpus = engine_of(draft.engine, draft.series), draft.gpus
-    if gpus == "auto":
-        gpus = "all" if engine_kind(engine).can.on_this_machine and GPU_FILE.exists() else "none"
+    engine, gpus = engine_of(draft.engine, draft.series), _gpus_of(draft)
     host = {"engine": engine, "gpus": gpus if gpus in ("none", "all", "each") else gpus.split(",")}
     scenario = {**draft.job.entry, **draft.more}
     if draft.has_steps:
@@ -152,6 +152,30 @@ def text(draft: Draft, *, name: str) -> str:
         f"trials: {_value({'least': LEAST_TRIALS, 'most': draft.most})}  # launches of each version",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _gpus_of(draft: Draft) -> str:
+    """Return the host's GPUs as typed, or what `auto` means."""
+    if draft.gpus != "auto":
+        return draft.gpus
+    is_here = engine_kind(engine_of(draft.engine, draft.series)).can.on_this_machine
+    return "all" if is_here and GPU_FILE.exists() else "none"
+
+
+def uses(draft: Draft) -> str:
+    """Return what each launch uses, in one line: its engine, GPUs, network and files."""
+    engine, gpus = engine_of(draft.engine, draft.series), _gpus_of(draft)
+    kind = engine_kind(engine).can
+    where = f"a container of {engine}" if not kind.makes_environments else "a process of this machine"
+    if kind.makes_environments and not kind.on_this_machine:
+        where = f"engine {engine}"
+    if gpus == "none":
+        there = next((path for path in OTHER_GPU_FILES if kind.on_this_machine and path.exists()), None)
+        cards = f"no GPU, although {there} is here: --gpus all asks for them" if there else "no GPU"
+    else:
+        cards = {"all": "all GPUs", "each": "one GPU in turn"}.get(gpus, f"GPU {gpus}")
+    network = "the machine's network" if kind.sees_ports else "a network" if "network" in draft.more else "no network"
+    return f"{where}, {cards}, {network}, copied in: {', '.join(draft.job.carried) or 'nothing from this folder'}"
 
 
 def _value(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import replace
@@ -293,6 +294,32 @@ def test_every_word_of_a_command_comes_through_the_file_as_it_was(
     assert scenario.command == ("echo", *words)
 
 
+@pytest.mark.parametrize(
+    ("asked", "there", "told"),
+    [
+        ({}, "", "a container of docker, no GPU, no network, copied in: train.py"),
+        ({}, "nvidiactl", "a container of docker, all GPUs, no network, copied in: train.py"),
+        ({"of": ("a==1", "a==2")}, "", "a process of this machine, no GPU, the machine's network, copied in: train.py"),
+        ({}, "dxg", "a container of docker, no GPU, although DEV/dxg is here: --gpus all asks for them, "),
+        ({"gpus": "0,1"}, "dxg", "a container of docker, GPU 0,1, no network, "),
+        ({"engine": "ssh://lab", "gpus": "each"}, "", "a container of ssh://lab, one GPU in turn, no "),
+    ],
+)
+def test_what_each_launch_uses_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], there: str, told: str
+) -> None:
+    """The GPUs of WSL2 and Jetson were not used, and nothing said so."""
+    monkeypatch.setattr(draft, "GPU_FILE", folder / "nvidiactl")
+    monkeypatch.setattr(draft, "OTHER_GPU_FILES", (folder / "dxg",))
+    if there:
+        (folder / there).touch()
+    given = {"of": ("a:1", "a:2"), **asked}
+    made = replace(draft_of(folder, "python", "train.py", of=given.pop("of")), **given)
+    assert draft.uses(made).startswith(told.replace("DEV", str(folder)))
+    (host,) = read(flow.write(made, out=folder)).hosts
+    assert (host.gpus == "none") is ("no GPU" in told)
+
+
 # ---------------------------------------------------------------- the file
 
 
@@ -350,6 +377,19 @@ def test_a_call_that_is_refused_leaves_no_matrix_and_no_folder(
     (folder / "reports").mkdir()
     assert run(["try", "a:1", "a:2", "--engine", "podmann", "--", "python", "train.py"]) == 2
     assert list((folder / "reports").iterdir()) == [], "the user's own folder stays"
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was a traceback, and half a matrix file stayed."""
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "train.py").touch()
+    monkeypatch.chdir(folder)
+    assert run(["try", "six==1.15.0", "six==1.16.0", "--", "python", "train.py"]) == 2
+    assert "caf\\udce9/train.py': is not UTF-8, as the text of a matrix file is; rename it" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["train.py"]
 
 
 def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) -> None:
