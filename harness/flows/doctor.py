@@ -158,7 +158,8 @@ def _host_check(own: Examined, pool: Sequence[Examined], plan: Plan, told: Regis
     bases = bases_of(each.images) if each.host.can.makes_environments else own.bases
     needs = None
     if each.usable:
-        needs = wanted(each.images, missing, told, architecture=architecture_of(each.facts), at_hand=bases)
+        architecture = each.host.architecture or architecture_of(each.facts)
+        needs = wanted(each.images, missing, told, architecture=architecture, at_hand=bases)
     control, predicted, odd = own.control, own.predicted, ""
     if isinstance(control, str):
         control, odd = None, f"the control was not measured: {control}"
@@ -193,17 +194,18 @@ def _fit(image: Image, gpu: Gpu | None, own: Examined, told: RegistryAnswers | N
     (`told`; None: do not ask it), else from its name.
     """
     each, reference, there = own.machine, reference_of(image), own.images.get(name_of(image))
-    architecture = architecture_of(each.facts)
+    architecture = each.host.architecture or architecture_of(each.facts)
     known = own.of(image) or (told.facts(reference, architecture) if told and reference is not None else None)
     state = HostState(host=each.part_of, problem=each.problem, facts=each.facts)
     found = compat.compatibility_on(state, gpu, compat.needs_of(image, known))
+    foreign = there[0].foreign if there else ""
     fit = ImageFit(
         host=state.host.name,
         gpu=gpu,
         series=image.series,
         version=image.version,
-        state=found.state,
-        why=found.why,
+        state="incompatible" if foreign else found.state,
+        why=foreign or found.why,
         at_hand=there is not None,
         bytes=there[1] if there else None,
     )

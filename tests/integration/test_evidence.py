@@ -129,6 +129,7 @@ def test_the_flags_ask_the_engine_for_what_the_harness_asks(harness: Harness, cl
     assert {name: _plain(theirs, name) for name in HELD_EQUAL} == {name: _plain(ours, name) for name in HELD_EQUAL}
     assert set(theirs["Config"]["Env"]) == set(ours["Config"]["Env"])
     assert theirs["Image"] == ours["Image"]
+    assert theirs["Config"]["Healthcheck"] == ours["Config"]["Healthcheck"] == {"Test": ["NONE"]}
 
 
 def _of_a_trial(harness: Harness, client: docker.DockerClient) -> dict[str, Any]:

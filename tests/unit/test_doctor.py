@@ -155,6 +155,15 @@ def test_every_host_and_every_image_on_it(folder: Path) -> None:
     assert sizes["old", "22.12-tf1-py3"] == (False, 4 * GIB)
 
 
+def test_an_image_of_another_architecture_does_not_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(engine: Planted, image: Image, say: Say) -> Prepared:
+        return Prepared(image=image, reference="", digest="", foreign="the image is for arm64 processors")
+
+    monkeypatch.setattr(Planted, "look", look)
+    states = {(fit.state, fit.why) for fit in check(folder).fits if fit.host == "old"}
+    assert states == {("incompatible", "the image is for arm64 processors")}
+
+
 def test_progress_names_what_is_looked_at(folder: Path) -> None:
     """It said "engine: looking for" one version, and then nothing about the others."""
     progress = io.StringIO()

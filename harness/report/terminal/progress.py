@@ -354,15 +354,13 @@ class PlainProgress(LanesProgress):
         self._stream = LenientStream(stream)
         super().__init__(clock=clock, told=told)
         self._due_s = EVERY_S
-        self._prepared: set[tuple[str, str]] = set()
         self._known = self._known_bad = 0
 
     def preparing(self, *, lane: str, image: str, text: str) -> None:
         with self._lock:
             if isinstance(text, Waiting):
                 self.note(f"{lane}: {text}")
-            elif (lane, image) not in self._prepared:
-                self._prepared.add((lane, image))
+            elif self._is_new(f"{lane}: {image}"):
                 self._say(f"image {lane}: {image}: {text}")
             self._lane(lane).begin_trial(text if isinstance(text, Waiting) else f"{image}: {text}", steps=0)
         self.tell_time()

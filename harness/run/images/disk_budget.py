@@ -234,7 +234,7 @@ def disk_of(
         return Disk()
     stay = bases_of(images)
     missing = [image for image in images if engine.look(image, unheard) is None]
-    told, architecture = RegistryAnswers(registry=registry()), architecture_of(engine.facts)
+    told, architecture = RegistryAnswers(registry=registry()), host.architecture or architecture_of(engine.facts)
     at_hand = stay if host.can.makes_environments else ()
     needs = wanted(images, missing, told, architecture=architecture, at_hand=at_hand)
     all_bytes = total_bytes(engine.kept()) + needs.unpacked_bytes
