@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.model import Scenario, Variant, Where
+from harness.run.engine import pieces_of
 from harness.run.trial.payload import pack
 
 HERE = Where(file="agent_cost", line=0, key="scenario")
@@ -123,7 +124,7 @@ def trial(python: str, text: str, *, steps: int, **params: float) -> list[dict[s
         for name, content in payload.contents.items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            path.write_bytes(b"".join(pieces_of(content)))
         command = [python, "-B", str(root / "start.py")]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
             assert agent.stdout is not None

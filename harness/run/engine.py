@@ -4,11 +4,13 @@ tests.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from harness.errors import InfrastructureError
@@ -32,6 +34,52 @@ class Kept:
     layers: Mapping[str, int]
 
 
+PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDisk:
+    """A file that is too large to be held in memory. `size_bytes`: its size, which must not change."""
+
+    path: Path
+    size_bytes: int
+
+
+Content = bytes | OnDisk
+"""The content of a file to copy."""
+
+
+def size_of(content: Content) -> int:
+    """Return the size of a content in bytes."""
+    return content.size_bytes if isinstance(content, OnDisk) else len(content)
+
+
+def pieces_of(content: Content) -> Iterator[bytes]:
+    """Yield a content in pieces. Raises InfrastructureError if a file cannot be read, or has another size by now."""
+    if not isinstance(content, OnDisk):
+        yield content
+        return
+    left = content.size_bytes
+    try:
+        with content.path.open("rb", buffering=0) as file:
+            while left and (piece := file.read(min(left, PIECE_BYTES))):
+                left -= len(piece)
+                yield piece
+            changed = bool(left or file.read(1))
+    except OSError as error:
+        raise InfrastructureError(f"{content.path}: cannot be read: {error.strerror}") from error
+    if changed:
+        raise InfrastructureError(f"{content.path}: changed while it was copied; run again when nothing writes to it")
+
+
+def sha256_of(content: Content) -> hashlib._Hash:
+    """Return the SHA-256 of a content. Raises InfrastructureError as `pieces_of` does."""
+    digest = hashlib.sha256()
+    for piece in pieces_of(content):
+        digest.update(piece)
+    return digest
+
+
 @dataclass(frozen=True, kw_only=True)
 class Payload:
     """The files to copy into a trial, by their path under the agent's root.
@@ -41,20 +89,20 @@ class Payload:
     """
 
     job: Mapping[str, Any]
-    files: Mapping[str, bytes]
+    files: Mapping[str, Content]
     agent: Mapping[str, bytes] = field(default_factory=dict)
     executable: frozenset[str] = frozenset()
 
     @property
-    def contents(self) -> Mapping[str, bytes]:
+    def contents(self) -> Mapping[str, Content]:
         """Return all files. Raises InfrastructureError as `own` does."""
         return {**self.agent, **self.own}
 
     @property
-    def own(self) -> Mapping[str, bytes]:
+    def own(self) -> Mapping[str, Content]:
         """Return the files of this trial alone, including job.json. Raises InfrastructureError if a path leads out of
         the agent's root."""
-        own = {**self.files, "job.json": json.dumps(self.job).encode()}
+        own: dict[str, Content] = {**self.files, "job.json": json.dumps(self.job).encode()}
         for path in own:
             if os.path.normpath(path).startswith(("../", "/")) or os.path.normpath(path) in (".", ".."):
                 why = "leads out of the trial's folder; name `files:` in the script's folder"

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from harness.atomic_files import write_below
 from harness.model import Build, Scenario, Variant
+from harness.run.engine import pieces_of, sha256_of, size_of
 from harness.run.trial.payload import pack
 from harness.safe_files import read_regular
 from harness.store import RunDirectory
@@ -36,10 +37,10 @@ def keep_inputs(scenario: Scenario, directory: Path) -> dict[str, str]:
     """
     payload = pack(Variant(scenario=scenario)).files
     files = {place[len(PREFIX) :]: data for place, data in payload.items() if place.startswith(PREFIX)}
-    hashes = {place: hashlib.sha256(content).hexdigest() for place, content in files.items()}
+    hashes = {place: sha256_of(content).hexdigest() for place, content in files.items()}
     for place, content in files.items():
-        if len(content) <= MOST_BYTES:
-            _keep(content, hashes[place], directory)
+        if size_of(content) <= MOST_BYTES:
+            _keep(b"".join(pieces_of(content)), hashes[place], directory)
     return hashes
 
 

@@ -31,7 +31,7 @@ from harness.model.answers import HostCondition, Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run import leases, owners
-from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Session
+from harness.run.engine import Exit, Kept, LaunchRequest, Lease, Session, pieces_of
 from harness.run.hosts import host_gpus
 from harness.run.process import cgroups
 
@@ -106,7 +106,7 @@ class LocalEngine:
                 for name, content in launch.payload.contents.items():
                     path = root / name
                     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    path.write_bytes(content)
+                    path.write_bytes(b"".join(pieces_of(content)))
                     path.chmod(0o755 if name in launch.payload.executable else 0o644)
                 process = subprocess.Popen(
                     [launch.prepared.reference, "-B", str(root / "start.py")], cwd=root, env=environment,

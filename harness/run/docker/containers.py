@@ -9,14 +9,11 @@ to a limit of size and time.
 from __future__ import annotations
 
 import contextlib
-import io
 import re
 import secrets
-import tarfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any, Literal
 
 import docker
@@ -34,6 +31,7 @@ from harness.run.docker.docker_client import (
     is_podman,
     moment,
 )
+from harness.run.docker.tar_streams import archive
 from harness.run.engine import LaunchRequest
 from harness.run.interruptible import Beat, waited
 
@@ -213,30 +211,6 @@ def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool 
         "pids_limit": pids,
         "log_config": LogConfig(type="none"),
     }
-
-
-def archive(files: Mapping[str, bytes], *, executable: Collection[str] = (), writable: str = "-") -> bytes:
-    """Return a tar archive of `files` and their folders. Any user may read them and, in the folder `writable`, change
-    them, because the image's user need not be root."""
-    buffer = io.BytesIO()
-    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."}
-
-    def described(name: str) -> tarfile.TarInfo:
-        info = tarfile.TarInfo(name)
-        info.mode = 0o555 if name in executable or name in folders else 0o444
-        info.mode |= 0o222 if PurePosixPath(name).is_relative_to(writable) else 0o200
-        return info
-
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name in sorted(folders):
-            folder = described(name)
-            folder.type = tarfile.DIRTYPE
-            tar.addfile(folder)
-        for name, content in files.items():
-            file = described(name)
-            file.size = len(content)
-            tar.addfile(file, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 @contextlib.contextmanager

@@ -21,8 +21,9 @@ from harness.model.answers import Room
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.docker import containers
-from harness.run.docker.containers import ALL, ROOT, GpuAccess, Way, archive
+from harness.run.docker.containers import ALL, ROOT, GpuAccess, Way
 from harness.run.docker.docker_client import CDI_REMEDY, explanation
+from harness.run.docker.tar_streams import archive
 from harness.run.hosts.host_gpus import PROBE_S, parse_gpus
 from harness.run.images.find_images import find_python, local_image
 from harness.run.trial.payload import agent_files

@@ -16,23 +16,25 @@ import contextlib
 import functools
 import hashlib
 import re
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import docker
 from docker.errors import APIError, ImageNotFound
-from docker.utils.build import create_archive, exclude_paths
+from docker.utils.build import exclude_paths
 
-from harness.errors import ImageUnavailable
+from harness.errors import ImageUnavailable, InfrastructureError
 from harness.model import Build, Image
 from harness.model.watching import Say
 from harness.run.docker.containers import CONFLICT
 from harness.run.docker.docker_client import ca_bundle, explanation, if_full, moment, proxies
+from harness.run.docker.tar_streams import of_context
+from harness.run.engine import OnDisk, sha256_of
 from harness.run.images import build_errors
 from harness.run.images.find_images import inspect, local_image
 from harness.run.images.our_images import IMAGE_LABEL
@@ -66,6 +68,8 @@ def _readable(context: Path, *, image: Image) -> Iterator[None]:
         raise ImageUnavailable(f"{context}: no {name} there", place=image.where) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ImageUnavailable(f"{context}: cannot be read: {error}; make it readable", place=image.where) from error
+    except InfrastructureError as error:  # of `pieces_of`
+        raise ImageUnavailable(error.text, place=image.where) from error
 
 
 def context_files(context: Path) -> list[str]:
@@ -93,7 +97,7 @@ def content_hash(context: Path, files: list[str], *, args: Mapping[str, str], ba
             digest.update(f"\n{name} -> {path.readlink()}".encode())
         elif path.is_file():
             digest.update(f"\n{name} {path.stat().st_mode & 0o777:o} ".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+            digest.update(sha256_of(OnDisk(path=path, size_bytes=path.stat().st_size)).digest())
     return digest.hexdigest()
 
 
@@ -107,33 +111,40 @@ def build(
         say(f"building {image.version}: {output[-1][:100] if output else 'sending the context'}")
 
     say(f"building {image.version}")
-    with tempfile.TemporaryFile() as context:
-        with _readable(source.context, image=image):
-            uses_ca = CA_PATH in (source.context / "Dockerfile").read_text(encoding="utf-8")
-            extra = [(CA_PATH, ca_bundle(environ))] if uses_ca else []
-            files = context_files(source.context)
-            create_archive(str(source.context), files=files, fileobj=context, extra_files=extra)
-        start = functools.partial(
-            client.api.build, fileobj=context, custom_context=True, tag=name, rm=True, forcerm=True, decode=True,
-            buildargs={**proxies(environ), **dict(source.args)}, labels={IMAGE_LABEL: name},
-        )  # fmt: skip
-        try:
-            with stages_removed(client) as stages:
-                failure = None
-                for event in streamed(client.api, start, beat=tell):
-                    failure = event.get("error", failure)
-                    text = str(event.get("stream", ""))
-                    stages.hear(text)
-                    for line in filter(str.strip, build_errors.readable(text).splitlines()):
-                        output.append(line.strip())
-                        tell()
-                if failure is not None:  # not earlier: the SDK closes the connection when all events are read
-                    raise APIError("build failed", explanation=str(failure))
-        except APIError as error:
-            why = cause = explanation(error)
-            if why.startswith(STEP_FAILED):  # a command of the Dockerfile failed, so a retry would not help
-                why, cause = ": ".join(filter(None, (build_errors.complaint(output).text, why))), ""
-            raise unavailable(f"the build failed: {why}{if_full(why)}", place=image.place, cause=cause) from error
+    with _readable(source.context, image=image):
+        uses_ca = CA_PATH in (source.context / "Dockerfile").read_text(encoding="utf-8")
+        files = context_files(source.context)
+    extra = {CA_PATH: ca_bundle(environ).encode()} if uses_ca else {}
+    context: Any = _context(source.context, files, extra=extra, image=image)  # the SDK passes it on as it is
+    start = functools.partial(
+        client.api.build, fileobj=context, custom_context=True,
+        tag=name, rm=True, forcerm=True, decode=True, buildargs={**proxies(environ), **dict(source.args)},
+        labels={IMAGE_LABEL: name},
+    )  # fmt: skip
+    try:
+        with stages_removed(client) as stages:
+            failure = None
+            for event in streamed(client.api, start, beat=tell):
+                failure = event.get("error", failure)
+                text = str(event.get("stream", ""))
+                stages.hear(text)
+                for line in filter(str.strip, build_errors.readable(text).splitlines()):
+                    output.append(line.strip())
+                    tell()
+            if failure is not None:  # not earlier: the SDK closes the connection when all events are read
+                raise APIError("build failed", explanation=str(failure))
+    except APIError as error:
+        why = cause = explanation(error)
+        if why.startswith(STEP_FAILED):  # a command of the Dockerfile failed, so a retry would not help
+            why, cause = ": ".join(filter(None, (build_errors.complaint(output).text, why))), ""
+        raise unavailable(f"the build failed: {why}{if_full(why)}", place=image.place, cause=cause) from error
+
+
+def _context(context: Path, files: list[str], *, extra: Mapping[str, bytes], image: Image) -> Iterator[bytes]:
+    """Yield the archive of a build's context, as the engine takes it. Raises ImageUnavailable: what goes wrong with a
+    file of this machine says nothing about the engine."""
+    with _readable(context, image=image):
+        yield from of_context(context, files, extra=extra)
 
 
 # ---------------------------------------------------------------- intermediate images

@@ -27,8 +27,9 @@ from harness.model import Graft, Image, Install
 from harness.model.watching import Say
 from harness.run.docker import containers
 from harness.run.docker.attach import read_stream
-from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, PIDS_LIMIT, archive
+from harness.run.docker.containers import NAME_LABEL, OWNER_LABEL, PIDS_LIMIT
 from harness.run.docker.docker_client import ca_bundle, explanation, if_full, proxies
+from harness.run.docker.tar_streams import archive
 from harness.run.images import build_errors
 from harness.run.images.find_images import digest_of, find_python, inspect, local_image
 from harness.run.images.our_images import DIGEST_LABEL, IMAGE_LABEL, OVERLAYS, EngineImage

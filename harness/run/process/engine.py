@@ -13,8 +13,9 @@ import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +28,7 @@ from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run import leases, owners
-from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Session
+from harness.run.engine import Exit, LaunchRequest, Lease, Payload, Session, pieces_of
 from harness.run.hosts import host_gpus
 from harness.run.images.disk_budget import total_bytes
 from harness.run.interruptible import BoundedTail, piped
@@ -108,7 +109,8 @@ class ProcessEngine(EnvironmentStore):
             for path, content in payload.own.items():
                 target = Path(os.path.normpath(root / path))
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
+                with target.open("wb") as file:
+                    file.writelines(pieces_of(content))
                 if path in payload.executable:
                     target.chmod(0o755)
         except OSError as error:
@@ -154,14 +156,41 @@ class ProcessSession:
         self._poll = select.poll()
         for pipe in (self._stdout, self._stderr):
             self._poll.register(pipe, select.POLLIN)
+        self._unsent: Iterator[bytes] = iter(())
+        self._piece = memoryview(b"")  # what is left of the piece that is being sent
+        os.set_blocking(self._stdin.fileno(), False)
 
     def send(self, data: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the agent is gone: receive() will report it
-            self._stdin.write(data)
-            self._stdin.flush()
+        self.send_pieces([data])
+
+    def send_pieces(self, pieces: Iterable[bytes]) -> None:
+        """Send data that may be large. What the process does not take at once is sent while `receive` waits: one that
+        does not read cannot hold up the harness. Raises any error of `pieces`, as `receive` does."""
+        self._unsent = chain(self._unsent, pieces)
+        self._send_some()
+
+    def _send_some(self) -> None:
+        """Send what the process takes now, and have `receive` call again if something is left."""
+        number = self._stdin.fileno()
+        try:
+            while True:
+                while not self._piece:
+                    self._piece = memoryview(next(self._unsent))
+                self._piece = self._piece[os.write(number, self._piece) :]
+        except StopIteration:
+            pass
+        except BlockingIOError:
+            self._poll.register(number, select.POLLOUT)
+            return
+        except OSError:  # the agent is gone: receive() will report it
+            self._unsent, self._piece = iter(()), memoryview(b"")
+        with contextlib.suppress(KeyError):  # all was sent at once
+            self._poll.unregister(number)
 
     def receive(self, timeout_s: float) -> bytes | None:
         ready = {pipe for pipe, _ in self._poll.poll(timeout_s * 1000)}
+        if not self._stdin.closed and self._stdin.fileno() in ready:
+            self._send_some()
         if self._stderr.fileno() in ready:
             data = os.read(self._stderr.fileno(), READ_BYTES)
             self._stderr_tail.add(data)

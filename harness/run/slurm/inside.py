@@ -43,30 +43,28 @@ SIOCSIFFLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
 
 def taken(size):
-    """Return exactly `size` bytes of the input: the bytes that follow belong to the agent."""
-    parts = []
+    """Yield exactly `size` bytes of the input in pieces: the bytes that follow belong to the agent."""
     while size:
         part = os.read(0, min(size, 1 << 20))
         if not part:
             sys.exit("harness: the input ended before the trial's files did")
-        parts.append(part)
+        yield part
         size -= len(part)
-    return b"".join(parts)
 
 
 def header():
     line = bytearray()
     while not line.endswith(b"\n"):
-        line += taken(1)
+        line += next(taken(1))
     return json.loads(line.decode("utf-8"))
 
 
-def put(root, path, content, executable):
+def put(root, path, size, executable):
     place = os.path.join(root, path)
     if not os.path.isdir(os.path.dirname(place)):
         os.makedirs(os.path.dirname(place), 0o755)
     with open(place, "wb") as file:
-        file.write(content)
+        file.writelines(taken(size))
     os.chmod(place, 0o755 if executable else 0o644)
 
 
@@ -112,7 +110,6 @@ def ended(number, frame):
 def main():
     signal.signal(signal.SIGTERM, ended)
     order = header()
-    contents = [taken(size) for _, size, _ in order["files"]]
     if order.get("alone"):
         be_alone()
     if order["root"]:
@@ -122,8 +119,8 @@ def main():
         root = tempfile.mkdtemp(prefix="harness-")
     child = None
     try:
-        for (path, _, executable), content in zip(order["files"], contents):
-            put(root, path, content, executable)
+        for path, size, executable in order["files"]:
+            put(root, path, size, executable)
         sys.path.insert(0, root)
         from harness_agent import killing  # before the trial can change it
 

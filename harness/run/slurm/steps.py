@@ -8,13 +8,13 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import InfrastructureError
 from harness.run import owners
-from harness.run.engine import Exit, Payload, Session
+from harness.run.engine import Exit, Payload, Session, pieces_of, size_of
 from harness.run.interruptible import BEAT_S, KILLED_S, Beat, piped, run_command, silent
 from harness.run.process.engine import ProcessSession
 from harness.run.slurm.container_commands import OOM_TOLD
@@ -53,18 +53,22 @@ def command_of(allocation: Allocation, *, name: str, memory_bytes: int | None = 
     ]  # fmt: skip
 
 
-def order(payload: Payload, *, root: str | None, environment: Mapping[str, str], only: bool, **others: object) -> bytes:
-    """Return the input of `inside.py`, which describes the fields: the header and the contents of the files. Raises
+def order(
+    payload: Payload, *, root: str | None, environment: Mapping[str, str], only: bool, **others: object
+) -> Iterator[bytes]:
+    """Yield the input of `inside.py`, which describes the fields: the header and the contents of the files. Raises
     InfrastructureError."""
     files = payload.contents
     header = {
         "root": root,
-        "files": [[path, len(content), path in payload.executable] for path, content in files.items()],
+        "files": [[path, size_of(content), path in payload.executable] for path, content in files.items()],
         "environment": dict(environment),
         "only": only,
         **{"data_limit_bytes": None, "arguments": [], "without": None, "alone": False, **others},
     }
-    return b"".join([json.dumps(header).encode(), b"\n", *files.values()])
+    yield json.dumps(header).encode() + b"\n"
+    for content in files.values():
+        yield from pieces_of(content)
 
 
 def printed_on_node(
@@ -153,7 +157,7 @@ def started(
     allocation: Allocation,
     command: Sequence[str],
     *,
-    first: bytes,
+    first: Iterable[bytes],
     variables: Mapping[str, str] | None = None,
     removal: Sequence[str] = (),
 ) -> Iterator[StepSession]:
@@ -172,7 +176,7 @@ def started(
         raise InfrastructureError(f"srun cannot be started: {error.strerror}", place=place) from error
     session = StepSession(process, allocation)
     try:
-        session.send(first)
+        session.send_pieces(first)
         yield session
     finally:
         session.end()

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from harness.masking import without_known
 from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Trace, Trial
 from harness.model.measured import Facts, RankFacts
-from harness.run.engine import Engine, Exit, LaunchRequest, OnNodes, Session
+from harness.run.engine import Engine, Exit, LaunchRequest, OnNodes, Session, size_of
 from harness.run.images.build_errors import complaint
 from harness.run.trial.messages import (
     Counts,
@@ -36,7 +36,8 @@ from harness.run.trial.messages import (
 from harness.run.trial.nodes import Nodes, beside
 
 STARTUP_S = 120.0
-"""Seconds that the agent may take to start."""
+"""Seconds that the agent may take to start, without the time in which its files are sent."""
+LEAST_BYTES_A_SECOND = 2 << 20
 POLL_S = 0.2
 LAST_WORDS_S = 5.0
 """Seconds for which output is still read after SIGKILL ended a scenario."""
@@ -115,6 +116,8 @@ class Conversation:
         self.lines = MessageLines(job["marker"])
         self.facts = Facts()
         self.is_ready = False
+        # Some engines send the files first, over a connection that may be slow.
+        self.startup_s = STARTUP_S + sum(map(size_of, self.launch.payload.files.values())) / LEAST_BYTES_A_SECOND
         self.note = ""
         self.deciding_s = self.parked_s = 0.0
         self.failed_ago_s = 0.0  # how many seconds before its end a rank had failed
@@ -212,8 +215,8 @@ class Conversation:
         silence_limit_s = self.job["timeout_s"] + 2 * self.job["answer_timeout_s"] + STARTUP_S
         # The agent ends a trial after `timeout_s` of work, and a wrapping probe may take as long again to report.
         limit_s = silence_limit_s + self.job["timeout_s"]
-        if not self.facts and silent_s > STARTUP_S:
-            return self._not_started(f"the agent did not start within {STARTUP_S:.0f} s", Exit())
+        if not self.facts and silent_s > self.startup_s:
+            return self._not_started(f"the agent did not start within {self.startup_s:.0f} s", Exit())
         if silent_s > silence_limit_s:
             return self._ended("infrastructure", f"lost: no message from the agent for {silent_s:.0f} s")
         if taken_s > limit_s:

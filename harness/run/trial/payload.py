@@ -16,9 +16,10 @@ from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
-from harness.errors import MatrixError
+from harness import amounts
+from harness.errors import InfrastructureError, MatrixError
 from harness.model import Cell, Prepared, Scenario, Variant, hook_files
-from harness.run.engine import Payload
+from harness.run.engine import Content, OnDisk, Payload, sha256_of, size_of
 
 ANSWER_TIMEOUT_S = 300.0
 """Seconds for which the agent waits for the answer to a look."""
@@ -30,6 +31,10 @@ TOLD_ENVIRONMENT = (
 
 AGENT = Path(__file__).parents[2] / "agent"
 """The folder of the agent's source. The harness treats it as data: it copies the source but never imports it."""
+LARGE_BYTES = 1 << 20
+"""A larger file of a scenario is read in pieces whenever it is needed."""
+MOST_BYTES = 4 << 30
+"""The largest size of all files of a scenario together."""
 CHECKED_HASH = (0b11).to_bytes(4, "little")
 """The flags of a compiled module (PEP 552) that Python compares with the hash of its source."""
 START = "start.py"
@@ -52,23 +57,48 @@ def payload_hash(variant: Variant) -> str:
     digest = hashlib.sha256(json.dumps(payload.job, sort_keys=True).encode())
     for place, content in sorted({**payload.agent, **payload.files}.items()):
         mark = " executable" if place in payload.executable else ""
-        digest.update(os.fsencode(f"\n{place} {len(content)}{mark}\n"))
-        digest.update(content)
+        digest.update(os.fsencode(f"\n{place} {size_of(content)}{mark}\n"))
+        digest.update(_hash_of(content, *_state(content)) if isinstance(content, OnDisk) else content)
     return digest.hexdigest()
 
 
+def _state(file: OnDisk) -> tuple[int, int]:
+    """Return what changes when a file is written. Raises InfrastructureError."""
+    try:
+        details = file.path.stat()
+    except OSError as error:
+        raise InfrastructureError(f"{file.path}: cannot be read: {error.strerror}") from error
+    return details.st_ino, details.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=1000)
+def _hash_of(file: OnDisk, *state: int) -> bytes:
+    """Return the SHA-256 of a large file, which each cell of a plan asks for. `state`: as of `_state`."""
+    return sha256_of(file).digest()
+
+
 def _packed(scenario: Scenario, job: Mapping[str, Any]) -> Payload:
-    files: dict[str, bytes] = {}
+    files: dict[str, Content] = {}
     executable = set()
     try:
         for place, path in sorted(_sources(scenario).items()):
             if path.exists() and not path.is_file():
                 raise MatrixError(f"{path}: neither a file nor a folder", place=scenario.where)
-            files[f"scenario/{place}"] = path.read_bytes()
-            if path.stat().st_mode & stat.S_IXUSR:
+            details = path.stat()
+            is_large = details.st_size > LARGE_BYTES
+            files[f"scenario/{place}"] = (
+                OnDisk(path=path, size_bytes=details.st_size) if is_large else path.read_bytes()
+            )
+            if details.st_mode & stat.S_IXUSR:
                 executable.add(f"scenario/{place}")
     except OSError as error:
         raise MatrixError(f"{error.filename}: cannot be read: {error.strerror}", place=scenario.where) from error
+    if (total := sum(map(size_of, files.values()))) > MOST_BYTES:
+        raise MatrixError(
+            f"files: {amounts.size(total)} would be copied into each launch, and at most {amounts.size(MOST_BYTES)} may"
+            " be; put data into the image",
+            place=scenario.where,
+        )
     agent = dict(agent_files())
     return Payload(job=job, files={START: agent.pop(START), **files}, agent=agent, executable=frozenset(executable))
 

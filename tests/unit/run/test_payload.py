@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harness.errors import MatrixError
+from harness.errors import InfrastructureError, MatrixError
 from harness.model import Scenario, Steps, Variant, Where
 from harness.run import owners
+from harness.run.docker.tar_streams import archive, of_context
+from harness.run.images.build_images import context_files
 from harness.run.process.environments import AgentCopy
+from harness.run.slurm import steps
 from harness.run.trial import payload
 from harness.run.trial.payload import pack, payload_hash
+from harness.store.inputs import keep_inputs
 
 WHERE = Where(file="m.yaml", line=1, key="k")
 
@@ -228,3 +235,74 @@ def test_a_copy_that_cannot_be_removed_costs_no_results(tmp_path: Path, monkeypa
 
 def read_only(path: Path) -> None:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS), "relative")
+
+
+# ---------------------------------------------------------------- large files
+
+
+def sparse(path: Path, size: int) -> Path:
+    path.touch()
+    os.truncate(path, size)
+    return path
+
+
+def test_a_large_file_is_never_held_in_memory(script: Path, tmp_path: Path) -> None:
+    """Files of 600 MiB took 1.25 GiB, and each launch in slices held its own."""
+    large = sparse(script.parent / "model.bin", 64 << 20)
+    tracemalloc.start()
+    packed, digest = pack(variant(large, script=script)), payload_hash(variant(large, script=script))
+    chunks = archive({f"x/{name}": content for name, content in packed.contents.items()})
+    sizes = [len(chunk) for chunk in chunks]
+    sent = sum(map(len, steps.order(packed, root=None, environment={}, only=True)))
+    keep_inputs(variant(large, script=script).scenario, tmp_path)
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+    assert sum(sizes) > 64 << 20
+    assert max(sizes) < 4 << 20
+    assert sent > 64 << 20
+    with large.open("r+b") as file:
+        file.write(b"other")
+    assert payload_hash(variant(large, script=script)) != digest
+
+
+def test_files_beyond_the_limit_are_refused(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload, "MOST_BYTES", 8 << 20)
+    with pytest.raises(MatrixError, match="9 MiB would be copied into each launch, and at most 8 MiB may be"):
+        pack(variant(sparse(script.parent / "model.bin", 9 << 20), script=script))
+
+
+@pytest.mark.parametrize("size", [(3 << 20) - 1, (3 << 20) + 1])
+def test_a_file_that_changes_while_it_is_copied_is_told(script: Path, size: int) -> None:
+    packed = pack(variant(sparse(script.parent / "model.bin", 3 << 20), script=script))
+    sparse(script.parent / "model.bin", size)
+    with pytest.raises(InfrastructureError, match=r"model\.bin: changed while it was copied"):
+        list(archive(packed.contents))
+
+
+def test_an_archive_in_pieces_is_read_as_a_whole(script: Path) -> None:
+    files = {"a/b/c": b"text", f"long/{'n' * 150}": b"x" * 600, "e": b""}
+    whole = b"".join(archive(files, executable=["e"], writable="a"))
+    with tarfile.open(fileobj=io.BytesIO(whole)) as tar:
+        found = {info.name: (oct(info.mode), info.isdir()) for info in tar}
+        assert {name: tar.extractfile(name).read() for name in files} == files  # type: ignore[union-attr]
+    assert found["a"] == found["a/b"] == ("0o777", True)
+    assert (found["a/b/c"], found["e"]) == (("0o666", False), ("0o755", False))
+
+
+def test_a_build_needs_no_room_for_temporary_files_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full or missing TMPDIR was "the connection to the engine was lost", and the host was given up."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "file").write_text("x" * 5000)
+    (tmp_path / "same").hardlink_to(tmp_path / "inner" / "file")
+    (tmp_path / "link").symlink_to("inner/file")
+    (tmp_path / "Dockerfile").write_text("FROM x\n")
+    names = context_files(tmp_path)
+    whole = b"".join(of_context(tmp_path, names, extra={"Dockerfile": b"FROM y\n"}))
+    with tarfile.open(fileobj=io.BytesIO(whole)) as tar:
+        assert sorted(tar.getnames()) == sorted(names)
+        assert tar.extractfile("Dockerfile").read() == b"FROM y\n"  # type: ignore[union-attr]
+        for name in ("inner/file", "same", "link"):
+            assert tar.extractfile(name).read() == b"x" * 5000  # type: ignore[union-attr]

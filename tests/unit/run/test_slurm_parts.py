@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +25,8 @@ from harness.model.matrix import Gpu
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import Registry
 from harness.run.engine import Payload, Session
-from harness.run.interruptible import NetworkTrouble
+from harness.run.interruptible import NetworkTrouble, piped
+from harness.run.process.engine import ProcessSession
 from harness.run.slurm import container_commands, queue, steps
 from harness.run.slurm.container_commands import COMMANDS, INSIDE, Start, options_of, visible_gpus
 from harness.run.slurm.engine import allocated_gpus
@@ -114,7 +118,7 @@ def ordered(start: str, root: Path | None, **fields: object) -> bytes:
     agent = {f"harness_agent/{name}.py": agent_files()[f"harness_agent/{name}.py"] for name in ("__init__", "killing")}
     files = {**agent, "start.py": start.encode(), "deep/er.txt": b"\0\n"}
     payload = Payload(job={"a": 1}, files=files, executable=frozenset())
-    return steps.order(payload, root=root and str(root), environment={"TOLD": "ü"}, only=True, **fields)
+    return b"".join(steps.order(payload, root=root and str(root), environment={"TOLD": "ü"}, only=True, **fields))
 
 
 def test_the_agent_gets_its_files_its_environment_and_the_rest_of_the_input(tmp_path: Path) -> None:
@@ -131,6 +135,37 @@ def test_the_agent_gets_its_files_its_environment_and_the_rest_of_the_input(tmp_
     assert "PATH" not in environment
     assert (arguments, text, rest) == (["gpus"], "\0\n", "an answer\n")
     assert not root.exists(), "the node keeps it"
+
+
+@contextlib.contextmanager
+def session(*command: str) -> Iterator[ProcessSession]:
+    process = piped(command, environment=dict(os.environ))
+    try:
+        yield ProcessSession(process, None)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_step_that_does_not_read_cannot_hold_up_the_harness() -> None:
+    """The files of a trial were written to srun without a limit: the harness waited for ever, deaf to Ctrl-C."""
+    with session("sleep", "60") as idle:
+        began_s = time.monotonic()
+        idle.send_pieces([bytes(1 << 20)] * 8)
+        assert idle.receive(0.1) == b""
+        assert time.monotonic() - began_s < 5
+
+
+def test_a_step_that_reads_late_gets_all_of_its_files() -> None:
+    pieces = (bytes([number]) * (1 << 20) for number in range(8))
+    with session("sh", "-c", f"sleep 0.3; head -c {8 << 20} | sha256sum; cat") as late:
+        late.send_pieces(pieces)
+        late.send(b"the answer")
+        told = b""
+        while not told.endswith(b"the answer") and (data := late.receive(20.0)) is not None:
+            told += data
+    whole = hashlib.sha256(b"".join(bytes([number]) * (1 << 20) for number in range(8))).hexdigest()
+    assert told == f"{whole}  -\nthe answer".encode()
 
 
 def test_its_end_is_told_and_its_folder_goes_with_it(tmp_path: Path) -> None:
