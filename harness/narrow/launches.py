@@ -217,6 +217,8 @@ class _Reader:
         if self.finding.verdict == "vanished":
             return ("good", "") if own is not None else ("bad", f"this version gave no `{name}`")
         a, b = ([value for each in side if (value := self._level(each, name)) is not None] for side in (self.a, self.b))
+        if self.finding.verdict == "varies" and own is not None and a:
+            return ("good", "") if own in a else ("bad", f"{name} is {general(own, 6)}, unlike in all launches of A")
         if own is None or not a or not b or (min(a) <= max(b) and min(b) <= max(a)):
             return "unresolved", f"{name} does not distinguish A from B"
         way = (own - median(a)) / (median(b) - median(a))

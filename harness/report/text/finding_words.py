@@ -34,7 +34,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
     "varies": Symptom(
         "{name} that differs in each launch",
         "{gives} another `{name}` in each launch",
-        " was the same to the last digit in all launches before, and now differs in each",
+        " differs in each launch, and in none before",
     ),
     "late": Symptom("another {name} at the end", shows=" at the end of a launch"),
 }

@@ -145,6 +145,13 @@ def test_a_value_that_vanished_is_the_fault_of_what_no_longer_returns_it() -> No
     assert state(returned(1.0), metric="metrics.loss", verdict="vanished", a=[returned(1.0)], b=[gone]) == "good"
 
 
+def test_a_value_that_is_no_longer_the_same_is_the_fault_of_what_does_not_repeat_it() -> None:
+    """The values of B lie around that of A, so that no hybrid was like either."""
+    ends = {"a": [returned(1.0), returned(1.0)], "b": [returned(0.9), returned(1.1)]}
+    for value, expected in ((1.0, "good"), (1.02, "bad")):
+        assert state(returned(value), metric="metrics.loss", verdict="varies", **ends) == expected
+
+
 def test_a_value_that_is_not_finite_is_the_fault_where_b_has_it() -> None:
     nan = returned(1.0, not_finite={"loss": (3, 7)})
     assert state(nan, metric="metrics.loss", verdict="nan", b=[nan]) == "bad"
