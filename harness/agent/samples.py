@@ -25,8 +25,10 @@ WAITING = 6  # when a wait for other ranks began that a hook sees (time.perf_cou
 OVER = 7  # when a program had made its steps, after which it may end by itself; 0 before
 NOT_FINITE = 8  # two numbers per metric: how many steps returned a non-finite value, and the first of them
 
-COLUMNS = ("step_s", "rss_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib", "wait_s")
-ALWAYS = 4  # columns that every process has; the others need a GPU, or waits for other ranks
+COLUMNS = (
+    "step_s", "rss_kib", "anon_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib", "wait_s",
+)  # fmt: skip
+ALWAYS = 5  # columns that every process has; the others need a GPU, or waits for other ranks
 MOST_METRICS = 16
 HEADER = NOT_FINITE + 2 * MOST_METRICS
 MOST_ROWS = 200000

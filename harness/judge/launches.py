@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from harness.amounts import general
 from harness.judge.comparison.which_launches import per_of
 from harness.judge.trace.counts import judge_counts, unjudged
-from harness.judge.trace.samples import sampled
+from harness.judge.trace.samples import sampled, without_file_pages
 from harness.judge.trace.trace_verdict import EARLY_STEPS, clear_leak, is_shared, judge_trace
 from harness.model import (
     BAD,
@@ -272,7 +272,7 @@ def _by_whole_rise(verdict: TraceVerdict, trace: Trace, *, limit: float, per: Pe
     """Return the verdict on the trace of a whole run. If its memory is undecided, its whole rise counts: as there are
     no further steps, a rise below the limit is no leak, however it came.
     """
-    growth, rows = verdict.growth, sampled(trace.column("rss_kib"))
+    growth, rows = verdict.growth, sampled(without_file_pages(trace).column("rss_kib"))
     kept = tuple(name for name in verdict.verdicts if name not in UNSURE)
     if kept == verdict.verdicts or growth.column != "rss_kib" or not len(rows):
         return verdict

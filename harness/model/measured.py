@@ -23,7 +23,7 @@ LARGEST = 1e100
 MOST_ROWS = 500_000
 MOST_COLUMNS = 64
 MOST_VALUES = 5_000_000
-"""Most values of one trace: rows × columns. The agent has 200,000 rows of at most 24 columns."""
+"""Most values of one trace: rows × columns. The agent has 200,000 rows of at most 25 columns."""
 
 
 def beyond_any_trace(*, rows: int, columns: int) -> str:
@@ -62,8 +62,8 @@ def gist(message: str) -> str:
 LOOK_COLUMNS = frozenset(
     {
         "rss_before_kib", "rss_kib", "rss_trimmed_kib", "heap_before_kib", "heap_kib", "heap_trimmed_kib",
-        "blocks_before", "blocks", "rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "threads",
-        "cgroup_kib", "cpu_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib",
+        "blocks_before", "blocks", "rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "swap_kib",
+        "threads", "cgroup_kib", "cpu_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib",
         "gpu_pool_peak_kib", "gpu_clock_mhz", "gpu_reasons", "gpu_heat_share", "gpu_power_share", "gpu_temperature_c",
         "gpu_power_w", "gpu_busy", "gpu_xid",
     }
@@ -71,8 +71,9 @@ LOOK_COLUMNS = frozenset(
 """The figures of a look.
 
 `*_before*` precede gc.collect, and `*_trimmed` follow malloc_trim(0), at the last look only. `rss_peak_kib` is the
-maximum of resident memory since the start, also inside steps; `cpu_s` is the processor time of the
-scenario and its descendants since the first step.
+maximum of resident memory since the start, also inside steps. `rss_anon_kib`, `rss_file_kib` (pages of mapped files)
+and `rss_shmem_kib` make up resident memory, and `swap_kib` is what was moved out of it. `cpu_s` is the processor time
+of the scenario and its descendants since the first step.
 
 GPUs (docs/gpu.md): memory used on the devices, by this trial's processes, and by the framework's allocator (in use, and
 reserved). Since the preceding look: mean clock, the bits of all reasons that reduced it, the shares of the working time
@@ -95,8 +96,8 @@ class Look:
 
 
 AGENT_COLUMNS = frozenset(
-    {"rss_kib", "heap_kib", "blocks", "step_s", "gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
-    | {"slice"}
+    {"rss_kib", "anon_kib", "heap_kib", "blocks", "step_s", "slice"}
+    | {"gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
 )
 """The columns of a trace that the agent measures, and `slice`. The others are metrics that the scenario returns or
 prints."""
@@ -128,7 +129,8 @@ class Trace:
     """The samples of one trial; a trace is equal only to itself.
 
     `step` is the 1-based number of the step after which row i was sampled, shape (n,).
-    `columns` are arrays of the same shape: `rss_kib`, `heap_kib`, `blocks` (Python), `step_s` (duration of the step
+    `columns` are arrays of the same shape: `rss_kib` (resident memory), `anon_kib` (that part of it
+    that is neither of a mapped file nor shared memory), `heap_kib`, `blocks` (Python), `step_s` (duration of the step
     itself, seconds), `gpu_kib`, `gpu_process_kib` and `gpu_pool_kib` as in a Look, and the scenario's own metrics.
     Missing samples are NaN. `slice` is the cycle in which a step was made, if several live launches took turns: then
     launches of a round that share cycles are pairs, and the step times at the beginning of a slice are missing.

@@ -76,7 +76,7 @@ _TABLE = (
             "peak_memory", "step_time", "stalls", "late_step_time", "tail", "cpu_time", "throughput",
             "gpu_peak", "pool_peak", "shm", "worker_memory", "run_time",
         ),
-        help="resident memory, the C heap and the memory of GPUs",
+        help="resident memory without the pages of mapped files, the C heap and the memory of GPUs",
     ),
     Signal(
         name="worker_memory", kind="growth", group="memory", title="memory of the workers", short="workers",

@@ -263,12 +263,15 @@ def test_a_descriptor_is_raised_as_far_as_the_limit_allows(limit: int | None, le
 
 
 def test_resident_memory_that_cannot_be_read_is_nan(tmp_path: Path) -> None:
-    (tmp_path / "statm").write_text("10 5 1")
-    read = memory.rss_reader(str(tmp_path / "statm"))
-    assert read() == 5 * memory.PAGE_KIB
+    (tmp_path / "statm").write_text("10 5 1 1 0 3 0")
+    resident, anonymous = memory.resident_readers(str(tmp_path / "statm"))
+    assert resident
+    assert anonymous
+    assert (resident(), anonymous()) == (5 * memory.PAGE_KIB, 4 * memory.PAGE_KIB)
+    assert anonymous() != anonymous(), "nothing was read since"
     (tmp_path / "statm").write_text("something else")
-    assert read() != read()
-    assert memory.rss_reader(str(tmp_path / "none")) is None
+    assert resident() != resident()
+    assert memory.resident_readers(str(tmp_path / "none")) == (None, None)
     assert memory.read_status(str(tmp_path / "none")) == {}
 
 
@@ -444,10 +447,11 @@ def test_both_ways_to_find_descendants_agree() -> None:
             (sleeper,) = listed(shell.pid, bounds)
             assert scanned(shell.pid, bounds) == [sleeper]
             assert sleeper in processes.descendants(shell.pid)
-            assert processes.rss_kib([sleeper]) > 0
+            resident_kib, anon_kib = processes.memory_kib([sleeper])
+            assert resident_kib > anon_kib > 0
         finally:
             os.kill(sleeper, signal.SIGKILL)
-    assert processes.rss_kib([sleeper]) == 0
+    assert processes.memory_kib([sleeper]) == (0, 0)
 
 
 def test_packages_by_the_names_of_their_folders(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_look_measures_around_the_collection_and_the_last_one_after_a_trim(
     tmp_path: Path, thorough_python: str
 ) -> None:
     first, last = run(tmp_path, thorough_python, params={"fault": "leak", "bytes": 65536}).all("look")
-    status = {"rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "threads", "cpu_s"}
+    status = {"rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "swap_kib", "threads", "cpu_s"}
     known = {"rss_kib", "heap_kib", "blocks", "cgroup_kib", *status}
     before = {"rss_before_kib", "heap_before_kib", "blocks_before"}
     assert set(first["look"]) == known | before
@@ -51,6 +51,34 @@ def test_a_look_measures_around_the_collection_and_the_last_one_after_a_trim(
     assert last["look"]["heap_kib"] - first["look"]["heap_kib"] == pytest.approx(50 * 64, abs=8)
     assert last["look"]["rss_kib"] - first["look"]["rss_kib"] == pytest.approx(50 * 64, rel=0.1)
     assert last["look"]["threads"] == 1
+
+
+MAPPED = """
+import mmap, tempfile
+
+def setup():
+    file = tempfile.TemporaryFile(dir=".")
+    file.write(b"x" * (3 * 4096 * 400))
+    file.flush()
+    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    data.madvise(mmap.MADV_RANDOM) if hasattr(data, "madvise") else None
+    at = [0]
+
+    def step():
+        at[0] += 3 * 4096
+        return {"seen": sum(data[at[0] - 4096 * k] for k in (1, 2, 3))}
+
+    return step
+"""
+
+
+def test_the_pages_of_a_mapped_file_are_told_apart(tmp_path: Path, python: str) -> None:
+    told = run(tmp_path, python, MAPPED, looks=[100, 400])
+    rss, anon = ([kib for kib in told.column(name) if kib is not None] for name in ("rss_kib", "anon_kib"))
+    assert rss[-1] - rss[len(rss) // 4] > 600, "the kernel may map pages around the one that is read"
+    assert abs(anon[-1] - anon[len(anon) // 4]) < 300
+    first, last = (look["look"] for look in told.all("look"))
+    assert last["rss_file_kib"] - first["rss_file_kib"] > 600
 
 
 def test_stop_is_followed_by_a_last_look_of_the_same_step(tmp_path: Path, thorough_python: str) -> None:

@@ -25,7 +25,7 @@ class LineTables(object):
         if not functions:
             raise ProbeError("lines: profile is empty; name a function of the script" + _script_of(module))
         self._sources = {_code(function, what, module): _source(function, what, module) for function in functions}
-        self._resident_kib = memory.rss_reader()
+        self._resident_kib, _ = memory.resident_readers()
         self.memory = Ledger(self._resident_kib)
         self.time = Ledger(time.perf_counter)
 

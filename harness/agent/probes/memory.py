@@ -22,23 +22,32 @@ def contents(path):
         return b""
 
 
-def rss_reader(path="/proc/self/statm"):
-    """Return a function that returns the resident KiB, NaN after a failure; None if it is unreadable from the start.
+def resident_readers(path="/proc/self/statm"):
+    """Return a function that returns the resident KiB, NaN after a failure, and one that returns how many of those are
+    anonymous, NaN if none were read since; two None if they are unreadable from the start.
 
     A read may fail at any time: the scenario may close the descriptor and open another file in its place.
     """
     try:
         fd = libc.raised(os.open(path, os.O_RDONLY))
     except OSError:
-        return None
+        return None, None
+    newest = [NAN]
 
-    def read():
+    def resident():
         try:
-            return int(os.pread(fd, 64, 0).split(None, 2)[1]) * PAGE_KIB
-        except (OSError, ValueError, IndexError):
+            _, pages, mapped, _ = os.pread(fd, 96, 0).split(None, 3)
+            pages = int(pages)
+            newest[0] = (pages - int(mapped)) * PAGE_KIB
+            return pages * PAGE_KIB
+        except (OSError, ValueError):
             return NAN
 
-    return read
+    def anonymous():
+        anon_kib, newest[0] = newest[0], NAN
+        return anon_kib
+
+    return resident, anonymous
 
 
 # ---------------------------------------------------------------- status
@@ -49,6 +58,7 @@ FIELDS = {
     b"RssAnon": "rss_anon_kib",
     b"RssFile": "rss_file_kib",
     b"RssShmem": "rss_shmem_kib",
+    b"VmSwap": "swap_kib",
     b"Threads": "threads",
 }
 

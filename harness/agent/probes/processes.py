@@ -39,9 +39,10 @@ def is_descendant(pid):
     return pid == os.getpid()
 
 
-def rss_kib(pids):
-    """Return the sum of the processes' resident memory; shared pages count once per process."""
-    return sum(words[1] for words in map(_pages_kib, pids) if words)
+def memory_kib(pids):
+    """Return the sums of the processes' resident and anonymous memory; shared pages count once per process."""
+    words = [each for each in map(_pages_kib, pids) if each]
+    return sum(each[1] for each in words), sum(each[1] - each[2] for each in words)
 
 
 def anonymous_kib(pid):

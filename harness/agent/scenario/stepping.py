@@ -17,7 +17,7 @@ from ..result_names import LARGEST
 # A probe may cost this share of the step that it follows, or the floor if that is more. Every verdict on memory needs
 # the resident memory, so its floor is high: it is skipped only if it costs ten times the usual.
 SHARE = 0.0005
-FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
+FLOOR_S = {"rss_kib": 20e-6, "anon_kib": 0.5e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
 
 CALIBRATIONS = 1000
 LEAST_S = 1e-9  # lower bound of a step's duration
@@ -68,8 +68,10 @@ class Sampler(object):
 
 def readers():
     """Return the readers of this process. Call it before the scenario is imported."""
+    resident, anonymous = memory.resident_readers()
     return {
-        "rss_kib": memory.rss_reader(),
+        "rss_kib": resident,
+        "anon_kib": anonymous,  # of the pages that the one before has just read
         "heap_kib": memory.heap_reader(processes.foreign_allocator()),
         "blocks": getattr(sys, "getallocatedblocks", None),  # of Python's allocator: no native memory
     }

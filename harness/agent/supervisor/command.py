@@ -13,7 +13,8 @@ from ..probes import memory, processes
 from ..scenario import printed, stepping
 
 BEAT_S = 0.1
-STEP_S, RSS_KIB = 0, 1
+STEP_S, RSS_KIB, ANON_KIB = 0, 1, 2
+SUMMED = ("rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "swap_kib")
 MOST_READ = 2000  # lines of one read in which numbers are looked for
 
 
@@ -27,8 +28,8 @@ class Command(object):
         self._judges_exit, self._timeout_s = job.order["judge_exit"], job.order["timeout_s"]
         job.workers = None  # their memory is in the samples
         self.table = samples.Table(-1, job.rows, job.stride)
-        self.table.clear(STEP_S, 2)
-        self.columns = {"step_s": STEP_S, "rss_kib": RSS_KIB}
+        self.table.clear(STEP_S, 3)
+        self.columns = {"step_s": STEP_S, "rss_kib": RSS_KIB, "anon_kib": ANON_KIB}
         self._pattern = re.compile(pattern.encode("utf-8")) if pattern else None
         self._lines = wire.Lines()
         self._metrics = stepping.Metrics(self.table, self._tell_metric)
@@ -108,7 +109,7 @@ class Command(object):
         if self._pattern is None and now >= self._next_at:
             self._next_at = max(self._next_at + BEAT_S, now)
             if self._counts():
-                self._step(now, now - self._last_at, self.resident_kib())
+                self._step(now, now - self._last_at, self._memory_kib())
             self._last_at = now
         self._kept_before_s = processes.kept_waiting_s()
 
@@ -117,20 +118,20 @@ class Command(object):
         the step that goes on."""
         self._is_partial = True
         held, self._held = self._held, 0
-        resident_kib = self.resident_kib() if held else None
+        memory_kib = self._memory_kib() if held else (0, 0)
         for _ in range(held):
             if self._counts():
-                self._step(self._job.clock(), 0.0, resident_kib)
+                self._step(self._job.clock(), 0.0, memory_kib)
         return held
 
     def _steps_came(self, count, now):
         """Record `count` steps that arrived in one read."""
         kept_s = processes.kept_waiting_s() - self._kept_before_s
         if self._counts():
-            took_s, resident_kib, before = now - self._last_at, self.resident_kib(), self._steps
+            took_s, memory_kib, before = now - self._last_at, self._memory_kib(), self._steps
             for _ in range(count):
                 if self._counts():
-                    self._step(now, took_s / count, resident_kib, together=count > 1)
+                    self._step(now, took_s / count, memory_kib, together=count > 1)
                     self._is_partial = False
             self._bursts.came(self._steps - before, took_s, now - self._heard_at, kept_s)
         self._last_at, self._heard_at = now, self._job.clock()
@@ -139,7 +140,7 @@ class Command(object):
         """Return whether a step counts: not while the harness judges a look, and not beyond the budget."""
         return self._job.asked_at is None and self._job.done is None and self._steps < self._budget
 
-    def _step(self, now, took_s, resident_kib, together=False):
+    def _step(self, now, took_s, memory_kib, together=False):
         """Record one more step: a row at every stride-th step, and a look if one is due.
 
         Processor time counts from the first step on, or from the start if the first step came together with others.
@@ -147,7 +148,7 @@ class Command(object):
         number = self._steps + 1
         row, rest = divmod(number, self._job.stride)
         if not rest and row <= self._job.rows:
-            self._sample(row - 1, took_s, resident_kib)
+            self._sample(row - 1, took_s, memory_kib)
         self.table.header[samples.STEPS] = number
         self.table.header[samples.STARTED] = now
         if number == 1:
@@ -163,11 +164,11 @@ class Command(object):
             if last:
                 self._job.end("completed", "")
 
-    def _sample(self, row, took_s, resident_kib):
+    def _sample(self, row, took_s, memory_kib):
         if self._pattern is not None and not self._is_partial:
             self.table.column(STEP_S)[row] = took_s
-        if resident_kib:  # None: the command has just ended
-            self.table.column(RSS_KIB)[row] = resident_kib
+        if memory_kib[0]:  # 0: the command has just ended
+            self.table.column(RSS_KIB)[row], self.table.column(ANON_KIB)[row] = memory_kib
 
     def _fields(self):
         """Return the fields of a look. If the command has ended, its memory is that of the last row.
@@ -177,7 +178,11 @@ class Command(object):
         """
         statuses = [memory.read_status("/proc/%d/status" % pid) for pid in processes.descendants()]
         peaks_kib = [fields.get("rss_peak_kib", 0) for fields in statuses]
+        sums_kib = {
+            name: sum(fields[name] for fields in statuses if name in fields) for name in SUMMED if any(statuses)
+        }
         return {
+            **sums_kib,
             "rss_kib": self.resident_kib() or self.table.last(RSS_KIB),
             "rss_peak_kib": max([*peaks_kib, self._job.peak_rss_kib() or 0]) or None,
             "cpu_s": processes.children_s() - self._cpu_before_s,
@@ -208,7 +213,7 @@ class Command(object):
                     self._job.clock() - self._last_at if self._pattern is not None and self._steps else None
                 )
                 if not self._steps:  # it ended before the first sample
-                    self._step(self._job.clock(), self._job.run_s, None, together=True)
+                    self._step(self._job.clock(), self._job.run_s, (0, 0), together=True)
                 if self._reader is not None:
                     self._record(self._reader.rest())
                 self._metrics.fold(self._steps)
@@ -245,7 +250,10 @@ class Command(object):
         return self._job.child.pid
 
     def resident_kib(self):
-        return processes.rss_kib(processes.descendants())
+        return self._memory_kib()[0]
+
+    def _memory_kib(self):
+        return processes.memory_kib(processes.descendants())
 
 
 # ---------------------------------------------------------------- steps or a buffer's bursts

@@ -18,9 +18,10 @@ from . import child
 MOST = 64
 BESIDE_A_LOOK = 3  # rows after a look in which other ranks may have waited for the one that was looking
 LEAST_ROWS = 32
-STEP_S, RSS, WAIT_S = (samples.COLUMNS.index(name) for name in ("step_s", "rss_kib", "wait_s"))
+STEP_S, RSS, ANON, WAIT_S = (samples.COLUMNS.index(name) for name in ("step_s", "rss_kib", "anon_kib", "wait_s"))
 LOOKED = {
-    RSS: ("rss_kib", "rss_before_kib", "rss_trimmed_kib", "rss_peak_kib", "rss_anon_kib"),
+    RSS: ("rss_kib", "rss_before_kib", "rss_trimmed_kib", "rss_peak_kib"),
+    ANON: ("rss_anon_kib",),
     samples.COLUMNS.index("heap_kib"): ("heap_kib", "heap_before_kib", "heap_trimmed_kib"),
     samples.COLUMNS.index("blocks"): ("blocks", "blocks_before"),
     samples.COLUMNS.index("gpu_pool_kib"): ("gpu_pool_kib",),
@@ -95,10 +96,10 @@ class Member(object):
         return now - base
 
     def grown_kib(self):
-        """Return by how much its memory has grown since the first quarter of its steps."""
-        rss, taken = self.table.column(RSS), self.table.taken()
+        """Return by how much its anonymous memory has grown since the first quarter of its steps."""
+        anon, taken = self.table.column(ANON), self.table.taken()
         eighth = taken // 8
-        early, late = _median(rss, 2 * eighth, 3 * eighth + 1), _median(rss, taken - eighth - 1, taken)
+        early, late = _median(anon, 2 * eighth, 3 * eighth + 1), _median(anon, taken - eighth - 1, taken)
         return late - early if early is not None and late is not None else 0.0
 
     def usual_s(self):
@@ -274,7 +275,7 @@ class Group(object):
             return self.lead.looks[step]
         number = len(self.lead.looks)
         took = [each for each in self.ranks if each.looks and each.has_looked(number)]
-        worst = max(took, key=lambda member: member.grown(RSS))
+        worst = max(took, key=lambda member: member.grown(ANON))
         look = dict(worst.look(number))
         for place, names in LOOKED.items():
             shift = self._levels[place] - worst.levels[place][0] if place in worst.levels else 0.0

@@ -29,7 +29,7 @@ GONE_TURNS, GONE_PAUSE_S = 20, 0.001  # between the end of a conversation and th
 SEEN_S = 0.05  # a death by a signal is seen up to so much later than the failures of those who notice it
 LEAST_GRACE_S = 10.0
 """Seconds that a program has at least to end by itself after its steps; it has as many as it took so far."""
-PROBES = {"rss_kib": "rss", "heap_kib": "heap", "blocks": "python", "gpu_pool_kib": "gpu pool"}
+PROBES = {"rss_kib": "rss", "anon_kib": "", "heap_kib": "heap", "blocks": "python", "gpu_pool_kib": "gpu pool"}
 Pending = collections.namedtuple("Pending", "step last until")
 
 
@@ -224,7 +224,7 @@ class Ranks(object):
         self.columns.update((name, samples.COLUMNS.index(name)) for name in probes)
         self._add_metrics()
         first_step_s = first_step_s if member.is_first else self._job.clock() - self._began
-        self._job.ready(setup_s, first_step_s, [PROBES[name] for name in probes], **steps)
+        self._job.ready(setup_s, first_step_s, [PROBES[name] for name in probes if PROBES[name]], **steps)
         if self._job.order.get("slices"):
             self._job.park()
         else:

@@ -30,11 +30,11 @@ APART = 500
 
 def layer_of(trace: Trace) -> str | None:
     """Return the layer of a leaking trace, or None if its probes do not show it."""
-    resident = _rate(trace, "rss_kib")
+    resident = late_rate(trace, "rss_kib")
     if resident is None or resident <= 0:
         return None
-    if _is_mapped(trace.looks, resident=resident):
-        return "file or shared memory"
+    if _is_shared(trace.looks, resident=resident):
+        return "shared memory"
     blocks, heap = _probed(trace, "blocks"), _probed(trace, "heap_kib")
     if _loses_objects(blocks):
         return "python objects"
@@ -54,11 +54,11 @@ def gpu_layer_of(trace: Trace) -> str | None:
     """Return the layer of a trace that leaks GPU memory, or None if no framework reports its pool."""
     # From the samples; if they are too few, from the last two looks.
     used, reserved = (
-        last_pace(trace.looks, name) if (rate := _rate(trace, name)) is None else rate
+        last_pace(trace.looks, name) if (rate := late_rate(trace, name)) is None else rate
         for name in ("gpu_pool_kib", "gpu_reserved_kib")
     )
     # Of the process if the driver reports it, else of the device.
-    seen = (_rate(trace, "gpu_process_kib"), _rate(trace, "gpu_kib"), reserved)
+    seen = (late_rate(trace, "gpu_process_kib"), late_rate(trace, "gpu_kib"), reserved)
     device = next((rate for rate in seen if rate is not None), 0.0)
     if used is None:
         return None
@@ -78,7 +78,7 @@ def _loses_objects(blocks: float | None) -> bool:
 
 def _probed(trace: Trace, name: str) -> float | None:
     """Return the growth of a column per step from its samples; if they are too few, between the last two looks."""
-    rate = _rate(trace, name)
+    rate = late_rate(trace, name)
     looks = look_values(trace.looks, name)
     before, last = sorted(looks)[-2:] if len(looks) > 1 else (0, 0)
     if rate is not None or last - before < APART:
@@ -100,18 +100,13 @@ def _without_heap(trace: Trace, *, resident: float, blocks_known: bool) -> str |
     return None
 
 
-def _is_mapped(looks: tuple[Look, ...], *, resident: float) -> bool:
-    """Return whether file or shared pages account for NATIVE_SHARE of the growth between the last two looks."""
-    if len(looks) < 2:
-        return False
-    before, last = looks[-2], looks[-1]
-    steps = max(1, last.step - before.step)
-    both = [(before.of(name), last.of(name)) for name in ("rss_file_kib", "rss_shmem_kib")]
-    mapped = sum(new - old for old, new in both if old is not None and new is not None)
-    return mapped / steps >= NATIVE_SHARE * resident
+def _is_shared(looks: tuple[Look, ...], *, resident: float) -> bool:
+    """Return whether shared memory accounts for NATIVE_SHARE of the growth between the last two looks."""
+    shared = last_pace(looks[-2:], "rss_shmem_kib")
+    return shared is not None and shared >= NATIVE_SHARE * resident
 
 
-def _rate(trace: Trace, name: str) -> float | None:
+def late_rate(trace: Trace, name: str) -> float | None:
     """Return the growth of a column per step, between the floors of the first and last block of the second half."""
     values, steps_per_row = even_rows(trace.step, trace.column(name))
     if name == "heap_kib":

@@ -1,10 +1,11 @@
 """Prepares the samples of a trace for the judge: a column on an even grid of steps, the rates between looks, and
-resident memory without the growth that a look itself causes.
+resident memory without the pages of mapped files and without the growth that a look itself causes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -105,6 +106,40 @@ def last_pace(looks: Sequence[Look], name: str) -> float | None:
     """Return the growth rate of a figure (per step) between the last two looks that have it; None if fewer do."""
     paces = paces_at(looks, name, fewest=2, most=2)
     return paces[0] if paces else None
+
+
+# ---------------------------------------------------------------- pages of mapped files
+#
+# A program that reads more and more of a mapped file (a data set, weights) becomes larger, but keeps nothing: the
+# system takes such pages back whenever memory is short.
+
+OF_RESIDENT = ("rss_before_kib", "rss_kib", "rss_trimmed_kib")
+
+
+def without_file_pages(trace: Trace) -> Trace:
+    """Return the trace with resident memory without the pages of mapped files, but with what was swapped out. These
+    pages are then the column `file_kib`. A trace in which they were not told apart, or no longer are, is unchanged.
+
+    Shared and swapped memory is read at the looks alone: between two looks, it counts as if it changed steadily.
+    """
+    rss, anon = trace.column("rss_kib"), trace.column("anon_kib")
+    if rss is None or anon is None or not len(sampled(anon)):
+        return trace
+    looks: list[Look] = []
+    shared: list[float] = []
+    swapped: list[float] = []
+    for look in trace.looks:
+        values = dict(look.values)
+        file_kib, swap_kib = values.pop("rss_file_kib", 0.0), values.get("swap_kib", 0.0)
+        values |= {name: values[name] - file_kib + swap_kib for name in OF_RESIDENT if name in values}
+        shared.append(values.get("rss_shmem_kib", 0.0))
+        swapped.append(swap_kib)
+        looks.append(replace(look, values=values))
+    places = [look.step for look in looks]
+    of_looks = [np.interp(trace.step, places, kib) if looks else np.zeros(len(rss)) for kib in (shared, swapped)]
+    columns = {name: values for name, values in trace.columns.items() if name != "anon_kib"}
+    columns |= {"rss_kib": anon + of_looks[0] + of_looks[1], "file_kib": rss - anon - of_looks[0]}
+    return replace(trace, columns=columns, looks=tuple(looks))
 
 
 # ---------------------------------------------------------------- refills

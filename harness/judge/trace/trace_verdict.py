@@ -20,7 +20,7 @@ import numpy as np
 
 from harness.amounts import general
 from harness.judge.trace.growth import LEAST_ROWS, GrowingColumn, grows, judge_growth
-from harness.judge.trace.memory_layer import WRAP_KIB, heap_layer_of, layer_of
+from harness.judge.trace.memory_layer import WRAP_KIB, heap_layer_of, late_rate, layer_of
 from harness.judge.trace.samples import (
     even_rows,
     last_pace,
@@ -30,6 +30,7 @@ from harness.judge.trace.samples import (
     sampled,
     settled_median,
     thinned_rows,
+    without_file_pages,
     without_refills,
 )
 from harness.judge.trace.trends import BLOCKS, block_levels, fit_trend
@@ -166,6 +167,7 @@ def judge_trace(
 
 
 def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool, per: Per) -> TraceVerdict:
+    trace = without_file_pages(trace)
     last, limit = int(sampled(trace.step).max(initial=0)), limits.leak_kib_per_step
     memory = _memory(trace, limit=limit, steps=steps, per=per) if is_told(trace, "rss_kib") else None
     early = steps is not None and last < steps.budget and last <= EARLY_STEPS
@@ -181,6 +183,9 @@ def _judged(trace: Trace, *, limits: Limits, steps: Steps | None, shared: bool, 
     if memory is not None:
         names.add(memory.verdict)
         found += [memory.why, *([HEAP_ALONE] if memory.column == "heap_kib" else [])]
+        files = late_rate(trace, "file_kib")
+        if files is not None and files >= limit:
+            found.append(f"besides, it maps {general(files, 4)} KiB/{counted(per)} more of files, which is no leak")
     elif not slower:
         names.add("inconclusive" if drift is None else "flat")
         found.append(unmet or "step time is flat; memory was not measured")
@@ -363,6 +368,7 @@ def decide_at_look(trace: Trace, *, limits: Limits, steps: Steps, whole_budget: 
         return "go" if whole_budget or is_brief(trace) or undecided(verdict) else "stop"
     if verdict.early and not (whole_budget or is_brief(trace)) and clear_leak(verdict, limits=limits):
         return "stop"
+    trace = without_file_pages(trace)
     if "leak" in verdict.verdicts and _grown_kib(trace) >= STOP_LEAK_KIB:
         before = [look for look in steps.looks() if look < verdict.steps]
         past = prefix(trace, before[-1]) if before else trace

@@ -159,11 +159,12 @@ def _joined(traces: Sequence[Trace | None]) -> Trace | None:
         columns["step_s"] = np.fmax.reduce(times)
     looks = [dict(look.values) for look in first.looks]
     for start in OF_MEMORY:
-        name = f"{start}kib" if start.endswith("_") else start
-        worst = max(known, key=lambda trace: _grown(trace.columns.get(name)))
-        if worst is first or name not in worst.columns:
+        names = ["anon_kib", "rss_kib"] if start == "rss_" else [f"{start}kib" if start.endswith("_") else start]
+        names = [name for name in names if name in first.columns]
+        worst = max(known, key=lambda trace: [_grown(trace.columns.get(name)) for name in names])
+        if worst is first or not worst.columns.keys() >= set(names):
             continue
-        columns[name] = _in_rows(worst.columns[name], rows)
+        columns |= {name: _in_rows(worst.columns[name], rows) for name in names}
         for place, values in enumerate(looks):  # levels differ between nodes: a look that this node lacks is unknown
             for figure in [each for each in values if each.startswith(start)]:
                 del values[figure]

@@ -384,7 +384,7 @@ def with_probes(rates: dict[str, float], looks: tuple[Look, ...] = ()) -> list[T
         (
             {},
             (Look(step=2000, values={"rss_shmem_kib": 0.0}), Look(step=4000, values={"rss_shmem_kib": 40_000.0})),
-            "file or shared memory",
+            "shared memory",
         ),
         ({}, (), None),
     ],

@@ -389,6 +389,30 @@ def test_resident_memory_that_leaks_has_the_first_word():
     assert found.why.startswith("RSS grows")
 
 
+@pytest.mark.parametrize(
+    ("kept_kib", "of_looks", "verdict", "layer"),
+    [
+        (0.0, {"rss_file_kib": 12.0}, "flat", None),
+        (2.0, {"rss_file_kib": 12.0}, "leak", None),
+        (0.0, {"rss_file_kib": 6.0, "rss_shmem_kib": 6.0}, "leak", "shared memory"),
+        (-4.0, {"rss_file_kib": 12.0, "swap_kib": 8.0}, "leak", None),
+    ],
+)
+def test_pages_of_a_mapped_file_are_no_leak(kept_kib, of_looks, verdict, layer):
+    """A data set of which 12 KiB more are read at each step leaked in every version; what is swapped out leaks."""
+    anon, mapped = memory(kept_kib), 12.0 * TIME
+    of_step = [
+        {"rss_kib": 80_000 + (kept_kib + 12) * step, **{name: rate * step for name, rate in of_looks.items()}}
+        for step in STEPS.looks()
+    ]
+    looks = tuple(Look(step=step, values=values) for step, values in zip(STEPS.looks(), of_step, strict=True))
+    made = trace_of(anon + mapped, looks=looks)
+    found = judged(replace(made, columns={**made.columns, "anon_kib": anon}))
+    assert (found.verdict, found.growth.layer) == (verdict, layer), found.why
+    files = of_looks["rss_file_kib"]
+    assert f"it maps {files:.4g} KiB/step more of files, which is no leak" in found.why
+
+
 def with_kept(kept_kib: list[float]) -> Trace:
     """Return resident memory that keeps the space of garbage and grows ever more slowly; looks show what is kept."""
     looks = tuple(
