@@ -108,6 +108,8 @@ PLANTED: tuple[Planted, ...] = (
     *_levels("end_time", "end_sleeps", limit=SECONDS),
     *_levels("peak_memory", "peak_temporary", "peak_kept"),
     *_levels("output", "output_stderr", "output_stdout"),
+    *_levels("bytes_read", "file_read"),
+    *_levels("bytes_written", "file_written"),
     *_values("metrics.loss", "loss_nan", "loss_infinite", "loss_nan_once", fixed=True),
     *_values("metrics.loss", "loss_higher", limit=0.10, more={"metrics": {"loss": {"change": "10%"}}}),
     *_values("metrics.checksum", "checksum", fixed=True, more={"metrics": {"checksum": "equal"}}),

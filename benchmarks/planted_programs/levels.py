@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -220,7 +221,7 @@ def end_sleeps(more_s):
     return lambda: work(300)
 
 
-# ---------------------------------------------------------------- peak memory, output
+# ---------------------------------------------------------------- peak memory, output, bytes
 
 
 def resident_bytes():
@@ -273,6 +274,24 @@ def lines(number, more):
     return step
 
 
+def moved(is_read):
+    """Each step writes 64 KiB to a file, or reads as much of it; a bad version moves more."""
+
+    def prepare(more):
+        file = tempfile.TemporaryFile(buffering=0)
+        block = b"x" * int((64 << 10) * (1 + more))
+        file.write(block)
+
+        def step():
+            work(300)
+            file.seek(0)
+            (file.read if is_read else file.write)(len(block) if is_read else block)
+
+        return step
+
+    return prepare
+
+
 PROGRAMS = {
     "busy_10us": busy(10),
     "busy_100us": busy(100),
@@ -302,4 +321,6 @@ PROGRAMS = {
     "peak_kept": larger_block,
     "output_stderr": lambda more: lines(2, more),
     "output_stdout": lambda more: lines(1, more),
+    "file_read": moved(is_read=True),
+    "file_written": moved(is_read=False),
 }

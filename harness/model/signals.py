@@ -122,7 +122,7 @@ _TABLE = (
         name="disk", kind="growth", group="resources", title="files on disk", short="disk",
         noun="files on disk that pile up",
         verb="fills the disk", unit="KiB/step", limit=0.5, limit_unit="size a step",
-        explains=("step_time", "stalls", "cpu_time"),
+        explains=("step_time", "stalls", "cpu_time", "bytes_written"),
         help="bytes in the places that the trial may write to",
     ),
     # ------------------------------------------------------------ levels: one figure per launch
@@ -219,8 +219,20 @@ _TABLE = (
     ),
     Signal(
         name="output", kind="level", group="resources", title="output", noun="more output", verb="prints {more}",
-        unit="B/step", limit=1.0, weight=0.5, least=100.0,
+        unit="B/step", limit=1.0, weight=0.5, least=100.0, explains=("bytes_written",),
         help="B/step on stdout and stderr",
+    ),
+    Signal(
+        name="bytes_read", kind="level", group="resources", title="bytes read", short="read", noun="more bytes read",
+        verb="reads {more}", unit="B/step", limit=1.0, weight=0.25, least=16384.0,
+        explains=("step_time", "tail", "stalls", "warm_up", "throughput", "cpu_time", "run_time"),
+        help="B/step that all processes read, also from pipes and sockets; not from mapped files",
+    ),
+    Signal(
+        name="bytes_written", kind="level", group="resources", title="bytes written", short="written",
+        noun="more bytes written", verb="writes {more}", unit="B/step", limit=1.0, weight=0.25, least=16384.0,
+        explains=("bytes_read", "step_time", "tail", "stalls", "warm_up", "throughput", "cpu_time", "run_time"),
+        help="B/step that all processes write, also to pipes and sockets; not to mapped files",
     ),
     Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",

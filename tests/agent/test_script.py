@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.agent.probes import processes
 from harness.judge.trace.growth import LEAST_ROWS
 from tests.agent.driver import LATE, PLANTED, pack_with, run
 
@@ -43,8 +44,10 @@ def test_a_look_measures_around_the_collection_and_the_last_one_after_a_trim(
     tmp_path: Path, thorough_python: str
 ) -> None:
     first, last = run(tmp_path, thorough_python, params={"fault": "leak", "bytes": 65536}).all("look")
-    status = {"rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "swap_kib", "threads", "cpu_s"}
-    known = {"rss_kib", "heap_kib", "blocks", "cgroup_kib", *status}
+    status = {"rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "rss_peak_kib", "swap_kib", "threads", "cpu_s"} | set(
+        processes.MOVED
+    )
+    known = {"rss_kib", "heap_kib", "blocks", "cgroup_kib", *status, *processes.MOVED}
     before = {"rss_before_kib", "heap_before_kib", "blocks_before"}
     assert set(first["look"]) == known | before
     assert set(last["look"]) == known | before | {"rss_trimmed_kib", "heap_trimmed_kib"}
@@ -79,6 +82,31 @@ def test_the_pages_of_a_mapped_file_are_told_apart(tmp_path: Path, python: str) 
     assert abs(anon[-1] - anon[len(anon) // 4]) < 300
     first, last = (look["look"] for look in told.all("look"))
     assert last["rss_file_kib"] - first["rss_file_kib"] > 600
+
+
+MOVES = """
+import os
+
+def setup():
+    file = open("moved", "w+b", buffering=0)
+    os.system("true")
+
+    def step():
+        file.seek(0)
+        file.write(b"x" * 65536)
+        file.seek(0)
+        file.read(16384)
+        os.system("head -c 4096 /dev/zero > from_child")
+
+    return step
+"""
+
+
+def test_looks_tell_the_bytes_that_the_steps_read_and_wrote(tmp_path: Path, thorough_python: str) -> None:
+    looks = run(tmp_path, thorough_python, MOVES, looks=[20, 60]).all("look")
+    for look, steps in zip(looks, (19, 59), strict=True):
+        assert look["look"]["bytes_written"] == pytest.approx(steps * (65536 + 4096), rel=0.01)
+        assert steps * 16384 < look["look"]["bytes_read"] < steps * 65536, "the child reads its libraries"
 
 
 def test_stop_is_followed_by_a_last_look_of_the_same_step(tmp_path: Path, thorough_python: str) -> None:

@@ -229,11 +229,29 @@ class Workers(object):
 def written_bytes():
     """Return the bytes that the tree and its reaped processes have written by system calls, also to pipes and sockets,
     and those that go to the disk, in whole pages; None if unreadable."""
+    sums = _io_sums(descendants(), {"calls": b"wchar", "disk": b"write_bytes"})
+    return (sums["calls"], sums["disk"]) if sums else None
+
+
+MOVED = {"bytes_read": b"rchar", "bytes_written": b"wchar"}  # the fields of a look, and those of the kernel
+
+
+def moved_since(before, pids):
+    """Return what `_io_sums` of MOVED returns for these processes now, less `before` ({}: nothing), at least 0: a child
+    that is left to the supervisor takes its bytes with it. None if one of both is unreadable."""
+    now = _io_sums(pids, MOVED)
+    if now is None or before is None:
+        return None
+    return {name: max(0, now[name] - before.get(name, 0)) for name in now}
+
+
+def _io_sums(pids, names):
+    """Return the sums of fields of /proc/PID/io by name, which include those of reaped children; None if unreadable."""
     try:
-        counts = list(_io(descendants()))
+        counts = list(_io(pids))
+        return {name: sum(int(each[kernels]) for each in counts) for name, kernels in names.items()}
     except (OSError, KeyError, ValueError):
         return None
-    return sum(int(each[b"wchar"]) for each in counts), sum(int(each[b"write_bytes"]) for each in counts)
 
 
 def _io(pids):
@@ -316,15 +334,19 @@ thread_s = getattr(time, "thread_time", time.process_time)  # Python 3.7
 
 
 class Meter(object):
-    """Adds up the processor time of this process and its descendants while it runs."""
+    """Adds up the processor time of this process and its descendants while it runs, and the bytes that they read and
+    write: `moved`, None if these are unreadable."""
 
     def __init__(self):
         self.spent_s = 0.0
+        self.moved = {}
         self._since_s = 0.0
+        self._moved_before = {}
         self.thread_since_s = 0.0
 
     def resume(self):
         before_s = children_s()
+        self._moved_before = moved_since({}, [os.getpid(), *descendants()])
         self._since_s, self.thread_since_s = time.process_time() + before_s, thread_s()
 
     def pause(self, overhead):
@@ -332,6 +354,9 @@ class Meter(object):
         processor time is subtracted. Time lost to other processes affects both parts in proportion."""
         own_s = overhead * (thread_s() - self.thread_since_s)
         self.spent_s += max(0.0, time.process_time() + children_s() - self._since_s - own_s)
+        moved = moved_since(self._moved_before, [os.getpid(), *descendants()])
+        known = None not in (moved, self.moved)
+        self.moved = {name: self.moved.get(name, 0) + moved[name] for name in moved} if known else None
 
 
 # ---------------------------------------------------------------- libraries

@@ -258,6 +258,7 @@ class Looker(object):
         fields.update(memory.read_status())
         fields.update(self._pool.look())
         fields["cpu_s"] = self._cpu.spent_s
+        fields.update(self._cpu.moved or {})
         fields["cgroup_kib"] = self._cgroup.usage_kib()
         return fields
 

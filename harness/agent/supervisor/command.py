@@ -39,7 +39,7 @@ class Command(object):
         self._busy_s = 0.0
         self._opened_at = self._last_at = self._next_at = self._heard_at = job.clock()
         self._bursts = Bursts()
-        self._cpu_before_s = 0.0
+        self._cpu_before_s, self._moved_before = 0.0, {}
         self._kept_before_s = processes.kept_waiting_s()
         self._parks = bool(job.order.get("slices"))  # at the next line that is a step
         self._held = 0  # steps whose lines came while it was parked
@@ -152,7 +152,9 @@ class Command(object):
         self.table.header[samples.STEPS] = number
         self.table.header[samples.STARTED] = now
         if number == 1:
-            self._cpu_before_s = 0.0 if together else processes.children_s()
+            if not together:
+                self._cpu_before_s = processes.children_s()
+                self._moved_before = processes.moved_since({}, processes.descendants())
             self._job.ready(None, now - self._opened_at, ["rss"])
             if self._pattern is not None and self._reader is not None:
                 self._reader.begin()
@@ -176,7 +178,9 @@ class Command(object):
         The peak is the larger of the kernel's peak of the largest process and the largest row: the peak of the sum
         between rows is unknown.
         """
-        statuses = [memory.read_status("/proc/%d/status" % pid) for pid in processes.descendants()]
+        pids = processes.descendants()
+        statuses = [memory.read_status("/proc/%d/status" % pid) for pid in pids]
+        moved = processes.moved_since(self._moved_before, pids) if statuses else None
         peaks_kib = [fields.get("rss_peak_kib", 0) for fields in statuses]
         sums_kib = {
             name: sum(fields[name] for fields in statuses if name in fields) for name in SUMMED if any(statuses)
@@ -186,6 +190,7 @@ class Command(object):
             "rss_kib": self.resident_kib() or self.table.last(RSS_KIB),
             "rss_peak_kib": max([*peaks_kib, self._job.peak_rss_kib() or 0]) or None,
             "cpu_s": processes.children_s() - self._cpu_before_s,
+            **(moved or {}),
         }
 
     # -------------------------------------------------------------- events

@@ -269,7 +269,7 @@ class Group(object):
 
     def look(self, step):
         """Return the job's look at a step: that of the rank whose memory has grown most, with the processor time of
-        all."""
+        all, and the bytes that all moved."""
         self.looked.add(step)
         if not self.is_several:
             return self.lead.looks[step]
@@ -280,8 +280,9 @@ class Group(object):
         for place, names in LOOKED.items():
             shift = self._levels[place] - worst.levels[place][0] if place in worst.levels else 0.0
             look.update((name, look[name] + shift) for name in names if look.get(name) is not None)
-        cpu_s = [each.look(number).get("cpu_s") for each in took]
-        look["cpu_s"] = None if None in cpu_s or len(took) < len(self.ranks) else sum(cpu_s)
+        for name in ("cpu_s", *processes.MOVED):
+            own = [each.look(number).get(name) for each in took]
+            look[name] = None if None in own or len(took) < len(self.ranks) else sum(own)
         return look
 
     # -------------------------------------------------------------- what is told at the end

@@ -83,6 +83,8 @@ counts, so that this change also counts for a version that prints hardly anythin
 """
 LEAST_OF_A_RUN = 16384.0
 """Output of a whole run without steps below this, in bytes, counts as this much."""
+LEAST_MOVED_IN_A_RUN = float(8 << 20)
+"""The same for the bytes that a whole run reads or writes: the packages that it imports are among them."""
 EXACT = frozenset({"image_size"})
 """Level signals whose figure is the same in every launch."""
 SHORTEST_CPU_S = 0.2
@@ -366,39 +368,43 @@ def _rank_spread(trial: Trial) -> float | None:
     return own_s[-1] / float(np.median(own_s[:-1])) if len(own_s) > 1 else None
 
 
-def _cpu(launches: Launches) -> LaunchFigure:
-    """Make the figure of processor seconds per step, up to the last look that all launches took; if they took no look
-    at the same step, up to the last look of each. It is None if no version's median exceeds SHORTEST_CPU_S.
+def _looked_at(name: str, *, enough: float = 0.0) -> Callable[[Launches], LaunchFigure]:
+    """Make the `prepare` of an amount of the looks per step, up to the last look that all launches took; if they took
+    no look at the same step, up to the last look of each. It is None if no version's median is `enough`.
     """
-    common = _common_look(launches)
-    looks = [[values for trial in version if (values := _cpu_looks(trial))] for version in launches]
-    medians = [float(np.median([values[common or max(values)] for values in version])) for version in looks if version]
-    is_enough = max(medians, default=0.0) >= SHORTEST_CPU_S
 
-    def per_step(trial: Trial) -> float | None:
-        values = _cpu_looks(trial) if is_enough else {}
-        step = common or max(values, default=0)
-        return values[step] / (1 if _is_whole_run(trial) else step) if step in values and step else None
+    def prepare(launches: Launches) -> LaunchFigure:
+        common = _common_look(launches, name)
+        looks = [[values for trial in version if (values := _looks(trial, name))] for version in launches]
+        medians = [float(np.median([own[common or max(own)] for own in version])) for version in looks if version]
+        is_enough = max(medians, default=0.0) >= enough
 
-    return per_step
+        def per_step(trial: Trial) -> float | None:
+            values = _looks(trial, name) if is_enough else {}
+            step = common or max(values, default=0)
+            return values[step] / (1 if _is_whole_run(trial) else step) if step in values and step else None
+
+        return per_step
+
+    return prepare
 
 
 def _least_cpu(launches: Launches) -> float:
-    """Return SHORTEST_CPU_S per step, up to the same look as `_cpu`; if none is common, up to that of the shortest
+    """Return SHORTEST_CPU_S per step, up to the same look as the figure; if none is common, up to that of the shortest
     launch; without launches, over the default budget of steps.
     """
-    last = [max(looks) for version in launches for trial in version if (looks := _cpu_looks(trial))]
-    return SHORTEST_CPU_S / (_common_look(launches) or min(last, default=0) or Steps.budget)
+    last = [max(looks) for version in launches for trial in version if (looks := _looks(trial, "cpu_s"))]
+    return SHORTEST_CPU_S / (_common_look(launches, "cpu_s") or min(last, default=0) or Steps.budget)
 
 
-def _common_look(launches: Launches) -> int:
-    """Return the step of the last look at the processor time that all launches took; 0 if they took none in common."""
-    steps = [set(looks) for version in launches for trial in version if (looks := _cpu_looks(trial))]
+def _common_look(launches: Launches, name: str) -> int:
+    """Return the step of the last look with this figure that all launches took; 0 if they took none in common."""
+    steps = [set(looks) for version in launches for trial in version if (looks := _looks(trial, name))]
     return max(set.intersection(*steps), default=0) if steps else 0
 
 
-def _cpu_looks(trial: Trial) -> Mapping[int, float]:
-    return {} if trial.trace is None else look_values(trial.trace.looks, "cpu_s")
+def _looks(trial: Trial, name: str) -> Mapping[int, float]:
+    return {} if trial.trace is None else look_values(trial.trace.looks, name)
 
 
 # ---------------------------------------------------------------- memory
@@ -461,6 +467,12 @@ def _output(launches: Launches) -> LaunchFigure:
     return figure
 
 
+def _least_moved(launches: Launches) -> float:
+    """Return the least bytes that are compared: a fraction of the smallest change that counts; for whole runs without
+    steps, what an interpreter reads at its start."""
+    return LEAST_MOVED_IN_A_RUN if _are_whole_runs(launches) else SIGNALS["bytes_read"].least / 10
+
+
 def _least_output(launches: Launches) -> float:
     """Return HARDLY; for whole runs without steps, in which one line may double it, LEAST_OF_A_RUN."""
     return LEAST_OF_A_RUN if _are_whole_runs(launches) else HARDLY
@@ -497,7 +509,10 @@ RULES: Mapping[str, FigureRule] = {
     "stalls": FigureRule(usable=is_timed, prepare=_stalls, absent="too few steps"),
     "rank_spread": FigureRule(usable=is_timed, prepare=_of_itself(_rank_spread), absent="no launch has several ranks"),
     "cpu_time": FigureRule(
-        usable=is_undisturbed, prepare=_cpu, least=_least_cpu, absent="too little processor time to count"
+        usable=is_undisturbed,
+        prepare=_looked_at("cpu_s", enough=SHORTEST_CPU_S),
+        least=_least_cpu,
+        absent="too little processor time to count",
     ),
     "run_time": _of_a_warm_start(
         lambda trial: trial.run_s if trial.ended_well else None, "it did not run to its own end"
@@ -527,6 +542,10 @@ RULES: Mapping[str, FigureRule] = {
         usable=is_clean, prepare=_peak_of("gpu_pool_kib", inside="gpu_pool_peak_kib"), absent="no GPU pool"
     ),
     "output": FigureRule(usable=is_clean, prepare=_output, any_round=True, least=_least_output),
+    "bytes_read": FigureRule(usable=is_clean, prepare=_looked_at("bytes_read"), any_round=True, least=_least_moved),
+    "bytes_written": FigureRule(
+        usable=is_clean, prepare=_looked_at("bytes_written"), any_round=True, least=_least_moved
+    ),
     "image_size": FigureRule(
         usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image.bytes), any_round=True
     ),

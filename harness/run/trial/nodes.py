@@ -171,10 +171,11 @@ def _joined(traces: Sequence[Trace | None]) -> Trace | None:
             own = worst.looks[place].values if place < len(worst.looks) else {}
             values |= {figure: value for figure, value in own.items() if figure.startswith(start)}
     for place, values in enumerate(looks):
-        cpu_s = [trace.looks[place].of("cpu_s") for trace in known if place < len(trace.looks)]
-        values.pop("cpu_s", None)
-        if len(cpu_s) == len(known) and None not in cpu_s:
-            values["cpu_s"] = sum(filter(None, cpu_s))
+        for name in ("cpu_s", "bytes_read", "bytes_written"):
+            of_nodes = [trace.looks[place].of(name) for trace in known if place < len(trace.looks)]
+            values.pop(name, None)
+            if len(of_nodes) == len(known) and None not in of_nodes:
+                values[name] = sum(filter(None, of_nodes))
     told = tuple(replace(look, values=values) for look, values in zip(first.looks, looks, strict=True))
     return Trace(step=first.step, columns=columns, looks=told, counts=_counts(known))
 

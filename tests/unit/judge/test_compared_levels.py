@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.judge.comparison.compared_levels import fewer_steps, mask, modes_of, new_lines
-from harness.judge.comparison.level_rules import RULES
+from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import wants_round
 from harness.judge.history.transitions import mode_changes
 from harness.judge.row import judge_row
 from harness.judge.run import corrected
-from harness.model import Cell, CellRun, Floats, JudgedRow, Printed, Series, Trial, Trials
+from harness.model import SIGNALS, Cell, CellRun, Floats, JudgedRow, Look, Printed, Series, Steps, Trial, Trials
 from harness.model.measured import Facts
 from harness.report.finding_boxes import boxes
 from tests.nightly import many
@@ -196,6 +196,23 @@ def test_one_line_more_of_a_whole_run_is_no_flood() -> None:
     assert RULES["output"].prepare([[whole]])(whole) == 640
     assert RULES["output"].least([[whole]]) == 16384
     assert RULES["output"].least([[stepping]]) == 10
+
+
+@pytest.mark.parametrize("name", ["bytes_read", "bytes_written"])
+def test_a_step_that_moves_a_hundred_times_as_many_bytes_is_seen(name: str) -> None:
+    """In the same time, from the page cache: nothing else showed it."""
+
+    def version(a_step: float) -> list[Trial]:
+        made = trial_of(steps=1000)
+        assert made.trace is not None
+        looks = tuple(Look(step=step, values={name: a_step * step}) for step in (500, 1000))
+        return [replace(made, trace=replace(made.trace, looks=looks))] * 2
+
+    launches = [version(4096), version(409_600)]
+    assert usable(name, launches, steps=Steps()) == launches
+    figure = launch_figure_of(name, launches)
+    assert [figure(trials[0]) for trials in launches] == [4096, 409_600]
+    assert figure(version(40)[0]) == SIGNALS[name].least / 10, "what the agent itself reads is no difference"
 
 
 def test_output_of_a_launch_that_was_cut_is_compared_by_the_sample() -> None:
