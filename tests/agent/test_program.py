@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from harness.agent.scenario import printed
+from harness.judge.comparison.compared_levels import NOTABLE_LINES
 from tests.agent import driver
 from tests.agent.driver import LATE, Told, pack_with
 from tests.agent.driver import run_program as run
@@ -584,6 +585,34 @@ def test_what_is_printed_after_the_last_line_that_is_a_step_belongs_to_it(tmp_pa
 def test_a_run_that_the_agent_cut_has_no_time(tmp_path: Path, python: str) -> None:
     done = run(tmp_path, python, STEP + "while True: o.step()", TORCH, looks=[10]).done
     assert (done["end"], done["run_s"], done["end_s"]) == ("completed", None, None)
+
+
+KILLED = """
+import multiprocessing, os, signal, subprocess
+
+def die():
+    os.kill(os.getpid(), signal.SIGABRT)
+
+if __name__ == "__main__":
+    for _ in range(3):
+        subprocess.call(["sh", "-c", "kill -SEGV $$"])
+    worker = multiprocessing.get_context("fork").Process(target=die)
+    worker.start()
+    worker.join()
+    ended = subprocess.Popen(["sleep", "100"])
+    ended.kill()
+    ended.wait()
+    print("all is well")
+"""
+
+
+def test_a_child_that_dies_by_a_signal_is_told_like_an_error(tmp_path: Path, python: str) -> None:
+    """The program ends well: nothing showed that its decoder crashed."""
+    told = run(tmp_path, python, KILLED)
+    lines = [line for line in told.done["output_tail"].splitlines() if "was killed" in line]
+    assert [line.rpartition(" ")[2] for line in lines] == ["SIGSEGV", "SIGABRT"]
+    assert all(NOTABLE_LINES["error"].search(line) for line in lines)
+    assert told.done["end"] == "completed"
 
 
 def test_a_line_that_recurs_is_a_step_from_the_third_on(tmp_path: Path, python: str) -> None:

@@ -30,7 +30,7 @@ import time
 import types
 
 from .. import ending, samples
-from . import entering, function, hooks, importing, printed, script_run, stepping, ticking
+from . import children, entering, function, hooks, importing, printed, script_run, stepping, ticking
 from .hooks import ranks
 
 READS_STDIN = "; its stdin is empty here"
@@ -106,6 +106,7 @@ class ProgramRun(object):
             mark = functools.partial(self._ticker.mark, "function")
             awaited.setdefault(name, []).append(functools.partial(self._hook_function, names, mark))
         importing.Finder(awaited).install()
+        children.watch()
         if self.job["printed"] != {}:
             self._numbers = printed.reader(self.job["printed"], self._printed)
             self._numbers.install()

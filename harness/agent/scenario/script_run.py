@@ -21,7 +21,7 @@ import time
 import types
 
 from .. import ending, inside, samples
-from . import stepping
+from . import children, stepping
 
 CAME_BACK = "a forked process returned from it; end that process with os._exit"
 
@@ -114,6 +114,7 @@ class ScriptRun(object):
     def _measure(self):
         readers = stepping.readers()
         self.table.clear(0, samples.ALWAYS)
+        children.watch()
         started = time.perf_counter()
         step = self._set_up()
         probe = inside.make_probe(self.job, self.module, step)
