@@ -29,6 +29,9 @@ job.json
      "slices": 3,                               the launches that are alive together, of which one makes steps at a
                                                 time (below); 0 or absent: this one is alone
      "probe": {"name": "optrace", …} or null,   a wrapping probe with its settings (inside/__init__.py)
+     "mounts": [{"at": "/data", "from": "/srv/d", "files": hash or null, …}, …]
+                                                mounted data (mounted.py); those with `files` are looked at
+     "survey": true,                            only describe the mounts, in `mounted` messages, and exit
      "environment": ["CUDA_*", "TF_*", ...]}    names (fnmatch) whose values `hello` may report
 
 Every message to the harness is one line on stdout, after a newline: marker, a space, a JSON object with "type".
@@ -41,6 +44,7 @@ Anything else on stdout is noise from the image. Messages, in order:
                "rlimits": {"stack": "67108864:-1", …}, "cgroup": {"version": 1, "limit_bytes": 123 or null},
                "environment": {"CUDA_VERSION": "11.8"},
                "environment_names": ["PATH", …],
+               "mounts": {"/data": hash or problem},   of the mounts that were looked at
                "gpus": [{"index": 0, "uuid": "GPU-…", "name": "NVIDIA GeForce RTX 4090", "compute_capability": "8.9",
                          "driver": "535.104.05", "cuda": "12.2", "memory_mib": 24564, "power_limit_w": 450.0,
                          "ecc": false, "mig": null, "parent": null, "processes": 0}, …]}
@@ -71,6 +75,9 @@ Anything else on stdout is noise from the image. Messages, in order:
                failed in a step has none.
     parked    {"step": 47, "frozen": true}      of a launch in slices: after `ready`, and at the end of each slice.
                frozen: all its processes stand still
+    mounted   {"text": "12000 files seen"}      of a survey: progress, and at last
+              {"mounts": [{"at": "/data", "kind": "folder", "entries": 3, "bytes": 123, "files": hash, "inodes": hash,
+                           "content": hash, "problem": "…"}, …]}
     file      {"name": "optrace.json", "text": "…"}        what a wrapping probe found, in parts to be joined in order
     done      {"end": "completed|stopped|crash|oom|hang|setup|infrastructure", "message": "…", "signal": null or 11,
                "exit_code": null or 3, "last_step": 4000, "peak_rss_kib": 1.0, "probe_cost": 0.004, "at_exit": false,

@@ -82,6 +82,14 @@ def demo(*, folder: Path, out: Path) -> None:
 )
 @click.option("--file", "files", multiple=True, metavar="NAME", help="Also copy this file or folder in. Repeatable.")
 @click.option("--without", multiple=True, metavar="NAME", help="Do not copy this file or folder in. Repeatable.")
+@click.option(
+    "-v",
+    "--volume",
+    "volumes",
+    multiple=True,
+    metavar="HOST:AT",
+    help="Mount a path of the host read-only. Repeatable.",
+)
 @click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
 @click.option("--python", metavar="VERSION", help="For packages and files: the interpreter.  [default: the harness's]")
 @click.option("--network", is_flag=True, help="Give the containers a network.")
@@ -102,7 +110,8 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.pass_context
 def try_(
     ctx: click.Context, *, versions: tuple[str, ...], engine: str | None, gpus: str, files: tuple[str, ...],
-    without: tuple[str, ...], beside: tuple[str, ...], python: str | None, network: bool, steps_are: str | None,
+    without: tuple[str, ...], volumes: tuple[str, ...], beside: tuple[str, ...], python: str | None,
+    network: bool, steps_are: str | None,
     step_pattern: str | None, exit_code: bool, step_time: str, trials: str | None, until: str | None, quick: bool,
     time: str | None, write: Path | None, fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
@@ -119,6 +128,7 @@ def try_(
       harness try pillow==8.0.0 pillow==8.4.0 --python 3.9 -- python train.py
       harness try old.txt new.txt --quick -- python train.py
       harness try torch==2.5.1 torch==2.6.0 --write matrix.yaml -- python train.py
+      harness try team/app:41 team/app:42 -v /srv/data:/data -- python train.py
       harness try team/app:41 team/app:42 --step-pattern '^step' -- ./run.sh
 
     Exit status: as for sweep.
@@ -136,7 +146,7 @@ def try_(
         ("harness", "try", *ctx.meta["typed"]), folder=here, versions=versions,
         command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, without=without, beside=beside,
         python=python, steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
-        step_time_s=option("--step-time", seconds, step_time),
+        step_time_s=option("--step-time", seconds, step_time), volumes=volumes,
     )  # fmt: skip
     say(f"each launch: {draft.uses(drafted)}")
     if write is not None:

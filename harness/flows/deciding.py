@@ -18,6 +18,7 @@ from harness.model import CellRun, JudgedRow, Lane, Plan, RunResult
 from harness.model.watching import unheard
 from harness.plan.cells import Selection, including, make_plan
 from harness.run.hosts.cell_launcher import cannot_run
+from harness.run.hosts.mounted_data import DataUnavailable, HostData
 from harness.run.trial.payload import payload_hash, trial_key
 from harness.store import RunDirectory, result_file
 from harness.store.plan_file import plan_to_json, read_plan_file
@@ -104,11 +105,12 @@ def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, contex
     for each in (each for each in hosts if each.usable):
         here = each.host.machine
         try:
+            data = HostData(environ=context.environ)
             with leased(each, context, over=context.stopped.is_set):
                 for row in rows.on(each.part_of):
                     if homes.get(row.place, here) == here:
                         for run in row.cells:
-                            _take_over(run, each, journal, context, most=plan.trials.most)
+                            _take_over(run, each, data, journal, context, most=plan.trials.most)
                         rows.finish(row)
         except Interrupted:
             return ()
@@ -117,16 +119,20 @@ def _judged(plan: Plan, hosts: Sequence[OpenHost], journal: RunDirectory, contex
     return rows.judged()
 
 
-def _take_over(run: CellRun, each: OpenHost, journal: RunDirectory, context: RunContext, *, most: int) -> None:
+def _take_over(
+    run: CellRun, each: OpenHost, data: HostData, journal: RunDirectory, context: RunContext, *, most: int
+) -> None:
     """Read the newest trials of a cell that fit its image, if the machine has the image."""
     assert each.engine is not None
     cell = run.cell = each.own(run.cell)
     if cell.excluded or run.incompatible or each.engine.look(cell.image, unheard) is None:
         return
-    with suppress(ImageUnavailable):  # the sweep reports it
+    with suppress(ImageUnavailable, DataUnavailable):  # the sweep reports it
         say = context.preparing(lane=str(cell.lane), image=cell.image.version)
         prepared = each.engine.prepare(cell.image, say)
         run.incompatible = cannot_run(cell, prepared) or ""
         if not run.incompatible:
-            key = trial_key(cell, prepared=prepared, facts=each.engine.facts)
+            found = data.of(cell, prepared, each.engine, say) if cell.variant.scenario.mounts else {}
+            identities = {mount.at: one.identity for mount, one in found.items()}
+            key = trial_key(cell, prepared=prepared, facts=each.engine.facts, data=identities)
             run.trials[:] = journal.known_trials(cell, key)[-most:]

@@ -48,6 +48,7 @@ from harness.model.watching import unheard
 from harness.run.engine import Engine, Lease
 from harness.run.hosts.cell_launcher import CellLauncher
 from harness.run.hosts.host_run import HostRun
+from harness.run.hosts.mounted_data import HostData
 from harness.run.hosts.side_by_side import MEMORY_SHARE, Gate, slots_of, takes_turns
 from harness.run.images.disk_budget import Disk, disk_of
 from harness.run.images.prefetch import HostImages
@@ -297,6 +298,7 @@ def cell_launcher(
     return CellLauncher(
         engine=engine, lease=lease, images=images, run_id=journal.id, trials=trials, journal=journal,
         progress=context.progress, stopped=context.stopped.is_set, reuse=reuse,
+        data=HostData(environ=context.environ),
     )  # fmt: skip
 
 

@@ -99,6 +99,7 @@ def drafted(
     exit_code: bool,
     network: bool,
     step_time_s: float,
+    volumes: Sequence[str] = (),
 ) -> Draft:
     """Return the draft for what a user typed. `series_of`, `job_of` and `steps_of` document the arguments. Raises
     UsageError."""
@@ -114,7 +115,7 @@ def drafted(
         command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image,
         without=without, installed=series.installs,
     )  # fmt: skip
-    more = {**({"network": True} if network else {}), **steps_of(steps_are, job)}
+    more = {**({"network": True} if network else {}), **mounts_of(volumes, folder), **steps_of(steps_are, job)}
     return Draft(
         made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more
     )  # fmt: skip
@@ -290,6 +291,23 @@ def _module_names(requirements: Sequence[str]) -> frozenset[str]:
     """Return the names of required packages, written as those of modules."""
     found = (BARE.match(line.strip()) for line in requirements)
     return frozenset(match[0].partition("[")[0].lower().replace("-", "_") for match in found if match)
+
+
+# ---------------------------------------------------------------- mounts
+
+
+def mounts_of(volumes: Sequence[str], folder: Path) -> Mapping[str, Any]:
+    """Return the scenario's key for volumes that are written HOST:AT, as for `docker run -v`. A host's path may have
+    colons, and is relative to `folder`. Raises UsageError."""
+    mounts = []
+    for volume in volumes:
+        source, colon, at = volume.removesuffix(":ro").rpartition(":")
+        if volume.endswith((":rw", ":z", ":Z")):
+            raise UsageError(f"-v {volume}: data are mounted read-only, and never relabelled; write HOST:AT")
+        if not colon or not source or not at:
+            raise UsageError(f"-v {volume}: is not HOST:AT; write a path of the host and its path in the launch")
+        mounts.append({"from": str(folder / Path(source).expanduser()), "at": at})
+    return {"mounts": mounts} if mounts else {}
 
 
 # ---------------------------------------------------------------- steps
@@ -547,5 +565,5 @@ def _check(carried: Sequence[str], folder: Path) -> None:
             size += inner.stat().st_size if inner.is_file() else 0
             if size > MOST_BYTES or number > MOST_FILES:
                 most = f"{MOST_BYTES >> 20} MiB" if size > MOST_BYTES else f"{MOST_FILES} files"
-                remedy = f"leave it out with --without {shlex.quote(name)}, or put large data into the images"
+                remedy = f"leave it out with --without {shlex.quote(name)}, or mount it with -v {path.absolute()}:/data"
                 raise UsageError(f"{name}: more than {most} would be copied into each launch; {remedy}")

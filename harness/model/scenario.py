@@ -216,6 +216,31 @@ def starts_python(launcher: Sequence[str]) -> bool:
     return launcher[0].rpartition("/")[2] in PYTHON_LAUNCHERS or "-m" in launcher[1:2]
 
 
+Identity = Literal["files", "content", "name"]
+"""What tells whether mounted data are the same: the names, sizes and times of all files, their content, or only the
+name of the path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount(FromFile):
+    """A file or folder of the host that each launch sees, read-only and without a copy."""
+
+    source: Annotated[Path, forms.Located(), forms.key("from")]
+    """The file or folder on each host that runs the scenario; relative to the matrix file."""
+    at: forms.Text
+    """Its path in a launch: absolute, or relative to the folder in which the program runs."""
+    identity: Identity = "files"
+    """What makes launches new if it changes: files (names, sizes and times), content, or name. Default: files."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", _normal(self.source))
+
+    @property
+    def is_relative(self) -> bool:
+        """Return whether a link in the trial's own folder leads to it."""
+        return not self.at.startswith("/")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario(FromFile):
     """A script with setup(**params) that returns a step function, an unmodified Python program, or a command.
@@ -292,6 +317,8 @@ class Scenario(FromFile):
     """Environment variables, as a mapping or a list of NAME=value; they override the series' own."""
     files: Annotated[tuple[Annotated[Path, forms.Located()], ...], forms.UNTOLD] = ()
     """Files and folders to copy next to the script, relative to the matrix file."""
+    mounts: tuple[Mount, ...] = ()
+    """Files and folders of the host that a launch sees read-only: [{from: /data/imagenet, at: /data}]."""
     folder: Annotated[Path | None, forms.Located()] = None
     """For a program or a command: the folder to start it in, relative to the matrix file; the files keep their places
     below it. Default: the program's own folder."""

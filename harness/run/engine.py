@@ -237,6 +237,9 @@ class Engine(ImageStore, Protocol):
         """Remove what dead runs left behind, but nothing that belongs to a living run or is not the harness's. Return
         the number of removed items. Raises InfrastructureError."""
 
+    def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
+        """Return those of `paths` that do not exist on this host. Raises InfrastructureError."""
+
     def condition(self, say: Say) -> HostCondition:
         """Return the state of the host; change nothing there. Raises InfrastructureError."""
 

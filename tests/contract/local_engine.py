@@ -136,6 +136,9 @@ class LocalEngine:
     def remove_leftovers(self) -> int:
         return cgroups.remove_leftovers(owners.temporary_folder(), root=cgroups.CGROUPS)
 
+    def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
+        return tuple(path for path in paths if not path.exists())
+
     def condition(self, say: Say) -> HostCondition:
         folder = owners.temporary_folder()
         disk = shutil.disk_usage(folder)

@@ -266,6 +266,25 @@ def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
         job(folder, "python", "train.py", "conf/small.yaml")
 
 
+@pytest.mark.parametrize(
+    ("volume", "source", "at"),
+    [
+        ("/srv/data:/data", "/srv/data", "/data"),
+        ("data:/data:ro", "HERE/data", "/data"),
+        ("/a b:ü,c:/data", "/a b:ü,c", "/data"),
+    ],
+)
+def test_volumes_are_written_as_for_docker(folder: Path, volume: str, source: str, at: str) -> None:
+    (mount,) = draft.mounts_of([volume], folder)["mounts"]
+    assert mount == {"from": source.replace("HERE", str(folder)), "at": at}
+
+
+@pytest.mark.parametrize("volume", ["data", "/data:", ":/data", "/data:/data:rw", "/data:/data:z"])
+def test_a_volume_that_cannot_be_mounted_is_an_error(folder: Path, volume: str) -> None:
+    with pytest.raises(UsageError, match=rf"^-v {re.escape(volume)}: "):
+        draft.mounts_of([volume], folder)
+
+
 def test_a_program_that_is_nowhere_is_an_error_before_anything_is_launched(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

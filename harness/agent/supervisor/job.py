@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 
-from .. import ending, inside, libc, samples, wire
+from .. import ending, inside, libc, mounted, samples, wire
 from ..probes import file_sizes, gpus, image, memory, processes
 from . import census, child
 from .command import Command
@@ -32,11 +32,15 @@ def supervise(root):
     child.set_oom_score(-500)
     libc.adopt_orphans()
     outbox = wire.Outbox(1, order["marker"])
+    mounted.link(order, root)
+    if order.get("survey"):
+        return mounted.survey(order, outbox)
     found = gpus.find_gpus()
     if gpus.visible_cards(found.cards, os.environ):
         # Otherwise TensorFlow reserves nearly all GPU memory immediately, and its figures mean nothing.
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     told = dict(image.facts(order["environment"], os.environ, memory.find_cgroup()), **found.facts())
+    told["mounts"] = mounted.in_trial(order)
     outbox.send("hello", own_s=time.perf_counter() - begun, **told)
     Job(order, root, outbox, found).run()
     if outbox.pending:

@@ -14,13 +14,17 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import docker
 from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, LogConfig, Ulimit
+from docker.types import Mount as Bind
 
-from harness.model import Scenario
+from harness.agent import mounted as mounted_data
+from harness.errors import InfrastructureError
+from harness.model import Mount, Scenario
 from harness.run import owners
 from harness.run.docker.attach import AttachedSession, close_stream, open_stream, read_stream
 from harness.run.docker.docker_client import (
@@ -161,11 +165,12 @@ class Ways:
     """The options of containers that an engine allows. An option that the engine refuses once is not used again.
 
     `memory_bytes`: the memory limit of a container unless the matrix file gives one; None if the engine does not report
-    its memory.
+    its memory. `labels_files`: SELinux keeps containers from files without their label.
     """
 
     gpus: GpuAccess
     memory_bytes: int | None = None
+    labels_files: bool = False
     ulimits: Ulimits = field(default_factory=Ulimits)
     init: bool = True
 
@@ -227,7 +232,11 @@ def running(
                     session = stack.enter_context(_started(client, launch, python=python, ways=ways))
                     break
                 except APIError as error:
-                    if not ways.refused(explanation(error), launch.scenario):
+                    why = explanation(error)
+                    if other := _of_other_kind(launch.scenario.mounts, why):
+                        text = f"{other.source} is a file, but the image has a folder at {other.at}, or the reverse"
+                        raise InfrastructureError(f"{text}; choose another `at`", place=place) from error
+                    if not ways.refused(why, launch.scenario):
                         raise
         yield session
     finally:
@@ -261,6 +270,7 @@ def _started(
             "shm_size": scenario.shm_bytes,
             "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ways.ulimits.of(scenario)],
             **ways.gpus.host_config(gpus),
+            **mounted(scenario.mounts, labels_files=ways.labels_files),
         },
     ) as container_id:
         under = ROOT[1:]
@@ -273,6 +283,46 @@ def _started(
         with contextlib.closing(AttachedSession(client, container_id)) as session:
             client.api.start(container_id)
             yield session
+
+
+def mounted(mounts: Sequence[Mount], *, labels_files: bool = False) -> dict[str, Any]:
+    """Return the arguments of `create_host_config` that mount data; {} for none.
+
+    An engine refuses such a mount if its source does not exist, and makes no folder. With SELinux, the container runs
+    without its label: `:z` would change the labels of all the user's files.
+    """
+    if not mounts:
+        return {}
+    binds = [Bind(place_of(mount), str(mount.source), type="bind", read_only=True) for mount in mounts]
+    unlabelled = [*confined(memory_bytes=None)["security_opt"], "label=disable"]
+    return {"mounts": binds, **({"security_opt": unlabelled} if labels_files else {})}
+
+
+def place_of(mount: Mount) -> str:
+    """Return the absolute path at which a container has a mount. The agent makes the link of a relative place."""
+    return f"{mounted_data.IN_CONTAINERS}/{mount.at}" if mount.is_relative else mount.at
+
+
+def _of_other_kind(mounts: Sequence[Mount], why: str) -> Mount | None:
+    """Return the mount that an engine refuses because it is a file over a folder, or the reverse."""
+    return next((each for each in mounts if OTHER_KIND.search(why) and str(each.source) in why), None)
+
+
+OTHER_KIND = re.compile(r"not a directory", re.IGNORECASE)
+ABSENT_SOURCE = re.compile(r"does not exist|no such file", re.IGNORECASE)
+
+
+def exists(client: docker.DockerClient, image_id: str, path: Path) -> bool:
+    """Return whether the engine's host has a path, by a container that is never started. Raises any error of the
+    SDK."""
+    probe = mounted([Mount(source=path, at="/data")])
+    try:
+        with created(client, image_id, ["never"], purpose="mounts", host_config=probe):
+            return True
+    except APIError as error:
+        if ABSENT_SOURCE.search(explanation(error)):
+            return False
+        raise
 
 
 def remove(client: docker.DockerClient, container_id: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -54,7 +55,9 @@ class DockerEngine:
         check_podman(info, place=host.where)
         self.facts: Mapping[str, Any] = _facts(client, info)
         self._ways = containers.Ways(
-            gpus=containers.GpuAccess(info), memory_bytes=side_by_side.default_bytes(info.get("MemTotal"))
+            gpus=containers.GpuAccess(info),
+            memory_bytes=side_by_side.default_bytes(info.get("MemTotal")),
+            labels_files=any("selinux" in option for option in info.get("SecurityOptions") or ()),
         )
 
     def gpus(self, images: Sequence[Image], say: Say) -> tuple[Gpu, ...]:
@@ -215,6 +218,11 @@ class DockerEngine:
     def remove(self, kept: Kept, say: Say) -> bool:
         with engine_errors(self._place):
             return our_images.remove(self._client.api, kept.reference, say=say)
+
+    def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
+        with engine_errors(self._place):
+            lease.make_empty_image(self._client)
+            return tuple(path for path in paths if not containers.exists(self._client, lease.EMPTY_IMAGE, path))
 
     def condition(self, say: Say) -> HostCondition:
         with engine_errors(self._place):

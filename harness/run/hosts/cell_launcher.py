@@ -15,11 +15,12 @@ from typing import Any, Protocol
 from harness import compat
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.judge.api import Length, decide_at_look, describe_trial, length_of, wants_alone
-from harness.model import Cell, CellRun, Prepared, ProgressListener, Proposal, Trial, Trials
+from harness.model import Cell, CellRun, Mount, Prepared, ProgressListener, Proposal, Trial, Trials
 from harness.model.watching import EndedTrial
 from harness.run.engine import Engine, LaunchRequest, Lease
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
+from harness.run.hosts.mounted_data import Found, HostData
 from harness.run.images.prefetch import HostImages
 from harness.run.trial.conversation import Conversation, Sliced
 from harness.run.trial.payload import pack, trial_key
@@ -62,6 +63,8 @@ class CellLauncher:
     cold: set[str] = field(default_factory=set)
     """The digests of new images that have not been launched since a row took them up."""
     sizes: dict[str, int | None] = field(default_factory=dict)
+    data: HostData = field(default_factory=HostData)
+    noted: set[str] = field(default_factory=set)
 
     # ------------------------------------------------------------ images
 
@@ -83,7 +86,18 @@ class CellLauncher:
             return
         run.prepared = image
         run.image_bytes = self._size_bytes(image)
-        run.key = trial_key(cell, prepared=image, facts=self.engine.facts)
+        try:
+            data = self._data(cell, image)
+        except EngineUnreachable:
+            raise
+        except InfrastructureError as error:
+            run.prepared, run.problem = None, error.text_at(cell.lane.host.where)
+            if str(error) not in self.noted:
+                self.noted.add(str(error))
+                self.progress.note(str(error))
+            return
+        identities = {mount.at: found.identity for mount, found in data.items()}
+        run.key = trial_key(cell, prepared=image, facts=self.engine.facts, data=identities)
         if self.reuse:
             newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
             for number, trial in enumerate(newest, start=1):
@@ -91,6 +105,16 @@ class CellLauncher:
                 run.trials.append(adopted)
                 self._report_end(run, describe_trial(run.cell, adopted), reused=True)
             run.adopted = len(run.trials)
+
+    def _data(self, cell: Cell, image: Prepared) -> Mapping[Mount, Found]:
+        """Return what the cell's mounts are on this host. Raises InfrastructureError, Interrupted."""
+
+        def say(text: str) -> None:
+            self._check_stopped()
+            name = f"{cell.variant.scenario.name}'s data"
+            self.progress.preparing(lane=self.images.place(cell), image=name, text=text)
+
+        return self.data.of(cell, image, self.engine, say) if cell.variant.scenario.mounts else {}
 
     def _size_bytes(self, image: Prepared) -> int | None:
         """Return the disk space that an image takes on the host, in bytes, asking the engine once; None if the engine
@@ -206,11 +230,15 @@ class CellLauncher:
     ) -> Sliced[Trial]:
         cell, lane = run.cell, self.images.place(run.cell)
         decide = functools.partial(decide_at_look, cell, whole=length.whole, usual_s=length.usual_s, own_s=length.own_s)
+        mounts = [
+            {"at": mount.at, "from": str(mount.source), "files": found.files, "identity": found.identity}
+            for mount, found in self._data(cell, prepared).items()
+        ]
         with self.images.in_use(cell, prepared) as present:
             launch = LaunchRequest(
                 prepared=present,
                 scenario=cell.variant.scenario,
-                payload=pack(cell.variant, extras={**length.job, "slices": slices}),
+                payload=pack(cell.variant, extras={**length.job, "slices": slices, "mounts": mounts}),
                 gpus=cell.lane.gpus,
                 labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
             )

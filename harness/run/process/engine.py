@@ -132,6 +132,9 @@ class ProcessEngine(EnvironmentStore):
             return ()
         return super().remove_images(say)
 
+    def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
+        return tuple(path for path in paths if not path.exists())
+
     def condition(self, say: Say) -> HostCondition:
         folder = owners.temporary_folder()
         return HostCondition(

@@ -1,8 +1,8 @@
 """Makes the commands that start a trial's container on a node: one function for each container program.
 
-The commands do not rely on the programs' defaults: the network is off unless the scenario requests it, none of the
-node's files is mounted, and no capability is given. The container runs `inside.py`, which reads the trial's files from
-its input.
+The commands do not rely on the programs' defaults: the network is off unless the scenario requests it, of the node's
+files only the scenario's mounts are there, read-only, and no capability is given. The container runs `inside.py`, which
+reads the trial's files from its input.
 
 `docker` manages its own images and containers on the node. The other programs start an image file inside the step: the
 step limits the memory, and whatever a trial writes stays in memory and disappears when the trial ends.
@@ -10,12 +10,16 @@ step limits the memory, and whatever a trial writes stays in memory and disappea
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.errors import InfrastructureError
 from harness.model import Scenario, Where
-from harness.run.docker.containers import HOSTNAME, PIDS_LIMIT
+from harness.run.docker.containers import HOSTNAME, PIDS_LIMIT, place_of
 
 PYTHON = (
     'p=$(command -v python3 || command -v python) || { echo "no python3 or python in this image" >&2; exit 127; }; '
@@ -65,6 +69,28 @@ class Start:
     unpacked: str = "NAME"
 
 
+def bind_options(start: Start) -> list[str]:
+    """Return the options of docker and apptainer that mount the scenario's data. The values are CSV, in which a path
+    may have any character."""
+    options = []
+    for mount in start.scenario.mounts:
+        value = io.StringIO()
+        fields = ("type=bind", f"source={mount.source}", f"destination={place_of(mount)}", "ro")
+        csv.writer(value, lineterminator="").writerow(fields)
+        options += ["--mount", value.getvalue()]
+    return options
+
+
+def colon_words(start: Start) -> list[str]:
+    """Return `SOURCE:PLACE` for each mount, as enroot and pyxis have it. Raises InfrastructureError for a path that
+    they cannot express."""
+    words = [(str(mount.source), place_of(mount)) for mount in start.scenario.mounts]
+    for path in (path for pair in words for path in pair if re.search(r"[:,\s\\]", path)):
+        text = f"{path}: enroot and pyxis cannot mount a path with a space, a colon or a comma"
+        raise InfrastructureError(f"{text}; give it another name, or make a link to it")
+    return [f"{source}:{place}" for source, place in words]
+
+
 def docker(start: Start) -> list[str]:
     """Return the command of `docker run`."""
     gpus = "all" if start.gpus == ("all",) else f'"device={",".join(start.gpus)}"'
@@ -79,7 +105,8 @@ def docker(start: Start) -> list[str]:
         "--cap-drop", "ALL", *(f"--cap-add={name}" for name in start.scenario.cap_add),
         "--security-opt", "no-new-privileges", "--pids-limit", str(PIDS_LIMIT),
         "--shm-size", str(start.scenario.shm_bytes), *capped,
-        *(f"--ulimit={name}={soft}:{hard}" for name, soft, hard in start.ulimits), *given, *entrypoint, start.image,
+        *(f"--ulimit={name}={soft}:{hard}" for name, soft, hard in start.ulimits), *bind_options(start),
+        *given, *entrypoint, start.image,
         *(["sh"] if start.keep_entrypoint else []), "-c", INSIDE, start.text,
     ]  # fmt: skip
 
@@ -96,6 +123,7 @@ def enroot(start: Start) -> list[str]:
     return [
         "sh", "-c", IN_FOLDER, "sh", folder, *alone, "env", *(f"{name}={value}" for name, value in settings.items()),
         "enroot", "start", "--rw", *gpus,
+        *(word for one in colon_words(start) for word in ("--mount", f"{one}:none:x-create=auto,rbind,ro")),
         *([] if start.keep_entrypoint else ["--rc", f"{folder}/rc"]), start.image, "sh", "-c", INSIDE, start.text,
     ]  # fmt: skip
 
@@ -109,7 +137,7 @@ def apptainer(start: Start) -> list[str]:
         "apptainer", "run" if start.keep_entrypoint else "exec", "--containall", "--no-home", "--no-mount",
         "bind-paths", "--writable-tmpfs", "--cleanenv", "--no-eval", "--no-privs",
         *([] if start.scenario.network else ["--net", "--network", "none"]), *(["--nv"] if start.gpus else []),
-        start.image, "sh", "-c", INSIDE, start.text,
+        *bind_options(start), start.image, "sh", "-c", INSIDE, start.text,
     ]  # fmt: skip
 
 
@@ -119,10 +147,11 @@ def pyxis(start: Start) -> list[str]:
     The container was unpacked before, is read-only, and is started again for each trial. A trial writes to a file
     system in memory.
     """
+    mounts = ",".join(["tmpfs:/tmp", *(f"{one}:ro" for one in colon_words(start))])
     entrypoint = "--container-entrypoint" if start.keep_entrypoint else "--no-container-entrypoint"
     return [
         f"--container-image={start.image}", f"--container-name={start.unpacked}:no_exec", "--container-readonly",
-        "--container-mounts=tmpfs:/tmp", "--container-workdir=/tmp", "--no-container-mount-home",
+        f"--container-mounts={mounts}", "--container-workdir=/tmp", "--no-container-mount-home",
         "--no-container-remap-root", entrypoint, f"--container-env={','.join(pyxis_variables(start))}",
         "sh", "-c", INSIDE, start.text,
     ]  # fmt: skip

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.errors import EngineUnreachable, InfrastructureError, Interrupted, named_place
@@ -33,6 +33,9 @@ from harness.run.slurm.request import NodeRequest
 from harness.run.slurm.steps import printed_on_node
 from harness.run.slurm.trials import NodeStore
 from harness.run.trial.payload import agent_files
+
+ABSENT = 'for path; do [ -e "$path" ] || printf "%s\\0" "$path"; done'
+"""Prints those of its arguments that are no paths of the node."""
 
 
 def open_engine(host: Host, *, environ: Mapping[str, str], say: Say) -> SlurmEngine:
@@ -183,6 +186,10 @@ class SlurmEngine:
                 printed_on_node(part, *removal, *dead)
             removed += len(dead)
         return removed + (trials.remove_unpacked(allocation) if program == "pyxis" else 0)
+
+    def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
+        listed = printed_on_node(self._node(unheard), "sh", "-c", ABSENT, "sh", *map(str, paths))
+        return tuple(path for path in paths if str(path) in listed.split("\0"))
 
     def condition(self, say: Say) -> HostCondition:
         if isinstance(self._images, NodeImages):  # only the node knows which images it has

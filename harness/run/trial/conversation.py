@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Protocol, TypeVar
@@ -49,6 +50,8 @@ WITHOUT_END_S = 1e6
 """Seconds of a slice that lasts until the launch ends."""
 CANNOT_PARK = "a process of this launch belongs to another user and cannot be stopped, so that it took no turns"
 PROTOCOL = 1
+FILES = re.compile(r"[0-9a-f]{64}")
+"""The identity of mounted files, as the agent reports it."""
 
 Decide = Callable[[Trace], str]
 OnStep = Callable[[int, float | None], None]
@@ -115,10 +118,12 @@ class Conversation:
         self.samples = Samples(last_step=job["looks"][-1] if job["script"] or job.get("program") else math.inf)
         self.lines = MessageLines(job["marker"])
         self.facts = Facts()
+        told = {mount["at"]: mount["identity"] for mount in job.get("mounts") or () if "identity" in mount}
+        self.data = {"mounts": told} if told else {}
         self.is_ready = False
         # Some engines send the files first, over a connection that may be slow.
         self.startup_s = STARTUP_S + sum(map(size_of, self.launch.payload.files.values())) / LEAST_BYTES_A_SECOND
-        self.note = ""
+        self.note = self.refused = ""
         self.deciding_s = self.parked_s = 0.0
         self.failed_ago_s = 0.0  # how many seconds before its end a rank had failed
 
@@ -138,7 +143,7 @@ class Conversation:
             asked=Asked(steps=self.job["looks"][-1], time_s=self.times_s[-1]),
             started=started.isoformat(timespec="microseconds"),
             image=LaunchedImage(digest=launch.prepared.digest, reference=launch.prepared.reference),
-            fingerprint={**engine.facts, **gpus},
+            fingerprint={**engine.facts, **gpus, **self.data},
         )
         with engine.launch(launch) as session:
             if isinstance(session, OnNodes) and session.beside:
@@ -188,6 +193,8 @@ class Conversation:
                             self._go_on_alone()
                     elif done := self._handled(message):
                         return self._done(done)
+                    elif self.refused:
+                        return self._ended("infrastructure", self.refused)
             except Misunderstood as error:
                 return self._ended("infrastructure", f"the agent's message was not understood: {error}")
             if trial := self._overdue():
@@ -241,6 +248,7 @@ class Conversation:
                     raise Misunderstood(f"a second hello, or not of protocol {PROTOCOL}")
                 start_s = self.clock.monotonic() - self.launched_s - (message.own_s or 0.0)
                 self.facts = replace(self.facts, **message.told(), start_s=max(start_s, 0.0))
+                self.refused = self._changed(message.mounts or {})
             case Progress():
                 self.on_step(message.step, message.rss_kib)
             case Rows():
@@ -252,6 +260,17 @@ class Conversation:
             case FilePart():
                 self.on_file(message.name, message.text)
         return None
+
+    def _changed(self, seen: Mapping[str, str]) -> str:
+        """Return why the data that the agent sees are not those of this sweep; "" if they are."""
+        for mount in self.job.get("mounts") or ():
+            files, source = mount.get("files"), mount["from"]
+            now = seen.get(mount["at"], files)
+            if files and now != files:
+                if not FILES.fullmatch(now):
+                    return f"{source}: {now}"
+                return f"{source} was changed during the sweep; leave it as it is, and run again: all is measured anew"
+        return ""
 
     def _look(self, taken: LookTaken) -> None:
         """Keep a look and answer it. The last look may be at any step, because the time limit may end the trial between

@@ -198,11 +198,13 @@ class Hello(_Strict):
     cgroup: _Cgroup | None = None
     gpus: list[_Gpu] | None = None
     gpu_links: dict[str, str] | None = None
+    mounts: dict[str, str] | None = None
 
     def told(self) -> dict[str, Any]:
         """Return the fields of `Facts` that were sent. The values of variables that look like a credential
         (NVIDIA_API_KEY) are masked here, before anything is written."""
         sent = {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
+        sent.pop("mounts", None)
         if "environment" in sent:
             sent["environment"] = told(sent["environment"].items())
         if "cgroup" in sent:
@@ -251,6 +253,24 @@ class Rank(_Strict):
     not_finite: Annotated[list[Short], Field(max_length=16)] = []
 
 
+class MountSeen(_Strict):
+    """A mount that an agent described."""
+
+    at: str
+    kind: Short = ""
+    entries: Count = 0
+    bytes: Count = 0
+    files: Short = ""
+    inodes: Short = ""
+    content: Short = ""
+    problem: Annotated[str, AfterValidator(lambda text: text[:500])] = ""
+
+
+class Mounted(Message):
+    text: Short = ""
+    mounts: list[MountSeen] | None = None
+
+
 class FilePart(Message):
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{0,63}$")]
     text: str
@@ -283,7 +303,7 @@ class Done(Message):
 
 MESSAGES: Mapping[str, type[BaseModel]] = {
     "hello": Hello, "ready": Ready, "progress": Progress, "samples": Rows, "counts": Counts, "look": LookTaken,
-    "parked": Parked, "file": FilePart, "done": Done,
+    "parked": Parked, "mounted": Mounted, "file": FilePart, "done": Done,
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path, PurePosixPath
@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from harness import amounts
 from harness.errors import InfrastructureError, MatrixError
-from harness.model import Cell, Prepared, Scenario, Variant, hook_files
+from harness.model import Cell, Mount, Prepared, Scenario, Variant, hook_files
 from harness.run.engine import Content, OnDisk, Payload, sha256_of, size_of
 
 ANSWER_TIMEOUT_S = 300.0
@@ -46,8 +46,20 @@ def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payloa
 
     Raises MatrixError if the script or one of the files is missing, or if two files have the same destination.
     """
-    packed = _packed(variant.scenario, {**_job(variant), "marker": secrets.token_hex(16), **(extras or {})})
+    mounts = {"mounts": mounts_of(variant.scenario.mounts)} if variant.scenario.mounts else {}
+    packed = _packed(variant.scenario, {**_job(variant), **mounts, "marker": secrets.token_hex(16), **(extras or {})})
     return replace(packed, agent={**packed.agent, **compiled_agent()})
+
+
+def agent_payload(job: Mapping[str, Any]) -> Payload:
+    """Return a payload without a scenario, for a job of the agent alone."""
+    agent = dict(agent_files())
+    return Payload(job=job, files={START: agent.pop(START)}, agent={**agent, **compiled_agent()})
+
+
+def mounts_of(mounts: Sequence[Mount]) -> list[dict[str, Any]]:
+    """Return the mounts as a job has them."""
+    return [{"at": mount.at, "from": str(mount.source)} for mount in mounts]
 
 
 def payload_hash(variant: Variant) -> str:
@@ -185,9 +197,11 @@ def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
 # ---------------------------------------------------------------- keys
 
 
-def trial_key(cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any]) -> str:
+def trial_key(
+    cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any], data: Mapping[str, str] | None = None
+) -> str:
     """Return the SHA-256 of everything that affects a trial's result, in hex: a later run may reuse trials with this
-    key. `facts`: the engine's part of the lane's fingerprint."""
+    key. `facts`: the engine's part of the lane's fingerprint; `data`: the identity of each mount, by its place."""
     scenario = cell.variant.scenario
     content = {
         "format": 1,
@@ -204,5 +218,6 @@ def trial_key(cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any]) -> st
         "environment": [scenario.environment, cell.image.environment],
         **({"architecture": cell.lane.host.architecture} if cell.lane.host.architecture else {}),
         "lane": [cell.lane.host.engine, cell.lane.gpu, [gpu.fingerprint for gpu in cell.lane.gpus], facts],
+        **({"mounts": data} if data else {}),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
-from harness.model import Image, Look, Pull, Scenario, Trace, Trial, Where
+from harness.model import Image, Look, Mount, Pull, Scenario, Trace, Trial, Where
 from harness.model.matrix import Gpu
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import Registry
@@ -188,6 +188,25 @@ def test_input_that_breaks_off_starts_nothing(tmp_path: Path) -> None:
 def start(**fields: object) -> Start:
     scenario = Scenario(name="a", where=Where(file="m", line=1, key="k"), **fields.pop("scenario", {}))  # type: ignore[arg-type]
     return Start(name="harness-trial-x", image="image", text="TEXT", scenario=scenario, **fields)  # type: ignore[arg-type]
+
+
+DATA = {"mounts": (Mount(source=Path("/srv/a, b"), at="/data"), Mount(source=Path("/srv/c"), at="d"))}
+
+
+def test_each_container_program_mounts_data_read_only() -> None:
+    for program in ("docker", "apptainer"):
+        command = COMMANDS[program](start(scenario=DATA))
+        given = [command[at + 1] for at, word in enumerate(command) if word == "--mount"]
+        assert given == [
+            'type=bind,"source=/srv/a, b",destination=/data,ro',
+            "type=bind,source=/srv/c,destination=/.harness-data/d,ro",
+        ]
+    plain = {"mounts": DATA["mounts"][1:]}
+    assert "/srv/c:/.harness-data/d:none:x-create=auto,rbind,ro" in COMMANDS["enroot"](start(scenario=plain))
+    assert "--container-mounts=tmpfs:/tmp,/srv/c:/.harness-data/d:ro" in COMMANDS["pyxis"](start(scenario=plain))
+    for program in ("enroot", "pyxis"):
+        with pytest.raises(InfrastructureError, match="/srv/a, b: enroot and pyxis cannot mount a path with a space"):
+            COMMANDS[program](start(scenario=DATA))
 
 
 def test_a_container_on_a_node_is_as_confined_as_on_an_engine() -> None:

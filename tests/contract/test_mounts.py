@@ -1,0 +1,103 @@
+"""Mounted data, on every engine: what a launch sees, what it may not do, and what a bad path is told as."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InfrastructureError
+from harness.model import Limits, Mount, Scenario, Trial, Variant
+from harness.run.hosts.mounted_data import DataUnavailable, Found, HostData
+from harness.run.trial.payload import pack
+from tests.contract.world import World, host, installed, quiet
+from tests.players.plans import a_cell
+
+Remaining = Callable[[World], list[str]]
+SOURCES = ["plain", "with space", "ü:colon,comma"]
+
+
+@pytest.fixture(params=SOURCES)
+def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    tmp_path.chmod(0o755)
+    folder = tmp_path / str(request.param)
+    folder.mkdir()
+    (folder / "a").write_text("from the host\n")
+    return folder
+
+
+def scenario_of(world: World, mount: Mount, *command: str) -> Scenario:
+    launch = world.launch("quiet")
+    return replace(launch.scenario, script=None, command=command, limits=Limits(exit_only=True), mounts=(mount,))
+
+
+def found(world: World, scenario: Scenario, environ: dict[str, str]) -> Found:
+    cell = replace(a_cell(on=host(world.kind)), variant=Variant(scenario=scenario), image=installed())
+    seen = HostData(environ=environ).of(cell, world.engine.prepare(installed(), quiet), world.engine, quiet)
+    return seen[scenario.mounts[0]]
+
+
+def ran(world: World, scenario: Scenario, seen: Found) -> Trial:
+    mount = scenario.mounts[0]
+    told = {"at": mount.at, "from": str(mount.source), "files": seen.files, "identity": seen.identity}
+    payload = pack(Variant(scenario=scenario), extras={"mounts": [told]})
+    return world.run(replace(world.launch("quiet"), scenario=scenario, payload=payload))
+
+
+def test_a_launch_sees_the_data_and_nothing_is_copied_or_left(
+    world: World, data: Path, environ: dict[str, str], remaining: Remaining
+) -> None:
+    (data / "sparse").touch()
+    os.truncate(data / "sparse", 5 << 30)
+    mount = Mount(source=data, at="its data")
+    scenario = scenario_of(world, mount, "sh", "-c", "cat 'its data/a'; wc -c < 'its data/sparse' | tr -d ' '")
+    seen = found(world, scenario, environ)
+    assert seen.identity.endswith("(2 files, 5 GiB)")
+    trial = ran(world, scenario, seen)
+    assert (trial.end, trial.output.tail) == ("completed", f"from the host\n{5 << 30}\n"), trial.message
+    assert trial.fingerprint["mounts"] == {"its data": seen.identity}
+    assert sorted(path.name for path in data.iterdir()) == ["a", "sparse"]
+    assert remaining(world) == []
+
+
+def test_data_that_change_between_two_launches_are_noticed(world: World, data: Path, environ: dict[str, str]) -> None:
+    scenario = scenario_of(world, Mount(source=data, at="d"), "true")
+    seen = found(world, scenario, environ)
+    (data / "a").write_text("other\n")
+    trial = ran(world, scenario, seen)
+    why = f"{data} was changed during the sweep; leave it as it is, and run again: all is measured anew"
+    assert (trial.end, trial.message) == ("infrastructure", why)
+    assert found(world, scenario, environ) != seen
+
+
+def test_a_path_that_is_not_on_the_host_is_told_and_not_made(
+    world: World, tmp_path: Path, environ: dict[str, str], remaining: Remaining
+) -> None:
+    gone = tmp_path / "gone"
+    scenario = scenario_of(world, Mount(source=gone, at="d"), "true")
+    assert world.engine.missing([gone, tmp_path]) == (gone,)
+    with pytest.raises(DataUnavailable) as told:
+        found(world, scenario, environ)
+    assert str(told.value) == f"matrix.yaml:2: hosts.here: {gone} does not exist on this host; see `mounts:` of faults"
+    assert not gone.exists()
+    assert remaining(world) == []
+
+
+@pytest.mark.docker
+def test_a_container_may_not_write_and_has_the_data_at_any_path(
+    docker: World, data: Path, environ: dict[str, str]
+) -> None:
+    words = "cat /mnt/data/a; touch /mnt/data/b 2>&1 | grep -o Read-only"
+    scenario = scenario_of(docker, Mount(source=data, at="/mnt/data"), "sh", "-c", words)
+    trial = ran(docker, scenario, found(docker, scenario, environ))
+    assert trial.output.tail == "from the host\nRead-only\n", trial.message
+
+
+@pytest.mark.docker
+def test_a_file_over_a_folder_of_the_image_is_told(docker: World, data: Path, environ: dict[str, str]) -> None:
+    scenario = scenario_of(docker, Mount(source=data / "a", at="/etc"), "true")
+    with pytest.raises(InfrastructureError, match="is a file, but the image has a folder at /etc, or"):
+        found(docker, scenario, environ)
