@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from harness.cli.common import (
     UNTIL,
     WIDE,
     option,
+    shown_progress,
     stop_on_signals,
     to_stdout,
 )
@@ -85,7 +86,7 @@ def sweep(
     """
     from harness.cli.results import print_result, swept
     from harness.flows import deciding
-    from harness.flows.sweep import SweepOptions, explained, selected
+    from harness.flows.sweep import SweepOptions, checked_data, explained, selected
     from harness.report.terminal import plan_output
 
     options = SweepOptions(
@@ -95,7 +96,8 @@ def sweep(
     with stop_on_signals() as stopped:
         selection = selected(matrix, options, os.environ)
         if dry_run:
-            plan = explained(selection, options)
+            with shown_progress(stopped) as context:
+                plan = replace(explained(selection, options), data=checked_data(selection, context))
             with to_stdout():
                 click.echo(json.dumps(asdict(plan), indent=1, default=str) if as_json else plan_output.dry_run(plan))
             return

@@ -39,6 +39,7 @@ from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
 from harness.run import owners
 from harness.run.engine import LaunchRequest
+from harness.run.hosts.mounted_data import missing_data
 from harness.run.hosts.side_by_side import SLICE_S, take_turns, takes_turns
 from harness.run.images.disk_budget import (
     ImageName,
@@ -70,6 +71,7 @@ class Examined:
     replicates: Mapping[str, ScenarioReplicates] = field(default_factory=dict)
     predicted: tuple[PredictedEffect, ...] = ()
     control: Control | str | None = None
+    missing: tuple[str, ...] = ()
 
     def of(self, image: Image) -> Prepared | None:
         """Return the image, or the base that it will be installed over; None if the engine has neither."""
@@ -97,6 +99,7 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
             runs = newest_runs(out / plan.matrix.name)
             for own in found:
                 each = own.machine
+                _look_for_data(own, plan)
                 own.replicates = replicates_of(runs, plan, each.part_of, machine=each.host.machine)
                 own.predicted = predicted_effects(own.replicates, plan)
             pools = [
@@ -152,6 +155,16 @@ def _look(own: Examined, context: RunContext) -> None:
         each.problem = each.problem or error.text_at(each.host.where)
 
 
+def _look_for_data(own: Examined, plan: Plan) -> None:
+    each = own.machine
+    rows = [row for row in plan.rows if row.lane.host == each.part_of]
+    if each.engine is not None:
+        try:
+            own.missing = missing_data(each.engine, [row.variant.scenario for row in rows])
+        except HarnessError as error:  # the other hosts are still checked
+            each.problem = each.problem or error.text_at(each.host.where)
+
+
 def _host_check(own: Examined, pool: Sequence[Examined], plan: Plan, told: RegistryAnswers) -> HostCheck:
     each = own.machine
     missing = [image for image in each.images if name_of(image) not in own.images]
@@ -178,6 +191,7 @@ def _host_check(own: Examined, pool: Sequence[Examined], plan: Plan, told: Regis
         predicted=predicted,
         control_ms=None if control is None else control.ms,
         odd=odd,
+        missing=own.missing,
     )
 
 

@@ -186,9 +186,14 @@ class Run:
             directory=self.journal.path,
             started=self.began.isoformat(timespec="seconds"),
             duration_s=round(time.monotonic() - self.began_s, 1),
-            warnings=troubles_of(self.hosts),
+            warnings=(*troubles_of(self.hosts), *self._other_data),
             interrupted=self.context.stopped.is_set() if is_over else None,
         )
+
+    @property
+    def _other_data(self) -> tuple[str, ...]:
+        told = (run.other_data for row in self._rows for run in row.cells)
+        return tuple(dict.fromkeys(filter(None, told)))
 
     # ------------------------------------------------------------ machines
 

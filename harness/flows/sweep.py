@@ -7,6 +7,7 @@ import json
 import random
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from harness.matrix import load_matrix
 from harness.model import Explanation, Matrix, RunResult, SearchMode, Stop, Trials
 from harness.plan.cells import Selection, make_plan, select
 from harness.plan.explain import explain, most_launches, typical_launches
+from harness.run.hosts.mounted_data import missing_data
 from harness.run.trial.payload import payload_hash
 from harness.store import RunDirectory, inputs
 from harness.store.plan_file import plan_to_json
@@ -66,6 +68,32 @@ def explained(selection: Selection, options: SweepOptions) -> Explanation:
     """Return what a sweep would do and, if earlier runs allow an estimate, its probable cost. Starts nothing."""
     plan = make_plan(selection)
     return replace(explain(plan), estimate=estimate(options.out / plan.matrix.name, plan))
+
+
+def checked_data(selection: Selection, context: RunContext) -> tuple[str, ...]:
+    """Return what each host says about the data that its scenarios mount, in one line for each missing path. Hosts
+    without mounts are not asked, and a queue is asked for no node."""
+    told = []
+    rows = make_plan(selection).rows
+    for host in dict.fromkeys(row.lane.host for row in rows):
+        scenarios = [row.variant.scenario for row in rows if row.lane.host == host]
+        if not any(scenario.mounts for scenario in scenarios):
+            continue
+        if host.can.queues:
+            told.append(f"{host.name}: the mounted data are looked for on the node that the queue grants")
+            continue
+        for machine in host.machines:
+            name = OpenHost(host=machine, part_of=host).name
+            try:
+                say = context.preparing(lane=name, image="mounts")
+                with closing(context.open_engine(machine, environ=context.environ, say=say)) as engine:
+                    absent = missing_data(engine, scenarios)
+            except Interrupted:
+                raise
+            except HarnessError as error:  # the other hosts are still asked
+                absent = (error.text_at(host.where),)
+            told += [f"{name}: {line}" for line in absent or ("all mounted data are there",)]
+    return tuple(told)
 
 
 def sweep(selection: Selection, options: SweepOptions, context: RunContext) -> tuple[RunResult, RunDirectory]:

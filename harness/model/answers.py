@@ -193,7 +193,8 @@ class HostCheck:
 
     `gpus` are those of its lanes. `noise` is the A/A noise that earlier runs measured there, by scenario; `predicted`:
     which changes will show, by these runs or by the control. `control_ms` is the step time of the control; `odd` says
-    how it differs from that of the other machines of the pool, or why it is unknown.
+    how it differs from that of the other machines of the pool, or why it is unknown. `missing`: a line for each path
+    that a scenario mounts and that is not there.
     """
 
     host: Host
@@ -206,6 +207,7 @@ class HostCheck:
     predicted: tuple[PredictedEffect, ...] = ()
     control_ms: float | None = None
     odd: str = ""
+    missing: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

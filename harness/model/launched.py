@@ -59,6 +59,8 @@ class CellRun:
     infrastructure."""
     alone: bool = False
     """Whether the next launches run alone, because other launches may have caused what an earlier one showed."""
+    other_data: str = ""
+    """How its mounted data differ from those of earlier runs."""
     adopted: int = 0
     """Number of trials taken over from earlier runs; they are the first of `trials`."""
 

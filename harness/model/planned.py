@@ -156,4 +156,6 @@ class Explanation:
     worst_s: float
     hosts: tuple[HostCost, ...]
     left_out: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    """What hosts say about the data that scenarios mount: a line for each host, or for each missing path."""
     estimate: Estimate | None = None

@@ -167,6 +167,16 @@ class RunDirectory:
                 return
             raise InfrastructureError(f"{link}: cannot point to the newest run: {error.strerror}") from error
 
+    def earlier_data(self, cell: Cell) -> Mapping[str, str]:
+        """Return the identities of the mounted data that the newest launch of this cell in an earlier run saw, by
+        place; {} if there is none."""
+        for run in sorted(self.path.parent.glob("[0-9]*"), reverse=True):
+            with suppress(FileNotFoundError, UsageError, OSError):
+                for path in trial_files(run, of=cell.id) if run != self.path else ():
+                    mounts = read_trial(path).fingerprint.get("mounts")
+                    return mounts if isinstance(mounts, dict) else {}
+        return {}
+
     def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
         """Return the measured trials of this cell with this key from all runs of this matrix, oldest first.
 

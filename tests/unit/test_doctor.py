@@ -87,6 +87,9 @@ class Planted:
     def size_bytes(self, prepared: Prepared) -> int:
         return 12 * GIB
 
+    def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
+        return tuple(paths) if self.host.name == "old" else ()
+
     def kept(self) -> tuple[Kept, ...]:
         return (Kept(reference="sha256:9", name="x:9", made=False, layers={"k": 5 * GIB}),)
 
@@ -162,6 +165,17 @@ def test_an_image_of_another_architecture_does_not_run(folder: Path, monkeypatch
     monkeypatch.setattr(Planted, "look", look)
     states = {(fit.state, fit.why) for fit in check(folder).fits if fit.host == "old"}
     assert states == {("incompatible", "the image is for arm64 processors")}
+
+
+def test_data_that_a_host_does_not_have_are_told_in_one_line(folder: Path) -> None:
+    mounting = MATRIX.replace("script: quiet.py", "script: quiet.py, mounts: [{from: /data, at: /data}]")
+    assert mounting != MATRIX
+    (folder / "matrix.yaml").write_text(mounting)
+    found = check(folder)
+    assert [len(host.missing) for host in found.hosts] == [1, 0, 0]
+    (text,) = shown(found, 120)
+    assert "\nold: /data does not exist on this host; see `mounts:` of " in text
+    assert to_json(found)["hosts"][0]["missing"] == list(found.hosts[0].missing)
 
 
 def test_progress_names_what_is_looked_at(folder: Path) -> None:

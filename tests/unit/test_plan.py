@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.errors import UsageError
+from harness.flows.context import RunContext
 from harness.flows.estimate import estimate
-from harness.flows.sweep import SweepOptions, explained, selected
-from harness.model import Build, Image, Install, Matrix, Plan, PredictedEffect, Scalar, Series, Stop, Trials, Variant
+from harness.flows.sweep import SweepOptions, checked_data, explained, selected
+from harness.model import (
+    Build,
+    Image,
+    Install,
+    Matrix,
+    Mount,
+    Plan,
+    PredictedEffect,
+    Scalar,
+    Series,
+    Stop,
+    Trials,
+    Variant,
+)
 from harness.model.matrix import Gpu
 from harness.plan.cells import choose_lanes, make_plan, matches, select, variants
 from harness.plan.explain import explain
 from harness.report.terminal.plan_output import dry_run
 from harness.store.plan_file import plan_to_json
-from tests.players.engines import swept
+from tests.players.engines import Silent, swept
 from tests.players.plans import MATRIX, WHERE, host, scenario, series
 
 
@@ -264,3 +280,38 @@ def test_a_trial_file_that_was_edited_costs_no_dry_run(tmp_path: Path, swept_pla
     found = estimate(tmp_path / "reports" / "matrix", swept_plan)
     assert found is not None
     assert found.seconds == 0
+
+
+@dataclass(frozen=True)
+class HostWith:
+    """An engine of a host that has these paths."""
+
+    paths: tuple[str, ...]
+
+    def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
+        return tuple(path for path in paths if str(path) not in self.paths)
+
+    def close(self) -> None: ...
+
+
+def test_a_dry_run_says_where_mounted_data_are_missing() -> None:
+    """The first sweep on a new host ended after its pulls, since nobody had copied the data there."""
+    there = {"ssh://a": ("/data",), "ssh://b": (), "ssh://c": ("/data",)}
+    mounting = replace(scenario("train"), mounts=(Mount(source=Path("/data"), at="/data"),))
+    hosts = tuple(host(address[-1], address) for address in there)
+    matrix = replace(MATRIX, hosts=hosts, scenarios=(mounting, scenario("other")), include=(), exclude=())
+    context = RunContext(
+        environ={},
+        progress=Silent(),
+        stopped=threading.Event(),
+        open_engine=lambda host, **_: HostWith(there[host.engine]),
+    )
+    told = checked_data(select(matrix, seed=1), context)
+    assert told == (
+        "a: all mounted data are there",
+        "b: /data does not exist on this host; see `mounts:` of train",
+        "c: all mounted data are there",
+    )
+    plan = replace(explain(make_plan(select(matrix, seed=1))), data=told)
+    assert f"\n  {told[1]}\n" in dry_run(plan)
+    assert checked_data(select(replace(matrix, scenarios=(scenario("other"),)), seed=1), context) == ()

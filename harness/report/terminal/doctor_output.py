@@ -43,6 +43,7 @@ def blocks(checkup: Checkup, *, width: int) -> Iterator[TextTable | Box]:
         yield from (Box(text=f"{host.name}: {predicted_text(shown)}") for shown in host.predicted)
         if host.problem is not None:
             yield Box(text=f"{host.name}: {host.problem}", tone="bad")
+        yield from (Box(text=f"{host.name}: {line}", tone="bad") for line in host.missing)
         if host.odd:
             yield Box(text=f"{host.name}: {_odd(host)}", tone="unsure")
         yield from (Box(text=line, tone="none") for line in _unknown(host))
@@ -242,5 +243,6 @@ def _host_json(host: HostCheck) -> dict[str, Any]:
         "predicted": [asdict(each) for each in host.predicted],
         "control_ms": host.control_ms,
         "odd": host.odd or None,
+        "missing": list(host.missing),
         "leftovers": list(found.leftovers),
     }

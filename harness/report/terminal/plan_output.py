@@ -33,6 +33,7 @@ def _blocks(plan: Explanation) -> Iterator[Block]:
     if not plan.estimate or not any(plan.estimate.predicted.values()):
         how = "`harness doctor` finds out in half a minute where one of these images is"
         yield f"no run has shown yet which changes will show here: {how}"
+    yield from plan.data
     yield from (f"left out: {text}" for text in plan.left_out)
     yield "not counted: pulls, builds and A/A replicates, one launch in each round of a scenario on a host"
     yield "how long the steps take is known only when they run"

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 import docker
@@ -312,15 +312,20 @@ OTHER_KIND = re.compile(r"not a directory", re.IGNORECASE)
 ABSENT_SOURCE = re.compile(r"does not exist|no such file", re.IGNORECASE)
 
 
-def exists(client: docker.DockerClient, image_id: str, path: Path) -> bool:
-    """Return whether the engine's host has a path, by a container that is never started. Raises any error of the
-    SDK."""
+def exists(client: docker.DockerClient, image_id: str, path: Path, *, starts: bool) -> bool:
+    """Return whether the engine's host has a path, by a container without a program. Docker refuses to create it if the
+    path is missing, and Podman to start it (`starts`). Raises any error of the SDK."""
     probe = mounted([Mount(source=path, at="/data")])
     try:
-        with created(client, image_id, ["never"], purpose="mounts", host_config=probe):
+        with created(client, image_id, ["never"], purpose="mounts", host_config=probe) as container_id:
+            if starts:
+                client.api.start(container_id)
             return True
     except APIError as error:
-        if ABSENT_SOURCE.search(explanation(error)):
+        why = explanation(error)
+        if starts and str(path) not in why:  # what is missing is the program
+            return True
+        if ABSENT_SOURCE.search(why):
             return False
         raise
 

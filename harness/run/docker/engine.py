@@ -222,7 +222,11 @@ class DockerEngine:
     def missing(self, paths: Sequence[Path]) -> tuple[Path, ...]:
         with engine_errors(self._place):
             lease.make_empty_image(self._client)
-            return tuple(path for path in paths if not containers.exists(self._client, lease.EMPTY_IMAGE, path))
+            starts = str(self.facts["engine"]).startswith("podman")
+            return tuple(
+                path for path in paths
+                if not containers.exists(self._client, lease.EMPTY_IMAGE, path, starts=starts)
+            )  # fmt: skip
 
     def condition(self, say: Say) -> HostCondition:
         with engine_errors(self._place):

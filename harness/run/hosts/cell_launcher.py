@@ -35,6 +35,9 @@ class Journal(Protocol):
     def known_trials(self, cell: Cell, key: str) -> tuple[Trial, ...]:
         """Return the trials of a cell with this key from all runs of the matrix, oldest first."""
 
+    def earlier_data(self, cell: Cell) -> Mapping[str, str]:
+        """Return the identities of the mounted data that the newest launch of a cell in an earlier run saw."""
+
     def adopt(self, trial: Trial, cell: Cell, *, number: int) -> Trial:
         """Take a trial of an earlier run over into this run, under this `number`."""
 
@@ -105,6 +108,16 @@ class CellLauncher:
                 run.trials.append(adopted)
                 self._report_end(run, describe_trial(run.cell, adopted), reused=True)
             run.adopted = len(run.trials)
+        if identities and not run.trials:
+            self._tell_change(run, identities)
+
+    def _tell_change(self, run: CellRun, identities: Mapping[str, str]) -> None:
+        """Note whether earlier runs measured other data, with which the new launches are not compared."""
+        for at, before in self.journal.earlier_data(run.cell).items():
+            now = identities.get(at, before)
+            if now != before:
+                what = f"{run.cell.variant.scenario.name} on {run.cell.lane.host.name}: the data at {at} are not those"
+                run.other_data = f"{what} of earlier runs, which are not compared: {before} before, {now} now"
 
     def _data(self, cell: Cell, image: Prepared) -> Mapping[Mount, Found]:
         """Return what the cell's mounts are on this host. Raises InfrastructureError, Interrupted."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from harness import amounts
 from harness.atomic_files import write_atomically
 from harness.errors import InfrastructureError
-from harness.model import Cell, Mount, Prepared
+from harness.model import Cell, Mount, Prepared, Scenario
 from harness.model.watching import Say
 from harness.run.engine import Engine, LaunchRequest
 from harness.run.process.environments import cache_folder
@@ -72,7 +72,7 @@ class HostData:
         absent = engine.missing([mount.source for mount in mounts])
         for mount in mounts:
             if mount.source in absent:
-                text = f"{mount.source} does not exist on this host; see `mounts:` of {cell.variant.scenario.name}"
+                text = missing_text(mount.source, cell.variant.scenario.name)
                 self._found[mount] = DataUnavailable(text, place=place)
         there = [mount for mount in mounts if mount.source not in absent]
         if not there or absent:
@@ -105,6 +105,17 @@ class HostData:
         newest = dict(list(known.items())[-REMEMBERED:])
         self._cache.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self._cache, json.dumps(newest))
+
+
+def missing_text(path: Path, scenario: str) -> str:
+    return f"{path} does not exist on this host; see `mounts:` of {scenario}"
+
+
+def missing_data(engine: Engine, scenarios: Iterable[Scenario]) -> tuple[str, ...]:
+    """Return a line for each path that these scenarios mount and the host does not have. Raises InfrastructureError."""
+    mounting = {mount.source: scenario.name for scenario in scenarios for mount in scenario.mounts}
+    absent = engine.missing(list(mounting)) if mounting else ()
+    return tuple(missing_text(path, mounting[path]) for path in absent)
 
 
 def _found(mount: Mount, seen: MountSeen) -> Found:
