@@ -262,7 +262,7 @@ def test_a_file_that_cannot_be_copied_in_is_an_error(folder: Path) -> None:
 def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
     with (folder / "conf" / "large.bin").open("wb") as large:
         large.truncate(draft.MOST_BYTES + 1)
-    with pytest.raises(UsageError, match=r"conf: more than 256 MiB .*; leave it out with --without conf, or put large"):
+    with pytest.raises(UsageError, match=r"conf: more than 256 MiB .*; leave it out with --without conf, or mount it"):
         job(folder, "python", "train.py", "conf/small.yaml")
 
 
