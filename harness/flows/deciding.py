@@ -18,7 +18,7 @@ from harness.model import CellRun, JudgedRow, Lane, Plan, RunResult
 from harness.model.watching import unheard
 from harness.plan.cells import Selection, including, make_plan
 from harness.run.hosts.cell_launcher import cannot_run
-from harness.run.hosts.mounted_data import DataUnavailable, HostData
+from harness.run.hosts.mounted_data import DataUnavailable, HostData, key_of_inputs
 from harness.run.trial.payload import payload_hash, trial_key
 from harness.store import RunDirectory, result_file
 from harness.store.plan_file import plan_to_json, read_plan_file
@@ -133,6 +133,6 @@ def _take_over(
         run.incompatible = cannot_run(cell, prepared) or ""
         if not run.incompatible:
             found = data.of(cell, prepared, each.engine, say) if cell.variant.scenario.mounts else {}
-            identities = {mount.at: one.identity for mount, one in found.items()}
-            key = trial_key(cell, prepared=prepared, facts=each.engine.facts, data=identities)
+            inputs = key_of_inputs(cell.variant.scenario, found, context.environ)
+            key = trial_key(cell, prepared=prepared, facts=each.engine.facts, inputs=inputs)
             run.trials[:] = journal.known_trials(cell, key)[-most:]

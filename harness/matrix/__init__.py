@@ -38,7 +38,7 @@ def load_matrix(
         tags=tags or Registry.from_environ(environ),
     )
     series, hosts = reader.read(file), read_hosts(file.hosts, context)
-    read = read_scenarios(file, context, hosts=names_of(file.hosts))
+    read = read_scenarios(file, context, hosts=names_of(file.hosts), environ=environ)
     scenarios = tuple(each.scenario for each in read)
     matrix = model.Matrix(
         name=_name(file, context),
@@ -62,6 +62,7 @@ def _learn(matrix: model.Matrix) -> None:
         for words in (scenario.args, scenario.launcher, scenario.command):
             masking.learn_words(words)
         masking.learn_variables(scenario.environment)
+        masking.learn(value for _, value in scenario.secrets)
     for image in (image for series in matrix.series for image in series.images):
         masking.learn_variables(image.environment)
         if isinstance(image.source, model.Build):

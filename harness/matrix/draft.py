@@ -100,6 +100,7 @@ def drafted(
     network: bool,
     step_time_s: float,
     volumes: Sequence[str] = (),
+    env_file: str | None = None,
 ) -> Draft:
     """Return the draft for what a user typed. `series_of`, `job_of` and `steps_of` document the arguments. Raises
     UsageError."""
@@ -116,6 +117,8 @@ def drafted(
         without=without, installed=series.installs,
     )  # fmt: skip
     more = {**({"network": True} if network else {}), **mounts_of(volumes, folder), **steps_of(steps_are, job)}
+    if env_file is not None:
+        more["env_file"] = str(folder / Path(env_file).expanduser())
     return Draft(
         made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more
     )  # fmt: skip

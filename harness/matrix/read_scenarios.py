@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness import model
+from harness.env_files import read_env_file
 from harness.errors import did_you_mean
 from harness.matrix.problems import Context, KeyPath, listed, unknown_name
 from harness.matrix.programs import Script, among, read_script_or_program
@@ -39,9 +40,10 @@ class ReadScenario:
 
 
 def read_scenarios(
-    file: MatrixFile, context: Context, *, hosts: Mapping[str, tuple[str, ...]]
+    file: MatrixFile, context: Context, *, hosts: Mapping[str, tuple[str, ...]], environ: Mapping[str, str]
 ) -> tuple[ReadScenario, ...]:
-    """Return all scenarios. `hosts`: the hosts that each name stands for. Problems are added to the context."""
+    """Return all scenarios. `hosts`: the hosts that each name stands for; `environ`: the variables that a line of an
+    env file may name. Problems are added to the context."""
     names = {"series": list(file.series), "hosts": list(hosts)}
     included = {
         context.written("include", at, "scenario") for at, rule in enumerate(file.include) if "scenario" in rule
@@ -67,7 +69,10 @@ def read_scenarios(
         _check_probes(scenario, key, context)
         meant = tuple(host for wanted in scenario.hosts for host in hosts.get(wanted, (wanted,)))
         title = script.title if script else ""
-        result.append(ReadScenario(scenario=replace(scenario, title=title, hosts=meant), script=script))
+        secrets = _secrets(scenario, key, context, environ)
+        secret_names = tuple(name for name, _ in secrets)
+        own = replace(scenario, title=title, hosts=meant, secrets=secrets, secret_names=secret_names)
+        result.append(ReadScenario(scenario=own, script=script))
     return tuple(result)
 
 
@@ -101,6 +106,22 @@ def _check_mounts(scenario: model.Scenario, key: KeyPath, context: Context, file
             link = f"at: {posixpath.basename(at)}, which becomes a link in the folder of the launch"
             context.add(place, f"{what}; write {link}, or at: {mount.source}")
         places.append(at)
+
+
+def _secrets(
+    scenario: model.Scenario, key: KeyPath, context: Context, environ: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the variables of the scenario's env file."""
+    if scenario.env_file is None or context.existing((*key, "env_file")) is None:
+        return ()
+    text = shown(context.written(*key, "env_file"))
+    try:
+        return read_env_file(scenario.env_file, environ)
+    except ValueError as error:
+        context.add((*key, "env_file"), f"{text}: {error}")
+    except OSError as error:
+        context.add((*key, "env_file"), f"{text}: cannot be read: {error.strerror}")
+    return ()
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -247,7 +247,8 @@ class Scenario(FromFile):
 
     Exactly one of `script`, `program`, `module` and `command` is set. `steps_are` is one of `words_for_steps`, or a
     function as `module:name`. In a trial, the files below `folder` have the same places as there; None: the script's
-    own folder.
+    own folder. `secrets` are the variables of `env_file`: only a launch gets them; files of a run have their
+    `secret_names`.
     """
 
     name: Annotated[str, forms.NotInFile()]
@@ -315,6 +316,11 @@ class Scenario(FromFile):
     """Kernel limits, as in Compose; default: memlock: -1, stack: 67108864."""
     environment: forms.Environment = ()
     """Environment variables, as a mapping or a list of NAME=value; they override the series' own."""
+    env_file: Annotated[Path | None, forms.Located()] = None
+    """A file of NAME=value lines, as for docker run --env-file, whose values are never written; the keys environment
+    override them."""
+    secrets: Annotated[tuple[tuple[str, str], ...], forms.NotInFile(), forms.UNTOLD] = field(default=(), repr=False)
+    secret_names: Annotated[tuple[str, ...], forms.NotInFile()] = ()
     files: Annotated[tuple[Annotated[Path, forms.Located()], ...], forms.UNTOLD] = ()
     """Files and folders to copy next to the script, relative to the matrix file."""
     mounts: tuple[Mount, ...] = ()

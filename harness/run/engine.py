@@ -123,6 +123,12 @@ class LaunchRequest:
     labels: Mapping[str, str]
     gpus: tuple[Gpu, ...] = ()
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables of the env file, the series and the scenario; later ones override earlier ones."""
+        scenario = self.scenario
+        return {**dict(scenario.secrets), **dict(self.prepared.image.environment), **dict(scenario.environment)}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:

@@ -147,6 +147,7 @@ def _public_scenario(scenario: Scenario) -> Scenario:
         script=place if scenario.script else None,
         program=place if scenario.program else None,
         folder=Path() if scenario.folder else None,
+        env_file=Path(scenario.env_file.name) if scenario.env_file else None,
     )
 
 

@@ -96,8 +96,7 @@ class LocalEngine:
             "TMPDIR": str(root),
             "PATH": os.defpath,
             "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),
-            **dict(launch.prepared.image.environment),
-            **dict(launch.scenario.environment),
+            **launch.environment,
         }
         with contextlib.ExitStack() as ends:
             ends.callback(owners.remove_folder, root)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InfrastructureError
+from harness.masking import WITHHELD
 from harness.model import Limits, Mount, Scenario, Trial, Variant
 from harness.run.hosts.mounted_data import DataUnavailable, Found, HostData
 from harness.run.trial.payload import pack
@@ -84,6 +85,20 @@ def test_a_path_that_is_not_on_the_host_is_told_and_not_made(
     assert str(told.value) == f"matrix.yaml:2: hosts.here: {gone} does not exist on this host; see `mounts:` of faults"
     assert not gone.exists()
     assert remaining(world) == []
+
+
+def test_an_env_file_reaches_the_program_and_no_record(world: World) -> None:
+    secret = "the-Secret-0f-the-env-file"
+    given = (("HF_TOKEN", secret), ("NCCL_X", secret), ("OVER", "file"))
+    command = ("sh", "-c", "echo ${#HF_TOKEN} ${#NCCL_X} $OVER")
+    scenario = replace(
+        world.launch("quiet").scenario, script=None, command=command, limits=Limits(exit_only=True),
+        secrets=given, secret_names=tuple(name for name, _ in given), environment=(("OVER", "matrix"),),
+    )  # fmt: skip
+    trial = world.run(replace(world.launch("quiet"), scenario=scenario, payload=pack(Variant(scenario=scenario))))
+    assert trial.output.tail == f"{len(secret)} {len(secret)} matrix\n", trial.message
+    assert secret not in repr(trial)
+    assert (trial.facts.environment or {}).get("NCCL_X") == WITHHELD
 
 
 @pytest.mark.docker

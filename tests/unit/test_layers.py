@@ -22,10 +22,11 @@ ALLOWED = {
     "exit_codes": set(),
     "doors": {"errors"},
     "model": {"exit_codes", "agent", "doors", "masking"},
+    "env_files": {"safe_files"},
     "errors": {"exit_codes"},
     "amounts": {"model"},
     "agent": set(),
-    "matrix": BASE | {"masking", "registry", "package_index", "safe_files"},
+    "matrix": BASE | {"env_files", "masking", "registry", "package_index", "safe_files"},
     "package_index": BASE | {"registry"},
     "registry": BASE,
     "plan": BASE | {"judge", "matrix", "masking"},
@@ -33,7 +34,7 @@ ALLOWED = {
     "safe_files": BASE,
     "file_locks": set(),
     "run": BASE
-    | {"agent", "amounts", "atomic_files", "compat", "doors", "file_locks", "judge", "masking", "registry"}
+    | {"agent", "env_files", "amounts", "atomic_files", "compat", "doors", "file_locks", "judge", "masking", "registry"}
     | {"safe_files", "schedule"},
     "store": BASE | {"atomic_files", "doors", "file_locks", "masking", "run", "safe_files"},
     "history": BASE

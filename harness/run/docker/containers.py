@@ -257,8 +257,7 @@ def _started(
         labels=launch.labels,
         keep_entrypoint=launch.prepared.image.keep_entrypoint,
         environment={
-            **dict(launch.prepared.image.environment),
-            **dict(scenario.environment),
+            **launch.environment,
             **ways.gpus.environment(gpus),
         },
         memory_bytes=scenario.memory_bytes or ways.memory_bytes,

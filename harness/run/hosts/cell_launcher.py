@@ -20,7 +20,7 @@ from harness.model.watching import EndedTrial
 from harness.run.engine import Engine, LaunchRequest, Lease
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
-from harness.run.hosts.mounted_data import Found, HostData
+from harness.run.hosts.mounted_data import Found, HostData, key_of_inputs
 from harness.run.images.prefetch import HostImages
 from harness.run.trial.conversation import Conversation, Sliced
 from harness.run.trial.payload import pack, trial_key
@@ -91,6 +91,7 @@ class CellLauncher:
         run.image_bytes = self._size_bytes(image)
         try:
             data = self._data(cell, image)
+            inputs = key_of_inputs(cell.variant.scenario, data, self.data.environ)
         except EngineUnreachable:
             raise
         except InfrastructureError as error:
@@ -99,8 +100,7 @@ class CellLauncher:
                 self.noted.add(str(error))
                 self.progress.note(str(error))
             return
-        identities = {mount.at: found.identity for mount, found in data.items()}
-        run.key = trial_key(cell, prepared=image, facts=self.engine.facts, data=identities)
+        run.key = trial_key(cell, prepared=image, facts=self.engine.facts, inputs=inputs)
         if self.reuse:
             newest = self.journal.known_trials(run.cell, run.key)[-self.trials.most :]
             for number, trial in enumerate(newest, start=1):
@@ -108,8 +108,8 @@ class CellLauncher:
                 run.trials.append(adopted)
                 self._report_end(run, describe_trial(run.cell, adopted), reused=True)
             run.adopted = len(run.trials)
-        if identities and not run.trials:
-            self._tell_change(run, identities)
+        if data and not run.trials:
+            self._tell_change(run, inputs["mounts"])
 
     def _tell_change(self, run: CellRun, identities: Mapping[str, str]) -> None:
         """Note whether earlier runs measured other data, with which the new launches are not compared."""

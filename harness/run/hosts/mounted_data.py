@@ -16,6 +16,7 @@ from typing import Any
 
 from harness import amounts
 from harness.atomic_files import write_atomically
+from harness.env_files import keyed_digest
 from harness.errors import InfrastructureError
 from harness.model import Cell, Mount, Prepared, Scenario
 from harness.model.watching import Say
@@ -105,6 +106,19 @@ class HostData:
         newest = dict(list(known.items())[-REMEMBERED:])
         self._cache.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self._cache, json.dumps(newest))
+
+
+def key_of_inputs(scenario: Scenario, data: Mapping[Mount, Found], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the part of a trial's key that comes from mounts and from an env file. Raises InfrastructureError."""
+    mounts = {mount.at: found.identity for mount, found in data.items()}
+    if not scenario.secrets:
+        return {"mounts": mounts} if mounts else {}
+    try:
+        digest = keyed_digest(scenario.secrets, cache_folder(environ).parent)
+    except OSError as error:
+        text = f"{error.filename}: {error.strerror}; set HARNESS_CACHE to a folder that can be written"
+        raise InfrastructureError(text) from error
+    return {"mounts": mounts, "env_file": digest}
 
 
 def missing_text(path: Path, scenario: str) -> str:

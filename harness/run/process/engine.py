@@ -248,8 +248,7 @@ def environment_of(launch: LaunchRequest) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # makes CUDA number the GPUs as the driver does
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),  # "": no GPU, as in a container
-        **dict(launch.prepared.image.environment),
-        **dict(launch.scenario.environment),
+        **launch.environment,
     }
 
 

@@ -104,7 +104,7 @@ def _on_node(
         protecting.enter_context(environments.in_use(Path(prepared.reference)))
     else:
         environment = {
-            **visible_gpus(container, gpus), **dict(prepared.image.environment), **dict(scenario.environment)
+            **visible_gpus(container, gpus), **launch.environment
         }  # fmt: skip
         start = start_of(
             name,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Protocol, TypeVar
 
-from harness.masking import without_known
+from harness.masking import WITHHELD, without_known
 from harness.model import Asked, End, Failure, LaunchedImage, Look, Printed, Trace, Trial
 from harness.model.measured import Facts, RankFacts
 from harness.run.engine import Engine, Exit, LaunchRequest, OnNodes, Session, size_of
@@ -247,7 +247,11 @@ class Conversation:
                 if self.facts or message.protocol != PROTOCOL:
                     raise Misunderstood(f"a second hello, or not of protocol {PROTOCOL}")
                 start_s = self.clock.monotonic() - self.launched_s - (message.own_s or 0.0)
-                self.facts = replace(self.facts, **message.told(), start_s=max(start_s, 0.0))
+                told = message.told()
+                secret = self.launch.scenario.secret_names
+                own = {name: WITHHELD if name in secret else text for name, text in told.get("environment", {}).items()}
+                told |= {"environment": own} if own else {}
+                self.facts = replace(self.facts, **told, start_s=max(start_s, 0.0))
                 self.refused = self._changed(message.mounts or {})
             case Progress():
                 self.on_step(message.step, message.rss_kib)

@@ -198,10 +198,10 @@ def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
 
 
 def trial_key(
-    cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any], data: Mapping[str, str] | None = None
+    cell: Cell, *, prepared: Prepared, facts: Mapping[str, Any], inputs: Mapping[str, Any] | None = None
 ) -> str:
     """Return the SHA-256 of everything that affects a trial's result, in hex: a later run may reuse trials with this
-    key. `facts`: the engine's part of the lane's fingerprint; `data`: the identity of each mount, by its place."""
+    key. `facts`: the engine's part of the lane's fingerprint; `inputs`: what identifies the mounts and the env file."""
     scenario = cell.variant.scenario
     content = {
         "format": 1,
@@ -218,6 +218,6 @@ def trial_key(
         "environment": [scenario.environment, cell.image.environment],
         **({"architecture": cell.lane.host.architecture} if cell.lane.host.architecture else {}),
         "lane": [cell.lane.host.engine, cell.lane.gpu, [gpu.fingerprint for gpu in cell.lane.gpus], facts],
-        **({"mounts": data} if data else {}),
+        **(inputs or {}),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
