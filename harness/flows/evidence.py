@@ -116,6 +116,8 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
     text = None if script is None else inputs.script_text(files.pop(script))
     if text is not None and "\0" in text:
         raise UsageError(f"{run.path}/{inputs.FOLDER}: {script} holds a NUL character, so Python cannot run it")
+    told = trial.fingerprint.get("mounts")
+    identities = told if isinstance(told, dict) else {}
     return Recipe(
         result=result,
         run=(_machine if cell.lane.host.can.makes_environments else _container)(cell, trial),
@@ -124,6 +126,8 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         files=files,
         missing=missing,
         steps=trial.asked.steps or scenario.steps.budget,
+        withheld=scenario.secret_names,
+        mounts=tuple((mount.at, str(identities.get(mount.at, "not known"))) for mount in scenario.mounts),
     )
 
 

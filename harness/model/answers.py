@@ -275,7 +275,8 @@ class Recipe:
     """Everything needed to launch a cell without the harness. `script` is the scenario's text, None for a command.
 
     `files` are the scenario's other files; `missing` are the paths of needed files that the run's directory lacks.
-    `withheld` names variables that were set beside those of `environment`, but whose values are private.
+    `withheld` names variables that were set beside those of `environment`, but whose values are private. `mounts` has
+    the place and the identity of each mount.
     """
 
     result: CellResult
@@ -286,6 +287,7 @@ class Recipe:
     missing: tuple[str, ...]
     steps: int
     withheld: tuple[str, ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()
 
     @property
     def cell(self) -> Cell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -204,6 +205,25 @@ def test_a_param_starts_nothing(tmp_path: Path, hostile: str) -> None:
     assert {path.name for path in bench.iterdir()} == {"docker", "arguments", "stdin"}
     assert f"A={hostile}" in (bench / "arguments").read_text().split("\0")
     assert f"{hostile!r}" in (bench / "stdin").read_text()
+
+
+def test_a_script_asks_for_the_data_and_mounts_them_at_their_places(run: StoredRun, tmp_path: Path) -> None:
+    """Paths of the machine that measured are not in it: the identity says which data are meant."""
+    mounts = (("/in, 'it'", "files ab12 (2 files, 5 GiB)"), ("conf/d", "content cd34 (1 file, 3 B)"))
+    text = shell(replace(recipe_of(run), mounts=mounts, withheld=("HF_TOKEN",)))
+    assert "# Set DATA_1 to the path of the data that the launch saw as /in, 'it': files ab12 (2 files, 5 GiB)." in text
+    (tmp_path / "docker").write_text('#!/bin/sh\nprintf "%s\\0" "$@" >> arguments\ncat >/dev/null\n')
+    (tmp_path / "docker").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "DATA_1": "/srv/a b"}
+    start = functools.partial(subprocess.run, ["sh", "-c", text], cwd=tmp_path, capture_output=True, text=True)
+    refused = start(env=environ)
+    assert refused.returncode != 0
+    assert "DATA_2: set it to the path of the data: see above" in refused.stderr
+    start(env={**environ, "DATA_2": "/srv/c"}, check=True)
+    given = (tmp_path / "arguments").read_text().split("\0")
+    assert """type=bind,source=/srv/a b,"target=/in, 'it'",readonly""" in given
+    assert "type=bind,source=/srv/c,target=/data-of-the-run/conf/d,readonly" in given
+    assert any("mkdir -p conf && ln -s /data-of-the-run/conf/d conf/d && cat > repro.py" in word for word in given)
 
 
 def test_the_flags_are_what_the_engine_was_asked_for(run: StoredRun) -> None:

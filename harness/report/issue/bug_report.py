@@ -33,6 +33,7 @@ from harness.report.charts.vega_charts import png, svg
 from harness.report.exports import markdown
 from harness.report.issue.reproduction import (
     commands,
+    data_notes,
     for_strangers,
     leak_to_see,
     local_images,
@@ -188,12 +189,15 @@ def _notes(issue: Issue) -> Iterator[str]:
         what = "the Dockerfile above" if issue.dockerfile else "a Dockerfile that is not part of this report"
         yield f"The image is built from the folder {source.context.name}, with {what} and the files it copies."
     yield from leak_to_see(issue.recipe)
+    yield from data_notes(issue.recipe)
     yield from _images_out_of_reach(issue, issue.recipe)
     for place in issue.recipe.missing:
         yield f"The script also needs {place} in the same folder, which is too large to be part of this report."
     if issue.recipe.withheld:
         names = ", ".join(issue.recipe.withheld)
-        yield f"These variables were also set; their values are not shown here: {names}."
+        file = issue.recipe.cell.variant.scenario.env_file
+        by = "" if file is None else f", as by the env file {file.name}"
+        yield f"These variables were also set{by}; their values are not shown here: {names}."
 
 
 def _images_out_of_reach(issue: Issue, recipe: Recipe) -> Iterator[str]:

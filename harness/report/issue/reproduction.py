@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import ast
 import base64
+import csv
 import functools
 import glob
 import hashlib
+import io
 import json
 import math
+import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -43,7 +46,8 @@ def commands(recipe: Recipe) -> str:
     if isinstance(run, Machine):
         made = [f"python{short_version(run)} -m venv env"]
         made += [f"{INSTALL} {shlex.join(run.packages)}"] if run.packages else []
-        return "\n".join([*made, _run(recipe, run)])
+        links = [each.linked(f'"${each.variable}"') for each in data_of(recipe) if each.link]
+        return "\n".join([*made, *links, _run(recipe, run)])
     lines: list[str] = []
     if isinstance(run.source, Install):
         image = TAG
@@ -53,7 +57,7 @@ def commands(recipe: Recipe) -> str:
     else:  # never an id, which other machines lack
         assert isinstance(run.source, Pull)
         image = shlex.quote(run.image if "@" in run.image else run.source.reference)
-    flags = " \\\n    ".join(shlex.join(option) for option in options(recipe, run))
+    flags = " \\\n    ".join(flags_of(recipe, run))
     line = f"docker run --rm --interactive \\\n    {flags} \\\n    {image} {arguments(recipe)} < repro.py"
     return "\n".join([*lines, line])
 
@@ -186,6 +190,7 @@ def _files(recipe: Recipe, *, script: str) -> str:
         return ""
     files: list[tuple[str, list[str]]] = [(repr(place), _lines(data)) for place, data in sorted(recipe.files.items())]
     values: dict[str, Any] = {"files": files, "script": repr(script)}
+    values["links"] = [repr(each.link) for each in data_of(recipe) if each.link]
     return templates().get_template("reduced_files.py.j2").render(values).rstrip()
 
 
@@ -204,6 +209,8 @@ def _lines(content: bytes) -> list[str]:
 
 
 FOLDER = "/tmp/repro"
+DATA = "/data-of-the-run"
+"""The folder of mounts with a relative place, in a container."""
 VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 """A valid name of a shell variable; engines accept other names, too."""
 LEAST_TO_SEE_MIB = 1.0
@@ -226,6 +233,7 @@ def shell(recipe: Recipe) -> str:
         "notes": [
             *asked_for(recipe),
             *leak_to_see(recipe),
+            *data_notes(recipe),
             *(
                 [f"Put the credential in the place of {WITHHELD} first: the run did not keep it."]
                 if WITHHELD in script
@@ -243,6 +251,7 @@ def shell(recipe: Recipe) -> str:
         "script": script,
         # The script cannot contain the end of its here-document: its author would have to know the script's own hash.
         "end": f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='replace')).hexdigest()}",
+        "data": data_of(recipe),
         "withheld": [name for name in recipe.withheld if VARIABLE.fullmatch(name)],
     }
     run = recipe.run
@@ -292,7 +301,7 @@ def _of_container(recipe: Recipe, run: Container) -> dict[str, object]:
         "client": "" if run.client == ("docker",) else shlex.join(run.client),
         "image": shlex.quote(run.image),
         "made": _made(run.source, pinned="@" in run.image),
-        "options": [shlex.join(option) for option in options(recipe, run)],
+        "options": flags_of(recipe, run),
         "arguments": arguments(recipe),
     }
 
@@ -305,9 +314,61 @@ def options(recipe: Recipe, run: Container) -> list[tuple[str, ...]]:
     return [*run.options, *environment, *withheld, *entrypoint]
 
 
+def flags_of(recipe: Recipe, run: Container) -> list[str]:
+    """Return all options of `docker run`, quoted for a shell, in which a variable names the source of each mount."""
+    return [*(shlex.join(option) for option in options(recipe, run)), *(each.flag for each in data_of(recipe))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedData:
+    """Mounted data in a script: the variable that names their source, the place at which the launch saw them, and their
+    identity. `link`: a relative place, which is a link to `target`, their place in a container."""
+
+    variable: str
+    at: str
+    identity: str
+
+    @property
+    def link(self) -> str:
+        return "" if self.at.startswith("/") else self.at
+
+    @property
+    def target(self) -> str:
+        return f"{DATA}/{self.link}" if self.link else self.at
+
+    @property
+    def flag(self) -> str:
+        """Return the option of `docker run`, whose value is CSV, in which a path may have any character."""
+        place = io.StringIO()
+        csv.writer(place, lineterminator="").writerow([f"target={self.target}", "readonly"])
+        return f'--mount "type=bind,source=${self.variable}",{shlex.quote(place.getvalue())}'
+
+    def linked(self, source: str) -> str:
+        """Return the shell command that makes the link to `source`; "" without a link."""
+        folder = shlex.quote(posixpath.dirname(self.link) or ".")
+        return f"mkdir -p {folder} && ln -s {source} {shlex.quote(self.link)}" if self.link else ""
+
+
+def data_of(recipe: Recipe) -> list[NamedData]:
+    told = enumerate(recipe.mounts, start=1)
+    return [NamedData(variable=f"DATA_{number}", at=at, identity=identity) for number, (at, identity) in told]
+
+
+def data_notes(recipe: Recipe) -> Iterator[str]:
+    """Yield what each variable for mounted data must name."""
+    for each in data_of(recipe):
+        at, identity = plain(each.at), plain(each.identity)
+        if isinstance(recipe.run, Machine) and not each.link:
+            yield f"The program reads {at}: {identity}."
+        else:
+            yield f"Set {each.variable} to the path of the data that the launch saw as {at}: {identity}."
+
+
 def arguments(recipe: Recipe) -> str:
     """Return the arguments that follow the image in `docker run`, quoted."""
-    return shlex.join([*(["sh"] if recipe.cell.image.keep_entrypoint else []), "-c", START])
+    links = [f"{each.linked(shlex.quote(each.target))} && " for each in data_of(recipe) if each.link]
+    start = START.replace("cat >", f"{''.join(links)}cat >")
+    return shlex.join([*(["sh"] if recipe.cell.image.keep_entrypoint else []), "-c", start])
 
 
 def _made(source: Source, *, pinned: bool) -> str:
