@@ -8,6 +8,7 @@ space counts as one space. Patterns are not regular expressions, so that matchin
 
 import re
 import sys
+import time
 from itertools import islice
 
 from .. import result_names
@@ -248,9 +249,14 @@ class Named(Reader):
 #
 # Lines: in a program that imports no known framework, a step is a line of output that recurs with another number.
 #
-# Lines recur if they are equal but for their numbers (`epoch 5: loss=0.61`). One of the first numbers after the time of
-# day must rise by the same amount up to the third line, which is the first step: the first that does, because the
-# number of a process may precede it. Later it may also begin anew, as that of a batch does in each epoch.
+# Lines recur if they are equal but for their numbers (`epoch 5: loss=0.61`); a hexadecimal id counts as a number. One
+# of the first numbers after the time of day must rise by the same amount up to the third line, which is the first step:
+# the first that does, because the number of a process may precede it. Later it may also begin anew, as that of a batch
+# does in each epoch.
+#
+# If no line recurs because its words vary as well (`shard 7: cats.txt done`), a number after the same word counts once
+# it has risen by the same amount in more lines, between which time passed: a list of layers that is printed at once
+# has no steps.
 #
 # A progress bar draws itself anew when time has passed, not at each step. Its counter counts: from `30/100` to `37/100`
 # are seven steps. A line that is drawn anew without such a counter is no step unless its number rises by one.
@@ -271,6 +277,10 @@ MOST_SHAPES = 200  # that are remembered; a program may print anything
 MOST_OF_A_BAR = 1000  # steps; of a longer bar, a step is several counts
 LONGEST_SHAPE = 60  # characters that are told
 RECURS = 3
+ID = re.compile(r"(?<![0-9A-Za-z])(?=[0-9]*[a-fA-F])(?=[a-fA-F]*[0-9])[0-9a-fA-F]{6,}(?![0-9A-Za-z])", re.ASCII)
+RECURS_AFTER_A_WORD = 8
+LEAST_APART_S = 0.001  # on average, of lines that vary
+MOST_SKIPPED = 10  # rises of a number after a word at once
 
 
 class LineSteps(object):
@@ -278,8 +288,9 @@ class LineSteps(object):
     unless `is_off`. `shape`: what the lines that are steps have in common, once they are chosen. `only`: the shape that
     they must have, as in the older versions; None: any; "": no line is a step."""
 
-    def __init__(self, mark, only=None):
+    def __init__(self, mark, only=None, clock=time.perf_counter):
         self.is_off = only == ""
+        self._clock = clock
         self.shape = None
         self._mark, self._only = mark, only
         self._chosen = None
@@ -287,6 +298,8 @@ class LineSteps(object):
         self._unit = 1
         self._above = None  # the shape of the line above, if one call wrote both
         self._seen = {}  # shape -> for each place (newest number, its last rise, how many lines have risen by it)
+        self._after = {}  # word -> [newest number, its last rise, how many lines have risen by it, when the first did]
+        self._word = None  # after which the number that counts comes, if other words vary
 
     def install(self):
         call_with_lines(self._read)
@@ -307,6 +320,9 @@ class LineSteps(object):
         of = COUNTER.search(line) if redrawn else None
         if DIGIT.search(line) is None:
             return 0
+        line = ID.sub("0", line)
+        if self._word is not None:
+            return self._of_word(line)
         # Of a bar, only what precedes the counter is the same in each line.
         shape = NUMBER.sub("#", line[: of.start()] if of else line)
         shape = "".join((BAR.sub("", shape) + "/" if of else shape).split())  # `[  5/200]` and `[ 15/200]` are alike
@@ -319,11 +335,39 @@ class LineSteps(object):
         found = [of] if of else list(islice(NUMBER.finditer(line), MOST_PLACES))
         numbers = [_whole(match.group(1 if of else 0)) for match in found]
         total = int(of.group(2)) if of else 0
-        for place in self._risen(shape, numbers, total):
-            if not redrawn or total or self._seen[shape][place][1] == 1:
-                count = self._choose(shape, place, line[: found[place].start()], total)
-                if count:
-                    return count
+        counts = (
+            self._choose(shape, place, line[: found[place].start()], total)
+            for place in self._risen(shape, numbers, total)
+            if not redrawn or total or self._seen[shape][place][1] == 1
+        )
+        return next(filter(None, counts), 0) or (0 if of else self._choose_word(line))
+
+    def _choose_word(self, line):
+        """Note the numbers of a line that recurs in no other form. Return 1 if one of them counts from now on."""
+        for word, number in _after_words(line):
+            known = self._after.get(word)
+            if known is None:
+                if len(self._after) < MOST_SHAPES:
+                    self._after[word] = [number, 0, 1, self._clock()]
+            elif number - known[0] == known[1] > 0:
+                known[:3] = number, known[1], known[2] + 1
+                apart_s = (self._clock() - known[3]) / known[2]
+                told = "%s #%s" % (word, " by %d" % known[1] if known[1] != 1 else "")
+                if known[2] >= RECURS_AFTER_A_WORD and apart_s >= LEAST_APART_S and self._only in (None, told):
+                    self.shape, self._word = told, word
+                    return 1
+            elif number != known[0]:
+                known[:] = number, number - known[0], 2 if number > known[0] else 1, self._clock()
+        return 0
+
+    def _of_word(self, line):
+        """Return 1 if the number after the chosen word has risen as before, or begins anew."""
+        known = self._after[self._word]
+        number = next((number for word, number in _after_words(line) if word == self._word), known[0])
+        rises, rest = divmod(number - known[0], known[1])
+        if not rest and (0 < rises <= MOST_SKIPPED or number in (0, known[1])) and rises:
+            known[0] = number
+            return 1
         return 0
 
     def _of_chosen(self, number, is_bar):
@@ -367,6 +411,17 @@ class LineSteps(object):
         self._chosen, self._place, self._seen = shape, place, {shape: self._seen[shape]}
         self._seen[shape][place] = (number - number % self._unit, rise, 0)
         return max(1, number // self._unit) if total else 1
+
+
+def _after_words(line):
+    """Yield (the word before it, number) for the first whole numbers of a line, each word once; the word may be ""."""
+    words, end = set(), 0
+    for match in islice(NUMBER.finditer(line), MOST_PLACES):
+        before = WORD.findall(line, end, match.start())
+        word, end, number = before[-1].lower()[:LONGEST_SHAPE] if before else "", match.end(), _whole(match.group())
+        if number is not None and word not in words:
+            words.add(word)
+            yield word, number
 
 
 def _whole(text):
