@@ -457,6 +457,27 @@ def test_a_program_that_neither_steps_nor_ends_is_untested(
     assert re.search(words, told.done["message"])
 
 
+def test_a_program_that_waits_for_what_never_comes_hangs_long_before_the_time_limit(
+    tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock that was not given back: each launch took the whole limit, and that no step was seen blamed nothing.
+    A program that prints, works or waits for less than a fifth of its limit goes on."""
+    quick = "QUIET_S, QUIET_WINDOW_S = 0.5, 0.2"
+    pack_with(monkeypatch, tmp_path, "supervisor/stalls.py", "QUIET_S, QUIET_WINDOW_S = 30.0, 10.0", quick)
+    agent = tmp_path / "changed agent" / "supervisor" / "ranks.py"
+    agent.write_text(agent.read_text().replace("AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.2"))
+    waits = "import threading\nlock = threading.Lock()\nfor n in range(%d): print('shard', n)\n"
+    waits += "for n in 1, 2: lock.acquire()"
+    for count, place in ((1, "before the first step"), (9, "step 8")):
+        done = run(tmp_path / place, thorough_python, waits % count, timeout_s=10.0).done
+        assert done["end"] == "hang"
+        assert re.match(place + r": nothing was done for \d s \(train.py:4 in <module>\)$", done["message"])
+    goes_on = "import time\nfor n in range(6): print('wait', 0, flush=True); time.sleep(0.7)"
+    for text in (goes_on, goes_on.replace("time.sleep(0.7)", "sum(range(2 * 10 ** 7))"), "import time; time.sleep(1)"):
+        told = run(tmp_path / str(len(text)), thorough_python, text, timeout_s=10.0)
+        assert told.done["end"] == "completed", told.done
+
+
 # ---------------------------------------------------------------- programs that are judged as a whole
 
 

@@ -23,7 +23,8 @@ from . import child, group, stalls
 AFTER_END_S = 30.0
 AFTER_FAILURE_S = 10.0
 OTHERS_S = 0.5  # that a look of the lead waits for those of the other ranks
-MISSED_SHARE = 0.2  # of the time limit: for so long, and 2 STILL_S, a job is still whose ranks wait for one that lives
+MISSED_SHARE = 0.2  # of the time limit: for so long, and 2 STILL_S, a job is still whose ranks wait for one that lives,
+# and for so long, and QUIET_S, a program does nothing at all that hangs
 BEAT_S = 0.05  # while there are several ranks
 GONE_TURNS, GONE_PAUSE_S = 20, 0.001  # between the end of a conversation and the end of its process
 SEEN_S = 0.05  # a death by a signal is seen up to so much later than the failures of those who notice it
@@ -43,7 +44,8 @@ class Ranks(object):
         self.columns = {name: place for place, name in enumerate(samples.COLUMNS[: samples.ALWAYS])}
         self._metrics = []
         self._stacks = stalls.Stacks(job.root, job.clock)
-        self._stillness = stalls.Stillness()
+        self._stillness, self._quiet = stalls.Stillness(), stalls.Stillness(stalls.QUIET_WINDOW_S)
+        self._printed_bytes = 0
         self._program = job.order.get("program")
         self._steps_are = self._program["steps_are"] if self._program else None
         self._launcher = (self._program or {}).get("launcher") or []
@@ -422,6 +424,7 @@ class Ranks(object):
         if made != self._progress[0] or self._job.asked_at is not None:
             self._progress = made, now
             self._stillness.begin()
+            self._quiet.begin()
         is_decided = self._verdict is not None or self._job.done is not None
         return not is_decided and now - self._progress[1] > AFTER_FAILURE_S
 
@@ -441,6 +444,19 @@ class Ranks(object):
                 self._end_hung(self._place_now() + ": no progress")
         elif self._stillness.seconds(now) >= max(2 * stalls.STILL_S, MISSED_SHARE * self._job.order["timeout_s"]):
             self._end_missed(now)
+        elif not (self._launcher or self._group.is_several or self._job.has_gpus):
+            self._end_quiet(now)
+
+    def _end_quiet(self, now):
+        """End a program that has neither computed, moved data nor printed for much longer than the harness expects a
+        launch to take: it waits for what never comes, such as a lock. Work on a GPU would not show."""
+        if self._printed_bytes != self._job.output.bytes:
+            self._printed_bytes = self._job.output.bytes
+            self._quiet.begin()
+        quiet_s = self._quiet.seconds(now)
+        if quiet_s >= max(stalls.QUIET_S, MISSED_SHARE * self._job.order["timeout_s"]):
+            place = self._place_now() if self._group.ranks else "before the first step"
+            self._end_hung("%s: nothing was done for %.0f s" % (place, quiet_s))
 
     def _is_missed(self, failed, now):
         """Return whether the job stands still since a rank failed that had made no step."""

@@ -10,6 +10,7 @@ from .. import ending, libc, samples, wire
 from ..probes import processes
 from ..scenario import entering
 
+QUIET_S, QUIET_WINDOW_S = 30.0, 10.0  # the least time for which a program may do nothing, and how often that is read
 STACKS_S = 2.0
 STACKS_PAUSE_S = 0.1
 STILL_S, STILL_SHARE, STILL_BYTES = 30.0, 0.05, 16384  # of one processor; a second
@@ -71,7 +72,8 @@ class Stillness(object):
     """Measures for how long a job has used hardly any processor time, and has moved hardly any data: it may be loading
     what it needs, but not like this."""
 
-    def __init__(self):
+    def __init__(self, window_s=None):
+        self._window_s = window_s or STILL_S
         self._last = None
 
     def begin(self):
@@ -80,7 +82,7 @@ class Stillness(object):
 
     def seconds(self, now):
         before = self._last
-        if before is None or now - before.at >= STILL_S:
+        if before is None or now - before.at >= self._window_s:
             cpu_s, moved = processes.children_s(), processes.moved_bytes()
             is_still = (
                 before is not None
