@@ -47,6 +47,7 @@ from harness.model import (
     Trial,
     Trials,
     VerdictName,
+    counted,
     gist,
 )
 from harness.model.measured import LEAST_STEPS
@@ -413,7 +414,11 @@ def _count(name: str, launches: Launches, *, limit: float | None) -> SignalVerdi
     """Return the verdict on the growth of a count."""
     growths = [launch.growths[name] for launch in launches if name in launch.growths]
     if not growths:
+        written = next((each.trial.reading.writes_alike for each in launches), None) if name == "disk" else None
         not_counted = _growth_not_judged(launches) or "it was not counted in a whole launch"
+        if written is not None:
+            per = counted(per_of([launches[0].trial]))
+            not_counted = f"it is about {general(written, 3)} KiB a {per} in every version, as of a program's results"
         return _grown("none", [], limit=limit, why="the limit is none" if limit is None else not_counted)
     agreed = [launch.growths[name] for launch in growing(launches, name)]
     if agreed:

@@ -210,6 +210,8 @@ def growths_of(trial: Trial, *, limits: Limits, steps: Steps) -> Mapping[str, Gr
     if trial.trace is None or trial.output.buffered or not is_whole or trial.is_one_figure:
         return {}
     growths = judge_counts(trial.trace, limits=limits, per=per_of([trial]))
+    if trial.reading.writes_alike is not None:
+        growths = {name: growth for name, growth in growths.items() if name != "disk"}
     for name in shared_growths(trial, growths):
         others = f"other launches used the same {SHARED[name]} at the same time"
         growths = {**growths, name: unjudged(name, f"{others}; a launch that runs alone would settle it")}

@@ -190,13 +190,15 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
     )
 
 
-def _grows_alike(cells: Sequence[CellResult]) -> float | None:
-    """Return the rate, in KiB a line, at which memory grows alike in all versions of a program whose lines are steps:
-    it may keep its results. None if it does not, or if there is nothing to compare."""
+def _grows_alike(cells: Sequence[CellResult], signal: str) -> float | None:
+    """Return the rate, in KiB a step, at which memory grows alike in all versions of a program whose lines are steps,
+    or files on disk in those of any program: it may keep its results. None if it does not, or if there is nothing to
+    compare."""
     told = [cell.verdict for cell in cells if cell.verdict.trials]
     by_line = all(trial.facts.step_kind == "line" for cell in cells for trial in cell.trials if trial.ended_well)
-    rates = [verdict.of("memory").value or 0.0 for verdict in told if "leak" in verdict.verdicts]
-    if not by_line or len(rates) < max(len(told), 2) or max(rates) > ALIKE * min(rates):
+    may_keep = by_line if signal == "memory" else all(cell.cell.variant.scenario.script is None for cell in cells)
+    rates = [verdict.of(signal).value or 0.0 for verdict in told if verdict.of(signal).seen == "bad"]
+    if not may_keep or len(rates) < max(len(told), 2) or max(rates) > ALIKE * min(rates):
         return None
     return sum(rates) / len(rates)
 
@@ -205,16 +207,19 @@ def _judged_cells(cells: Sequence[CellResult], *, least: int) -> list[CellResult
     """Return the cells of a row with the verdicts on their launches, before their figures are compared."""
     launches = [cell.trials for cell in cells]
     judged = [_judged_cell(cell, launches, least=least) for cell in cells]
-    if (rate := _grows_alike(judged)) is not None:
-        cells = [replace(cell, trials=tuple(_growing_alike(one, rate) for one in cell.trials)) for cell in cells]
+    memory, disk = _grows_alike(judged, "memory"), _grows_alike(judged, "disk")
+    if (memory, disk) != (None, None):
+        cells = [
+            replace(cell, trials=tuple(_growing_alike(each, memory, disk) for each in cell.trials)) for cell in cells
+        ]
         judged = [_judged_cell(cell, launches, least=least) for cell in cells]
     alone = [cell.verdict for cell in judged]
     beside = outliving(outcome_states(alone), alone, [cell.trials for cell in judged])
     return [replace(cell, verdict=verdict) for cell, verdict in zip(judged, beside, strict=True)]
 
 
-def _growing_alike(trial: Trial, rate: float) -> Trial:
-    return replace(trial, reading=replace(trial.reading, grows_alike=rate))
+def _growing_alike(trial: Trial, memory: float | None, disk: float | None) -> Trial:
+    return replace(trial, reading=replace(trial.reading, grows_alike=memory, writes_alike=disk))
 
 
 def _judged_cell(cell: CellResult, row: Sequence[Sequence[Trial]], *, least: int) -> CellResult:
@@ -286,12 +291,16 @@ def _warnings(
             f"{series} {version} on {lane}, {variant}: a launch printed {printed / 1e6:,.0f} MB; printing that, "
             "and reading it, took part of its time and of its step times"
         )
-    grown = [(trial.reading.grows_alike or 0.0) * trial.last_step for cell in cells for trial in cell.trials]
-    if (most := max(grown, default=0.0)) >= MUCH_GROWTH_KIB:
-        yield (
-            f"{series} on {lane}, {variant}: memory grows by up to {most / 1024:,.0f} MiB in a launch, alike in every "
-            "version; the program may keep its results or leak in every version, so this growth is not judged"
-        )
+    grown = [(trial.reading, trial.last_step) for cell in cells for trial in cell.trials]
+    for what, rates in (
+        ("memory grows", [(reading.grows_alike or 0.0) * steps for reading, steps in grown]),
+        ("what it writes to the disk grows", [(reading.writes_alike or 0.0) * steps for reading, steps in grown]),
+    ):
+        if (most := max(rates, default=0.0)) >= MUCH_GROWTH_KIB:
+            yield (
+                f"{series} on {lane}, {variant}: {what} by up to {most / 1024:,.0f} MiB in a launch, alike in every "
+                "version; the program may keep its results or leak in every version, so this growth is not judged"
+            )
     if changes and any(cell.skipped is not None and cell.skipped.by == "search" for cell in cells):
         # A bisection ends at the change that it finds: versions that it skipped may differ from their neighbours.
         yield (

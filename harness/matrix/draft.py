@@ -167,10 +167,10 @@ def _gpus_of(draft: Draft) -> str:
 
 
 def uses(draft: Draft) -> str:
-    """Return what each launch uses, in one line: its engine, GPUs, network and files."""
+    """Return what each launch uses, in one line: its engine, GPUs, network, files and mounts."""
     engine, gpus = engine_of(draft.engine, draft.series), _gpus_of(draft)
     kind = engine_kind(engine).can
-    where = f"a container of {engine}" if not kind.makes_environments else "a process of this machine"
+    where = f"a container of {engine} from each image" if not kind.makes_environments else "a process of this machine"
     if kind.makes_environments and not kind.on_this_machine:
         where = f"engine {engine}"
     if gpus == "none":
@@ -179,7 +179,9 @@ def uses(draft: Draft) -> str:
     else:
         cards = {"all": "all GPUs", "each": "one GPU in turn"}.get(gpus, f"GPU {gpus}")
     network = "the machine's network" if kind.sees_ports else "a network" if "network" in draft.more else "no network"
-    return f"{where}, {cards}, {network}, copied in: {', '.join(draft.job.carried) or 'nothing from this folder'}"
+    files = f"copied in: {', '.join(draft.job.carried) or 'nothing from this folder'}"
+    mounted = [f"{each['from']} at {each['at']}" for each in draft.more.get("mounts", ())]
+    return ", ".join([where, cards, network, files, *(["mounted: " + ", ".join(mounted)] if mounted else [])])
 
 
 def _value(value: Any) -> str:

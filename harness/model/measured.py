@@ -331,11 +331,12 @@ class Reading:
 
     `whole_run`: its steps cannot be compared with those of other versions, so only its whole run counts.
     `grows_alike`: the rate, in KiB a line, at which memory grows alike in every version of a program whose lines are
-    steps, which may keep its results.
+    steps, which may keep its results. `writes_alike`: the same of the files on disk of any program, in KiB a step.
     """
 
     whole_run: bool = False
     grows_alike: float | None = None
+    writes_alike: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -316,12 +316,12 @@ def test_every_word_of_a_command_comes_through_the_file_as_it_was(
 @pytest.mark.parametrize(
     ("asked", "there", "told"),
     [
-        ({}, "", "a container of docker, no GPU, no network, copied in: train.py"),
-        ({}, "nvidiactl", "a container of docker, all GPUs, no network, copied in: train.py"),
+        ({}, "", "a container of docker from each image, no GPU, no network, copied in: train.py"),
+        ({}, "nvidiactl", "a container of docker from each image, all GPUs, no network, copied in: train.py"),
         ({"of": ("a==1", "a==2")}, "", "a process of this machine, no GPU, the machine's network, copied in: train.py"),
-        ({}, "dxg", "a container of docker, no GPU, although DEV/dxg is here: --gpus all asks for them, "),
-        ({"gpus": "0,1"}, "dxg", "a container of docker, GPU 0,1, no network, "),
-        ({"engine": "ssh://lab", "gpus": "each"}, "", "a container of ssh://lab, one GPU in turn, no "),
+        ({}, "dxg", "a container of docker from each image, no GPU, although DEV/dxg is here: --gpus all asks for "),
+        ({"gpus": "0,1"}, "dxg", "a container of docker from each image, GPU 0,1, no network, "),
+        ({"engine": "ssh://lab", "gpus": "each"}, "", "a container of ssh://lab from each image, one GPU in turn, no "),
     ],
 )
 def test_what_each_launch_uses_is_one_line(
@@ -337,6 +337,8 @@ def test_what_each_launch_uses_is_one_line(
     assert draft.uses(made).startswith(told.replace("DEV", str(folder)))
     (host,) = read(flow.write(made, out=folder)).hosts
     assert (host.gpus == "none") is ("no GPU" in told)
+    mounted = replace(made, more={"mounts": [{"from": "/data/x", "at": "/data"}]})
+    assert draft.uses(mounted).endswith(", mounted: /data/x at /data")
 
 
 # ---------------------------------------------------------------- the file

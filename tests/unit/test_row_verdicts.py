@@ -529,3 +529,24 @@ def test_growth_that_is_alike_in_all_versions_is_told(rate: float, told: bool) -
     assert (
         any("memory grows by up to 1,953 MiB in a launch, alike in every version" in each for each in warnings) == told
     )
+
+
+COUNTED = np.linspace(0.0, 4000.0, 41)
+
+
+@pytest.mark.parametrize(("last", "bad"), [(20.0, False), (0.0, True)])
+def test_the_results_that_every_version_writes_are_no_files_that_pile_up(last: float, bad: bool) -> None:
+    """A program that writes a file of 20 KiB in each step `fills the disk in every version`, and nothing was good."""
+    series = build.series("msgpack", ["1.0.4", "1.0.5"])
+    scenario = replace(build.POP.scenario, script=None, program=Path("train.py"))
+    runs = []
+    for image, rate in zip(series.images, (last, 20.0), strict=True):
+        made = [trial_of(number) for number in range(3)]
+        traces = [replace(one.trace, counts={"step": COUNTED, "disk": rate * COUNTED}) for one in made if one.trace]
+        trials = [replace(one, trace=trace) for one, trace in zip(made, traces, strict=True)]
+        cell = Cell(image=image, lane=build.HERE, variant=replace(build.POP, scenario=scenario))
+        runs.append(CellRun(cell=cell, trials=trials))
+    judged = judge_row(row_run(runs))
+    assert (judged.cells[1].verdict.verdict == "growth") == bad
+    assert any("writes to the disk grows by up to 78 MiB in a launch" in each for each in judged.warnings) != bad
+    assert judged.cells[1].verdict.of("disk").seen == ("bad" if bad else "none")

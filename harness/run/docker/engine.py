@@ -159,7 +159,8 @@ class DockerEngine:
             name = find_images.find_python(self._client, image_id)
             if name is None:
                 raise ImageUnavailable(
-                    "no python3 or python on this image's PATH; the agent needs one (CPython 3.6 to 3.13)",
+                    "no python3 or python on this image's PATH; the agent needs one (CPython 3.6 to 3.13): add it with "
+                    "`build:`, in an image made from this one",
                     place=image.place,
                 )
             self._pythons[image_id] = name
