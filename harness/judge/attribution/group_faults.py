@@ -257,7 +257,7 @@ def _explains(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -
     is_named = _names(cause.metric, result.metric) or _is_printing(cause, result, known)
     if not is_named or not _same_time(cause, result):
         return False
-    if not _in_reason(cause.effect, result.effect):
+    if not _in_reason(cause.effect, result.effect) or not _is_plausible(cause, result, known):
         return False
     mutual = _names(result.metric, cause.metric) and _in_reason(result.effect, cause.effect)
     return not mutual or _place(cause.metric) > _place(result.metric)  # the more specific one is the cause
@@ -265,6 +265,31 @@ def _explains(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -
 
 def _names(cause: str, effect: str) -> bool:
     return cause in SIGNALS and effect in SIGNALS[cause].explains
+
+
+ITEM_KIB: Mapping[str, float] = {"open_files": 1024.0, "threads": 16 * 1024.0}
+"""Most memory that an open file takes with its buffers, and a thread with its stack and its arena, in KiB."""
+TOUCHED_S = 5e-6
+"""Most seconds that it takes to map, fill and copy a KiB of memory that grows."""
+
+
+def _is_plausible(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
+    """Return whether growth is large enough for memory that grows, or for steps that take longer: these take longer for
+    what they add to the memory, and by as much as they slow down within a launch. True if the sizes are not known.
+    """
+    growth, effect, finding = cause.effect, result.effect, result.episode.finding
+    if growth is None or effect is None:
+        return True
+    if cause.metric in ITEM_KIB and result.metric in ("memory", "worker_memory"):
+        return effect.value <= ITEM_KIB[cause.metric] * growth.value
+    old, new = known.get(finding.before or ""), known.get(finding.after)
+    is_slowed = cause.metric in ("memory", "worker_memory", "shm") and result.metric == "step_time"
+    if not is_slowed or old is None or new is None:
+        return True
+    before_s, after_s = old.of("step_time").value, new.of("step_time").value
+    if before_s is None or after_s is None or new.drift is None:
+        return True
+    return after_s - before_s <= TOUCHED_S * growth.value + max(new.drift, 0.0) * after_s
 
 
 def _is_printing(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:

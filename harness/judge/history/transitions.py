@@ -24,6 +24,7 @@ from harness.model import (
     FindingKind,
     Interval,
     Metric,
+    SignalVerdict,
     Trial,
     Trials,
     unit_per,
@@ -218,6 +219,7 @@ def growth_changes(name: str, cells: Sequence[CellVerdict], *, baseline: int | N
         bad, verdict = [{"good": False, "bad": True}.get(signal.seen) for signal in shown], "growth"
     usual = usual_rate(None if baseline is None else cells[baseline], name)
     states = [is_bad and (signal.value or 0.0) > usual for is_bad, signal in zip(bad, shown, strict=True)]
+    states = _without_near(states, shown)
     rates = [
         None
         if signal.value is None
@@ -233,6 +235,21 @@ def growth_changes(name: str, cells: Sequence[CellVerdict], *, baseline: int | N
         if states[old] and states[new] and _is_much_worse(rates[old], rates[new], limit=limit)
     ]
     return sorted(changes, key=lambda change: change.after)
+
+
+ALIKE = 1.25
+"""Ratio up to which two rates of growth, one above the limit and one below it, are the same growth."""
+
+
+def _without_near(states: Sequence[State], shown: Sequence[SignalVerdict]) -> list[State]:
+    """Return the states, with None for versions that certainly grow and by nearly as much as a bad one: that the limit
+    lies between them is no change."""
+    least = min((signal.value or 0.0 for state, signal in zip(states, shown, strict=True) if state), default=math.inf)
+    return [
+        None if state is False and signal.ci is not None and signal.ci[0] > 0 and ALIKE * (signal.value or 0.0) >= least
+        else state
+        for state, signal in zip(states, shown, strict=True)
+    ]  # fmt: skip
 
 
 def _is_much_worse(before: Effect | None, after: Effect | None, *, limit: float) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.judge.comparison.compared_levels import Compared
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.history.changes import find_changes, holm
-from harness.judge.history.transitions import state_changes
+from harness.judge.history.transitions import growth_changes, state_changes
 from harness.model import CellVerdict, Change, LaunchedImage, Limits, Look, SignalVerdict, Trial
 from tests.players.trials import (
     LIMITS,
@@ -514,3 +514,19 @@ def test_an_exact_figure_needs_no_rounds_and_has_no_p_value():
     compared = Compared(cells=[FLAT] * 4, trials=trials, steps=STEPS)
     (found,) = find_changes(compared, limits=Limits(signals={"image_size": 0.1}))
     assert (found.metric, found.before, found.after, found.p) == ("image_size", 1, 2, None)
+
+
+def test_growth_on_both_sides_of_its_limit_is_no_change():
+    """Memory that grows by 0.49 and then by 0.505 KiB a step was a leak of 0.5 KiB a step since 1.2."""
+    rates = (0.1, 0.49, 0.505)
+    cells = [
+        replace(
+            cell("leak" if rate > 0.5 else "flat"),
+            signals={"memory": SignalVerdict(seen="bad" if rate > 0.5 else "good", value=rate, ci=(rate - 0.01, rate))},
+        )
+        for rate in rates
+    ]
+    (change,) = growth_changes("memory", cells, baseline=None, limit=0.5)
+    assert (change.before, change.after) == (0, 2)
+    (from_start,) = growth_changes("memory", cells[1:], baseline=None, limit=0.5)
+    assert from_start.kind == "bad_from_start"

@@ -63,6 +63,28 @@ def test_steps_that_are_slower_by_what_they_print_are_no_fault_of_their_own(new_
     assert told == ["", cause, cause or "step_time"]
 
 
+@pytest.mark.parametrize(("rate", "drift", "cause"), [(0.7, 0.0, ""), (0.7, 1.2, "memory"), (2000.0, 0.0, "memory")])
+def test_a_leak_explains_only_what_growth_may_cost(rate: float, drift: float, cause: str) -> None:
+    """A leak of 0.7 KiB a step hid that every step, from the first on, took three times as long."""
+    known = {
+        version: replace(
+            build.flat(),
+            drift=drift if place >= 3 else 0.0,
+            signals={"step_time": SignalVerdict(seen="good", value=0.001 * (1 if place < 3 else 3))},
+        )
+        for place, version in enumerate(VERSIONS)
+    }
+    found = change("memory", Effect(value=rate, unit="KiB/step")), change("step_time", ratio(3))
+    assert [one.consequence_of for one in with_consequences(found, VERSIONS, known)] == ["", cause]
+
+
+@pytest.mark.parametrize(("kib", "cause"), [(400.0, "open_files"), (500_000.0, "")])
+def test_open_files_explain_only_the_memory_that_files_take(kib: float, cause: str) -> None:
+    """Eighty open files explained 500 KiB a step."""
+    files, memory = Effect(value=0.5, unit="files/step"), Effect(value=kib, unit="KiB/step")
+    assert causes(change("open_files", files), change("memory", memory)) == ["", cause]
+
+
 def test_a_slower_setup_is_not_also_a_slower_first_step() -> None:
     assert causes(change("first_step", ratio(3)), change("setup_time", ratio(3))) == ["setup_time", ""]
 
