@@ -218,7 +218,8 @@ class Rule:
     also: tuple[tuple[ParamCondition, ...], ...] = ()
 
 
-Cause = Literal["image", "gpu", "host", "interaction", "undecided"]
+Cause = Literal["image", "gpu", "host", "software", "interaction", "undecided"]
+"""`software`: the driver or the kernel of the machines, which they have in common."""
 Doubt = Literal[
     "image or lane",  # bad and good never occur together on one lane, nor in one image
     "lane or both",  # bad on a lane with the only image measured there, good with that image elsewhere
@@ -238,7 +239,8 @@ class Attribution:
     `controls` are scenarios that stay good on all of `bad_lanes`. `apart`: lanes became bad at different versions.
     `alike`: `bad_lanes` have GPUs of one kind. `episodes` are those of the bad lanes, in the order of variants and
     lanes. `machines` are those of a pool where it was seen; `suspect` is the only one of them, if nothing is good there
-    and something is good on another machine of the pool.
+    and something is good on another machine of the pool. `software`: what all of `bad_lanes` and none of `good_lanes`
+    have, such as `driver 580.65.06`; it may be at fault in place of the card or the host.
     """
 
     series: str
@@ -262,6 +264,7 @@ class Attribution:
     missing: tuple[Cell, ...] = ()
     machines: tuple[str, ...] = ()
     suspect: str = ""
+    software: tuple[str, ...] = ()
 
 
 def on_lanes(attribution: Attribution) -> dict[Lane, tuple[Episode, ...]]:

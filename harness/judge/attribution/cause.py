@@ -153,7 +153,18 @@ class _Group:
             missing=self._missing(square, result),
             machines=tuple(dict.fromkeys(machine for machine in self._where(states, True) if machine)),
             suspect=self._suspect(),
+            software=square.software_of(result.bad, result.good),
         )
+
+    def _software(self, lane: Lane) -> dict[str, str]:
+        """Return the driver and the kernel of a lane's machine, as its GPUs and launches report them."""
+        trials = (trial for row in self.rows if row.lane == lane for cell in row.cells if cell.id in self.known
+                  for trial in self.known[cell.id].trials)  # fmt: skip
+        found = {
+            "driver": {gpu.driver for gpu in lane.gpus},
+            "kernel": {trial.fingerprint.get("kernel") for trial in trials},
+        }
+        return {name: str(next(iter(own))) for name, own in found.items() if len(own) == 1 and None not in own}
 
     def _suspect(self) -> str:
         """Return the machine of a pool that may itself be at fault, or "": every cell on it is bad, and every bad cell
@@ -183,7 +194,7 @@ class _Group:
             own = [self.places[variant, lane] for variant in self.variants if (variant, lane) in self.places]
             width = len(self.rows[0].cells)
             merged.append([next((one[n] for one in own if one[n] is not None), None) for n in range(width)])
-        return Square(lanes=lanes, states=merged)
+        return Square(lanes=lanes, states=merged, software=[self._software(lane) for lane in lanes])
 
     def _others(self, square: Square) -> tuple[list[Variant], list[Variant], list[Variant]]:
         """Return the other variants: those that are good where these are bad, those that are unknown there, and those

@@ -33,10 +33,13 @@ SquareCell = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Square:
-    """The table of states: `states[lane][image]`, images oldest first."""
+    """The table of states: `states[lane][image]`, images oldest first. `software`: what is known of the machine of each
+    lane, such as `{"driver": "580.65.06", "kernel": "6.8.0"}`.
+    """
 
     lanes: Sequence[Lane]
     states: Sequence[Sequence[State]]
+    software: Sequence[Mapping[str, str]] = ()
 
     def lanes_at(self, image: int, state: bool) -> set[int]:
         """Return the lanes on which an image has this state."""
@@ -53,6 +56,17 @@ class Square:
     def with_any(self, state: bool) -> set[int]:
         """Return the lanes on which any image has this state."""
         return {lane for lane, row in enumerate(self.states) if state in row}
+
+    def software_of(self, bad: Set[int], good: Set[int]) -> tuple[str, ...]:
+        """Return the software that all of these bad lanes have and no good one, such as `driver 580.65.06`. Unknown
+        software of a lane separates nothing."""
+        names = dict.fromkeys(name for own in self.software for name in own)
+        sides = {name: [{self.software[lane].get(name) for lane in lanes} for lanes in (bad, good)] for name in names}
+        return tuple(
+            f"{name} {next(iter(ours))}"
+            for name, (ours, theirs) in sides.items()
+            if len(ours) == 1 and theirs and None not in ours | theirs and not ours & theirs
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +164,7 @@ def _where_lanes_differ(square: Square, split: Sequence[int]) -> SquareAnswer:
     early = {image for lane in turned for image in square.images_of(lane, False)}
     if turned and not any(early & set(square.images_of(lane, True)) for lane in bad - turned):
         return SquareAnswer(cause="interaction", bad=bad, good=clean)
-    cause = None if turned else _gpu_or_host(square, bad, clean)
+    cause = None if turned else _what_of_lanes(square, bad, clean)
     if cause is not None:
         return SquareAnswer(cause=cause, bad=bad, good=clean)
     return SquareAnswer(
@@ -180,10 +194,17 @@ def _bad_everywhere_in_the_end(square: Square, bad: set[int], turned: set[int]) 
     )
 
 
-def _gpu_or_host(square: Square, bad: set[int], clean: set[int]) -> Cause | None:
-    """Return "host" if the bad lanes have no GPU, or if their GPU model is good on another host; otherwise "gpu". None
-    if this differs between hosts, or if a suspected host or GPU is bad with a single image, which may be the cause.
+def _what_of_lanes(square: Square, bad: set[int], clean: set[int]) -> Cause | None:
+    """Return what the bad lanes have in common and no clean one has, as simply as possible. "software" if that is the
+    driver or the kernel of machines with neither one host nor one GPU model in common; "host" if they have no GPU, or
+    if their GPU model is good on another host; otherwise "gpu". None if this differs between hosts, or if what is
+    suspected is bad with a single image, which may be the cause.
     """
+    least = min(2, len(square.images))
+    hosts_of, models = ({key(square.lanes[lane]) for lane in bad} for key in (lambda lane: lane.host, model_of))
+    is_one_card = len(models) == 1 and not any(model_of(square.lanes[lane]) in models for lane in clean)
+    if len(hosts_of) > 1 and not is_one_card and square.software_of(bad, clean):
+        return "software" if len({image for lane in bad for image in square.images_of(lane, True)}) >= least else None
     lanes, good = ([square.lanes[lane] for lane in chosen] for chosen in (bad, clean))
     hosts = {
         lane.host
@@ -196,7 +217,7 @@ def _gpu_or_host(square: Square, bad: set[int], clean: set[int]) -> Cause | None
     for lane in bad:
         blamed = square.lanes[lane].host if hosts else model_of(square.lanes[lane])
         tried.setdefault(blamed, set()).update(square.images_of(lane, True))
-    if any(len(images) < min(2, len(square.images)) for images in tried.values()):
+    if any(len(images) < least for images in tried.values()):
         return None
     return "host" if hosts else "gpu"
 

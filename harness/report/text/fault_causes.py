@@ -27,11 +27,14 @@ def cause_text(attribution: Attribution, result: RunResult) -> str:
         case "image":
             cause = _image(attribution, names)
         case "gpu":
-            of = f"{names.all_of(attribution.bad_lanes)}{_or_of_hosts(attribution)}"
+            of = f"{names.all_of(attribution.bad_lanes)}{_or_of_hosts(attribution)}{_or_software(attribution)}"
             cause = f"{names.good_with(attribution)}: the fault of {of}, not the image's"
         case "host":
             hosts = together(sorted({host_name(lane.host.name) for lane in attribution.bad_lanes}))
-            cause = f"{names.good_with(attribution)}: the fault of {hosts}, not the image's"
+            cause = f"{names.good_with(attribution)}: the fault of {hosts}{_or_software(attribution)}, not the image's"
+        case "software":
+            either = " or ".join(map(plain, attribution.software))
+            cause = f"{names.good_with(attribution)}: the fault of {either}, not the image's"
         case "interaction" if not attribution.good_lanes:
             cause = "no image is bad on all of them: it takes both the image and the host or card"
         case "interaction":
@@ -39,7 +42,7 @@ def cause_text(attribution: Attribution, result: RunResult) -> str:
             one = (
                 f"one of these {names.kinds(attribution.bad_lanes)}" if several else names.blamed(attribution.bad_lanes)
             )
-            cause = f"{names.good_with(attribution)}: it takes both the image and {one}"
+            cause = f"{names.good_with(attribution)}: it takes both the image and {one}{_or_software(attribution)}"
         case "undecided":
             cause = _undecided(attribution, names)
     return "; ".join(filter(None, (cause, _controls(attribution, names))))
@@ -114,6 +117,11 @@ def _or_of_hosts(attribution: Attribution) -> str:
     pools = {lane.host.name for lane in attribution.bad_lanes if lane.host.pool}
     machines = [plain(attribution.machines[0] if attribution.machines and host in pools else host) for host in doubted]
     return f", or of {whose} host{'s' if len(doubted) > 1 else ''} ({together(machines)})"
+
+
+def _or_software(attribution: Attribution) -> str:
+    """Return `, or of driver 580.65.06`: what no lane has with which the images are good, nor lacks if they are bad."""
+    return "".join(f", or of {plain(each)}" for each in attribution.software)
 
 
 def _undecided(attribution: Attribution, names: LaneNames) -> str:

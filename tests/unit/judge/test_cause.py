@@ -14,6 +14,7 @@ from harness.judge.attribution.cause import attribute, deciding_cells
 from harness.judge.attribution.image_or_gpu import Square, SquareAnswer, answer
 from harness.model import CellVerdict, Effect, Finding, Lane, Rule, RunResult, SignalVerdict
 from harness.model.matrix import Gpu
+from harness.report.text.fault_causes import cause_text
 from tests.nightly import many
 from tests.players import build, faults
 from tests.players.faults import NEW, OLD, SIGNAL, lane, only, run
@@ -349,3 +350,32 @@ def test_deciding_comes_to_an_end(world: tuple[str, list[Place], Square], outcom
         rows[at][image] = outcome
         square = replace(square, states=rows)
     assert not answer(square).wanted
+
+
+def with_driver(name: str, card: str, driver: str) -> Lane:
+    card_of = Gpu(uuid=f"GPU-{name}", name=f"NVIDIA GeForce {card}", index=0, driver=driver)
+    return replace(lane(name, card), gpus=(card_of,))
+
+
+def test_a_driver_that_no_good_lane_has_is_named_with_the_card() -> None:
+    """Only one machine has the new driver, so the card, the host and the driver cannot be told apart."""
+    new = with_driver("new", "RTX 4090", "580.65.06")
+    told = only(run({with_driver("old", "RTX 3090", "535.104.05"): "ggg", new: "bbb"}))
+    assert (told.cause, told.software) == ("gpu", ("driver 580.65.06",))
+    twin = with_driver("twin", "RTX 4090", "535.104.05")
+    assert only(run({twin: "ggg", new: "bbb"})).cause == "host"
+
+
+def test_a_driver_that_the_good_lanes_have_too_is_not_named() -> None:
+    new = with_driver("new", "RTX 4090", "580.65.06")
+    told = only(run({with_driver("old", "RTX 3090", "580.65.06"): "ggg", new: "bbb"}))
+    assert (told.cause, told.software) == ("gpu", ())
+
+
+def test_the_driver_that_two_bad_machines_share_is_at_fault() -> None:
+    """Two machines with two cards were called bad, although one driver explains both."""
+    cards = {"a": "RTX 3090", "b": "RTX 4090", "c": "RTX 3090"}
+    a, b = (with_driver(name, cards[name], "580.65.06") for name in "ab")
+    result = run({with_driver("c", cards["c"], "535.104.05"): "ggg", a: "bbb", b: "bbb"})
+    assert (only(result).cause, only(result).software) == ("software", ("driver 580.65.06",))
+    assert "the fault of driver 580.65.06, not the image's" in cause_text(only(result), result)
