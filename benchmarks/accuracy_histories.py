@@ -162,16 +162,22 @@ def by_judge(launches: Floats, history: History, positions: Sequence[int]) -> tu
 
     A series that is bad from the start has position -1 as its last good version.
     """
-    rounds = history.rounds or LEAST_ROUNDS
-    while history.rounds is None and too_wide(
-        "step_time", _table(launches[:rounds], positions), limit=history.limit, most=MOST_ROUNDS
-    ):
+    rounds, least = history.rounds or LEAST_ROUNDS, math.log1p(history.limit)
+    while history.rounds is None and _wants_round(_table(launches[:rounds], positions), limit=history.limit):
         rounds += 1
-    table, least = _table(launches[:rounds], positions), math.log1p(history.limit)
+    table = _table(launches[:rounds], positions)
     modes = modes_of(table, least=least, noise=None)
     slow = () if modes is None else mode_changes(modes, versions=history.versions, baseline=None)
     found = list(slow) or signal_changes("step_time", table, least=least)
     return [(-1 if one.before is None else one.before, one.after) for one in found], rounds * len(positions)
+
+
+def _wants_round(table: RoundTable, *, limit: float) -> bool:
+    """Return whether the judge asks for another round: to decide a version, or to show which ones have a slow mode."""
+    if len(table.values) >= MOST_ROUNDS:
+        return False
+    has_modes = modes_of(table, least=math.log1p(limit), noise=None) is not None
+    return has_modes or too_wide("step_time", table, limit=limit, most=MOST_ROUNDS) is not None
 
 
 def _table(values: Floats, positions: Sequence[int]) -> RoundTable:

@@ -90,7 +90,7 @@ def rises_of_levels(
     found: dict[str, Mapping[int, Rise]] = {}
     for metric, limit in _limited(limits).items():
         table = compared.tables.get(metric)
-        known = None if table is None else _known_levels(metric, table, limit=limit, noise=noise)
+        known = None if table is None else known_levels(metric, table, limit=limit, noise=noise)
         if known is not None:
             found[metric] = known.rises(baseline)
         elif metric == "late_step_time" and compared.late_spread is not None:
@@ -105,7 +105,7 @@ def _limited(limits: Limits) -> Mapping[str, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _KnownLevels:
+class KnownLevels:
     """The levels of a table whose noise is known. `noise` is the A/A noise of its lane."""
 
     metric: str
@@ -151,7 +151,7 @@ class _KnownLevels:
         error = self.spread.deviation * math.sqrt((1 + 1 / others) / rounds)
         return max(quantile * error, floor(self.noise, self.metric, rounds=rounds))
 
-    def after(self, rounds: int) -> _KnownLevels:
+    def after(self, rounds: int) -> KnownLevels:
         """Return what would be known after so many rounds if the noise is as low as it may be."""
         ratio = (rounds - 1) / max(len(self.table.values) - 1, 1)
         table = replace(self.table, values=np.resize(self.table.values, (rounds, len(self.table.positions))))
@@ -180,11 +180,11 @@ def _lowest(spread: Spread, ratio: float) -> Spread:
     return Spread(deviation=deviation, freedom=max(1, round(freedom * ratio)))
 
 
-def _known_levels(metric: str, table: RoundTable, *, limit: float, noise: Noise | None) -> _KnownLevels | None:
+def known_levels(metric: str, table: RoundTable, *, limit: float, noise: Noise | None) -> KnownLevels | None:
     """Return the levels of a table; None if it shows no noise. With few versions, its noise is pooled with the lane's
     A/A noise."""
     if metric in EXACT:
-        return _KnownLevels(
+        return KnownLevels(
             metric=metric, table=table, levels=exact_levels(table.values[0]), least=log_of(metric, limit),
             spread=Spread(deviation=0.0, freedom=1), noise=None,
         )  # fmt: skip
@@ -194,7 +194,7 @@ def _known_levels(metric: str, table: RoundTable, *, limit: float, noise: Noise 
         return None
     least = max(log_of(metric, limit), floor(noise, metric, rounds=len(table.values)))
     levels = find_levels(table.values, least=least, alpha=ALPHA, noise=known)
-    return _KnownLevels(metric=metric, table=table, levels=levels, spread=spread, noise=noise, least=least)
+    return KnownLevels(metric=metric, table=table, levels=levels, spread=spread, noise=noise, least=least)
 
 
 def visible_after(noise: Noise, name: str, *, rounds: int, versions: int) -> float | None:
@@ -336,7 +336,7 @@ def too_wide(
     A version is decided if a rise beyond the limit is ruled out, or if it is certainly bad. Rounds that could not
     decide it, by their number and the noise so far, are not asked for.
     """
-    known = None if len(table.values) >= most else _known_levels(metric, table, limit=limit, noise=noise)
+    known = None if len(table.values) >= most else known_levels(metric, table, limit=limit, noise=noise)
     if known is None:
         return None
     alpha, least = strictest(metric, rows=rows), log_of(metric, limit)
