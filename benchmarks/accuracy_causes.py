@@ -4,6 +4,9 @@ Every sweep has eight versions on two hosts with different cards, or in three va
 by the rules of a full sweep and judged as a sweep judges it.
 
     python -m benchmarks.accuracy_causes --seed 1 --count 50
+
+The last table has two sweeps of one host, between which its driver changes: all launches of the second one may be
+slower, and so may its newest image, which the first one does not have.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from benchmarks.generators import Generator
 from harness.judge.next import propose
 from harness.judge.row import judge_row
 from harness.judge.run import judge_run
+from harness.judge.unpaired import ComparedCell, compare_cell, machine_changes
 from harness.model import (
     Asked,
     Cell,
     CellRun,
+    Column,
     Failure,
     Host,
     Image,
@@ -30,6 +35,7 @@ from harness.model import (
     JudgedRow,
     Lane,
     Matrix,
+    Pair,
     Plan,
     RowRun,
     RunResult,
@@ -88,12 +94,24 @@ CASES: dict[str, Callable[[Generator], Fault]] = {
 }
 
 
+CHANGES = {
+    "nothing changes": (0.0, 0.0),
+    "driver 15% slower": (0.15, 0.0),
+    "driver 30% slower": (0.3, 0.0),
+    "image 15% slower": (0.0, 0.15),
+    "both 15% slower": (0.15, 0.15),
+}
+"""By what share the new driver and the newest image are slower."""
+
+
 def _since(rng: Generator) -> int:
     return int(rng.integers(1, VERSIONS))
 
 
-def sweep(fault: Fault, rng: Generator, *, lanes: Sequence[Lane], variants: Sequence[Variant]) -> RunResult:
-    """Return the result of a sweep with this fault."""
+def sweep(
+    fault: Fault, rng: Generator, *, lanes: Sequence[Lane], variants: Sequence[Variant], pace: float = 1.0
+) -> RunResult:
+    """Return the result of a sweep with this fault. `pace`: by what all step times are multiplied."""
     images = tuple(
         Image(series="s", version=f"1.{n}", where=WHERE, source=Install(base="", python=None, packages=()))
         for n in range(VERSIONS)
@@ -107,7 +125,7 @@ def sweep(fault: Fault, rng: Generator, *, lanes: Sequence[Lane], variants: Sequ
         for lane in lanes
         for variant in variants
     ]  # fmt: skip
-    judged = [_row(row, fault, rng, place=place, rows=len(planned)) for place, row in enumerate(planned)]
+    judged = [_row(row, fault, rng, place=place, rows=len(planned), pace=pace) for place, row in enumerate(planned)]
     hosts = tuple(dict.fromkeys(lane.host for lane in lanes))
     matrix = Matrix(
         name="m", path=Path("m"), series=(series,), hosts=hosts, scenarios=(variants[0].scenario,)
@@ -116,7 +134,29 @@ def sweep(fault: Fault, rng: Generator, *, lanes: Sequence[Lane], variants: Sequ
     return judge_run(plan, judged, directory=Path("none"))
 
 
-def _row(row: VersionRow, fault: Fault, rng: Generator, *, place: int, rows: int) -> JudgedRow:
+def blamed_after_change(driver: float, image: float, rng: Generator, *, variants: Sequence[Variant]) -> str:
+    """Return who is blamed after two sweeps of one host, between which its driver changed: "driver", "image", both or
+    nobody."""
+    before = sweep(Fault(), rng, lanes=LANES[:1], variants=variants)
+    after = sweep(Fault(slower=image, since=VERSIONS - 1), rng, lanes=LANES[:1], variants=variants, pace=1 + driver)
+    one, other = (Column(label=name, number=0, run=name, lane=LANES[0], machine="m", started="") for name in "ab")
+    pairs = []
+    for old, new in zip(before.cells[:-1], after.cells[:-1], strict=True):
+        sides = [ComparedCell(verdict=each.verdict, trials=each.trials) for each in (old, new)]
+        scenario = new.cell.variant.scenario
+        measured = compare_cell(*sides, steps=scenario.steps, limits=scenario.limits)
+        pairs.append(
+            Pair(
+                series="s", image=new.cell.image.version, variant=new.cell.variant, one=one, other=other,
+                verdicts=(old.verdict, new.verdict), measured=measured,
+            )
+        )  # fmt: skip
+    worse = any(not change.alike for change in machine_changes(pairs, ["driver 535"], ["driver 580"]))
+    found = accused(after, "lanes")
+    return " and ".join(filter(None, ("driver" * worse, found if found != "nothing" else ""))) or "nobody"
+
+
+def _row(row: VersionRow, fault: Fault, rng: Generator, *, place: int, rows: int, pace: float) -> JudgedRow:
     run = RowRun(
         planned=row, cells=tuple(CellRun(cell=cell) for cell in row.cells), propose=propose, asked=TRIALS, rows=rows
     )  # fmt: skip
@@ -124,18 +164,18 @@ def _row(row: VersionRow, fault: Fault, rng: Generator, *, place: int, rows: int
         for each in proposal.runs:
             at = run.cells.index(each)
             applies = at >= fault.since and fault.only in (None, place)
-            each.trials.append(_trial(each, rng, fault if applies else Fault(), proposal.round))
+            each.trials.append(_trial(each, rng, fault if applies else Fault(), proposal.round, pace=pace))
     return judge_row(run)
 
 
-def _trial(run: CellRun, rng: Generator, fault: Fault, number: int) -> Trial:
+def _trial(run: CellRun, rng: Generator, fault: Fault, number: int, *, pace: float) -> Trial:
     trial = Trial(
         cell_id=run.cell.id, number=len(run.trials) + 1, key="made", end="completed", round=number,
         asked=Asked(steps=STEPS), last_step=STEPS,
     )  # fmt: skip
     if rng.random() < fault.rate:
         return replace(trial, end="crash", last_step=20, failure=Failure(signal=11), message="SIGSEGV")
-    level = 0.01 * (1 + fault.slower) * float(np.exp(rng.normal(0, 0.005)))
+    level = 0.01 * pace * (1 + fault.slower) * float(np.exp(rng.normal(0, 0.005)))
     columns = {
         "rss_kib": 80_000 + np.floor(rng.uniform(0, 4, STEPS)) * 4,
         "step_s": level * rng.lognormal(0, 0.02, STEPS),
@@ -180,6 +220,13 @@ def main() -> None:
                 found.append(accused(sweep(make(rng), rng, lanes=lanes, variants=variants), kind))
             shares = [found.count(word) / options.count for word in ("place", "image", "undecided", "nothing")]
             print(f"{name:>42}{kind:>10}" + "".join(f"{share:8.2f}" for share in shares), flush=True)
+    variant = Variant(scenario=Scenario(name="made", where=WHERE, script=Path("made.py")), params=())
+    for number, (name, (driver, image)) in enumerate(CHANGES.items()):
+        if options.case not in name:
+            continue
+        rngs = [np.random.default_rng([options.seed, 100 + number, each]) for each in range(options.count)]
+        found = [blamed_after_change(driver, image, rng, variants=[variant]) for rng in rngs]
+        print(f"{name:>42}: " + ", ".join(f"{word} {found.count(word)}" for word in dict.fromkeys(found)), flush=True)
 
 
 if __name__ == "__main__":

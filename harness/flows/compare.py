@@ -16,9 +16,9 @@ from harness.errors import UsageError
 from harness.facts import installed_otherwise
 from harness.history.records import merged
 from harness.judge.attribution.cause import attribute
-from harness.judge.comparable import Difference, conditions, differences
+from harness.judge.comparable import Difference, conditions, differences, software_of
 from harness.judge.comparison.noise import noise_of, pooled
-from harness.judge.unpaired import ComparedCell, compare_cell
+from harness.judge.unpaired import ComparedCell, compare_cell, machine_changes
 from harness.model import (
     BAD,
     Build,
@@ -29,6 +29,7 @@ from harness.model import (
     Finding,
     HostState,
     Lane,
+    MachineChange,
     Matrix,
     Noise,
     Pair,
@@ -72,7 +73,17 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
         together=together,
         notes=(*machines_apart(runs, beside), *_notes(pairs), *_on_one_side(runs, beside, pairs)),
         exit_code=exit_code(pairs, together),
+        since=tuple(itertools.chain.from_iterable(_since(runs, both, pairs) for both in beside)),
     )
+
+
+def _since(runs: Sequence[StoredRun], both: Beside, pairs: Sequence[Pair]) -> Iterator[MachineChange]:
+    """Yield what became worse between two columns of one machine, if its driver or kernel changed between them."""
+    then, now = (software_of(_trials(runs[each.number], each.lane)) for each in both)
+    changed = [name for name in then if now.get(name, then[name]) != then[name]]
+    if changed and both[0].machine == both[1].machine:
+        before, after = ([f"{name} {side[name]}" for name in changed] for side in (then, now))
+        yield from machine_changes([pair for pair in pairs if (pair.one, pair.other) == both], before, after)
 
 
 def _together(runs: Sequence[StoredRun], columns: Sequence[Column], pairs: Sequence[Pair]) -> RunResult | None:

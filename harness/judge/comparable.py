@@ -9,7 +9,7 @@ A trial's conditions are a flat mapping of field to value. The first part of a f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,6 +114,21 @@ def conditions(trial: Trial) -> Mapping[str, Any]:
         kept = {name: value for name, value in facts.environment.items() if name not in LANE_VARIABLES}
         fields["image.environment"] = kept
     return fields | {f"gpu.{name}": _of_gpus(facts.gpus or (), name) for name in GPU_FIELDS}
+
+
+def software(drivers: Iterable[object], kernels: Iterable[object]) -> dict[str, str]:
+    """Return the driver and the kernel of a machine, which may be at fault in place of its card or of an image. Of each
+    kind, all values must be known and equal; else it is left out.
+    """
+    known = {"driver": set(drivers), "kernel": set(kernels)}
+    return {name: str(next(iter(own))) for name, own in known.items() if len(own) == 1 and None not in own}
+
+
+def software_of(trials: Iterable[Trial]) -> dict[str, str]:
+    """Return the driver and the kernel of the machine that these trials ran on, as far as they agree."""
+    seen = list(trials)
+    drivers = (gpu.driver for trial in seen for gpu in trial.facts.gpus or ())
+    return software(drivers, (trial.fingerprint.get("kernel") for trial in seen))
 
 
 def _limit_asked_for(limit_bytes: Any, fingerprint: Mapping[str, Any]) -> Any:

@@ -7,7 +7,7 @@ its median, and launches of two places are never pooled: the test is Welch's une
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,9 +26,11 @@ from harness.model import (
     CellVerdict,
     Interval,
     Limits,
+    MachineChange,
     Measured,
     Metric,
     Noise,
+    Pair,
     Standing,
     Steps,
     Trial,
@@ -166,3 +168,40 @@ def _standing(first: bool | None, second: bool | None) -> Standing:
         (False, False): "same", (True, True): "both bad", (False, True): "worse", (True, False): "better",
     }  # fmt: skip
     return words[first, second]
+
+
+# ---------------------------------------------------------------- one machine whose software changed
+
+
+def machine_changes(pairs: Sequence[Pair], before: Sequence[str], after: Sequence[str]) -> Iterator[MachineChange]:
+    """Yield each signal that is worse in some cells since the software of their machine changed from `before` to
+    `after`. A level is worse if it is certainly higher, and by more than its limit; it is alike if a rise by the limit
+    is ruled out. All `pairs` are of one machine.
+    """
+    for metric in dict.fromkeys(one.metric for pair in pairs for one in pair.measured):
+        known = [(pair, one) for pair in pairs for one in pair.measured if one.metric == metric]
+        states = [(pair, one, _became_worse(pair, one)) for pair, one in known]
+        ratios = [one.ratio for _, one, worse in states if worse and one.ratio is not None]
+        if any(worse for *_, worse in states):
+            yield MachineChange(
+                before=tuple(before),
+                after=tuple(after),
+                metric=metric,
+                worse=tuple(pair for pair, _, worse in states if worse),
+                alike=tuple(pair for pair, _, worse in states if worse is False),
+                ratio=(min(ratios), max(ratios)) if ratios else None,
+            )
+
+
+def _became_worse(pair: Pair, measured: Measured) -> bool | None:
+    """Return whether a signal is worse in the second column; None if that is not certain."""
+    if measured.standing in ("worse", "better", "same") and measured.ci is None:
+        return measured.standing == "worse"
+    limit = pair.variant.scenario.limits.log_of(measured.metric) if measured.metric in LEVELS else None
+    if measured.ci is None or measured.ratio is None or limit is None:
+        return None
+    falls = SIGNALS[measured.metric].falls
+    _, size, high = sorted((-1 if falls else 1) * math.log(each) for each in (*measured.ci, measured.ratio))
+    if measured.standing == ("less" if falls else "more") and size > limit:
+        return True
+    return False if high < limit else None

@@ -68,14 +68,32 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MachineChange:
+    """A signal that is worse on a machine since its software changed. `before` and `after`: what changed, such as
+    `driver 535.104.05`. `worse`: the cells in which it is; `alike`: those in which it certainly is not. `ratio`: the
+    lowest and the highest ratio among the worse cells, for a level.
+    """
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    metric: Metric
+    worse: tuple[Pair, ...]
+    alike: tuple[Pair, ...]
+    ratio: Interval | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Every column compared with the first. `together`: the attribution over all runs if machines differ, else None."""
+    """Every column compared with the first. `together`: the attribution over all runs if machines differ, else None.
+    `since`: what became worse on a machine whose software changed between two runs.
+    """
 
     columns: tuple[Column, ...]
     pairs: tuple[Pair, ...]
     together: RunResult | None
     notes: tuple[str, ...]
     exit_code: int
+    since: tuple[MachineChange, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from fnmatch import fnmatch
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from harness.model import (
     Trial,
 )
 from harness.model.measured import Facts
-from harness.report.terminal.compare_output import render, standing_text, verdict_text
+from harness.report.terminal.compare_output import render, since_text, standing_text, verdict_text
 from harness.report.terminal.compare_output import to_json as comparison_json
 from harness.report.text.headline import sentence
 from harness.store import trial_to_json
@@ -177,6 +178,39 @@ def test_last_month_against_this_month_is_the_same_machine(runs: Runs) -> None:
     assert times.floor is not None
     assert found.exit_code == 1
     assert [column.label for column in found.columns] == ["old/RTX 3090 (january)", "old/RTX 3090 (february)"]
+
+
+def with_driver(driver: str) -> Callable[[Trial], Trial]:
+    return seen({"gpus": [{"uuid": "GPU-1", "name": "RTX 3090", "driver": driver}]}, kernel="6.8.0")
+
+
+@pytest.mark.parametrize(
+    ("new", "slow", "told"),
+    [
+        ("580", ("20.12", "22.12"), "step time: takes * % longer per step in all 2 cells since driver 580, instead of "
+                                    "driver 535; not the images' fault"),
+        ("580", ("22.12",), "step time: takes * % longer per step in 1 of 2 cells since driver 580, instead of driver "
+                            "535; good with 20.12: it takes both the image and the machine's driver 580"),
+        ("580", (), None),
+        ("535", ("20.12", "22.12"), None),
+    ],
+)  # fmt: skip
+def test_what_a_new_driver_made_worse_is_told_apart_from_the_images(
+    runs: Runs, new: str, slow: Sequence[str], told: str | None
+) -> None:
+    """A new driver was only listed among the differences: who looked at each image saw no image change."""
+
+    def slower(one: Trial) -> Trial:
+        assert one.trace is not None
+        factor = 1.3 if one.image.digest.removeprefix("sha256:") in slow else 1.0
+        columns = {**one.trace.columns, "step_s": one.trace.columns["step_s"] * factor}
+        return with_driver(new)(replace(one, trace=replace(one.trace, columns=columns)))
+
+    before = runs.write("a", {OLD: "gg"}, of=OLD_TAGS, change=with_driver("535"))
+    found = compare_runs([before, runs.write("bb", {OLD: "gg"}, of=OLD_TAGS, change=slower)])
+    said = [since_text(change, found.pairs) for change in found.since]
+    assert [fnmatch(text, told or "") for text in said] == [True] * (told is not None)
+    assert [each["sentence"] for each in comparison_json(found)["since"]] == said
 
 
 def test_what_is_equal_is_not_called_different(runs: Runs) -> None:

@@ -23,6 +23,7 @@ from harness.judge.attribution.image_or_gpu import (
     signs,
 )
 from harness.judge.attribution.param_rules import find_rule
+from harness.judge.comparable import software
 from harness.judge.launches import AGREE
 from harness.model import (
     GOOD,
@@ -158,13 +159,9 @@ class _Group:
 
     def _software(self, lane: Lane) -> dict[str, str]:
         """Return the driver and the kernel of a lane's machine, as its GPUs and launches report them."""
-        trials = (trial for row in self.rows if row.lane == lane for cell in row.cells if cell.id in self.known
-                  for trial in self.known[cell.id].trials)  # fmt: skip
-        found = {
-            "driver": {gpu.driver for gpu in lane.gpus},
-            "kernel": {trial.fingerprint.get("kernel") for trial in trials},
-        }
-        return {name: str(next(iter(own))) for name, own in found.items() if len(own) == 1 and None not in own}
+        cells = (cell for row in self.rows if row.lane == lane for cell in row.cells if cell.id in self.known)
+        trials = (trial for cell in cells for trial in self.known[cell.id].trials)
+        return software((gpu.driver for gpu in lane.gpus), (trial.fingerprint.get("kernel") for trial in trials))
 
     def _suspect(self) -> str:
         """Return the machine of a pool that may itself be at fault, or "": every cell on it is bad, and every bad cell

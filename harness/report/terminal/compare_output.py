@@ -20,6 +20,7 @@ from harness.model import (
     Column,
     Comparison,
     Effect,
+    MachineChange,
     Measured,
     Metric,
     Pair,
@@ -31,9 +32,9 @@ from harness.report.charts import vega_charts
 from harness.report.exports.cell_table import json_ready
 from harness.report.exports.summary_json import attributions_json
 from harness.report.terminal.block_printer import console_text
-from harness.report.text import headline, signal_words
+from harness.report.text import fault_sentences, headline, signal_words
 from harness.report.text.harmless_text import plain
-from harness.report.text.names import variant_text
+from harness.report.text.names import together, variant_text
 from harness.report.version_table import units
 
 SCHEMA = 1
@@ -50,6 +51,8 @@ def render(comparison: Comparison, console: Console) -> None:
     """Write the comparison to `console`, at its width and in its encoding."""
     if comparison.together is not None:
         console.print(console_text(headline.sentence(comparison.together), console), style="bold")
+    for change in comparison.since:
+        console.print(console_text(since_text(change, comparison.pairs), console), style="bold")
     for columns in dict.fromkeys((pair.one, pair.other) for pair in comparison.pairs):
         console.print()
         _write_pairs([pair for pair in comparison.pairs if (pair.one, pair.other) == columns], columns, console)
@@ -65,7 +68,7 @@ def render(comparison: Comparison, console: Console) -> None:
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as JSON-ready data; unknown values are None."""
-    together = comparison.together
+    merged = comparison.together
     ready: dict[str, Any] = json_ready(
         {
             "schema": SCHEMA,
@@ -81,7 +84,19 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
                 for each in comparison.columns
             ],
             "cells": [_pair(pair) for pair in comparison.pairs],
-            "attribution": [] if together is None else list(attributions_json(together)),
+            "attribution": [] if merged is None else list(attributions_json(merged)),
+            "since": [
+                {
+                    "before": change.before,
+                    "after": change.after,
+                    "metric": change.metric,
+                    "ratio": change.ratio,
+                    "worse": list(map(_cell_name, change.worse)),
+                    "alike": list(map(_cell_name, change.alike)),
+                    "sentence": since_text(change, comparison.pairs),
+                }
+                for change in comparison.since
+            ],
             "notes": comparison.notes,
         }
     )
@@ -105,6 +120,27 @@ def standing_text(measured: Measured, one: str, other: str) -> str:
     }
     less, more = _LEVELS.get(measured.metric, ("lower", "higher"))
     return {"less": less, "more": more}.get(measured.standing) or fixed[measured.standing]
+
+
+def since_text(change: MachineChange, pairs: Sequence[Pair]) -> str:
+    """Return what became worse on a machine, in which of the `pairs`, since what changed, and whether the images are at
+    fault.
+    """
+    signal = signal_words.shown_signal(change.metric)
+    effects = [Effect(value=end, unit="ratio") for end in change.ratio or ()]
+    what = signal_words.verb(signal, fault_sentences.sizes(effects, metric=change.metric))
+    versions, good = (list(dict.fromkeys(pair.image for pair in side)) for side in (change.worse, change.alike))
+    columns = change.worse[0].one, change.worse[0].other
+    asked = sum((pair.one, pair.other) == columns for pair in pairs)
+    cells = f"all {asked} cells" if len(change.worse) == asked > 1 else f"{len(change.worse)} of {asked} cells"
+    software = [together(list(map(plain, side))) for side in (change.after, change.before)]
+    if not good:
+        whose = "not the images' fault" if len(versions) > 1 else "no other image tells whether it takes this one"
+    elif set(versions).isdisjoint(good):
+        whose = f"good with {together(list(map(plain, good)))}: it takes both the image and the machine's {software[0]}"
+    else:
+        whose = f"good in {amounts.count(len(change.alike), 'cell')}, so that is not the only cause"
+    return f"{signal.title}: {what} in {cells} since {software[0]}, instead of {software[1]}; {whose}"
 
 
 # ---------------------------------------------------------------- terminal
