@@ -12,7 +12,7 @@ from scipy.special import betaincinv  # scipy.stats takes longer to import than 
 
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Modes
 from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
-from harness.judge.launches import SAME_RATE
+from harness.judge.launches import AGREE, SAME_RATE
 from harness.model import (
     BAD,
     FAILURES,
@@ -27,6 +27,7 @@ from harness.model import (
     SignalVerdict,
     Trial,
     Trials,
+    VerdictName,
     unit_per,
 )
 from harness.model.judged import State
@@ -87,6 +88,7 @@ def outcome_changes(
     count. `miss` is as for `find_changes`.
     """
     usual = usual_failures(None if baseline is None else cells[baseline])
+    cells, trials = without_flakes(cells, trials)
     states = outcome_states(cells)
     if usual:
         # A cell that has no such verdict, but died by the signal of a crash, crashed.
@@ -97,12 +99,66 @@ def outcome_changes(
     changes = []
     for change in state_changes("outcome", states):
         bad = telling[change.bad_side]
-        ci = exact_interval(bad.failed, bad.at_risk)
+        run = [telling[place] for place in _run_of(change.bad_side, states)]
+        failed, at_risk = sum(cell.failed for cell in run), sum(cell.at_risk for cell in run)
         p = None if change.before is None else _fisher_p(states, telling, before=change.before, after=change.after)
-        effect = None if bad.failing is None else Effect(value=bad.failing, unit="failures", ci=ci)
+        ci = exact_interval(failed, at_risk)
+        effect = Effect(value=failed / at_risk, unit="failures", ci=ci) if at_risk else None
         symptom = next((name for name in bad.verdicts if name in FAILURES), "crash")
         changes.append(replace(change, effect=effect, p=p, verdict=symptom))
     return tuple(changes)
+
+
+def _run_of(place: int, states: Sequence[State]) -> list[int]:
+    """Return the positions around a bad version, up to the next good one on each side: all may have its failure."""
+    sides = (range(place - 1, -1, -1), range(place, len(states)))
+    return [each for side in sides for each in itertools.takewhile(lambda one: states[one] is not False, side)]
+
+
+FLAKE_P = 0.05
+"""A failure is no flake from this p-value of its best place on: more of its launches fail on one side of it."""
+
+
+def without_flakes(
+    cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]
+) -> tuple[Sequence[CellVerdict], Sequence[Sequence[Trial]]]:
+    """Return the cells and the trials without the failures that come in old versions as often as in new ones, if
+    another failure, by its end, signal and exception, does not: they do not show where that one begins or ends.
+    """
+    names = dict.fromkeys(trial.failed_by for version in trials for trial in version if trial.end in FAILURES)
+    if len(names) < 2:
+        return cells, trials
+    of = [[(trial, trial.failed_by if trial.end in FAILURES else None) for trial in version] for version in trials]
+    p_values = {name: _p_of_best_place(name, of) for name in names}
+    flakes = {name for name, p in p_values.items() if p > FLAKE_P}
+    if not flakes or min(p_values.values()) > ALPHA:
+        return cells, trials
+    kept = [[trial for trial, name in version if name not in flakes] for version in of]
+    return [_without(cell, own, left) for cell, own, left in zip(cells, trials, kept, strict=True)], kept
+
+
+def _p_of_best_place(name: object, of: Sequence[Sequence[tuple[Trial, object]]]) -> float:
+    """Return the p-value of Fisher's exact test of a failure on both sides of the place where it differs most,
+    corrected for the number of places. Launches with another failure do not count."""
+    counts = [
+        (sum(own == name for _, own in each), sum(own is None and trial.measured for trial, own in each)) for each in of
+    ]
+    sides = ((counts[:place], counts[place:]) for place in range(1, len(counts)))
+    totals = (
+        tuple((sum(failed for failed, _ in side), sum(fine for _, fine in side)) for side in both) for both in sides
+    )
+    return min(1.0, (len(counts) - 1) * min((exact_p(old, new) for old, new in totals), default=1.0))
+
+
+def _without(cell: CellVerdict, trials: Sequence[Trial], kept: Sequence[Trial]) -> CellVerdict:
+    """Return the cell as its `kept` trials leave it: what agreed on flakes alone, or was denied by them, ended well."""
+    gone = len(trials) - len(kept)
+    if not gone or not (FAILURES & set(cell.verdicts) or cell.failed):
+        return cell
+    failed, launches = cell.failed - gone, cell.trials - gone
+    told: Mapping[bool, VerdictName] = {True: "inconclusive", False: "flat" if launches else "untested"}
+    verdicts = cell.verdicts if failed >= AGREE else (told[failed > 0],)
+    return replace(cell, failed=failed, trials=launches, verdicts=verdicts)
 
 
 def outcome_states(cells: Sequence[CellVerdict]) -> list[State]:
@@ -133,6 +189,7 @@ def wants_launches(
     These are good versions near the failure that may have missed it by luck, and bad versions with few failed launches;
     all have fewer launches than `trials_asked.most`.
     """
+    cells, trials = without_flakes(cells, trials)
     states = outcome_states(cells)
     return wanted_launches(states, outliving(states, cells, trials), trials, asked=trials_asked)
 
