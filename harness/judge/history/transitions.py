@@ -96,10 +96,11 @@ def outcome_changes(
         states = [bad and not usual & own for bad, own in zip(states, failures, strict=True)]
     telling = outliving(states, cells, trials)
     states = proven(states, telling, miss=miss)
-    changes = []
-    for change in state_changes("outcome", states):
+    changes: list[Change] = []
+    found = state_changes("outcome", states)
+    for number, change in enumerate(found):
         bad = telling[change.bad_side]
-        run = [telling[place] for place in _run_of(change.bad_side, states)]
+        run = [telling[place] for place in _run_of(number, found, versions=len(cells))]
         failed, at_risk = sum(cell.failed for cell in run), sum(cell.at_risk for cell in run)
         p = None if change.before is None else _fisher_p(states, telling, before=change.before, after=change.after)
         ci = exact_interval(failed, at_risk)
@@ -109,10 +110,11 @@ def outcome_changes(
     return tuple(changes)
 
 
-def _run_of(place: int, states: Sequence[State]) -> list[int]:
-    """Return the positions around a bad version, up to the next good one on each side: all may have its failure."""
-    sides = (range(place - 1, -1, -1), range(place, len(states)))
-    return [each for side in sides for each in itertools.takewhile(lambda one: states[one] is not False, side)]
+def _run_of(number: int, changes: Sequence[Change], *, versions: int) -> range:
+    """Return the positions that a change tells as bad, from the version that began to fail up to the last one before it
+    was fixed, or up to the newest. `changes` are those of a row, in which beginnings and fixes alternate."""
+    begin, fix = changes[number - number % 2], next(iter(changes[number - number % 2 + 1 :]), None)
+    return range(begin.after, versions if fix is None or fix.before is None else fix.before + 1)
 
 
 FLAKE_P = 0.05

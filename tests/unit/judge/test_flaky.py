@@ -198,3 +198,38 @@ def test_a_third_launch_is_spared_only_where_every_failing_launch_failed_alike()
     assert always_fails([good, bad, bad, [failed(0), trial_of(1)]]) == [False] * 4
     assert always_fails([bad, bad, [failed(0, signal=6)]]) == [False] * 3
     assert always_fails([[failed(0)], [failed(1)], bad]) == [False, False, True]
+
+
+def _rows(*letters: str) -> list[list[Trial]]:
+    """Return the launches of versions by letter: `g` ends well, `t` raises TypeError, `c` raises ConnectionError."""
+    names = {"t": "TypeError", "c": "ConnectionError"}
+
+    def launch(letter: str, number: int) -> Trial:
+        if letter == "g":
+            return trial_of(number)
+        return replace(failed(number), message=f"{names[letter]}: it", failure=Failure())
+
+    return [[launch(letter, number) for number, letter in enumerate(each, start=1)] for each in letters]
+
+
+@pytest.mark.parametrize("flakes", [("gggg", "gggg"), ("cggg", "ggcg"), ("cggc", "gggg")])
+def test_a_failure_of_all_versions_hides_no_failure_that_begins(flakes: tuple[str, str]) -> None:
+    """A connection that fails now and then in every version made its searches end at a wrong version."""
+    trials = _rows(*flakes, "gggg", "gcgg", "tttt", "ttct", "tttt", "tttt")
+    found = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
+    assert [(one.kind, one.before, one.after) for one in found] == [("first_bad", 3, 4)]
+
+
+def test_two_failures_that_come_and_go_are_weighed_together() -> None:
+    """Where none of them begins in a version, none is the noise of the other."""
+    trials = _rows("tggg", "ggcg", "ttgg", "gggc")
+    found = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
+    assert [one.kind for one in found] == ["bad_from_start"]
+
+
+def test_the_share_of_failing_launches_is_that_of_all_versions_that_may_fail() -> None:
+    """Two of eight launches failed, and 32 of newer versions did not: that was told as 25 % in every version since."""
+    trials = _rows(*(["g" * 8] * 3), "ttgggggg", *(["g" * 8] * 4))
+    (found,) = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
+    assert found.effect is not None
+    assert found.effect.value == 2 / 40
