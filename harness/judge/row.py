@@ -192,9 +192,9 @@ def finding_of(change: Change, cells: Sequence[CellResult]) -> Finding:
 
 def _grows_alike(cells: Sequence[CellResult], signal: str) -> float | None:
     """Return the rate, in KiB a step, at which memory grows alike in all versions of a program whose lines are steps,
-    or files on disk in those of any program: it may keep its results. None if it does not, or if there is nothing to
-    compare."""
-    told = [cell.verdict for cell in cells if cell.verdict.trials]
+    or files on disk in those of any program: it may keep its results. Versions that fail before are left out. None if
+    it does not, or if there is nothing to compare."""
+    told = [cell.verdict for cell in cells if cell.verdict.trials and cell.verdict.of(signal).seen != "none"]
     by_line = all(trial.facts.step_kind == "line" for cell in cells for trial in cell.trials if trial.ended_well)
     may_keep = by_line if signal == "memory" else all(cell.cell.variant.scenario.script is None for cell in cells)
     rates = [verdict.of(signal).value or 0.0 for verdict in told if verdict.of(signal).seen == "bad"]

@@ -40,7 +40,7 @@ from harness.report import html_page
 from harness.report.exports.cell_table import cell_json
 from harness.report.text.signal_words import per_of
 from tests.players import build
-from tests.players.trials import LIMITS, changed, facts_of, row_run, trial_of
+from tests.players.trials import LIMITS, changed, facts_of, failed, row_run, trial_of
 
 PURE = "py3-none-any"
 HOLLOW = "cp311-cp311-linux_x86_64, nothing compiled"
@@ -537,15 +537,16 @@ COUNTED = np.linspace(0.0, 4000.0, 41)
 @pytest.mark.parametrize(("last", "bad"), [(20.0, False), (0.0, True)])
 def test_the_results_that_every_version_writes_are_no_files_that_pile_up(last: float, bad: bool) -> None:
     """A program that writes a file of 20 KiB in each step `fills the disk in every version`, and nothing was good."""
-    series = build.series("msgpack", ["1.0.4", "1.0.5"])
+    series = build.series("msgpack", ["1.0.4", "1.0.5", "1.0.6"])
     scenario = replace(build.POP.scenario, script=None, program=Path("train.py"))
     runs = []
-    for image, rate in zip(series.images, (last, 20.0), strict=True):
+    for image, rate in zip(series.images, (last, 20.0, 20.0), strict=True):
         made = [trial_of(number) for number in range(3)]
         traces = [replace(one.trace, counts={"step": COUNTED, "disk": rate * COUNTED}) for one in made if one.trace]
         trials = [replace(one, trace=trace) for one, trace in zip(made, traces, strict=True)]
         cell = Cell(image=image, lane=build.HERE, variant=replace(build.POP, scenario=scenario))
         runs.append(CellRun(cell=cell, trials=trials))
+    runs[2] = replace(runs[2], trials=[failed(number, end="hang") for number in range(3)])
     judged = judge_row(row_run(runs))
     assert (judged.cells[1].verdict.verdict == "growth") == bad
     assert any("writes to the disk grows by up to 78 MiB in a launch" in each for each in judged.warnings) != bad
