@@ -134,7 +134,8 @@ class _Commands(click.Group):
                 formatter.write_dl([(name.ljust(widest), does) for name, does in group.items()])
 
 
-_HELP = """Find which version of a GPU container broke things, and on which card, with the evidence.
+_HELP = """Find which version of an image or a package broke your program, and whether the image, the GPU or the host is
+at fault, with the evidence.
 
 \b
 Exit codes, strongest first:

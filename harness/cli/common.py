@@ -34,12 +34,16 @@ SUMMARY = click.option("--json", "as_json", is_flag=True, help="Print summary.js
 WIDE = click.option(
     "--wide", is_flag=True, help="Show all of the report: every signal of every row, all reasons and observations."
 )
-TRIALS = click.option("--trials", metavar="LEAST[:MOST]", help="Launches of each version, instead of the matrix's.")
+TRIALS = click.option(
+    "--trials",
+    metavar="LEAST[:MOST]",
+    help="The fewest and the most launches of each version with each set of params, whatever the matrix says.",
+)
 UNTIL = click.option(
     "--until",
     type=click.Choice(["first-bad", "end"]),
     help="first-bad: stop after the first finding that is confirmed; end: go on to the end, whatever the matrix's "
-    "`stop` says.",
+    "`stop` says. A finding is confirmed by a second launch on each side.",
 )
 QUICK = click.option(
     "--quick", is_flag=True, help="Stop after one round of every row, plus launches that confirm suspects."

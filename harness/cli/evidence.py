@@ -83,7 +83,8 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
     A terminal gets the name of the report's file; a pipe or a file gets its whole text.
 
     RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that match no other: series, version,
-    metric, scenario, host. The report contains nothing private: no credentials, home folders or names of machines.
+    metric, scenario, host. The report contains no credentials, home folders or names of machines, but the text of
+    the scenario is in it unchanged: read it before you paste it.
 
     \b
     For example:

@@ -99,7 +99,12 @@ def demo(*, folder: Path, out: Path) -> None:
     "--step-pattern", metavar="REGEX", help="Measure from outside; each line of output that matches is a step."
 )
 @click.option("--exit-code", is_flag=True, help="Judge by the exit code alone: 0 good, 125 untested, else bad.")
-@click.option("--step-time", default="1m", show_default=True, help="The longest time that a launch spends in steps.")
+@click.option(
+    "--step-time",
+    default="1m",
+    show_default=True,
+    help="How long a launch makes steps, at most; no limit on the duration of a step.",
+)
 @TRIALS
 @UNTIL
 @QUICK

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     default="some",
     show_default=True,
     help="For a repository of more than 100 known tags: check all of them for republished images at each look, or some "
-    "in turn, with at most 5 requests per look.",
+    "in turn, with about 5 requests per repository and look.",
 )
 @OUT
 @click.option(
