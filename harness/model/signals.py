@@ -235,6 +235,12 @@ _TABLE = (
         help="B/step that all processes write, also to pipes and sockets; not to mapped files",
     ),
     Signal(
+        name="held", kind="level", group="resources", title="held at the end", short="held", noun="more that is held",
+        verb="holds {more} at its end (files, threads, processes)", unit="", limit=1.0, weight=0.25, least=20.0,
+        explains=("peak_memory", "run_time", "end_time"),
+        help="open files, threads and processes at the end of a program of which no step was seen",
+    ),
+    Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",
         verb="takes {more} disk space", unit="B", limit=0.50, weight=0.5, least=float(50 << 20),
         help="the size of the image, or of the environment, on disk",

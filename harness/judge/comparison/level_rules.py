@@ -489,6 +489,13 @@ def _is_whole_run(trial: Trial) -> bool:
     return trial.run_s is not None and not has_step_times(trial)
 
 
+def _held(trial: Trial) -> float | None:
+    """Return how many open files, threads and processes a whole run without steps had at its end."""
+    counts = {} if trial.trace is None or not _is_whole_run(trial) else trial.trace.counts
+    own = [float(counts[name][-1]) for name in ("open_files", "threads", "processes") if len(counts.get(name, ()))]
+    return sum(own) if own else None
+
+
 def _of_a_warm_start(figure: LaunchFigure, absent: str = "not measured", *, least_s: float = 0.0) -> FigureRule:
     """Make the rule of a time that a launch has once, whatever its steps: files that are not yet in the page cache
     would change it."""
@@ -545,6 +552,13 @@ RULES: Mapping[str, FigureRule] = {
     "bytes_read": FigureRule(usable=is_clean, prepare=_looked_at("bytes_read"), any_round=True, least=_least_moved),
     "bytes_written": FigureRule(
         usable=is_clean, prepare=_looked_at("bytes_written"), any_round=True, least=_least_moved
+    ),
+    "held": FigureRule(
+        usable=is_clean,
+        prepare=_of_itself(_held),
+        any_round=True,
+        least=lambda launches: SIGNALS["held"].least / 2,
+        absent="only growth with its steps is judged",
     ),
     "image_size": FigureRule(
         usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image.bytes), any_round=True

@@ -215,6 +215,17 @@ def test_a_step_that_moves_a_hundred_times_as_many_bytes_is_seen(name: str) -> N
     assert figure(version(40)[0]) == SIGNALS[name].least / 10, "what the agent itself reads is no difference"
 
 
+def test_what_a_run_without_steps_holds_at_its_end_is_compared() -> None:
+    """A program that printed no counter left 799 files open, and nothing of it was judged."""
+    stepping = trial_of(steps=100)
+    assert stepping.trace is not None
+    counts = {"step": np.array([1.0]), "open_files": np.array([799.0]), "threads": np.array([3.0])}
+    columns = {name: values for name, values in stepping.trace.columns.items() if name != "step_s"}
+    whole = replace(stepping, trace=replace(stepping.trace, columns=columns, counts=counts), facts=Facts(run_s=9.0))
+    assert launch_figure_of("held", [[whole]])(whole) == 802
+    assert launch_figure_of("held", [[stepping]])(stepping) is None
+
+
 def test_output_of_a_launch_that_was_cut_is_compared_by_the_sample() -> None:
     """A command that takes 9 s printed 100 times what one of 11 s prints, whose first round ends after 10 s."""
     cut = trial_of(steps=100, output=Printed(bytes=1000))
