@@ -58,8 +58,8 @@ Anything else on stdout is noise from the image. Messages, in order:
                                                 (scenario/hooks/), "function" or "line"; step_shape: which lines these
                                                 are. For lines it comes later, before the first look or the end
     progress  {"step": 1234, "rss_kib": 81234}  about once a second
-    samples   {"columns": {"step": [1, 2, …], "rss_kib": […], "heap_kib": […], "blocks": […], "step_s": […],
-               "gpu_pool_kib": […], "gpu_kib": […], "gpu_process_kib": […]}}
+    samples   {"columns": {"step": [1, 2, …], "rss_kib": […], "anon_kib": […], "heap_kib": […], "blocks": […],
+               "step_s": […], "gpu_pool_kib": […], "gpu_kib": […], "gpu_process_kib": […]}}
                the rows since the last one, in chunks of at most 10,000 (fewer if a line would exceed 1 MiB);
                null for a missing number; no column for a probe that this process does not have
     counts    {"columns": {"step": [1, 47, 500, …], "open_files": […], "sockets": […], "pipes": […], "threads": […],
@@ -104,8 +104,8 @@ Anything else on stdout is noise from the image. Messages, in order:
                step time, and of what is left of it without the waits that hooks see, after the first quarter.
 
 The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
-its first row (setup_s null), and its looks have rss_kib, rss_peak_kib, cpu_s and what the driver reports of the GPUs;
-its last look is at its end, if that was before the budget.
+its first row (setup_s null), and its looks have rss_kib and its kinds, rss_peak_kib, cpu_s, what was read and written,
+and what the driver reports of the GPUs; its last look is at its end, if that was before the budget.
 
     python -B ROOT/start.py gpus        prints the GPUs of `hello` as one JSON object, and exits
 

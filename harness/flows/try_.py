@@ -310,7 +310,7 @@ def note_on_whole_run(draft: Draft, result: RunResult) -> str | None:
     function = next((name for name in _functions(draft) if name.rpartition(".")[2] in looped), "")
     finer = [f"--steps-are {draft.job.module}:{function}"] if function else []
     finer += [f"--step-pattern {pattern}"] if pattern else []
-    figures = "run time, processor time, peak memory, output and printed numbers"
+    figures = "run time, processor time, peak memory, output, what it holds at its end and printed numbers"
     hint = f"; {' or '.join(finer)} makes it finer" if finer else ""
     return f"{_named(draft)}: no step was seen, so each launch is one figure: {figures}{hint}"
 

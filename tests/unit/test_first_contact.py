@@ -672,8 +672,9 @@ def test_a_program_without_steps_is_not_refused_but_judged_as_a_whole(folder: Pa
     flow.check_steps(made, ran(1, "no_step", end="completed"))
     note = flow.note_on_whole_run(made, ran(1, "no_step", end="completed"))
     assert note == (
-        "loop.py: no step was seen, so each launch is one figure: run time, processor time, peak memory, output and "
-        "printed numbers; --steps-are loop:train_one or --step-pattern '^it.s epoch ' makes it finer"
+        "loop.py: no step was seen, so each launch is one figure: run time, processor time, peak memory, output, "
+        "what it holds at its end and printed numbers; --steps-are loop:train_one or --step-pattern '^it.s epoch ' "
+        "makes it finer"
     )
     (folder / "loop.py").write_text(LOOP + "def train(): yield 1\nfor _ in train(): load(); train_one()\n")
     assert "loop:train_one" in str(flow.note_on_whole_run(made, ran(1, "no_step", end="completed"))), "not a generator"
