@@ -210,7 +210,7 @@ def _has(path: Path, text: str) -> bool:
     """Return whether a file exists and has this content."""
     try:
         return path.is_file() and path.stat().st_size == len(text.encode()) and path.read_text(encoding="utf-8") == text
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeError):
         return False
 
 

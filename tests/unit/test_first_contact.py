@@ -411,6 +411,9 @@ def test_a_folder_whose_name_is_not_utf_8_is_one_line(
     assert run(["try", "six==1.15.0", "six==1.16.0", "--", "python", "train.py"]) == 2
     assert "caf\\udce9/train.py': is not UTF-8, as the text of a matrix file is; rename it" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["train.py"]
+    (folder / "reports").mkdir()
+    (folder / "reports/try-train.yaml").write_text("of another call")
+    assert run(["try", "six==1.15.0", "six==1.16.0", "--", "python", "train.py"]) == 2
 
 
 def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) -> None:
