@@ -25,7 +25,9 @@ KEY_BYTES = 32
 def read_env_file(path: Path, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the variables of a file. Raises OSError, and ValueError with the line and the remedy."""
     found: dict[str, str] = {}
-    for number, line in enumerate(read_regular(path.resolve(), most_bytes=MOST_BYTES).split(b"\n"), start=1):
+    for number, line in enumerate(
+        read_regular(Path(os.path.realpath(path)), most_bytes=MOST_BYTES).split(b"\n"), start=1
+    ):
         try:
             text = line.decode().strip("\r").lstrip()
         except UnicodeDecodeError:

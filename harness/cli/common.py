@@ -108,7 +108,7 @@ def write_file(path: Path, content: str | bytes, *, in_new_folder: bool = False)
         if path.exists() and not path.is_file():
             path.write_bytes(content.encode(errors="replace") if isinstance(content, str) else content)
         else:
-            write_atomically(path.resolve(), content)
+            write_atomically(Path(os.path.realpath(path)), content)
     except (OSError, InfrastructureError) as error:
         reason = getattr(error.__cause__ or error, "strerror", None)
         raise UsageError(f"{path}: cannot be written: {reason}; free some space or choose another place") from error

@@ -536,7 +536,7 @@ def modules(file: Path) -> Iterator[str]:
     later check reports.
     """
     with suppress(OSError, RuntimeError, ScriptProblem):
-        yield from imported(file.name, read_regular(file.resolve(), most_bytes=MOST_SOURCE_BYTES))
+        yield from imported(file.name, read_regular(Path(os.path.realpath(file)), most_bytes=MOST_SOURCE_BYTES))
 
 
 def _named(words: Sequence[str], folder: Path) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -317,7 +318,7 @@ def install_of(path: Path, *, python: str | None, base: str | None) -> model.Ins
 def _requirements(path: Path) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Yield each requirement with its hashes and its place. Raises ValueError; its text begins with the place."""
     try:
-        text = read_regular(path.resolve(), most_bytes=MOST_LOCK_BYTES).decode()
+        text = read_regular(Path(os.path.realpath(path)), most_bytes=MOST_LOCK_BYTES).decode()
     except OSError as error:
         reason = error.strerror or error
         raise ValueError(f"{path}: cannot be read: {reason}; give a requirement or lock file") from error

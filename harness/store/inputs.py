@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import re
 import tokenize
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ def keep_dockerfile(source: Build, directory: Path) -> str | None:
     reports that. Raises InfrastructureError if it cannot be written.
     """
     try:
-        content = read_regular((source.context / "Dockerfile").resolve(), most_bytes=MOST_DOCKERFILE_BYTES)
+        content = read_regular(Path(os.path.realpath(source.context / "Dockerfile")), most_bytes=MOST_DOCKERFILE_BYTES)
     except OSError:
         return None
     name = hashlib.sha256(content).hexdigest()

@@ -143,6 +143,20 @@ def test_a_folder_that_was_removed_is_a_message(tmp_path: Path) -> None:
     assert (code, said) == (2, "harness: the folder that this shell is in was removed; change to another one\n")
 
 
+@pytest.mark.parametrize("words", ["--env-file LOOP -- true", "-- python LOOP", "-- true"])
+def test_a_link_to_itself_is_a_message(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before Python 3.13, pathlib raises a RuntimeError for it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("loop.py", "a.txt", "b.txt"):
+        (tmp_path / name).symlink_to(name)
+    versions = ["a.txt", "b.txt"] if words == "-- true" else ["six==1.15.0", "six==1.16.0"]
+    code = run(["try", *versions, "--write", "m.yaml", *words.replace("LOOP", "loop.py").split()])
+    told = capsys.readouterr().err
+    assert (code, "Traceback" in told) == (2, False), told
+
+
 def test_a_full_disk_under_stdout_is_a_message() -> None:
     """It was a traceback, with an exit code that means "report a bug"."""
     code, said = ended("harness schema >/dev/full")
