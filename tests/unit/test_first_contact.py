@@ -611,7 +611,7 @@ def test_no_pattern_is_suggested_that_counts_no_steps(folder: Path, output: str)
     (folder / "loop.py").write_text("print(1)")
     note = flow.note_on_whole_run(draft_of(folder, "python", "loop.py"), whole)
     assert note is not None
-    assert note.endswith("output and printed numbers"), "there is nothing to name"
+    assert note.endswith("at its end and printed numbers"), "there is nothing to name"
 
 
 def test_a_question_that_is_refused_leaves_no_run_behind(tmp_path: Path) -> None:
