@@ -28,6 +28,11 @@ job.json
      "answer_timeout_s": 300.0,                 most seconds to wait for an answer to a look
      "slices": 3,                               the launches that are alive together, of which one makes steps at a
                                                 time (below); 0 or absent: this one is alone
+     "results": "out.json" or null,             the file of a command's results (scenario/result_file.py)
+     "in_place": {"folder": "/home/me/bench",   of a command that runs on the machine as it is: where it runs; the
+                  "variables": {"IMAGE": "a:1"}, variables that the matrix file sets, of which "varied" differs between
+                  "varied": "IMAGE",            versions; and the command that ends what it starts elsewhere
+                  "stop": [...]} or null,       (stopping.py)
      "probe": {"name": "optrace", …} or null,   a wrapping probe with its settings (inside/__init__.py)
      "mounts": [{"at": "/data", "from": "/srv/d", "files": hash or null, …}, …]
                                                 mounted data (mounted.py); those with `files` are looked at
@@ -116,7 +121,7 @@ The harness answers each look but the last with one line on stdin: {"answer": "g
 
 {"leave": true}, sent when the launch has ended on another node, ends the trial as stopped, or as its ranks have failed.
 
-End of stdin means that the harness is gone: the agent kills the scenario and exits.
+End of stdin means that the harness is gone: the agent kills the scenario, ends what it started elsewhere, and exits.
 """
 
 PROTOCOL = 1

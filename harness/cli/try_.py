@@ -68,7 +68,13 @@ def demo(*, folder: Path, out: Path) -> None:
 
 
 @click.command("try", cls=_WithCommand)
-@click.argument("versions", nargs=-1, required=True)
+@click.argument("versions", nargs=-1)
+@click.option(
+    "--vary",
+    multiple=True,
+    metavar="NAME=A,B",
+    help="Vary this environment variable of the command, which runs here as it is. Given again: a param.",
+)
 @click.option(
     "--engine",
     metavar="ENGINE",
@@ -115,9 +121,9 @@ def demo(*, folder: Path, out: Path) -> None:
 @SUMMARY
 @click.pass_context
 def try_(
-    ctx: click.Context, *, versions: tuple[str, ...], engine: str | None, gpus: str, files: tuple[str, ...],
-    without: tuple[str, ...], volumes: tuple[str, ...], env_file: str | None, beside: tuple[str, ...],
-    python: str | None, network: bool, steps_are: str | None,
+    ctx: click.Context, *, versions: tuple[str, ...], vary: tuple[str, ...], engine: str | None, gpus: str,
+    files: tuple[str, ...], without: tuple[str, ...], volumes: tuple[str, ...], env_file: str | None,
+    beside: tuple[str, ...], python: str | None, network: bool, steps_are: str | None,
     step_pattern: str | None, exit_code: bool, step_time: str, trials: str | None, until: str | None, quick: bool,
     time: str | None, write: Path | None, fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
@@ -136,6 +142,7 @@ def try_(
       harness try torch==2.5.1 torch==2.6.0 --write matrix.yaml -- python train.py
       harness try team/app:41 team/app:42 -v /srv/data:/data -- python train.py
       harness try team/app:41 team/app:42 --step-pattern '^step' -- ./run.sh
+      harness try --vary IMAGE=app:1,app:2 -- docker compose up
 
     Exit status: as for sweep.
     """
@@ -152,7 +159,7 @@ def try_(
         ("harness", "try", *ctx.meta["typed"]), folder=here, versions=versions,
         command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, without=without, beside=beside,
         python=python, steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
-        step_time_s=option("--step-time", seconds, step_time), volumes=volumes, env_file=env_file,
+        step_time_s=option("--step-time", seconds, step_time), volumes=volumes, env_file=env_file, vary=vary,
     )  # fmt: skip
     say(f"each launch: {draft.uses(drafted)}")
     if write is not None:

@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from harness import doors, facts
 from harness.errors import HarnessError, UsageError
 from harness.judge.comparison.compared_levels import new_lines
 from harness.model import BAD, GOOD, Build, Cell, Finding, Host, Install, Pull, Trial, signal_of
-from harness.model.answers import Changed, Container, EnvironmentDifference, Issue, Machine, Recipe, Section
+from harness.model.answers import Changed, Container, EnvironmentDifference, InPlace, Issue, Machine, Recipe, Section
 from harness.registry.image_references import split_tag
 from harness.run.docker.containers import PIDS_LIMIT
 from harness.run.docker.docker_client import connect, engine_errors
@@ -120,8 +121,8 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
     identities = told if isinstance(told, dict) else {}
     return Recipe(
         result=result,
-        run=(_machine if cell.lane.host.can.makes_environments else _container)(cell, trial),
-        environment=tuple({**dict(cell.image.environment), **dict(scenario.environment)}.items()),
+        run=_run(cell, trial),
+        environment=tuple(cell.environment.items()),
         script=text,
         files=files,
         missing=missing,
@@ -129,6 +130,12 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         withheld=scenario.secret_names,
         mounts=tuple((mount.at, str(identities.get(mount.at, "not known"))) for mount in scenario.mounts),
     )
+
+
+def _run(cell: Cell, trial: Trial) -> Container | Machine | InPlace:
+    if cell.in_place:
+        return InPlace(folder=str(cell.variant.scenario.folder or Path()))
+    return (_machine if cell.lane.host.can.makes_environments else _container)(cell, trial)
 
 
 def _container(cell: Cell, trial: Trial) -> Container:

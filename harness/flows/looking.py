@@ -14,7 +14,7 @@ from harness.model import Cell, Prepared, Trial, Variant
 from harness.model.watching import EndedTrial, unheard
 from harness.run.engine import Engine, LaunchRequest
 from harness.run.trial.conversation import Conversation, alone
-from harness.run.trial.payload import pack
+from harness.run.trial.payload import in_place, pack
 
 MOST_FILE_CHARACTERS = 64 << 20
 MOST_FILES = 1000
@@ -96,15 +96,18 @@ class Looking:
     ) -> Looked:
         """Make one launch of `steps` steps, and report its progress unless it `is_quiet`. Raises InfrastructureError,
         Interrupted."""
-        files, cell, progress = SentFiles(), self.cell, self.context.progress
+        files, cell, progress = SentFiles(), replace(self.cell, variant=variant), self.context.progress
         lane, label = f"{cell.lane}{self.aside}", f"{cell.image.version} {variant}"
         if not is_quiet:
             progress.trial_started(lane=lane, cell=label, number=1, steps=steps)
         conversation = Conversation(
             launch=LaunchRequest(
                 prepared=self.prepared,
-                scenario=variant.scenario,
-                payload=pack(variant, extras={"looks": [steps], "look_times_s": None, "probe": probe}),
+                scenario=cell.launched.scenario,
+                payload=pack(
+                    cell.launched,
+                    extras={"looks": [steps], "look_times_s": None, "probe": probe, "in_place": in_place(cell)},
+                ),
                 gpus=cell.lane.gpus,
                 labels={"harness.run": "probe", "harness.cell": cell.id, "harness.trial": "1"},
             ),

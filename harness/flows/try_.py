@@ -57,10 +57,10 @@ def tried(
     except Interrupted:  # nothing was started
         matrix.unlink(missing_ok=True)
         raise
-    if draft.job.source or "step_pattern" in draft.job.entry:
+    if draft.job.source or "step_pattern" in draft.job.entry or draft.series.in_place:
         try:
             check_steps(draft, first)
-            if fails_before_a_step(first) and not stopped.is_set():
+            if fails_at_once(draft, first) and not stopped.is_set():
                 check_both(draft, first, attempt.launched(-1, 1))
         except (UsageError, Undecided) as error:
             attempt.refuse(error)
@@ -236,6 +236,7 @@ def write_demo(folder: Path) -> Path:
 
 TRAINS = re.compile("train|step|batch|update|fit|epoch", re.IGNORECASE)
 UP_TO_A_NUMBER = re.compile(r"(\D{1,40}?)[-+]?\d")
+NEEDS_TERMINAL = re.compile(r"\btty\b|not a terminal|inappropriate ioctl", re.IGNORECASE)
 SPECIAL = re.compile(r"[][\\.^$*+?{}|()]")
 MOST_NAMES = 6
 RECURS = 3
@@ -268,19 +269,22 @@ def check_steps(draft: Draft, result: RunResult) -> None:
     raise (UsageError if named else Undecided)(f"{_named(draft)}: {_said(trial)}{link}{', or '.join(remedies)}")
 
 
-def fails_before_a_step(result: RunResult) -> bool:
-    """Return whether the first launch failed before its first step: the version or the command may be at fault."""
+def fails_at_once(draft: Draft, result: RunResult) -> bool:
+    """Return whether the first launch failed before its first step: the version or the command may be at fault. A
+    command that runs in place may fail anywhere: it fails of itself more often than the user's own machine does."""
     trial = _first(result)
-    return trial is not None and trial.end == "setup"
+    return trial is not None and (trial.end == "setup" or (draft.series.in_place and not trial.ended_well))
 
 
 def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
     """Raise an error if the oldest and the newest version fail in the same way before the first step, so that there is
     nothing to compare: UsageError if the words of Python or the system show that a module or a file is missing."""
     first, last = _first(oldest), _first(newest)
-    if first is None or last is None or last.end != "setup" or _said(last) != _said(first):
+    if first is None or last is None or last.end != first.end or _said(last) != _said(first):
         return
     what, remedy = _said(first), ""
+    if draft.series.in_place and NEEDS_TERMINAL.search(what):
+        remedy = "it wants a terminal and has none: leave out -t or -it, or give it its option for scripts"
     if "No such file or directory" in what:
         remedy = (
             "if that is a file of this folder, also copy it in: --file NAME; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import hashlib
 import json
 import os
@@ -101,22 +102,35 @@ def drafted(
     step_time_s: float,
     volumes: Sequence[str] = (),
     env_file: str | None = None,
+    vary: Sequence[str] = (),
 ) -> Draft:
-    """Return the draft for what a user typed. `series_of`, `job_of` and `steps_of` document the arguments. Raises
-    UsageError."""
+    """Return the draft for what a user typed. `series_of`, `job_of`, `steps_of` and `varied` document the arguments.
+    Raises UsageError."""
     if not command:
         for at, word in enumerate(versions):
-            if at and (PYTHON.fullmatch(word) or shutil.which(word)):
+            if (at or vary) and (PYTHON.fullmatch(word) or shutil.which(word)):
                 raise UsageError(f"no command: put -- before the command: … -- {shlex.join(versions[at:])}")
         example = "harness try team/app:41 team/app:42 -- python train.py"
         raise UsageError(f"no command: give it after --, such as: {example}")
-    series = series_of(versions, folder=folder, beside=beside, python=python)
-    has_image = not engine_kind(engine_of(engine, series)).can.shares_programs
-    job = job_of(
-        command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image,
-        without=without, installed=series.installs,
-    )  # fmt: skip
-    more = {**({"network": True} if network else {}), **mounts_of(volumes, folder), **steps_of(steps_are, job)}
+    if vary:
+        others = (("--with", beside), ("--without", without), ("--python", python), ("--network", network))
+        for option, given in (*others, ("-v", volumes), ("versions", versions)):
+            if given:
+                raise UsageError(f"{option}: is not for --vary, which runs the command on this machine as it is")
+        if engine and not engine_kind(engine).can.makes_environments:
+            raise UsageError(
+                f"--engine {engine}: a varied command runs on this machine as it is; use process, or slurm"
+            )
+        series, more = varied(vary)
+        job = job_in_place(command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code)
+    else:
+        series, more = series_of(versions, folder=folder, beside=beside, python=python), mounts_of(volumes, folder)
+        has_image = not engine_kind(engine_of(engine, series)).can.shares_programs
+        job = job_of(
+            command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image,
+            without=without, installed=series.installs,
+        )  # fmt: skip
+    more |= {**({"network": True} if network else {}), **steps_of(steps_are, job)}
     if env_file is not None:
         more["env_file"] = str(folder / Path(env_file).expanduser())
     return Draft(
@@ -179,7 +193,8 @@ def uses(draft: Draft) -> str:
     else:
         cards = {"all": "all GPUs", "each": "one GPU in turn"}.get(gpus, f"GPU {gpus}")
     network = "the machine's network" if kind.sees_ports else "a network" if "network" in draft.more else "no network"
-    files = f"copied in: {', '.join(draft.job.carried) or 'nothing from this folder'}"
+    files = "in this folder, measured again if it changes" if draft.series.in_place else "copied in"
+    files += f": {', '.join(draft.job.carried) or 'nothing from this folder'}"
     mounted = [f"{each['from']} at {each['at']}" for each in draft.more.get("mounts", ())]
     return ", ".join([where, cards, network, files, *(["mounted: " + ", ".join(mounted)] if mounted else [])])
 
@@ -222,6 +237,11 @@ class DraftSeries:
     needs_containers: bool = False
     installs: frozenset[str] = frozenset()
 
+    @property
+    def in_place(self) -> bool:
+        """Return whether its versions are values of a variable of the machine's own environment."""
+        return "vary" in self.entry
+
 
 def series_of(
     words: Sequence[str], *, folder: Path, beside: Sequence[str] = (), python: str | None = None
@@ -231,7 +251,7 @@ def series_of(
     packages and requirement files. Raises UsageError."""
     if len(words) < 2:
         raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
-    if repeated := [word for number, word in enumerate(words) if word in words[:number]]:
+    if repeated := repeated_in(words):
         raise UsageError(f"{repeated[0]}: appears twice; give each version once")
     if BARE.fullmatch(words[0]) and all(map(NUMBER.fullmatch, words[1:])):
         raise UsageError(f"{words[1]}: is not an image; write a version of a package as {words[0]}=={words[1]}")
@@ -301,7 +321,7 @@ def _module_names(requirements: Sequence[str]) -> frozenset[str]:
 # ---------------------------------------------------------------- mounts
 
 
-def mounts_of(volumes: Sequence[str], folder: Path) -> Mapping[str, Any]:
+def mounts_of(volumes: Sequence[str], folder: Path) -> dict[str, Any]:
     """Return the scenario's key for volumes that are written HOST:AT, as for `docker run -v`. A host's path may have
     colons, and is relative to `folder`. Raises UsageError."""
     mounts = []
@@ -313,6 +333,78 @@ def mounts_of(volumes: Sequence[str], folder: Path) -> Mapping[str, Any]:
             raise UsageError(f"-v {volume}: is not HOST:AT; write a path of the host and its path in the launch")
         mounts.append({"from": str(folder / Path(source).expanduser()), "at": at})
     return {"mounts": mounts} if mounts else {}
+
+
+# ---------------------------------------------------------------- any command
+
+
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def varied(texts: Sequence[str]) -> tuple[DraftSeries, dict[str, Any]]:
+    """Return the series of the first `NAME=a,b,c`, and for each further one the scenario's keys that make it a param.
+    Raises UsageError."""
+    (name, values), *others = map(_name_and_values, texts)
+    if repeated := [other for other, _ in others if other == name] or repeated_in([other for other, _ in others]):
+        raise UsageError(f"--vary {repeated[0]}: is given twice; write all of its values in one")
+    keys: dict[str, Any] = {}
+    if others:
+        keys = {"params": dict(others), "environment": {other: f"{{{other}}}" for other, _ in others}}
+    return DraftSeries(name=safe(name), entry={"vary": name, "versions": values}), keys
+
+
+def repeated_in(words: Sequence[str]) -> list[str]:
+    """Return the words that are not the first of their kind."""
+    return [word for number, word in enumerate(words) if word in words[:number]]
+
+
+def _name_and_values(text: str) -> tuple[str, list[str]]:
+    """Return the parts of `NAME=a,b,c`, which is one line of CSV: a value with a comma is in quotes. Raises
+    UsageError."""
+    name, equals, listed = text.partition("=")
+    if not VARIABLE.fullmatch(name):
+        example = "; write one such as IMAGE=app:1,app:2"
+        raise UsageError(f"--vary {text}: {name!r} cannot name an environment variable{example}")
+    try:
+        values = next(csv.reader([listed], skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        remedy = f"put a value with a comma in double quotes, as in --vary '{name}=\"-O2,-g\",-O3'"
+        raise UsageError(f"--vary {text}: {error}; {remedy}") from error
+    if not equals or len(values) < 2:
+        raise UsageError(f"--vary {text}: needs two values or more; write {name}=a,b,c")
+    if not all(values):
+        raise UsageError(f"--vary {text}: has an empty value; name each value")
+    if repeated := repeated_in(values):
+        raise UsageError(f"--vary {text}: {repeated[0]!r} appears twice; give each value once")
+    return name, values
+
+
+def job_in_place(
+    words: Sequence[str], *, folder: Path, files: Sequence[str], step_pattern: str | None, exit_code: bool
+) -> DraftJob:
+    """Return the scenario of a command that runs in `folder` itself. The files that it names are not copied, but if one
+    changes, it is measured again. Raises UsageError."""
+    path = folder / words[0]
+    if "/" in words[0] and not path.is_file():
+        raise UsageError(f"{words[0]}: no such file; name a program that exists")
+    if "/" in words[0] and not os.access(path, os.X_OK):
+        raise UsageError(f"{words[0]}: is not executable; run chmod +x on it, or start it with its interpreter")
+    if "/" not in words[0] and shutil.which(words[0]) is None:
+        raise UsageError(f"{words[0]}: no such command on this machine; a line for a shell is written: sh -c '…'")
+    pieces = [*words, *(piece for word in words for piece in IN_A_SHELL.split(word))]
+    named = (piece.split("=", 1)[-1] if piece.startswith("-") else piece for piece in pieces)
+    paths = {name: folder / name for name in named if name and not Path(name).is_absolute() and ".." not in name}
+    own = [name for name, path in paths.items() if path.is_file() and path.stat().st_size <= MOST_SOURCE_BYTES]
+    carried = tuple(dict.fromkeys([*own, *files]))
+    _check(carried, folder)
+    entry: dict[str, Any] = {
+        "command": list(words),
+        "folder": str(folder),
+        **({"files": [str(folder / name) for name in carried]} if carried else {}),
+        **({"step_pattern": checked_pattern(step_pattern)} if step_pattern else {}),
+        **({"judge": "exit"} if exit_code else {}),
+    }
+    return DraftJob(name=name_of(words), entry=entry, carried=carried)
 
 
 # ---------------------------------------------------------------- steps
@@ -414,10 +506,7 @@ def job_of(
     which only the exit code counts. `has_image`: an image may contain a program that `folder` lacks. `without`: names
     that are not copied in. `installed`: packages that each version has. Raises UsageError.
     """
-    try:
-        re.compile(step_pattern or "")
-    except re.error as error:
-        raise UsageError(f"--step-pattern {step_pattern}: is not a regular expression: {error}") from error
+    checked_pattern(step_pattern or "")
     launcher, words = parted_launcher(words)
     rest = list(dropwhile(FLAGS.__contains__, words[1:])) if PYTHON.fullmatch(words[0]) else []
     script = rest[0] if rest and rest[0].endswith(".py") else ""
@@ -459,8 +548,23 @@ def job_of(
         entry["files"] = beside
     if any(len(Path(name).parts) > 1 for name in carried):
         entry["folder"] = str(folder)
+    name = safe(Path(module).stem) if top else name_of(words)
+    return DraftJob(name=name, entry=entry, carried=carried, source=source)
+
+
+def name_of(words: Sequence[str]) -> str:
+    """Return the name of the scenario that runs these words."""
     telling = next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
-    return DraftJob(name=safe(Path(module if top else telling).stem), entry=entry, carried=carried, source=source)
+    return safe(Path(telling).stem)
+
+
+def checked_pattern(pattern: str) -> str:
+    """Return a regular expression that was typed. Raises UsageError if it is none."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--step-pattern {pattern}: is not a regular expression: {error}") from error
+    return pattern
 
 
 def _check_started(words: Sequence[str], folder: Path, *, has_image: bool) -> None:

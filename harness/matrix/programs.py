@@ -192,12 +192,18 @@ DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 FUNCTION = re.compile(rf"({DOTTED.pattern}):({DOTTED.pattern})")
 
 
-def read_script_or_program(scenario: model.Scenario, key: KeyPath, context: Context) -> Script | None:
+def read_script_or_program(
+    scenario: model.Scenario, key: KeyPath, context: Context, *, in_place: bool
+) -> Script | None:
     """Return the parsed script or program; None for a command, for a module that is not among the files, or if it
-    cannot be read. Problems are added to the context."""
+    cannot be read. `in_place`: a command runs in the user's own folder. Problems are added to the context."""
     written = context.written(*key)
     if len([name for name in ("script", "program", "module", "command") if name in written]) != 1:
         context.add(key, "give exactly one of script, program, module and command")
+    if scenario.stop and not scenario.command:
+        context.add((*key, "stop"), "is for a command: it ends what that starts outside its own processes")
+    if scenario.results is not None and not scenario.command:
+        context.add((*key, "results"), "is for a command; a script returns numbers, a program prints or logs them")
     for name in ("step_pattern", "judge") if scenario.is_program or scenario.script is not None else ():
         if name in written:
             is_program = scenario.is_program
@@ -211,7 +217,7 @@ def read_script_or_program(scenario: model.Scenario, key: KeyPath, context: Cont
     for name in ("args", "steps_are", "launcher"):
         if name in written:
             context.add((*key, name), "is for a program or a module")
-    if scenario.command is not None:
+    if scenario.command and not in_place:
         _check_command(scenario, key, context)
     script = context.existing((*key, "script")) if scenario.script is not None else None
     return None if script is None else read_python(script, (*key, "script"), context, read_script)
@@ -238,7 +244,7 @@ def _check_command(scenario: model.Scenario, key: KeyPath, context: Context) -> 
     """Check that the files that a command starts by a relative path are among those that are copied: the folder in
     which it starts has no others."""
     copied = {str(scenario.place_of(path)): path for path in scenario.files}
-    for name in started_files(scenario.command or ("",)):
+    for name in started_files(scenario.command):
         path = PurePosixPath(os.path.normpath(name))
         tops = [copied[str(top)] / path.relative_to(top) for top in (path, *path.parents) if str(top) in copied]
         if path.is_absolute() or "{" in name or any(file.exists() for file in tops):

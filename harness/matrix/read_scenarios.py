@@ -22,7 +22,7 @@ from harness.errors import did_you_mean
 from harness.matrix.problems import Context, KeyPath, listed, unknown_name
 from harness.matrix.programs import Script, among, read_script_or_program
 from harness.matrix.read_hosts import DEFAULT_NAME
-from harness.matrix.shape import MatrixFile
+from harness.matrix.shape import MatrixFile, Varies
 from harness.model.forms import shown
 
 MOST_VARIANTS = 10_000
@@ -55,7 +55,9 @@ def read_scenarios(
             for position, wanted in enumerate(getattr(scenario, axis)):
                 if wanted not in names[axis]:
                     context.add((*key, axis, position), unknown_name(wanted, names[axis], what=what))
-        script = read_script_or_program(scenario, key, context)
+        series = [file.series[name] for name in scenario.series or file.series if name in file.series]
+        in_place = all(isinstance(entry, Varies) for entry in series)
+        script = read_script_or_program(scenario, key, context, in_place=in_place)
         time_s, timeout_s = scenario.steps.time_s, scenario.timeout_s
         if time_s is not None and time_s >= timeout_s:
             text = f"{time_s:g} s is not less than timeout ({timeout_s:g} s), which must leave time for setup"
@@ -152,10 +154,10 @@ def _check_params(
             seen.append(value)
             if script and (wrong := script.wrong_value(name, value)):
                 context.add((*place, position), wrong)
-        parts = scenario.command or (*scenario.args, *scenario.launcher)
+        parts = (*(scenario.command or (*scenario.args, *scenario.launcher)), *dict(scenario.environment).values())
         if scenario.script is None and not any(f"{{{name}}}" in part for part in parts):
             what = "the command has" if scenario.command else "args have"
-            text = f"{what} no '{{{name}}}', so all of its variants would be the same; put it there"
+            text = f"{what} no '{{{name}}}', so all of its variants would be the same; put it there, or in environment"
             context.add(place, text)
     if script and (scenario.params or not included):
         check_names(dict(scenario.params), script, (*key, "params"), context)

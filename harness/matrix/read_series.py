@@ -17,7 +17,18 @@ from packaging.version import InvalidVersion, Version
 
 from harness import model, package_index
 from harness.matrix.problems import Context, KeyPath, listed, unknown_name
-from harness.matrix.shape import VERSION, Built, Installed, Listed, Locks, MatrixFile, Repository, SeriesEntry, TagRange
+from harness.matrix.shape import (
+    VERSION,
+    Built,
+    Installed,
+    Listed,
+    Locks,
+    MatrixFile,
+    Repository,
+    SeriesEntry,
+    TagRange,
+    Varies,
+)
 from harness.model.forms import shown
 from harness.registry.bounded_http import RegistryDenied, RegistryTrouble
 from harness.registry.image_references import in_range
@@ -68,7 +79,7 @@ class SeriesReader:
         key: KeyPath = ("series", name)
         readers: Mapping[type, Callable[[Any, KeyPath], list[Entry]]] = {
             Repository: self._repository, Listed: self._listed, Built: self._built,
-            Installed: self._installed, Locks: self._locks,
+            Installed: self._installed, Locks: self._locks, Varies: self._varied,
         }  # fmt: skip
         versions = readers[type(entry)](entry, key)
         names = [version.version for version in versions]
@@ -77,7 +88,8 @@ class SeriesReader:
             if first < place:
                 line = self.context.where(*versions[first].key).line
                 self.context.add(each.key, f"{shown(each.version)} appears twice, first on line {line}; keep one")
-        if not (isinstance(entry, Repository) and isinstance(entry.tags, TagRange)):
+        is_sorted = isinstance(entry, Repository) and isinstance(entry.tags, TagRange)
+        if not is_sorted and not isinstance(entry, Varies):
             self._check_order(versions)
         if baseline is not None and names and baseline not in names:
             text = f"series {name} has no version {shown(baseline)}; it has: {listed(names)}"
@@ -90,8 +102,9 @@ class SeriesReader:
                 where=self.context.where(*each.key),
                 keep_entrypoint=entry.entrypoint,
                 yanked=each.yanked,
-                environment=tuple(
-                    (variable, text.replace(VERSION, each.version)) for variable, text in entry.environment
+                environment=(
+                    *(((entry.vary, each.version),) if isinstance(entry, Varies) else ()),
+                    *((variable, text.replace(VERSION, each.version)) for variable, text in entry.environment),
                 ),
             )
             for each in versions
@@ -169,6 +182,15 @@ class SeriesReader:
                 key=(*key, "versions", position),
                 source=model.Build(context=folder, args=((entry.arg, version), *fixed)),
             )
+            for position, version in enumerate(entry.versions)
+        ]
+
+    def _varied(self, entry: Varies, key: KeyPath) -> list[Entry]:
+        if entry.vary in dict(entry.environment):
+            self.context.add((*key, "environment", entry.vary), "is the variable that is varied; remove it here")
+        source = model.Varied(variable=entry.vary)
+        return [
+            Entry(version=version, key=(*key, "versions", position), source=source)
             for position, version in enumerate(entry.versions)
         ]
 

@@ -1,7 +1,7 @@
 """Defines the shape of matrix.yaml: its keys and their types. The JSON Schema is generated from it.
 
 Every attribute's docstring is the key's description in the schema. Hosts, scenarios and limits are the records of
-`model`; a series is a list of versions in one of five forms. Checks across several places (names that must exist,
+`model`; a series is a list of versions in one of six forms. Checks across several places (names that must exist,
 scripts, versions) come later, in the modules `read_…`.
 """
 
@@ -171,9 +171,24 @@ class Locks(OverBase):
     """The files, oldest first: a mapping from a version's name to its file, relative to the matrix file."""
 
 
+class Varies(SeriesEntry):
+    """One environment variable of any command, which runs on the machine as it is."""
+
+    vary: Annotated[
+        Text,
+        fits(
+            r"[A-Za-z_][A-Za-z0-9_]{0,255}",
+            "cannot name an environment variable; use letters, digits and _, and do not begin with a digit",
+        ),
+    ]
+    """The variable that takes the version: IMAGE, or TORCH_COMPILE. {version} in the words of the command does, too."""
+    versions: NameList
+    """Its values, in the order in which they are compared."""
+
+
 SERIES_KINDS: dict[str, type[SeriesEntry]] = {
     "repository": Repository, "images": Listed, "build": Built, "install": Installed,
-    "locks": Locks,
+    "locks": Locks, "vary": Varies,
 }  # fmt: skip
 
 
@@ -187,7 +202,8 @@ AnySeries = Annotated[
     | Annotated[Listed, Tag("<images>")]
     | Annotated[Built, Tag("<build>")]
     | Annotated[Installed, Tag("<install>")]
-    | Annotated[Locks, Tag("<locks>")],
+    | Annotated[Locks, Tag("<locks>")]
+    | Annotated[Varies, Tag("<vary>")],
     Discriminator(
         _series_kind, custom_error_type="series_kind", custom_error_message=f"exactly one of {', '.join(SERIES_KINDS)}"
     ),

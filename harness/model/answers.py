@@ -289,6 +289,13 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InPlace:
+    """The folder of a command that runs on the machine as it is."""
+
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Everything needed to launch a cell without the harness. `script` is the scenario's text, None for a command.
 
@@ -298,7 +305,7 @@ class Recipe:
     """
 
     result: CellResult
-    run: Container | Machine
+    run: Container | Machine | InPlace
     environment: tuple[tuple[str, str], ...]
     script: str | None
     files: Mapping[str, bytes]

@@ -86,7 +86,15 @@ class Install:
         )
 
 
-Source = Pull | Build | Install
+@dataclass(frozen=True, kw_only=True)
+class Varied:
+    """No image: the machine as it is, with the environment of the user who runs the harness. Of that, the versions of a
+    series differ in one variable, which is the first of `Image.environment`."""
+
+    variable: str
+
+
+Source = Pull | Build | Install | Varied
 
 
 @dataclass(frozen=True, kw_only=True)

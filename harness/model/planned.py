@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from harness.model.matrix import Image, Lane, Matrix, Series, Stop, Trials
+from harness.model.matrix import Image, Lane, Matrix, Series, Stop, Trials, Varied
 from harness.model.scenario import ById, Variant
 
 
@@ -37,6 +37,30 @@ class Cell(ById):
         words = (self.image.series, self.image.version, str(self.lane), str(self.variant))
         readable = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(words)).strip("-.")[:86]
         return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}{'-replicate' if self.replicate else ''}"
+
+    @property
+    def in_place(self) -> bool:
+        """Return whether it runs a command on the machine as it is, in the user's own folder and environment."""
+        return isinstance(self.image.source, Varied)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that the matrix file sets for a launch: those of the series, then the scenario's."""
+        return {**dict(self.image.environment), **dict(self.launched.scenario.environment)}
+
+    @cached_property
+    def launched(self) -> Variant:
+        """Return the variant as this cell launches it: with its params in the environment, and the version in the words
+        of a command that is varied."""
+        variant, scenario = self.variant, self.variant.scenario
+        environment = tuple((name, variant.filled((text,))[0]) for name, text in scenario.environment)
+        command, stop = scenario.command, scenario.stop
+        if self.in_place:
+            command, stop = map(self._versioned, (command, stop))
+        return replace(variant, scenario=replace(scenario, environment=environment, command=command, stop=stop))
+
+    def _versioned(self, words: Sequence[str]) -> tuple[str, ...]:
+        return tuple(word.replace("{version}", self.image.version) for word in self.variant.filled(words))
 
     def __str__(self) -> str:
         version = f"{self.image.version}{' (A/A replicate)' if self.replicate else ''}"
@@ -103,7 +127,8 @@ class Plan:
 class HostCost:
     """The workload of a host. `launches_expected` assumes one clear change in each row that is searched, and clear
     results in all others. `worst_s` assumes that each of these launches uses its whole timeout; it excludes pulls
-    and builds. `images` are prepared in any case, `images_if_asked` only if a search chooses them."""
+    and builds. `images` are prepared in any case, `images_if_asked` only if a search chooses them. `commands` are those
+    that run on the host as it is, as a shell takes them."""
 
     name: str
     engine: str
@@ -115,6 +140,7 @@ class HostCost:
     images: tuple[str, ...]
     images_if_asked: tuple[str, ...]
     worst_s: float
+    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -281,6 +281,11 @@ class Scenario(FromFile):
     """Any other program, as a list of its arguments, measured from outside. Give this, script, program or module."""
     step_pattern: file_keys.Expression | None = None
     """For a command: a regular expression; each line of output that matches it is a step."""
+    results: forms.Text | None = None
+    """For a command: the file that it writes, such as out.json or out.csv, whose numbers are results."""
+    stop: tuple[forms.Anything, ...] = ()
+    """For a command of a varied series: what ends what it starts outside its own processes, such as [docker, rm, -f,
+    bench]. It runs after every launch, also after one that was killed."""
     judge: InitVar[Literal["exit"] | None] = None
     """exit: only the command's exit code decides: 0 good, 125 untested, else bad."""
     params: file_keys.Params = ()
@@ -393,24 +398,25 @@ class Variant(ById):
     @property
     def command(self) -> tuple[str, ...]:
         """Return the scenario's command with `{name}` filled in for every param; empty for a script or a program."""
-        return self._filled(self.scenario.command)
+        return self.filled(self.scenario.command)
 
     @property
     def program_args(self) -> tuple[str, ...]:
         """Return the program's arguments, filled in likewise; empty without a program."""
-        return self._filled(self.scenario.args)
+        return self.filled(self.scenario.args)
 
     @property
     def launcher(self) -> tuple[str, ...]:
         """Return the words that start the program's ranks, filled in likewise: `{python}` stands for the interpreter,
         and `{gpus}` for the number of the trial's GPUs, 1 without any."""
         words = self.scenario.launcher
-        return self._filled(words if not words or starts_python(words) else (*words, "{python}", "-u"))
+        return self.filled(words if not words or starts_python(words) else (*words, "{python}", "-u"))
 
-    def _filled(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+    def filled(self, parts: Sequence[str]) -> tuple[str, ...]:
+        """Return words with `{name}` replaced by the value of every param."""
         for name, value in self.params:
-            parts = tuple(part.replace(f"{{{name}}}", str(value)) for part in parts)
-        return parts
+            parts = [part.replace(f"{{{name}}}", str(value)) for part in parts]
+        return tuple(parts)
 
     def __str__(self) -> str:
         values = " ".join(f"{name}={value}" for name, value in self.params)

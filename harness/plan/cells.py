@@ -25,6 +25,7 @@ from harness.model import (
     Stop,
     Trials,
     Variant,
+    Varied,
     VersionRow,
     written,
 )
@@ -109,8 +110,8 @@ def including(plan: Plan, cells: Collection[str]) -> Plan:
     """Return the plan with these cells (ids) included, even if the matrix excludes them, if they can run."""
 
     def kept(cell: Cell) -> Cell:
-        can_run = not _needs_engine(cell.image, cell.lane.host)
-        return replace(cell, excluded=None) if cell.id in cells and can_run else cell
+        unfit = _unfit(cell.image, cell.lane.host, cell.variant.scenario)
+        return replace(cell, excluded=None) if cell.id in cells and unfit is None else cell
 
     rows = tuple(replace(row, cells=tuple(map(kept, row.cells))) for row in plan.rows)
     return replace(plan, rows=rows)
@@ -176,11 +177,19 @@ def _excluded(matrix: Matrix, image: Image, host: Host, variant: Variant) -> str
     for rule in matrix.exclude:
         if all(name in axes and among(axes[name], [value]) for name, value in rule.items() if name != "why"):
             return str(rule["why"])
-    return "needs a container engine" if _needs_engine(image, host) else None
+    return _unfit(image, host, variant.scenario)
 
 
-def _needs_engine(image: Image, host: Host) -> bool:
-    return host.can.makes_environments and not isinstance(image.source, Install)
+def _unfit(image: Image, host: Host, scenario: Scenario) -> str | None:
+    """Return why an image can never run on a host, or a scenario with it; None if it can."""
+    if isinstance(image.source, Varied):
+        if not host.can.makes_environments:
+            return "a command that is varied runs on the machine itself: use engine: process"
+        if scenario.mounts:
+            return "a command that is varied reads the files of the machine itself: remove mounts"
+        return None if scenario.command else "only a command can be varied: write it as command: [python, train.py]"
+    is_made = isinstance(image.source, Install)
+    return "needs a container engine" if host.can.makes_environments and not is_made else None
 
 
 # ---------------------------------------------------------------- lanes

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Collection
 
 from harness import masking
 from harness.judge.next.bisect_records import Expected, Rules, expected_launches
-from harness.model import Build, Explanation, Host, HostCost, Image, Plan, Pull, VersionRow
+from harness.model import Build, Cell, Explanation, Host, HostCost, Image, Install, Plan, Pull, VersionRow
 
 
 def explain(plan: Plan) -> Explanation:
@@ -54,20 +55,22 @@ def _host_cost(host: Host, plan: Plan) -> HostCost:
     worst_s = {str(row.lane): 0.0 for row in rows}
     for row, expected in zip(rows, launches, strict=True):
         worst_s[str(row.lane)] += row.variant.scenario.timeout_s * expected.typical
+    cells = [cell for row in rows for cell in row.cells if not cell.excluded]
     certain, possible = (
-        list(dict.fromkeys(cell.image for row in some for cell in row.cells if not cell.excluded))
+        list(dict.fromkeys(each.image for row in some for each in row.cells if not (each.excluded or each.in_place)))
         for some in ([row for row in rows if not plan.searched(row)], rows)
     )
     return HostCost(
         name=host.name,
         engine=host.engine,
         lanes=tuple(worst_s),
-        cells=sum(not cell.excluded for row in rows for cell in row.cells),
+        cells=len(cells),
         launches_least=sum(expected.least for expected in launches),
         launches_expected=sum(expected.typical for expected in launches),
         launches_most=sum(expected.most for expected in launches),
         images=tuple(_source_text(image, host) for image in certain),
         images_if_asked=tuple(_source_text(image, host) for image in possible if image not in certain),
+        commands=tuple(dict.fromkeys(map(typed, (cell for cell in cells if cell.in_place)))),
         worst_s=max(worst_s.values()) if host.parallel is True else sum(worst_s.values()),
     )
 
@@ -81,6 +84,12 @@ def _expected(row: VersionRow, plan: Plan) -> Expected:
     return Expected(least=least, typical=least, most=cells * plan.trials.most)
 
 
+def typed(cell: Cell) -> str:
+    """Return the command of a cell as a shell takes it, with the variables that the matrix file sets before it."""
+    variables = (f"{name}={shlex.quote(value)}" for name, value in masking.told(cell.environment.items()).items())
+    return " ".join([*variables, shlex.join(cell.launched.command)])
+
+
 def _source_text(image: Image, host: Host) -> str:
     """Return the name of an image and a short description of how the host gets it."""
     mark = " (yanked)" if image.yanked else ""
@@ -90,6 +99,7 @@ def _source_text(image: Image, host: Host) -> str:
     if isinstance(source, Build):
         args = " ".join(f"{arg}={value}" for arg, value in masking.told(source.args).items())
         return f"{name}: build {source.context} with {args}{mark}"
+    assert isinstance(source, Install), "nothing is prepared for a command that runs in place"
     packages = masking.without_credentials(" ".join(source.packages))
     if not host.can.makes_environments:
         return f"{name}: install {packages} over {source.base}{mark}"

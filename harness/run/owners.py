@@ -29,7 +29,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.agent import killing
+from harness.agent import killing, stopping
 from harness.errors import InfrastructureError
 
 PROC = Path("/proc")
@@ -170,9 +170,10 @@ def folder_for_files() -> Iterator[Path]:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder, and kill what still runs with it as its home; retry while a last process still writes to it.
-    Raises InfrastructureError."""
+    """Remove a folder, kill what still runs with it as its home, and end what a command started elsewhere; retry while
+    a last process still writes to it. Raises InfrastructureError."""
     killing.kill(lambda: killing.at_home(str(path)), for_s=REMOVAL_S)
+    stopping.stop(str(path))
     until_s = time.monotonic() + REMOVAL_S
     while os.path.lexists(path):
         try:

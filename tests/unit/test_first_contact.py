@@ -646,7 +646,7 @@ def test_what_both_ends_lack_is_said_after_three_launches(folder: Path) -> None:
     """Six launches reported a missing module, and none named the option that installs it."""
     lacks = ended("setup", "Traceback …/trial-1/…\nbefore the first step: ModuleNotFoundError: No module named 'yaml'")
     other = ended("setup", "Traceback …/trial-2/…\nbefore the first step: ModuleNotFoundError: No module named 'yaml'")
-    assert flow.fails_before_a_step(lacks)
+    assert flow.fails_at_once(plain_loop(folder), lacks)
     with pytest.raises(UsageError, match="No module named 'yaml'; if that is a package, also install it: --with"):
         flow.check_both(plain_loop(folder), lacks, other)
     flow.check_both(plain_loop(folder), lacks, ended("completed", "", steps=500))
@@ -740,3 +740,74 @@ def test_a_known_launcher_leaves_the_program_to_be_measured_from_inside(
     entry = job(folder, *words.split()).entry
     assert (entry["program"], entry["launcher"], entry.get("args")) == (str(folder / "train.py"), launcher, args)
     assert job(folder, "mpirun", "-n", "2", "./a.out").entry == {"command": ["mpirun", "-n", "2", "./a.out"]}
+
+
+# ---------------------------------------------------------------- any command, varied
+
+
+def varied(folder: Path, *vary: str, command: tuple[str, ...] = ("true",), **more: Any) -> draft.Draft:
+    given: dict[str, Any] = {
+        "versions": (), "engine": None, "gpus": "none", "files": (), "without": (), "beside": (), "python": None,
+        "steps_are": None, "step_pattern": None, "exit_code": False, "network": False, "step_time_s": 60.0,
+    }  # fmt: skip
+    return draft.drafted(("harness", "try"), folder=folder, command=command, vary=vary, **{**given, **more})
+
+
+def test_a_variable_of_any_command_is_a_series_and_a_second_one_is_a_param(folder: Path) -> None:
+    (folder / "bench.sh").write_text("true\n")
+    words = ("sh", "-c", "./bench.sh --conf=conf/small.yaml {version}")
+    made = varied(folder, 'FLAGS="-O2,-g",a b', "COMPILE=0,1", command=words, exit_code=True)
+    matrix = read(flow.write(made, out=folder / "reports"))
+    [series], [scenario], [host] = matrix.series, matrix.scenarios, matrix.hosts
+    assert [image.environment for image in series.images] == [(("FLAGS", "-O2,-g"),), (("FLAGS", "a b"),)]
+    assert scenario.params == (("COMPILE", ("0", "1")),)
+    assert scenario.environment == (("COMPILE", "{COMPILE}"),)
+    assert (scenario.command, scenario.folder, host.engine) == (words, folder, "process")
+    assert set(scenario.files) == {folder / "bench.sh", folder / "conf/small.yaml"}
+    assert scenario.limits.exit_only
+
+
+@pytest.mark.parametrize(
+    ("vary", "more", "said"),
+    [
+        (["2X=a,b"], {}, "'2X' cannot name an environment variable; write one such as IMAGE=app:1,app:2"),
+        (["A B=a,b"], {}, "'A B' cannot name an environment variable"),
+        (["=a,b"], {}, "'' cannot name an environment variable"),
+        (["IMAGE"], {}, "needs two values or more; write IMAGE=a,b,c"),
+        (["IMAGE="], {}, "needs two values or more"),
+        (["IMAGE=a"], {}, "needs two values or more"),
+        (["IMAGE=a,,b"], {}, "has an empty value"),
+        (["IMAGE=a,b,a"], {}, "'a' appears twice"),
+        (['F="a,b,c'], {}, "put a value with a comma in double quotes"),
+        (["A=1,2", "A=3,4"], {}, "--vary A: is given twice"),
+        (["A=1,2", "B=1,2", "B=3,4"], {}, "--vary B: is given twice"),
+        (["A=1,2"], {"versions": ("a:1", "a:2")}, "versions: is not for --vary"),
+        (["A=1,2"], {"beside": ("numpy",)}, "--with: is not for --vary"),
+        (["A=1,2"], {"network": True}, "--network: is not for --vary"),
+        (["A=1,2"], {"steps_are": "torch"}, "--steps-are: is for a Python program"),
+        (["A=1,2"], {"engine": "docker"}, "--engine docker: a varied command runs on this machine"),
+        (["A=1,2"], {"command": ("no-such-command",)}, "no-such-command: no such command on this machine"),
+        (["A=1,2"], {"command": ("./nothing.sh",)}, "./nothing.sh: no such file"),
+        (["A=1,2"], {"command": ("./train.py",)}, "./train.py: is not executable; run chmod"),
+        (["A=1,2"], {"command": (), "versions": ("sh", "x")}, "put -- before the command: … -- sh x"),
+    ],
+)
+def test_a_mistake_in_vary_is_one_line_with_the_remedy(
+    folder: Path, vary: list[str], more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        varied(folder, *vary, **more)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_varied_command_that_fails_alike_at_both_ends_is_refused(folder: Path) -> None:
+    """`docker run -it` needs a terminal. Each version was launched three times, and reported as bad from the start."""
+    made = varied(folder, "A=1,2")
+    alike = [ended("crash", f"trial {number}\nafter sample 1: the input device is not a TTY") for number in (1, 2)]
+    assert flow.fails_at_once(made, alike[0])
+    with pytest.raises(UsageError, match=r"is not a TTY; it wants a terminal and has none: leave out -t"):
+        flow.check_both(made, *alike)
+    with pytest.raises(Undecided, match="fails alike in the oldest and in the newest version"):
+        flow.check_both(made, ended("crash", "exit code 1: no"), ended("crash", "exit code 1: no"))
+    flow.check_both(made, alike[0], ended("crash", "something else"))

@@ -7,6 +7,7 @@ import os
 import stat
 import time
 
+from .. import stopping
 from . import processes
 from .processes import MOST_ENTRIES, MOST_S, Beyond, Bounds, entries_of
 
@@ -24,16 +25,16 @@ class Places(object):
 
     In the trial's own folder, every file counts; elsewhere, only the user's files that changed since the trial began.
     In a place that is too large to walk through, or that is shared with others, only changed folders are walked
-    through; if that is still too much, the place is left out. If the trial's home is its own folder, the trial runs on
-    the machine itself (not in a container) and shares the other places: these then count for no more than what the
-    trial's processes have written outside its own folder since the first count.
+    through; if that is still too much, the place is left out. If a variable names the trial's own folder, the trial
+    runs on the machine itself (not in a container) and shares the other places: these then count for no more than what
+    the trial's processes have written outside its own folder since the first count.
     """
 
     def __init__(self, root, environment, output):
         self._output = output
         self._since = time.time() - CLOCK_STEP_S
         root = os.path.realpath(root)
-        named = (environment.get("TMPDIR"), environment.get("HOME"), *TEMPORARY)
+        named = *map(environment.get, ("TMPDIR", "HOME", stopping.MARKER)), *TEMPORARY
         places = {os.path.realpath(path) for path in named if path}
         self._places = {root, *places}
         self._shared = root in places

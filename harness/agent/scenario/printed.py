@@ -29,10 +29,11 @@ def single_spaced(text):
     return " ".join(text.split())
 
 
-def reader(patterns, log):
-    """Return what reads the lines: by `patterns` (name -> pattern), None: by the names beside the numbers. `log({name:
-    number})` is called for each line with numbers."""
-    return Named(log) if patterns is None else Reader(patterns, log)
+def reader(patterns, log, but=None):
+    """Return what reads the lines: by `patterns` (name -> pattern), None: by the names beside the numbers, without the
+    variable `but`: it is no result that it differs between versions. `log({name: number})` is called for each line with
+    numbers."""
+    return Named(log, but=but) if patterns is None else Reader(patterns, log)
 
 
 def call_with_lines(act):
@@ -174,8 +175,9 @@ class Named(Reader):
     count (result_names.py), nor does source code that a warning or a traceback quotes.
     """
 
-    def __init__(self, log):
+    def __init__(self, log, but=None):
         Reader.__init__(self, {}, log)
+        self._but = but and _letters(but)
         self._names = {}  # name -> True: it counts; False: it does not; else [last number, last rise]
         self._is_source = False  # the next line, if it is indented
 
@@ -223,7 +225,7 @@ class Named(Reader):
         return dict(never_changed, **Reader.rest(self))
 
     def _learn(self, name):
-        worse = result_names.worse_if(name)
+        worse = "" if self._but == _letters(name) else result_names.worse_if(name)
         state = [None, None] if worse == "change" else bool(worse)
         if len(self._names) < MOST_NAMES:
             self._names[name] = state
@@ -243,6 +245,11 @@ class Named(Reader):
         if counts and name in self._names:
             self._names[name] = True
         return counts
+
+
+def _letters(name):
+    """Return a name as a program may print it in another form: `BATCH_SIZE` as `--batch-size` or `batchSize`."""
+    return re.sub(r"[\W_]", "", name).lower()
 
 
 # ---------------------------------------------------------------- lines that are steps

@@ -16,6 +16,7 @@ from ..probes import processes
 from ..scenario import entering
 
 KILL_S = 6.0
+LEAVING_PAUSE_S = 0.02
 COMMAND_LINE_TURNS, COMMAND_LINE_PAUSE_S = 25, 0.002
 SHARED = "/dev/shm/"
 
@@ -74,15 +75,14 @@ def let_agent_in(root, program, link, modules):
 class Child(object):
     """A started process. `death` is None while it lives; `output` is a non-blocking fd with its stdout and stderr."""
 
-    def __init__(self, root, command, inherited=()):
-        """Start the command in the folder of the scenario's files. Raises OSError if it cannot be started."""
-        folder = os.path.join(root, "scenario")
+    def __init__(self, root, command, folder, inherited=()):
+        """Start the command in a folder. Raises OSError if it cannot be started."""
         self.death = None
         self._start = os.fsencode(os.path.join(root, "start.py"))
         self._shared_before = {SHARED + name for name in processes.listed(SHARED)}
         self._process = subprocess.Popen(
             command,
-            cwd=folder if os.path.isdir(folder) else root,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -141,6 +141,16 @@ class Child(object):
         """Let every descendant of this supervisor go on, the children first."""
         for pid in reversed(processes.descendants()):
             _send(pid, signal.SIGCONT)
+
+    def ask_to_leave(self, for_s):
+        """Send SIGTERM to the child and its process group, and wait until the child has ended, at most `for_s` seconds:
+        it may have more to end than its processes."""
+        until = time.monotonic() + for_s
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signal.SIGTERM)
+        while self.death is None and time.monotonic() < until:
+            time.sleep(LEAVING_PAUSE_S)
+            self.reap()
 
     def kill(self):
         """Kill every descendant of this supervisor, in any session, and remove the shared memory that they leave.

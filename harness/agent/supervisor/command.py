@@ -10,7 +10,7 @@ import re
 
 from .. import ending, samples, wire
 from ..probes import memory, processes
-from ..scenario import printed, stepping
+from ..scenario import printed, result_file, stepping
 
 BEAT_S = 0.1
 STEP_S, RSS_KIB, ANON_KIB = 0, 1, 2
@@ -33,7 +33,10 @@ class Command(object):
         self._pattern = re.compile(pattern.encode("utf-8")) if pattern else None
         self._lines = wire.Lines()
         self._metrics = stepping.Metrics(self.table, self._tell_metric)
-        self._reader = None if job.order["printed"] == {} else printed.reader(job.order["printed"], None)
+        but = job.in_place and job.in_place["varied"]
+        self._reader = None if job.order["printed"] == {} else printed.reader(job.order["printed"], None, but=but)
+        self._results = job.order.get("results") and os.path.join(job.folder(), job.order["results"])
+        self._results_before = self._results and result_file.state(self._results)
         self._seen = 0  # lines that are steps; those that come while a look is judged are no rows, but have a place
         self._due_looks = samples.DueLooks(job.order)
         self._busy_s = 0.0
@@ -92,6 +95,18 @@ class Command(object):
         values = self._reader.values(line[: printed.LONGEST].decode("utf-8", "replace"))
         self._reader.note(self._seen, values)
         self._record(values)
+
+    def _read_results(self):
+        """Return the numbers of the file of results, if the command has written one."""
+        name = self._job.order["results"]
+        if result_file.state(self._results) in (None, self._results_before):
+            self._job.notes.append("results: %s was not written" % name)
+            return {}
+        try:
+            return result_file.read(self._results)
+        except ValueError as error:
+            self._job.notes.append("results: %s: %s" % (name, error))
+            return {}
 
     def _record(self, values):
         number = max(1, self._seen if self._pattern is not None else self._steps)
@@ -221,6 +236,8 @@ class Command(object):
                     self._step(self._job.clock(), self._job.run_s, (0, 0), together=True)
                 if self._reader is not None:
                     self._record(self._reader.rest())
+                if self._results:
+                    self._record(self._read_results())
                 self._metrics.fold(self._steps)
                 if self._counts():
                     self._job.look(self._steps, self._fields(), last=True)

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 
-from .. import ending, inside, libc, mounted, samples, wire
+from .. import ending, inside, libc, mounted, samples, stopping, wire
 from ..probes import file_sizes, gpus, image, memory, processes
 from . import census, child
 from .command import Command
@@ -23,6 +23,7 @@ FLUSH_S = 10.0
 LEAST_PATIENCE_S = 1.0
 PATIENCE_STEPS = 10
 LEAST_STEPS = 3  # of a slice
+LEAVE_S = 5.0  # for a command that runs in place, to end what it started elsewhere
 NEXT_STEP_S = 0.01  # between two looks whether a slice has its steps
 
 
@@ -41,6 +42,8 @@ def supervise(root):
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     told = dict(image.facts(order["environment"], os.environ, memory.find_cgroup()), **found.facts())
     told["mounts"] = mounted.in_trial(order)
+    if order.get("in_place"):
+        told.update(packages={}, wheels={})  # these are the harness's own
     outbox.send("hello", own_s=time.perf_counter() - begun, **told)
     Job(order, root, outbox, found).run()
     if outbox.pending:
@@ -65,6 +68,7 @@ class Job(object):
     def __init__(self, order, root, outbox, found):
         self.order = order
         self.root = root
+        self.in_place = order.get("in_place")
         self.outbox = outbox
         self.clock = time.perf_counter
         self.rows, self.stride = samples.shape(order["looks"][-1])
@@ -115,6 +119,8 @@ class Job(object):
             if self.child is not None:
                 self.child.kill()
             self.outbox.send("done", end="infrastructure", message=_own_failure(error))
+        if self._is_alone:  # else the harness does it, once this process has ended
+            stopping.stop(self.root)
         until = self.clock() + FLUSH_S
         while self.outbox.pending and not self._is_alone and self.clock() < until:
             self._exchange(0.1)
@@ -131,13 +137,18 @@ class Job(object):
         if self.hears(fd):
             self._selector.unregister(fd)
 
+    def folder(self):
+        """Return the folder in which the child starts: the user's own, or that of the scenario's files."""
+        copied = os.path.join(self.root, "scenario")
+        return self.in_place["folder"] if self.in_place else copied if os.path.isdir(copied) else self.root
+
     def start(self, command, inherited=()):
         """Start the child. Raises OSError or Missing."""
         if self.wrapper is not None:
             command = self.wrapper.command(command)
             os.environ.update(self.wrapper.environment)
         places = file_sizes.Places(self.root, os.environ, self.output)  # walks through the folders before anything runs
-        self.child = child.Child(self.root, command, inherited)
+        self.child = child.Child(self.root, command, self.folder(), inherited)
         self.countdown = child.Countdown(self.order["timeout_s"], self.clock())
         self.census = census.Census(self.child.pid, places, self.steps, self.workers, clock=self.clock)
         self.listen(self.child.output, self.read_output)
@@ -369,6 +380,8 @@ class Job(object):
         """Kill what is left, then send the last samples and `done`."""
         if self.child is not None:
             self.census.end()
+            if self.in_place and self.child.death is None:
+                self.child.ask_to_leave(LEAVE_S)
             self.child.kill()
             self.drain()
             self._send_ready()

@@ -20,11 +20,12 @@ from harness.model import (
     Per,
     Pull,
     Trial,
+    Varied,
     counted,
     signal_of,
     unit_per,
 )
-from harness.model.answers import Container, Issue, Recipe
+from harness.model.answers import Container, InPlace, Issue, Recipe
 from harness.report import environment_diff
 from harness.report.added import added_to
 from harness.report.blocks import Block, Charts, Code, Drawing, Items, ReportSection, TextTable
@@ -132,7 +133,10 @@ def _reproduction(issue: Issue, code: str) -> Iterator[Block]:
     metric = issue.finding.metric
     good = "" if issue.good is None else f" With {issue.good.cell.image.version}: {_measured(issue.good, metric)}."
     expect = f"With {issue.bad.cell.image.version}: {_measured(issue.bad, metric)}.{good}"
-    if not code:
+    in_place = issue.recipe is not None and isinstance(issue.recipe.run, InPlace)
+    if in_place:
+        yield f"It is one command, which differs between versions only in a variable. {expect}"
+    elif not code:
         yield issue.problem
     elif len(code) <= MOST_CODE:
         yield Code(text=code.removesuffix("\n"), language="python")
@@ -188,6 +192,8 @@ def _notes(issue: Issue) -> Iterator[str]:
     if isinstance(source, Build):
         what = "the Dockerfile above" if issue.dockerfile else "a Dockerfile that is not part of this report"
         yield f"The image is built from the folder {source.context.name}, with {what} and the files it copies."
+    if issue.recipe.files and isinstance(issue.recipe.run, InPlace):
+        yield f"It needs these files in its folder: {', '.join(sorted(issue.recipe.files))}."
     yield from leak_to_see(issue.recipe)
     yield from data_notes(issue.recipe)
     yield from _images_out_of_reach(issue, issue.recipe)
@@ -383,6 +389,8 @@ def _image(entry: CellResult) -> str:
     digest = f" ({entry.digest[:19]})" if entry.digest else ""
     if isinstance(source, Install):
         return f"{' '.join(source.packages)}{digest}"
+    if isinstance(source, Varied):
+        return f"{source.variable}={entry.cell.image.version}"
     return f"{source.reference if isinstance(source, Pull) else 'built'}{digest}"
 
 

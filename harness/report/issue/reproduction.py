@@ -26,7 +26,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from harness import amounts
 from harness.masking import WITHHELD, is_private, is_secret, scrubbed, told_words
 from harness.model import SIGNALS, Build, CellResult, Install, Pull, RunResult, Scalar, Source, Trial, unit_per, written
-from harness.model.answers import Container, Issue, Machine, Recipe
+from harness.model.answers import Container, InPlace, Issue, Machine, Recipe
 from harness.report.text import signal_words
 from harness.report.text.harmless_text import plain, shortened
 
@@ -41,8 +41,11 @@ INSTALL = "env/bin/python -m pip install --no-deps --"
 
 
 def commands(recipe: Recipe) -> str:
-    """Return the shell commands; they must be run in a folder that contains `repro.py`."""
+    """Return the shell commands; they must be run in a folder that contains `repro.py`, or what a command that runs in
+    place needs."""
     run = recipe.run
+    if isinstance(run, InPlace):
+        return _typed(recipe)
     if isinstance(run, Machine):
         made = [f"python{short_version(run)} -m venv env"]
         made += [f"{INSTALL} {shlex.join(run.packages)}"] if run.packages else []
@@ -60,6 +63,12 @@ def commands(recipe: Recipe) -> str:
     flags = " \\\n    ".join(flags_of(recipe, run))
     line = f"docker run --rm --interactive \\\n    {flags} \\\n    {image} {arguments(recipe)} < repro.py"
     return "\n".join([*lines, line])
+
+
+def _typed(recipe: Recipe) -> str:
+    """Return a command that runs in place as a shell takes it, with its variables."""
+    given = ["env", *(f"{name}={value}" for name, value in recipe.environment)] if recipe.environment else []
+    return shlex.join([*given, *recipe.cell.launched.command])
 
 
 def _run(recipe: Recipe, run: Machine) -> str:
@@ -98,7 +107,10 @@ def templates() -> Environment:
 
 
 def python_file(recipe: Recipe) -> str:
-    """Return the text of the file. It needs only CPython 3.6 or later and what the scenario itself imports."""
+    """Return the text of the file. It needs only CPython 3.6 or later and what the scenario itself imports. A command
+    that runs in place has none: it is itself what readers type."""
+    if isinstance(recipe.run, InPlace):
+        return ""
     variant, scenario = recipe.cell.variant, recipe.cell.variant.scenario
     limit_s = f"{scenario.timeout_s:g}" if math.isfinite(scenario.timeout_s) else "1e9"
     if recipe.script is None:
@@ -255,6 +267,9 @@ def shell(recipe: Recipe) -> str:
         "withheld": [name for name in recipe.withheld if VARIABLE.fullmatch(name)],
     }
     run = recipe.run
+    if isinstance(run, InPlace):
+        told |= {"folder": _without_home(run.folder), "command": _typed(recipe)}
+        return templates().get_template("repro_in_place.sh.j2").render(told)
     if isinstance(run, Machine):
         return templates().get_template("repro_process.sh.j2").render({**told, **_of_machine(recipe, run)})
     return templates().get_template("repro_docker.sh.j2").render({**told, **_of_container(recipe, run)})
@@ -265,7 +280,7 @@ def asked_for(recipe: Recipe) -> Iterator[str]:
     these, because the run's directory may come from anyone.
     """
     run = recipe.run
-    if isinstance(run, Machine):
+    if isinstance(run, Machine | InPlace):
         yield "It runs on the machine that starts it, with the rights of the user who starts it."
         return
     if run.client != ("docker",):
@@ -377,6 +392,7 @@ def _made(source: Source, *, pinned: bool) -> str:
         return "" if pinned else f"    image={shlex.quote(source.reference)}"
     if isinstance(source, Build):
         return f"    image=$({shlex.join(build_command(source))})"
+    assert isinstance(source, Install), "what is varied needs no image"
     lines = ["    image=$(docker build --quiet --force-rm - <<'DOCKERFILE'", *dockerfile(source), "DOCKERFILE", "    )"]
     return "\n".join(lines)
 
@@ -489,6 +505,8 @@ def for_strangers(recipe: Recipe) -> Recipe:
     run = recipe.run
     if isinstance(run, Machine):
         return replace(recipe, run=replace(run, python=""))
+    if isinstance(run, InPlace):
+        return replace(recipe, run=InPlace(folder="."))
     options = tuple(("--gpus", "all") if option[0] == "--gpus" else option for option in run.options)
     source: Source = run.source
     if isinstance(source, Build):

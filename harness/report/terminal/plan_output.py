@@ -44,6 +44,7 @@ def _of_host(host: HostCost, *, is_estimated: bool) -> Iterator[Block]:
         worst, expected = amounts.duration(host.worst_s), amounts.count(host.launches_expected, "launch")
         yield f"{expected}; if every one reached its `timeout`, they would take {worst}; most end sooner"
     yield from (f"prepare {image}" for image in host.images)
+    yield from (f"run {command}" for command in host.commands)
     if host.images_if_asked:
         title = f"of these {len(host.images_if_asked)} images, only those that a search needs:"
         yield ReportSection(title=title, blocks=(Items(lines=tuple(host.images_if_asked)),))

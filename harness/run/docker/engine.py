@@ -12,7 +12,7 @@ from typing import Any
 import docker
 
 from harness.errors import EngineUnreachable, ImageUnavailable
-from harness.model import Build, Graft, Host, Image, Install, Prepared, Pull
+from harness.model import Build, Graft, Host, Image, Install, Prepared, Pull, Varied
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
@@ -116,6 +116,8 @@ class DockerEngine:
             case Install() as source:
                 base = find_images.local_image(self._client, source.base)
                 return None if base is None else name_of_overlay(source, base)
+            case Varied():
+                return None  # a plan has no such image on an engine of containers
 
     def _get(self, image: Image, say: Say) -> Prepared:
         """Pull, build or install the image unless the engine has it; return it. Raises ImageUnavailable."""

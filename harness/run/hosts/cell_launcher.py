@@ -23,7 +23,7 @@ from harness.run.hosts.host_gpus import mismatch
 from harness.run.hosts.mounted_data import Found, HostData, key_of_inputs
 from harness.run.images.prefetch import HostImages
 from harness.run.trial.conversation import Conversation, Sliced
-from harness.run.trial.payload import pack, trial_key
+from harness.run.trial.payload import in_place, pack, trial_key
 
 INFRASTRUCTURE_TRIES = 3
 """Number of consecutive infrastructure failures after which a cell counts as unable to run."""
@@ -250,8 +250,11 @@ class CellLauncher:
         with self.images.in_use(cell, prepared) as present:
             launch = LaunchRequest(
                 prepared=present,
-                scenario=cell.variant.scenario,
-                payload=pack(cell.variant, extras={**length.job, "slices": slices, "mounts": mounts}),
+                scenario=cell.launched.scenario,
+                payload=pack(
+                    cell.launched,
+                    extras={**length.job, "slices": slices, "mounts": mounts, "in_place": in_place(cell)},
+                ),
                 gpus=cell.lane.gpus,
                 labels={"harness.run": self.run_id, "harness.cell": cell.id, "harness.trial": str(number)},
             )

@@ -87,7 +87,7 @@ class HostRun:
         """Take the turn of a row through the gate: a single launch side by side with others, any other turn alone."""
         if proposal.only_known:
             return self.gate.entered(Visit())
-        if not turn.single or any(run.alone for run in proposal.runs):
+        if not turn.single or any(run.alone or run.cell.in_place for run in proposal.runs):
             return self.gate.entered(Visit(alone=True))
         cell = proposal.runs[0].cell
         measured = [trial for run in turn.row.cells for trial in run.measured]

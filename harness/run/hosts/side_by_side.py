@@ -219,8 +219,9 @@ def takes_turns(host: Host, environ: Mapping[str, str]) -> bool:
 
 def able(runs: Sequence[CellRun]) -> list[CellRun]:
     """Return those of the runs of a round that may take turns; [] if fewer than two may. The first launch of each
-    version must have shown that it ends well, has steps, and how much memory it takes."""
-    if not runs[0].cell.variant.scenario.compares_times:
+    version must have shown that it ends well, has steps, and how much memory it takes. Commands that run in place share
+    the user's folder, and what they start elsewhere cannot be stopped, so that they never take turns."""
+    if runs[0].cell.in_place or not runs[0].cell.variant.scenario.compares_times:
         return []
     good = [run for run in runs if all(trial.ended_well for trial in run.measured)]
     timed = [run for run in good if run.measured and _busy_s(run.measured[-1])]

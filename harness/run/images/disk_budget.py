@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from harness import amounts
-from harness.model import Build, Host, Image, Prepared, Pull
+from harness.model import Build, Host, Image, Prepared, Pull, Varied
 from harness.model.answers import Wanted
 from harness.model.watching import Say, unheard
 from harness.registry.bounded_http import RegistryDenied, RegistrySilent, RegistryTrouble
@@ -182,7 +182,7 @@ def reference_of(image: Image) -> str | None:
     match image.source:
         case Pull(reference=reference):
             return reference
-        case Build():
+        case Build() | Varied():
             return None
         case source:
             return source.base

@@ -21,9 +21,9 @@ from typing import IO, Any
 
 import psutil
 
-from harness.agent import killing
+from harness.agent import killing, stopping
 from harness.errors import EngineUnreachable, InfrastructureError
-from harness.model import Host, Image
+from harness.model import Host, Image, Varied
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
@@ -39,8 +39,8 @@ from harness.run.process.environments import AgentCopy, EnvironmentStore
 READ_BYTES = 1 << 18
 EXIT_S = 5.0
 """Seconds to wait for the exit status of a process whose output has ended."""
-LEAVE_S = 2.0
-"""Seconds in which an agent that is no longer needed ends the program."""
+LEAVE_S, LEAVE_IN_PLACE_S = 2.0, 10.0
+"""Seconds in which an agent that is no longer needed ends the program, or a command that runs in place."""
 KILLED_S = 60.0  # seconds that a large process may take to release its memory after SIGKILL
 
 
@@ -82,23 +82,24 @@ class ProcessEngine(EnvironmentStore):
 
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
-        name, python = owners.new_name(), Path(launch.prepared.reference)
+        name, python = owners.new_name(), launch.prepared.reference
         root = owners.temporary_folder() / name
         limit = cgroups.memory_limit(launch.scenario.memory_bytes, name=name, root=self._cgroup_root)
         with contextlib.ExitStack() as ends:
-            ends.enter_context(environments.in_use(python))
+            ends.enter_context(environments.in_use(Path(python)))
             ends.callback(owners.remove_folder, root)
             self._fill(root, launch.payload)
             cgroup, prefix = ends.enter_context(limit)
-            command = [*prefix, str(python), "-B", str(root / "start.py")]
-            environment = {"HOME": str(root), "TMPDIR": str(root), **environment_of(launch)}
+            command = [*prefix, python, "-B", str(root / "start.py")]
+            environment = environment_of(launch, root=str(root), own=self._environ)
             try:
                 process = piped(command, environment=environment, folder=root)
             except (OSError, ValueError) as error:  # ValueError: a NUL or "=" that the system rejects
                 why = error.strerror if isinstance(error, OSError) else error
                 text = f"the agent cannot be started: {why}; see `environment:`, and this machine's limits (ulimit -a)"
                 raise InfrastructureError(text) from error
-            ends.callback(_end, process, cgroup)
+            leave_s = LEAVE_IN_PLACE_S if launch.payload.job.get("in_place") else LEAVE_S
+            ends.callback(_end, process, cgroup, leave_s=leave_s)
             yield ProcessSession(process, cgroup)
 
     def _fill(self, root: Path, payload: Payload) -> None:
@@ -239,20 +240,27 @@ def _search_path(folder: Path) -> str:
     return f"{folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def environment_of(launch: LaunchRequest) -> dict[str, str]:
-    """Return a trial's environment. No variable of this process is passed on, so no credential leaks into a trial."""
-    folder = Path(launch.prepared.reference).parent
-    return {
+def environment_of(launch: LaunchRequest, *, root: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Return a trial's environment. `root`: its folder; `own`: the environment of this process. Nothing of that is
+    passed on, so that no credential leaks into a trial, except to a command that runs in place: it gets all of it, as
+    if the user had typed the command."""
+    image, folder = launch.prepared.image, Path(launch.prepared.reference).parent
+    made = {
+        "HOME": root,
+        "TMPDIR": root,
         "PATH": _search_path(folder),
         "VIRTUAL_ENV": str(folder.parent),
         "LANG": "C.UTF-8",
+    }
+    return {
+        **({**own, **stopping.variables(root)} if isinstance(image.source, Varied) else made),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # makes CUDA number the GPUs as the driver does
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),  # "": no GPU, as in a container
         **launch.environment,
     }
 
 
-def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
+def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None, *, leave_s: float) -> None:
     """End the process and everything that it started: its descendants, its process group and its cgroup. Then close
     its pipes. An agent that loses the harness ends by itself: it alone knows what the program leaves in shared memory.
 
@@ -264,7 +272,7 @@ def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None) -> None:
     try:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             _pipes(process)[0].close()
-            process.wait(LEAVE_S)
+            process.wait(leave_s)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         killing.kill(lambda: (child.pid for child in descendants if child.is_running()), for_s=0.0)

@@ -26,7 +26,7 @@ import uv
 
 from harness.errors import ImageUnavailable, InfrastructureError
 from harness.masking import without_credentials
-from harness.model import Image, Install, Prepared
+from harness.model import Image, Install, Prepared, Varied
 from harness.model.answers import Room
 from harness.model.watching import Say
 from harness.run import owners
@@ -78,6 +78,8 @@ class EnvironmentStore:
         self._environ, self._host_in_words, self._retries = environ, host_in_words, NetworkRetries(waits_s)
 
     def prepare(self, image: Image, say: Say) -> Prepared:
+        if isinstance(image.source, Varied):
+            return as_it_is(image)
         if not isinstance(image.source, Install):
             raise ImageUnavailable(f"needs a container engine; this host is {self._host_in_words}", place=image.where)
         source = image.source
@@ -123,6 +125,8 @@ class EnvironmentStore:
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         source = image.source
+        if isinstance(source, Varied):
+            return as_it_is(image)
         if not isinstance(source, Install) or (found := find(source.python, environ=self._environ)) is None:
             return None
         folder = self._folder(source, build=build_of(found))
@@ -135,9 +139,11 @@ class EnvironmentStore:
         return cache_folder(self._environ) / hashlib.sha256(content.encode()).hexdigest()[:20]
 
     def holds(self, prepared: Prepared) -> bool:
-        return _digest_in(Path(prepared.reference).parents[1]) is not None
+        return isinstance(prepared.image.source, Varied) or _digest_in(Path(prepared.reference).parents[1]) is not None
 
     def size_bytes(self, prepared: Prepared) -> int:
+        if isinstance(prepared.image.source, Varied):
+            raise InfrastructureError("nothing was installed")
         return self._size_bytes(Path(prepared.reference).parents[1])
 
     def _size_bytes(self, folder: Path) -> int:
@@ -187,8 +193,17 @@ class EnvironmentStore:
         return room_of(cache_folder(self._environ))
 
 
+def as_it_is(image: Image) -> Prepared:
+    """Return the image of a command that runs on the machine as it is: only the agent needs a Python."""
+    digest = hashlib.sha256(json.dumps(image.environment).encode()).hexdigest()
+    return Prepared(image=image, reference=sys.executable, digest=f"sha256:{digest}")
+
+
 def in_use(python: Path) -> AbstractContextManager[None]:
-    """Protect the environment of `python` from removal. Raises InfrastructureError if it has just been removed."""
+    """Protect the environment of `python` from removal. Raises InfrastructureError if it has just been removed. The
+    harness's own interpreter, by which commands run in place, is in none."""
+    if python == Path(sys.executable):
+        return contextlib.nullcontext()
     folder = python.parents[1]
     return protected(folder, what="environment", is_there=lambda: _digest_in(folder) is not None)
 

@@ -122,7 +122,7 @@ def main():
         for path, size, executable in order["files"]:
             put(root, path, size, executable)
         sys.path.insert(0, root)
-        from harness_agent import killing  # before the trial can change it
+        from harness_agent import killing, stopping  # before the trial can change it
 
         sys.path.remove(root)
         if order["data_limit_bytes"]:
@@ -146,6 +146,7 @@ def main():
             except OSError:  # no process of the group is left
                 pass
             killing.kill(lambda: killing.at_home(root), for_s=KILL_S)
+            stopping.stop(root)
         shutil.rmtree(root, ignore_errors=True)
 
 

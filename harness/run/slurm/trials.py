@@ -100,7 +100,8 @@ def _on_node(
         _check_shared(hold, allocation, Path(prepared.reference))
         if scenario.launcher[:1] == ("srun",):
             given = {**given, **slurm_environment(allocation.environ), "SLURM_JOB_ID": allocation.job}
-        environment, start = {**given, **environment_of(launch)}, start_of(name, prepared)
+        made = environment_of(launch, root=f"{NODE_FOLDER}/{name}", own=allocation.environ)
+        environment, start = {**given, **made}, start_of(name, prepared)
         protecting.enter_context(environments.in_use(Path(prepared.reference)))
     else:
         environment = {

@@ -48,7 +48,21 @@ def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payloa
     """
     mounts = {"mounts": mounts_of(variant.scenario.mounts)} if variant.scenario.mounts else {}
     packed = _packed(variant.scenario, {**_job(variant), **mounts, "marker": secrets.token_hex(16), **(extras or {})})
-    return replace(packed, agent={**packed.agent, **compiled_agent()})
+    files = {START: packed.files[START]} if packed.job.get("in_place") else packed.files
+    return replace(packed, files=files, agent={**packed.agent, **compiled_agent()})
+
+
+def in_place(cell: Cell) -> dict[str, Any] | None:
+    """Return the field `in_place` of job.json for a command that runs on the machine as it is, else None."""
+    if not cell.in_place:
+        return None
+    scenario = cell.launched.scenario
+    return {
+        "folder": str((scenario.folder or Path(scenario.where.file).parent).absolute()),
+        "variables": cell.environment,
+        "varied": cell.image.environment[0][0],
+        "stop": list(scenario.stop),
+    }
 
 
 def agent_payload(job: Mapping[str, Any]) -> Payload:
@@ -132,6 +146,7 @@ def _job(variant: Variant) -> dict[str, Any]:
         "command": list(variant.command) or None,
         "step_pattern": scenario.step_pattern,
         "printed": None if scenario.printed is None else dict(scenario.printed),
+        "results": scenario.results,
         "judge_exit": scenario.limits.exit_only,
         "looks": list(scenario.steps.looks()),
         "look_times_s": list(scenario.steps.look_times_s()),
@@ -207,7 +222,8 @@ def trial_key(
         "format": 1,
         "image": prepared.digest,
         "entrypoint": cell.image.keep_entrypoint,
-        "payload": payload_hash(cell.variant),
+        "payload": payload_hash(cell.launched),
+        **({"in_place": in_place(cell)} if cell.in_place else {}),
         "steps": [scenario.steps.first, scenario.steps.budget, scenario.steps.time_s],
         "timeout_s": scenario.timeout_s,
         "memory_bytes": scenario.memory_bytes,

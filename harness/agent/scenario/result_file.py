@@ -1,0 +1,60 @@
+"""Reads the numbers of a file that a command writes: JSON, or CSV with a header.
+
+In JSON, a number is named by the keys that lead to it: `{"read": {"iops": 5}}` has `read.iops`. In CSV, the last line
+counts, and a number is named by its column; lines of two columns such as `loss,0.3` are names and numbers.
+"""
+
+import csv
+import json
+import os
+
+MOST_BYTES = 1 << 20
+
+
+def state(path):
+    """Return what changes when the file is written; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def read(path):
+    """Return name -> number, in the order of the file. Raises ValueError, with what is wrong."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ValueError(os.strerror(error.errno))
+    if len(text) > MOST_BYTES:
+        raise ValueError("is larger than %d MiB" % (MOST_BYTES >> 20))
+    if path.endswith(".csv"):
+        return _of_csv(list(csv.reader(text.splitlines())))
+    try:
+        return dict(_of_json(json.loads(text), ""))
+    except RecursionError:
+        raise ValueError("is nested too deeply")
+
+
+def _of_json(value, name):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _of_json(inner, "%s.%s" % (name, key) if name else str(key))
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and name:
+        yield name, value
+
+
+def _of_csv(rows):
+    rows = [row for row in rows if row]
+    is_pairs = all(len(row) == 2 and _number(row[0]) is None for row in rows)
+    pairs = rows if is_pairs else zip(rows[0], rows[-1])  # noqa: B905 (Python 3.6)
+    numbers = [(name.strip(), _number(text)) for name, text in pairs]
+    return {name: number for name, number in numbers if name and number is not None}
+
+
+def _number(text):
+    try:
+        return float(text)
+    except ValueError:
+        return None

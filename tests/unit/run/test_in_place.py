@@ -1,0 +1,293 @@
+"""A command that is varied runs on this machine as if the user had typed it, and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.agent import stopping
+from harness.agent.scenario import result_file
+from harness.matrix import load_matrix
+from harness.model import Cell, Trial
+from harness.plan.cells import make_plan, select
+from harness.plan.explain import typed
+from harness.run.engine import LaunchRequest
+from harness.run.process import cgroups
+from harness.run.trial.conversation import Conversation, alone
+from harness.run.trial.payload import in_place, pack, trial_key
+from tests.contract.world import World, quiet
+from tests.unit.matrix.conftest import FakeIndex
+
+TELLS = """\
+import json, os, sys
+names = ("FLAG", "MODE", "HOME", "SECRET_TOKEN")
+told = {"words": sys.argv, "folder": os.getcwd(), "variables": {name: os.environ.get(name) for name in names}}
+json.dump(told, open("told.json", "w"))
+print("FLAG=%s" % os.environ["FLAG"], "flag: %s" % os.environ["FLAG"], "value 2.5 flag=1")
+"""
+ODD = ["a b", 'it\'s $HOME, "quoted"', "1.10"]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    environ = {**os.environ, "SECRET_TOKEN": "mine", "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    opened = World.open("process", environ)
+    yield opened
+    opened.engine.close()
+
+
+def cells(folder: Path, versions: list[str] | None = None, **scenario: Any) -> tuple[Cell, ...]:
+    """Return the cells of a matrix file in `folder`, with one row for each combination of params."""
+    series = {"vary": "FLAG", "versions": versions or ["1", "2"]}
+    matrix = {"version": 1, "series": {"flag": series}, "scenarios": {"bench": scenario}}
+    doubled = json.dumps(matrix).replace("$", "$$")
+    (folder / "matrix.yaml").write_text(doubled)
+    read = load_matrix(folder / "matrix.yaml", environ={}, index=FakeIndex(silent=True))
+    return make_plan(select(read, seed=1)).cells
+
+
+def launch(world: World, cell: Cell) -> LaunchRequest:
+    return LaunchRequest(
+        prepared=world.engine.prepare(cell.image, quiet),
+        scenario=cell.launched.scenario,
+        payload=pack(cell.launched, extras={"in_place": in_place(cell)}),
+        labels={},
+    )
+
+
+def ran(world: World, cell: Cell, **more: Any) -> Trial:
+    return alone(
+        Conversation(launch=launch(world, cell), cell_id="cell", decide=lambda trace: "go", **more).run(world.engine)
+    )
+
+
+def test_what_runs_is_what_the_dry_run_prints(world: World, tmp_path: Path) -> None:
+    (tmp_path / "tells.py").write_text(TELLS)
+    command = [sys.executable, "tells.py", "--flag={version}", "--mode={mode}", "it's", "two  spaces", "$HOME", ""]
+    given = {"params": {"mode": ["fast"]}, "environment": {"MODE": "{mode}"}, "command": command}
+    for cell, version in zip(cells(tmp_path, ODD, **given), ODD, strict=True):
+        trial = ran(world, cell)
+        assert trial.end == "completed", trial
+        told = json.loads((tmp_path / "told.json").read_text())
+        words = shlex.split(typed(cell))
+        assert words[:2] == [f"FLAG={version}", "MODE=fast"]
+        assert words[2:] == [sys.executable, *told["words"]]
+        assert told["words"][1] == f"--flag={version}"
+        assert told["folder"] == str(tmp_path)
+        home = {"HOME": os.environ.get("HOME"), "SECRET_TOKEN": "mine"}
+        assert told["variables"] == {"FLAG": version, "MODE": "fast", **home}
+        assert "mine" not in json.dumps(trial.facts.environment)
+        assert not trial.facts.packages, "they are the harness's own"
+
+
+def test_the_variable_itself_is_no_result(world: World, tmp_path: Path) -> None:
+    """A benchmark prints its settings. Each version then had another number, so that each was bad."""
+    (tmp_path / "tells.py").write_text(TELLS)
+    cell, _ = cells(tmp_path, command=[sys.executable, "tells.py"])
+    trial = ran(world, cell)
+    assert trial.trace is not None
+    assert set(trial.trace.metrics) == {"value"}
+
+
+def test_a_changed_file_or_another_folder_is_another_trial(world: World, tmp_path: Path) -> None:
+    keys = []
+    for name, text in (("a", "1"), ("a", "2"), ("b", "2")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "conf").write_text(text)
+        cell, other = cells(tmp_path / name, command=["true"], files=["conf"])
+        images = [world.engine.prepare(each.image, quiet) for each in (cell, other)]
+        keys += [trial_key(each, prepared=image, facts={}) for each, image in zip((cell, other), images, strict=True)]
+    assert len(set(keys)) == len(keys)
+
+
+# ---------------------------------------------------------------- what it starts is ended
+
+
+LEAVES = """\
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.stdout = sys.stderr = open(os.devnull, "w")
+        os.closerange(0, 3)
+        open("daemon.new", "w").write(str(os.getpid()))
+        os.rename("daemon.new", "daemon")
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+while not os.path.exists("daemon"):
+    time.sleep(0.01)
+if sys.argv[1:] == ["stays"]:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+"""
+
+
+def daemon(folder: Path) -> int:
+    return int((folder / "daemon").read_text())
+
+
+def eventually(holds: Callable[[], bool], *, within_s: float = 120.0) -> bool:
+    until_s = time.monotonic() + within_s
+    while not holds() and time.monotonic() < until_s:
+        time.sleep(0.05)
+    return holds()
+
+
+@pytest.mark.parametrize("how", ["ends", "stays", "interrupted"])
+def test_a_daemon_that_ignores_sigterm_does_not_outlive_its_launch(world: World, tmp_path: Path, how: str) -> None:
+    (tmp_path / "leaves.py").write_text(LEAVES)
+    words = [sys.executable, "leaves.py", *([] if how == "ends" else ["stays"])]
+    stop, timeout = ["sh", "-c", "echo {version} $FLAG >> stopped"], "1s" if how == "stays" else "60s"
+    (cell, _) = cells(tmp_path, command=words, stop=stop, timeout=timeout)
+    trial = ran(world, cell, cancelled=lambda: how == "interrupted" and (tmp_path / "daemon").exists())
+    assert trial.end == {"ends": "completed", "stays": "stopped", "interrupted": "interrupted"}[how], trial
+    assert not psutil.pid_exists(daemon(tmp_path))
+    assert (tmp_path / "stopped").read_text() == "1 1\n", "once"
+    assert world.engine.leftovers() == ()
+
+
+SWEEPS = """\
+import sys
+from pathlib import Path
+from tests.contract.world import World
+from tests.unit.run.test_in_place import cells, ran
+import os
+words = [sys.executable, "leaves.py", "stays"]
+(cell, *_) = cells(Path(sys.argv[1]), command=words, stop=["sh", "-c", "echo $FLAG >> stopped"])
+ran(World.open("process", os.environ), cell)
+"""
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("also_agent", [False, True])
+def test_a_killed_harness_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, also_agent: bool) -> None:
+    """The agent ends everything if it is left alone; if it was killed, too, the next command of the harness does."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "leaves.py").write_text(LEAVES)
+    environ = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[3])}
+    harness = subprocess.Popen([sys.executable, "-c", SWEEPS, str(tmp_path)], env=environ)
+    assert eventually((tmp_path / "daemon").exists)
+    agents = psutil.Process(harness.pid).children()
+    os.kill(harness.pid, signal.SIGKILL)
+    if also_agent:
+        for agent in agents:
+            agent.kill()
+    harness.wait()
+    if also_agent:
+        assert cgroups.remove_leftovers(tmp_path) > 0
+    assert eventually(lambda: not any(agent.is_running() for agent in agents))
+    assert eventually(lambda: not psutil.pid_exists(daemon(tmp_path)))
+    cgroups.remove_leftovers(tmp_path)
+    assert (tmp_path / "stopped").read_text() == "1\n", "once"
+    assert not list(tmp_path.glob("harness-*"))
+
+
+DOUBLE = """#!/bin/sh
+echo "$(basename $0) $*" >> LOG
+case "$1 $2" in "ps --all" | "network ls" | "--noheader"*) [ -e "LOG.$1" ] || { echo 77 && touch "LOG.$1"; } ;; esac
+"""
+
+
+def test_its_compose_project_and_its_jobs_are_ended_by_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, log = tmp_path / "harness-trial-a.b_1_2_ff", tmp_path / "log"
+    root.mkdir()
+    for name in ("docker", "squeue", "scancel"):
+        (tmp_path / name).write_text(DOUBLE.replace("LOG", str(log)))
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(stopping, "ENGINES", ("docker",))
+    assert stopping.stop(str(root)) == [], "no trial's folder"
+    order: dict[str, Any] = {"in_place": None}
+    (root / "job.json").write_text(json.dumps(order))
+    assert stopping.stop(str(root)) == []
+    order["in_place"] = {"folder": str(tmp_path), "variables": {}, "varied": "A", "stop": []}
+    (root / "job.json").write_text(json.dumps(order))
+    assert stopping.stop(str(root)) == ["container 77", "network 77", "job 77"]
+    assert stopping.stop(str(root)) == [], "it is done"
+    label = "--quiet --filter label=com.docker.compose.project=harness-trial-a-b_1_2_ff"
+    assert log.read_text().splitlines()[:7] == [
+        f"docker ps --all {label}",
+        "docker rm --force --volumes 77",
+        f"docker network ls {label}",
+        "docker network rm 77",
+        f"docker volume ls {label}",
+        "squeue --noheader --format=%i --name=harness-trial-a-b_1_2_ff",
+        "scancel 77",
+    ]
+    names = stopping.variables(str(root))
+    assert names["COMPOSE_PROJECT_NAME"] == names["SBATCH_JOB_NAME"] == "harness-trial-a-b_1_2_ff"
+
+
+def test_only_a_host_that_is_the_machine_itself_runs_it(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("def setup():\n    return lambda: None\n")
+    text = (
+        "version: 1\nseries: {flag: {vary: FLAG, versions: [a, b]}}\n"
+        "hosts: {here: {engine: process}, box: {engine: docker}}\n"
+        "scenarios: {x: {command: ['true']}, y: {script: s.py}}\n"
+    )
+    (tmp_path / "m.yaml").write_text(text)
+    plan = make_plan(select(load_matrix(tmp_path / "m.yaml", environ={}, index=FakeIndex(silent=True)), seed=1))
+    left_out = {(cell.variant.scenario.name, cell.lane.host.name): cell.excluded for cell in plan.cells}
+    assert left_out["x", "here"] is None
+    assert str(left_out["x", "box"]).endswith("use engine: process")
+    assert str(left_out["y", "here"]).startswith("only a command can be varied")
+
+
+# ---------------------------------------------------------------- the file of results
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "numbers"),
+    [
+        (
+            "a.json",
+            '{"loss": 0.3, "io": {"reads": 5, "ok": true}, "all": [1], "name": "x"}',
+            {"loss": 0.3, "io.reads": 5},
+        ),
+        ("a.csv", "epoch,loss\n1,0.5\n2,0.25\n", {"epoch": 2.0, "loss": 0.25}),
+        ("a.csv", "loss,0.5\n\nacc, 0.9\n", {"loss": 0.5, "acc": 0.9}),
+        ("a.csv", "metric,value\nloss,0.5\nacc,0.9\n", {"loss": 0.5, "acc": 0.9}),
+        ("a.csv", "", {}),
+        ("a.json", "3", {}),
+    ],
+)
+def test_the_numbers_of_a_file_are_named_by_their_keys_or_columns(
+    tmp_path: Path, name: str, text: str, numbers: dict[str, float]
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert result_file.read(str(tmp_path / name)) == numbers
+
+
+@pytest.mark.parametrize("text", ["{", "\udcff", "[" * 100_000, " " * (result_file.MOST_BYTES + 1)])
+def test_a_damaged_file_of_results_is_no_bug_of_the_agent(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(text, errors="surrogateescape")
+    with pytest.raises(ValueError, match=r"\S"):
+        result_file.read(str(tmp_path / "a.json"))
+
+
+def test_a_file_of_results_counts_only_if_this_launch_wrote_it(world: World, tmp_path: Path) -> None:
+    """The file of the version before would otherwise be the result of one that writes none."""
+    words = ["sh", "-c", 'test $FLAG = 2 || echo "{\\"loss\\": 0.5}" > out.json']
+    first, second = cells(tmp_path, command=words, results="out.json")
+    trial = ran(world, first)
+    assert trial.trace is not None
+    assert [values[-1] for values in trial.trace.metrics.values()] == [0.5]
+    trial = ran(world, second)
+    assert trial.trace is not None
+    assert not trial.trace.metrics
+    assert trial.message == "results: out.json was not written"
