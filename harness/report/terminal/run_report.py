@@ -61,6 +61,8 @@ def _write_brief(shown: Document, pen: Pen) -> None:
         told = finding.brief if number < _MOST_IN_FULL else finding.sentence
         pen.line(whole_clauses(f"{finding.number}. {told}", most=most), before=number == 0)
         if number < _MOST_IN_FULL:
+            if "cure" in finding.texts:
+                pen.line(f"   {finding.texts['cure']}")
             pen.line(f"   {finding.lines[-1]}", whole=True)
     rest = [shown.open] if shown.open else []
     if len(shown.findings) > _MOST_FINDINGS:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.model import Observation, RunResult
+from harness.model import CellVerdict, Effect, Lane, Observation, RunResult, Variant
 from harness.report import html_page
 from harness.report.charts import history_chart
 from harness.report.exports import junit, summary_json
@@ -99,6 +99,29 @@ def test_a_brief_line_drops_an_interval_and_not_the_evidence(monkeypatch: pytest
     monkeypatch.setattr("harness.report.finding_boxes._MOST_BRIEF", 50)
     slower = next(box for box in boxes(build.varied()) if box.fault.metric == "step_time")
     assert "ms; 5.62× (5.5 to 5.7); 3 launches against 3" in slower.brief
+
+
+def test_a_variable_that_cures_a_version_is_told_with_its_price() -> None:
+    """Users ask which flag works around a fault until it is fixed, and how much slower that is."""
+    on, off = (
+        replace(one, scenario=replace(one.scenario, environment=(("FAST", "{fast}"),)))
+        for one in (build.variant("train", fast="1"), build.variant("train", fast="0"))
+    )
+    crash = build.finding(
+        build.series("app", ["1", "2"]), build.HERE, on, before="1", after="2", metric="outcome", verdict="crash",
+        effect=Effect(value=1, unit="failures", ci=(0.292, 1)), p=0.01,
+    )  # fmt: skip
+
+    def verdict(version: str, lane: Lane, of: Variant) -> CellVerdict:
+        if (version, of) == ("2", on):
+            return build.crash()
+        return build.flat(step_ms=13 if of == off else 10)
+
+    rows = [(build.series("app", ["1", "2"]), [build.HERE], [on, off])]
+    (box,) = boxes(build.run(rows, verdict, findings=[crash]))
+    cure = "with fast=0 it is good, and takes about 30 % longer than with fast=1 in 1 (step time 10.0 → 13.0 ms)"
+    assert box.texts["cure"] == cure
+    assert cure in " ".join(run_report.text(box.result, width=80).split())
 
 
 def noticing(*texts: str) -> RunResult:
