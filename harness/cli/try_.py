@@ -96,6 +96,7 @@ def demo(*, folder: Path, out: Path) -> None:
     metavar="HOST:AT",
     help="Mount a path of the host read-only. Repeatable.",
 )
+@click.option("--results", metavar="FILE", help="Read the numbers of this JSON or CSV file that the command writes.")
 @click.option("--env-file", metavar="FILE", help="Variables for the command, as NAME=value lines; never written.")
 @click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
 @click.option("--python", metavar="VERSION", help="For packages and files: the interpreter.  [default: the harness's]")
@@ -122,8 +123,8 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.pass_context
 def try_(
     ctx: click.Context, *, versions: tuple[str, ...], vary: tuple[str, ...], engine: str | None, gpus: str,
-    files: tuple[str, ...], without: tuple[str, ...], volumes: tuple[str, ...], env_file: str | None,
-    beside: tuple[str, ...], python: str | None, network: bool, steps_are: str | None,
+    files: tuple[str, ...], without: tuple[str, ...], volumes: tuple[str, ...], results: str | None,
+    env_file: str | None, beside: tuple[str, ...], python: str | None, network: bool, steps_are: str | None,
     step_pattern: str | None, exit_code: bool, step_time: str, trials: str | None, until: str | None, quick: bool,
     time: str | None, write: Path | None, fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
@@ -160,6 +161,7 @@ def try_(
         command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, without=without, beside=beside,
         python=python, steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time), volumes=volumes, env_file=env_file, vary=vary,
+        results=results,
     )  # fmt: skip
     say(f"each launch: {draft.uses(drafted)}")
     if write is not None:

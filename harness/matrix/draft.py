@@ -103,6 +103,7 @@ def drafted(
     volumes: Sequence[str] = (),
     env_file: str | None = None,
     vary: Sequence[str] = (),
+    results: str | None = None,
 ) -> Draft:
     """Return the draft for what a user typed. `series_of`, `job_of`, `steps_of` and `varied` document the arguments.
     Raises UsageError."""
@@ -131,6 +132,10 @@ def drafted(
             without=without, installed=series.installs,
         )  # fmt: skip
     more |= {**({"network": True} if network else {}), **steps_of(steps_are, job)}
+    if results is not None:
+        if "command" not in job.entry:
+            raise UsageError("--results: is for a command; a program prints or logs its numbers")
+        more["results"] = results
     if env_file is not None:
         more["env_file"] = str(folder / Path(env_file).expanduser())
     return Draft(
@@ -193,6 +198,7 @@ def uses(draft: Draft) -> str:
     else:
         cards = {"all": "all GPUs", "each": "one GPU in turn"}.get(gpus, f"GPU {gpus}")
     network = "the machine's network" if kind.sees_ports else "a network" if "network" in draft.more else "no network"
+    files = "in this folder, measured again if it changes" if draft.series.in_place else "copied in"
     files = "in this folder, measured again if it changes" if draft.series.in_place else "copied in"
     files += f": {', '.join(draft.job.carried) or 'nothing from this folder'}"
     mounted = [f"{each['from']} at {each['at']}" for each in draft.more.get("mounts", ())]
