@@ -611,10 +611,14 @@ class _Metric:
 
 
 def _rows(trial: Trial, name: str, *, last: float) -> Floats:
-    """Return the numbers that the launch returned up to step `last`."""
+    """Return the numbers that the launch returned up to step `last`. The rows of a command without steps are samples,
+    of which each launch takes another number: of them, return the last number, whenever it came."""
     values = None if trial.trace is None else trial.trace.column(name)
     if trial.trace is None or values is None:
         return np.empty(0)
+    step_s = trial.trace.column("step_s")
+    if step_s is not None and not np.isfinite(step_s).any():
+        return values[np.isfinite(values)][-1:]
     return values[: int(np.searchsorted(trial.trace.step, last, side="right"))]
 
 
