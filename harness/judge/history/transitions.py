@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import comb
 
-from scipy.special import betaincinv  # scipy.stats takes longer to import than all the rest of a sweep
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, xlogy  # scipy.stats takes longer to import than all the rest of a sweep
 
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Modes
-from harness.judge.history.flaky import MISS, outliving, proven, wanted_launches
+from harness.judge.history.flaky import MISS, RATES, outliving, proven, wanted_launches
 from harness.judge.launches import AGREE, SAME_RATE
 from harness.model import (
     BAD,
@@ -31,6 +33,7 @@ from harness.model import (
     unit_per,
 )
 from harness.model.judged import State
+from harness.model.signals import MOST_LOG
 
 ALPHA = 0.008
 """Chance of a false change in a series, for each metric."""
@@ -117,39 +120,78 @@ def _run_of(number: int, changes: Sequence[Change], *, versions: int) -> range:
     return range(begin.after, versions if fix is None or fix.before is None else fix.before + 1)
 
 
-FLAKE_P = 0.05
-"""A failure is no flake from this p-value of its best place on: more of its launches fail on one side of it."""
+FITS = 0.01
+"""Likelihood ratio of a version's failures below which they come as seldom as in the versions that hardly fail."""
 
 
 def without_flakes(
     cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]
 ) -> tuple[Sequence[CellVerdict], Sequence[Sequence[Trial]]]:
-    """Return the cells and the trials without the failures that come in old versions as often as in new ones, if
-    another failure, by its end, signal and exception, does not: they do not show where that one begins or ends.
+    """Return the cells and the trials without the failures that do not show where a failure begins or ends.
+
+    Each failure, by its end, signal and exception, is looked for in the versions where it is most frequent. Elsewhere,
+    it does not count in versions in which it is as rare as in all the others, and makes nobody bad in versions that may
+    be of either kind. A failure that is nowhere more frequent does not count if another one is.
     """
-    names = dict.fromkeys(trial.failed_by for version in trials for trial in version if trial.end in FAILURES)
-    if len(names) < 2:
-        return cells, trials
     of = [[(trial, trial.failed_by if trial.end in FAILURES else None) for trial in version] for version in trials]
-    p_values = {name: _p_of_best_place(name, of) for name in names}
-    flakes = {name for name, p in p_values.items() if p > FLAKE_P}
-    if not flakes or min(p_values.values()) > ALPHA:
+    names = dict.fromkeys(name for version in of for _, name in version if name is not None)
+    fine = [max(cell.at_risk - cell.failed, 0) for cell in cells]
+    counts = {name: [sum(own == name for _, own in version) for version in of] for name in names}
+    found = {name: _frequent(np.array(own), np.array(fine)) for name, own in counts.items()}
+    if not any(found.values()):
         return cells, trials
-    kept = [[trial for trial, name in version if name not in flakes] for version in of]
-    return [_without(cell, own, left) for cell, own, left in zip(cells, trials, kept, strict=True)], kept
+    rare = {(name, at) for name in names for at in range(len(cells)) if found[name] is None}
+    unclear = set[int]()
+    for name, places in found.items():
+        for at in range(len(cells)):
+            if places is None or at in places or not counts[name][at]:
+                continue
+            ratio = _likelihood_ratio(at, places, counts[name], fine)
+            if ratio <= FITS:
+                rare.add((name, at))
+            elif ratio < 1 / FITS:
+                unclear.add(at)
+    kept = [[trial for trial, name in version if (name, at) not in rare] for at, version in enumerate(of)]
+    told = [_without(cell, own, left) for cell, own, left in zip(cells, trials, kept, strict=True)]
+    for at in unclear:
+        told[at] = replace(told[at], verdicts=("inconclusive",), signal=None)
+    return told, kept
 
 
-def _p_of_best_place(name: object, of: Sequence[Sequence[tuple[Trial, object]]]) -> float:
-    """Return the p-value of Fisher's exact test of a failure on both sides of the place where it differs most,
-    corrected for the number of places. Launches with another failure do not count."""
-    counts = [
-        (sum(own == name for _, own in each), sum(own is None and trial.measured for trial, own in each)) for each in of
+def _frequent(failed: NDArray[np.int_], fine: NDArray[np.int_]) -> range | None:
+    """Return the positions in a row, without a gap, where a failure is more frequent than elsewhere; None if chance may
+    explain that. `failed` and `fine` count the launches of each version, shape (versions,).
+
+    These are the positions of the largest likelihood ratio. The p-value of Fisher's exact test is corrected for the
+    number of choices: half of the significance level goes to failures that last up to the newest version, and a quarter
+    each to those that began before the oldest one and to those that came and went.
+    """
+    ends = [np.concatenate([[0], np.cumsum(each)]) for each in (failed, fine)]
+    inside = [np.subtract.outer(own, own).T for own in ends]  # [first, end]
+    outside = [own[-1] - each for own, each in zip(ends, inside, strict=True)]
+    rates = [sides[0] / np.maximum(sides[0] + sides[1], 1) for sides in (inside, outside)]
+    fit = sum(xlogy(f, r) + xlogy(n, 1 - r) for (f, n), r in zip((inside, outside), rates, strict=True))
+    is_choice = np.triu(np.ones_like(fit, dtype=bool), 1) & (rates[0] > rates[1])
+    if not is_choice.any():
+        return None
+    first, end = divmod(int(np.argmax(np.where(is_choice, fit, -np.inf))), len(ends[0]))
+    others, is_last = len(failed) - 1, end == len(failed)
+    choices = (2 if is_last else 4) * (others if is_last or not first else others * (others - 1) / 2)
+    p = exact_p(*((int(f[first, end]), int(n[first, end])) for f, n in (outside, inside)))
+    return range(first, end) if p * choices <= ALPHA else None
+
+
+def _likelihood_ratio(at: int, places: range, failed: Sequence[int], fine: Sequence[int]) -> float:
+    """Return how many times likelier the launches of a version are at the rate of the `places` where a failure is
+    frequent than at that of the others."""
+    here = range(len(failed))
+    sides = ([place for place in here if (place in places) is inside] for inside in (True, False))
+    rates = [
+        min((sum(failed[n] for n in side) + 0.5) / (sum(failed[n] + fine[n] for n in side) + 1), RATES[-1])
+        for side in sides
     ]
-    sides = ((counts[:place], counts[place:]) for place in range(1, len(counts)))
-    totals = (
-        tuple((sum(failed for failed, _ in side), sum(fine for _, fine in side)) for side in both) for both in sides
-    )
-    return min(1.0, (len(counts) - 1) * min((exact_p(old, new) for old, new in totals), default=1.0))
+    logs = [failed[at] * math.log(rate) + fine[at] * math.log1p(-rate) for rate in rates]
+    return math.exp(min(logs[0] - logs[1], MOST_LOG))
 
 
 def _without(cell: CellVerdict, trials: Sequence[Trial], kept: Sequence[Trial]) -> CellVerdict:
@@ -191,9 +233,16 @@ def wants_launches(
     These are good versions near the failure that may have missed it by luck, and bad versions with few failed launches;
     all have fewer launches than `trials_asked.most`.
     """
-    cells, trials = without_flakes(cells, trials)
-    states = outcome_states(cells)
-    return wanted_launches(states, outliving(states, cells, trials), trials, asked=trials_asked)
+    told, kept = without_flakes(cells, trials)
+    states = outcome_states(told)
+    wanted = dict(wanted_launches(states, outliving(states, told, kept), trials, asked=trials_asked))
+    failing = [at for at, version in enumerate(trials) if any(trial.end in FAILURES for trial in version)]
+    if told is cells and failing and len(failing) <= failing[-1] - failing[0]:  # others between them do not fail
+        why = "it fails, as other versions do, in too few launches to show whether more often"
+        launches = [sum(trial.measured for trial in version) for version in trials]
+        bad = [at for at, state in enumerate(states) if state and cells[at].failed < launches[at]]
+        wanted |= {at: why for at in bad if launches[at] < trials_asked.most and at not in wanted}
+    return wanted
 
 
 def exact_interval(failed: int, trials: int) -> Interval:

@@ -220,6 +220,15 @@ def test_a_failure_of_all_versions_hides_no_failure_that_begins(flakes: tuple[st
     assert [(one.kind, one.before, one.after) for one in found] == [("first_bad", 3, 4)]
 
 
+def test_a_failure_that_was_rare_before_begins_where_it_becomes_frequent() -> None:
+    """The same crash, in one of eight launches of two old versions, was told as bad from the start."""
+    trials = _rows("tggggggg", "gggg", "ggggtggg", "gggg", "tttt", "tttt", "tttt")
+    found = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
+    assert [(one.kind, one.before, one.after) for one in found] == [("first_bad", 3, 4)]
+    assert found[0].effect is not None
+    assert found[0].effect.value == 1.0
+
+
 def test_two_failures_that_come_and_go_are_weighed_together() -> None:
     """Where none of them begins in a version, none is the noise of the other."""
     trials = _rows("tggg", "ggcg", "ttgg", "gggc")
