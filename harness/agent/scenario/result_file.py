@@ -22,6 +22,8 @@ def state(path):
 
 def read(path):
     """Return name -> number, in the order of the file. Raises ValueError, with what is wrong."""
+    if not os.path.isfile(path):  # a pipe would be waited for
+        raise ValueError("is no file")
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(MOST_BYTES + 1)

@@ -280,6 +280,13 @@ def test_a_damaged_file_of_results_is_no_bug_of_the_agent(tmp_path: Path, text: 
         result_file.read(str(tmp_path / "a.json"))
 
 
+def test_a_pipe_or_a_folder_in_place_of_a_file_of_results_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path / "pipe.json", tmp_path):
+        with pytest.raises(ValueError, match="is no file"):
+            result_file.read(str(path))
+
+
 def test_a_file_of_results_counts_only_if_this_launch_wrote_it(world: World, tmp_path: Path) -> None:
     """The file of the version before would otherwise be the result of one that writes none."""
     words = ["sh", "-c", 'test $FLAG = 2 || echo "{\\"loss\\": 0.5}" > out.json']
