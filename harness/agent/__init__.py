@@ -19,6 +19,8 @@ job.json
      "command": [...] or null, "step_pattern": regex or null, "judge_exit": false,
      "printed": {"loss": "loss: {}"},           of a program or a command: the numbers to read from its output; null:
                                                 those beside a name (scenario/printed.py)
+     "serve": {…} or null,                      of a command that is a server, to which requests are sent
+                                                (serving/client.py)
      "lines": "epoch #",                        of a program whose steps may be lines of output: the only ones that are;
                                                 "": none; null or absent: the first that recur (scenario/printed.py)
      "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget
@@ -60,8 +62,9 @@ Anything else on stdout is noise from the image. Messages, in order:
     ready     {"setup_s": 0.2, "first_step_s": 0.1, "libraries": ["libcufft.so.10.3", …], "probes": ["rss", …],
                "stride": 1, "step_kind": null or "torch", "step_shape": null or "epoch #"}
                                                 after setup and the first step; step_kind: whose steps a program makes
-                                                (scenario/hooks/), "function" or "line"; step_shape: which lines these
-                                                are. For lines it comes later, before the first look or the end
+                                                (scenario/hooks/), "function", "line" or "request";
+                                                step_shape: which lines these are. For lines it comes later, before
+                                                the first look or the end
     progress  {"step": 1234, "rss_kib": 81234}  about once a second
     samples   {"columns": {"step": [1, 2, …], "rss_kib": […], "anon_kib": […], "heap_kib": […], "blocks": […],
                "step_s": […], "gpu_pool_kib": […], "gpu_kib": […], "gpu_process_kib": […]}}
@@ -110,7 +113,9 @@ Anything else on stdout is noise from the image. Messages, in order:
 
 The scenario process and the command run in ROOT/scenario, with /dev/null as stdin. For a command, `ready` comes with
 its first row (setup_s null), and its looks have rss_kib and its kinds, rss_peak_kib, cpu_s, what was read and written,
-and what the driver reports of the GPUs; its last look is at its end, if that was before the budget.
+and what the driver reports of the GPUs; its last look is at its end, if that was before the budget. For a
+server, setup_s is the time until it was ready, the columns have first_token_s, token_s and failed, and end_s begins
+with SIGTERM.
 
     python -B ROOT/start.py gpus        prints the GPUs of `hello` as one JSON object, and exits
 

@@ -27,8 +27,9 @@ NOT_FINITE = 8  # two numbers per metric: how many steps returned a non-finite v
 
 COLUMNS = (
     "step_s", "rss_kib", "anon_kib", "heap_kib", "blocks", "gpu_pool_kib", "gpu_kib", "gpu_process_kib", "wait_s",
+    "first_token_s", "token_s", "failed",
 )  # fmt: skip
-ALWAYS = 5  # columns that every process has; the others need a GPU, or waits for other ranks
+ALWAYS = 5  # columns that every process has; the others need a GPU, waits for other ranks, or requests to a server
 MOST_METRICS = 16
 HEADER = NOT_FINITE + 2 * MOST_METRICS
 MOST_ROWS = 200000

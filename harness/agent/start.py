@@ -13,7 +13,8 @@ import sys
 def main(root, arguments):
     """Run the supervisor, or the scenario process if `arguments` are its file descriptors, and return the exit code.
 
-    With `rank` and a program's arguments, run the program. With `gpus`, only print the GPU fields of `hello` as JSON.
+    With `rank` and a program's arguments, run the program; with `client`, send requests to a server. With `gpus`, only
+    print the GPU fields of `hello` as JSON.
     """
     if arguments == ["gpus"]:
         from harness_agent.probes import gpus
@@ -24,6 +25,10 @@ def main(root, arguments):
         from harness_agent.scenario import program_run
 
         return program_run.ProgramRun(root).run(arguments[1:])
+    if arguments[:1] == ["client"]:
+        from harness_agent.serving import client
+
+        return client.run(root, arguments[1:])
     if arguments:
         from harness_agent.scenario import script_run
 

@@ -106,6 +106,12 @@ def demo(*, folder: Path, out: Path) -> None:
     "--step-pattern", metavar="REGEX", help="Measure from outside; each line of output that matches is a step."
 )
 @click.option("--exit-code", is_flag=True, help="Judge by the exit code alone: 0 good, 125 untested, else bad.")
+@click.option("--serve", is_flag=True, help="The command is a server: send it requests, which are the steps.")
+@click.option("--port", type=click.IntRange(1, 65535), help="The port that it listens on, unless it is given {port}.")
+@click.option("--get", metavar="PATH", help="With --serve: send GET requests to this path.")
+@click.option("--post", metavar="PATH", help="With --serve: send POST requests to this path.")
+@click.option("--body", metavar="JSON", help="The JSON body of these requests.")
+@click.option("--concurrency", type=click.IntRange(1, 1024), help="Requests on their way at a time.  [default: 1]")
 @click.option(
     "--step-time",
     default="1m",
@@ -125,7 +131,8 @@ def try_(
     ctx: click.Context, *, versions: tuple[str, ...], vary: tuple[str, ...], engine: str | None, gpus: str,
     files: tuple[str, ...], without: tuple[str, ...], volumes: tuple[str, ...], results: str | None,
     env_file: str | None, beside: tuple[str, ...], python: str | None, network: bool, steps_are: str | None,
-    step_pattern: str | None, exit_code: bool, step_time: str, trials: str | None, until: str | None, quick: bool,
+    step_pattern: str | None, exit_code: bool, serve: bool, port: int | None, get: str | None, post: str | None,
+    body: str | None, concurrency: int | None, step_time: str, trials: str | None, until: str | None, quick: bool,
     time: str | None, write: Path | None, fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
@@ -144,6 +151,7 @@ def try_(
       harness try team/app:41 team/app:42 -v /srv/data:/data -- python train.py
       harness try team/app:41 team/app:42 --step-pattern '^step' -- ./run.sh
       harness try --vary IMAGE=app:1,app:2 -- docker compose up
+      harness try team/app:41 team/app:42 --serve --port 80 --get / -- serve
 
     Exit status: as for sweep.
     """
@@ -162,6 +170,7 @@ def try_(
         python=python, steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time), volumes=volumes, env_file=env_file, vary=vary,
         results=results,
+        served=draft.served_by(serve, port=port, get=get, post=post, body=body, concurrency=concurrency),
     )  # fmt: skip
     say(f"each launch: {draft.uses(drafted)}")
     if write is not None:

@@ -362,7 +362,8 @@ def _said(trial: Trial) -> str:
 def _named(draft: Draft) -> str:
     """Return the program as it was typed, or the command."""
     entry, source = draft.job.entry, draft.job.source
-    return shlex.join(entry["command"]) if source is None else str(entry.get("module", source.name))
+    words = entry.get("command") or entry.get("serve", ())
+    return shlex.join(words) if source is None else str(entry.get("module", source.name))
 
 
 def _by_function(draft: Draft) -> str:

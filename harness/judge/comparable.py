@@ -188,6 +188,8 @@ def _kind_of_steps(trial: Trial) -> str:
         return ""
     if kind is None:
         return "none" if trial.failure.shortfall == "no_step" else "calls of step"
+    if kind == "request":
+        return "requests"
     return f'lines like "{shape}"' if kind == "line" else f"steps of {kind}"
 
 

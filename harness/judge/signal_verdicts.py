@@ -58,6 +58,8 @@ def with_signals(
     added: dict[str, Sequence[SignalVerdict]] = {}
     for name in LEVELS:
         levels, known = compared.levels(name), rises.get(name, {})
+        if SIGNALS[name].of_server and not levels and not compared.own_levels(name):
+            continue  # it is no server, or streams no replies
         added[name] = _Level(
             name=name, compared=compared, limits=limits, rises=known, searched=searched, levels=levels,
             figures={**compared.own_levels(name), **levels}, apart=compared.apart(name),

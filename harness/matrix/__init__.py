@@ -17,6 +17,7 @@ from harness.matrix.read_hosts import names_of, read_hosts
 from harness.matrix.read_scenarios import read_exclude, read_include, read_scenarios
 from harness.matrix.read_series import SeriesReader
 from harness.matrix.read_yaml import read_yaml
+from harness.matrix.servers import check_ports
 from harness.matrix.shape import SERIES_KINDS, MatrixFile, schema
 from harness.model.forms import LETTERS, Given, kind, shown
 from harness.registry.registry_client import Registry, TagSource
@@ -40,6 +41,7 @@ def load_matrix(
     series, hosts = reader.read(file), read_hosts(file.hosts, context)
     read = read_scenarios(file, context, hosts=names_of(file.hosts), environ=environ)
     scenarios = tuple(each.scenario for each in read)
+    check_ports(scenarios, hosts, context)
     matrix = model.Matrix(
         name=_name(file, context),
         path=Path(context.file),
@@ -59,7 +61,7 @@ def load_matrix(
 def _learn(matrix: model.Matrix) -> None:
     """Note the credentials in a matrix file, so that no file and no output contains them."""
     for scenario in matrix.scenarios:
-        for words in (scenario.args, scenario.launcher, scenario.command):
+        for words in (scenario.args, scenario.launcher, scenario.command, scenario.serve):
             masking.learn_words(words)
         masking.learn_variables(scenario.environment)
         masking.learn(value for _, value in scenario.secrets)

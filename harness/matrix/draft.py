@@ -104,6 +104,7 @@ def drafted(
     env_file: str | None = None,
     vary: Sequence[str] = (),
     results: str | None = None,
+    served: Mapping[str, Any] | None = None,
 ) -> Draft:
     """Return the draft for what a user typed. `series_of`, `job_of`, `steps_of` and `varied` document the arguments.
     Raises UsageError."""
@@ -114,7 +115,13 @@ def drafted(
         example = "harness try team/app:41 team/app:42 -- python train.py"
         raise UsageError(f"no command: give it after --, such as: {example}")
     if vary:
-        others = (("--with", beside), ("--without", without), ("--python", python), ("--network", network))
+        others = (
+            ("--serve", served),
+            ("--with", beside),
+            ("--without", without),
+            ("--python", python),
+            ("--network", network),
+        )
         for option, given in (*others, ("-v", volumes), ("versions", versions)):
             if given:
                 raise UsageError(f"{option}: is not for --vary, which runs the command on this machine as it is")
@@ -129,7 +136,7 @@ def drafted(
         has_image = not engine_kind(engine_of(engine, series)).can.shares_programs
         job = job_of(
             command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image,
-            without=without, installed=series.installs,
+            without=without, installed=series.installs, served=served,
         )  # fmt: skip
     more |= {**({"network": True} if network else {}), **steps_of(steps_are, job)}
     if results is not None:
@@ -505,12 +512,14 @@ def job_of(
     has_image: bool = True,
     without: Sequence[str] = (),
     installed: Collection[str] = (),
+    served: Mapping[str, Any] | None = None,
 ) -> DraftJob:
     """Return the scenario of a command line: a program that is measured from inside, if Python runs a file or module of
     `folder`, else a command. `folder` is written as the matrix file names it. `files`: further files to copy in.
     `step_pattern`: measure a command, whose matching lines of output are steps. `exit_code`: measure a command, of
     which only the exit code counts. `has_image`: an image may contain a program that `folder` lacks. `without`: names
-    that are not copied in. `installed`: packages that each version has. Raises UsageError.
+    that are not copied in. `installed`: packages that each version has. `served`: the keys of a server, if
+    the command starts one. Raises UsageError.
     """
     checked_pattern(step_pattern or "")
     launcher, words = parted_launcher(words)
@@ -519,7 +528,7 @@ def job_of(
     _check_started(words, folder, has_image=has_image)
     module = rest[1] if len(rest) > 1 and rest[0] == "-m" else ""
     top = _beside(module, folder) if module else None
-    from_inside = not step_pattern and not exit_code
+    from_inside = not step_pattern and not exit_code and served is None
     entry: dict[str, Any] = {"command": [*launcher, *(words[1:] if launcher and starts_python(launcher) else words)]}
     args, home, source = list(words), Path(), None
     if from_inside and top:
@@ -537,7 +546,9 @@ def job_of(
         if "program" in entry
         else []
     )
-    if "command" in entry:
+    if served is not None:
+        entry = {"serve": entry["command"], **served}
+    if "command" in entry or served is not None:
         scripts = [folder / word for word in pieces if word.endswith(".py") and (folder / word).is_file()]
         code += [name for path in scripts for name in _imported(path, folder, installed)]
     if top:
@@ -571,6 +582,30 @@ def checked_pattern(pattern: str) -> str:
     except re.error as error:
         raise UsageError(f"--step-pattern {pattern}: is not a regular expression: {error}") from error
     return pattern
+
+
+def served_by(
+    serve: bool, *, port: int | None, get: str | None, post: str | None, body: str | None, concurrency: int | None
+) -> Mapping[str, Any] | None:
+    """Return the keys of a server's scenario for the options as typed; None if the command starts none. Raises
+    UsageError."""
+    typed = {"--port": port, "--get": get, "--post": post, "--body": body, "--concurrency": concurrency}
+    if not serve:
+        for name, value in typed.items():
+            if value is not None:
+                raise UsageError(f"{name} {value}: is for a server; add --serve")
+        return None
+    if (get is None) == (post is None):
+        raise UsageError("--serve: give one of --get PATH and --post PATH, such as --get /health")
+    if body is not None and post is None:
+        raise UsageError("--body: is the body of a POST request; give --post PATH")
+    try:
+        sent = {} if body is None else {"json": json.loads(body)}
+    except ValueError as error:
+        raise UsageError(f"--body {body}: is not JSON: {error}") from error
+    request = {"get": get} if post is None else {"post": post, **sent}
+    given = {"port": port, "request": request, "params": None if concurrency is None else {"concurrency": concurrency}}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _check_started(words: Sequence[str], folder: Path, *, has_image: bool) -> None:

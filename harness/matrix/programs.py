@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from harness import model
 from harness.errors import did_you_mean
 from harness.matrix.problems import Context, KeyPath, listed
+from harness.matrix.servers import check_server
 from harness.model import Scalar
 from harness.model.forms import shown
 from harness.model.measured import MOST_METRICS
@@ -198,16 +199,16 @@ def read_script_or_program(
     """Return the parsed script or program; None for a command, for a module that is not among the files, or if it
     cannot be read. `in_place`: a command runs in the user's own folder. Problems are added to the context."""
     written = context.written(*key)
-    if len([name for name in ("script", "program", "module", "command") if name in written]) != 1:
-        context.add(key, "give exactly one of script, program, module and command")
+    if len([name for name in ("script", "program", "module", "command", "serve") if name in written]) != 1:
+        context.add(key, "give exactly one of script, program, module, command and serve")
     if scenario.stop and not scenario.command:
         context.add((*key, "stop"), "is for a command: it ends what that starts outside its own processes")
     if scenario.results is not None and not scenario.command:
         context.add((*key, "results"), "is for a command; a script returns numbers, a program prints or logs them")
-    for name in ("step_pattern", "judge") if scenario.is_program or scenario.script is not None else ():
+    for name in ("step_pattern", "judge") if "command" not in written else ():
         if name in written:
-            is_program = scenario.is_program
-            why = "the steps of a program are counted from inside" if is_program else "a script counts its steps itself"
+            why = "the steps of a program are counted from inside" if scenario.is_program else ""
+            why = why or ("the requests are its steps" if scenario.serve else "a script counts its steps itself")
             context.add((*key, name), f"is for a command; {why}")
     if scenario.script is not None and scenario.folder is not None:
         context.add((*key, "folder"), "is for a program, a module or a command; a script runs in its own folder")
@@ -217,7 +218,10 @@ def read_script_or_program(
     for name in ("args", "steps_are", "launcher"):
         if name in written:
             context.add((*key, name), "is for a program or a module")
-    if scenario.command and not in_place:
+    check_server(scenario, key, context)
+    if scenario.serve and in_place:
+        context.add((*key, "serve"), "is for images and environments; a varied command runs on this machine as it is")
+    if (scenario.command or scenario.serve) and not in_place:
         _check_command(scenario, key, context)
     script = context.existing((*key, "script")) if scenario.script is not None else None
     return None if script is None else read_python(script, (*key, "script"), context, read_script)
@@ -244,16 +248,17 @@ def _check_command(scenario: model.Scenario, key: KeyPath, context: Context) -> 
     """Check that the files that a command starts by a relative path are among those that are copied: the folder in
     which it starts has no others."""
     copied = {str(scenario.place_of(path)): path for path in scenario.files}
-    for name in started_files(scenario.command):
+    word = "serve" if scenario.serve else "command"
+    for name in started_files(scenario.command or scenario.serve):
         path = PurePosixPath(os.path.normpath(name))
         tops = [copied[str(top)] / path.relative_to(top) for top in (path, *path.parents) if str(top) in copied]
         if path.is_absolute() or "{" in name or any(file.exists() for file in tops):
             continue
         if (context.folder / path).is_file():
-            context.add((*key, "command"), f"{shown(name)} is not copied; add it: files: [{path.parts[0]}]")
+            context.add((*key, word), f"{shown(name)} is not copied; add it: files: [{path.parts[0]}]")
         else:
             near = did_you_mean(str(path), known=(each.name for each in context.folder.iterdir()))
-            context.add((*key, "command"), f"{shown(name)} is not in this file's folder{near} copy it with files:")
+            context.add((*key, word), f"{shown(name)} is not in this file's folder{near} copy it with files:")
 
 
 def _check_printed(scenario: model.Scenario, key: KeyPath, context: Context) -> None:

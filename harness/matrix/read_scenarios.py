@@ -154,9 +154,13 @@ def _check_params(
             seen.append(value)
             if script and (wrong := script.wrong_value(name, value)):
                 context.add((*place, position), wrong)
-        parts = (*(scenario.command or (*scenario.args, *scenario.launcher)), *dict(scenario.environment).values())
-        if scenario.script is None and not any(f"{{{name}}}" in part for part in parts):
+        parts = scenario.command or (*scenario.args, *scenario.launcher, *scenario.serve)
+        sent = [(each.get, each.post, each.json_text, each.body) for each in scenario.request]
+        parts = (*parts, *dict(scenario.environment).values(), *(text for texts in sent for text in texts if text))
+        is_load = bool(scenario.serve) and name in model.LOAD
+        if scenario.script is None and not is_load and not any(f"{{{name}}}" in part for part in parts):
             what = "the command has" if scenario.command else "args have"
+            what = "serve and request have" if scenario.serve else what
             text = f"{what} no '{{{name}}}', so all of its variants would be the same; put it there, or in environment"
             context.add(place, text)
     if script and (scenario.params or not included):
@@ -184,7 +188,7 @@ def _check_probes(scenario: model.Scenario, key: KeyPath, context: Context) -> N
         place, settings = (*key, "probes", probe.name), dict(probe.settings)
         if scenario.is_program:
             context.add(place, "is for a script or a command; a program has no probes")
-        elif scenario.command and probe.name != "valgrind":
+        elif scenario.script is None and (scenario.serve or probe.name != "valgrind"):
             context.add(place, "is for a script; a command can have valgrind")
         steps = context.written(*place).get("at", ()) if probe.name == "optrace" else ()
         for position, step in enumerate(steps):

@@ -5,6 +5,7 @@ Only the reading of a file imports this module, since pydantic is slow to import
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -109,7 +110,7 @@ def _limit_key(signal: Signal) -> Any:
     assert signal.limit is not None, "only signals with a limit have a key"
     unit, never_off = signal.limit_unit, signal.name == "memory"
     kinds: dict[str, tuple[Any, Any, Any]] = {
-        "share": (forms.fraction, forms.SHARE, f"{signal.limit:.0%}"),
+        "share": (forms.fraction, forms.SHARE, f"{100 * signal.limit:g}%"),
         "size a step": (forms.leak_kib, {"type": "string", "examples": ["0.5KiB", "80B"]}, f"{signal.limit:g}KiB"),
         "count a step": (forms.amount_per_step, {"type": ["string", "number"], "examples": [0.01]}, signal.limit),
     }
@@ -266,6 +267,18 @@ AnyStepsAre = Annotated[
         _steps_are, json_schema_input_type=StepsFunction | Annotated[str, Field(json_schema_extra=_name_words)]
     ),
 ]
+
+
+ONE_OR_MORE = BeforeValidator(lambda value: [value] if isinstance(value, dict) else value)
+"""Marks a list that may be written as its only item, a mapping."""
+
+
+def json_text(value: Any) -> str:
+    """Return a value of a matrix file as JSON. Raises ValueError."""
+    try:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cannot be written as JSON: {error}") from error
 
 
 def launcher_words(text: Any) -> tuple[str, ...]:

@@ -99,6 +99,7 @@ class Look:
 
 AGENT_COLUMNS = frozenset(
     {"rss_kib", "anon_kib", "heap_kib", "blocks", "step_s", "slice"}
+    | {"first_token_s", "token_s", "failed"}
     | {"gpu_kib", "gpu_process_kib", "gpu_pool_kib", "gpu_reserved_kib"}
 )
 """The columns of a trace that the agent measures, and `slice`. The others are metrics that the scenario returns or
@@ -133,8 +134,9 @@ class Trace:
     `step` is the 1-based number of the step after which row i was sampled, shape (n,).
     `columns` are arrays of the same shape: `rss_kib` (resident memory), `anon_kib` (that part of it
     that is neither of a mapped file nor shared memory), `heap_kib`, `blocks` (Python), `step_s` (duration of the step
-    itself, seconds), `gpu_kib`, `gpu_process_kib` and `gpu_pool_kib` as in a Look, and the scenario's own metrics.
-    Missing samples are NaN. `slice` is the cycle in which a step was made, if several live launches took turns: then
+    itself, seconds; a request that failed has none), of requests `first_token_s`, `token_s` and `failed` (0 or 1),
+    `gpu_kib`, `gpu_process_kib` and `gpu_pool_kib` as in a Look, and the scenario's own metrics. Missing samples are
+    NaN. `slice` is the cycle in which a step was made, if several live launches took turns: then
     launches of a round that share cycles are pairs, and the step times at the beginning of a slice are missing.
 
     `counts` are sampled less often, including at looks: `step` and, of the same shape, the amounts of the growth

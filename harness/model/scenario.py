@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -205,6 +206,50 @@ class Probe:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class WhenReady(FromFile):
+    """When a server is ready: once a port accepts connections, or as given here."""
+
+    http: forms.Text | None = None
+    """A path, such as /health, that answers with a status from 200 to 399."""
+    line: forms.Text | None = None
+    """A text in a line that the server prints."""
+    timeout_s: Annotated[forms.Duration | None, forms.key("timeout")] = None
+    """The longest time until it is ready. Default: that of the scenario."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expect(FromFile):
+    """What a reply must have to be no failure. Without it, a status from 200 to 299 is enough."""
+
+    status: Annotated[forms.Whole | None, forms.Within(least=100, most=599)] = None
+    """The status, such as 201."""
+    text: forms.Text | None = None
+    """A text in the body."""
+    json: Annotated[tuple[tuple[forms.Text, forms.ScalarValue], ...], forms.Pairs()] = ()
+    """Values in a JSON body by their paths, such as {choices.0.index: 0}."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(FromFile):
+    """A request to a server. Exactly one of `get` and `post` is set. A param replaces its name in braces."""
+
+    get: forms.Text | None = None
+    """The path of a GET request."""
+    post: forms.Text | None = None
+    """The path of a POST request."""
+    json_text: Annotated[str | None, forms.key("json"), forms.InFile(form=Any, then=file_keys.json_text)] = None
+    """A JSON body."""
+    body: forms.Anything | None = None
+    """A body of any other kind."""
+    headers: forms.Environment = ()
+    """Further headers, as a mapping."""
+    expect: Expect = Expect()
+    """What the reply must have."""
+    weight: Annotated[forms.Whole, forms.Within(least=1, most=10**6)] = 1
+    """Of several requests: how often this one comes, compared with the others."""
+
+
 PYTHON_LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 LAUNCHERS = (*PYTHON_LAUNCHERS, "mpirun", "mpiexec", "horovodrun", "srun")
 """Known launchers of ranks. The first ones start a Python program by themselves, the others any command."""
@@ -243,11 +288,11 @@ class Mount(FromFile):
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario(FromFile):
-    """A script with setup(**params) that returns a step function, an unmodified Python program, or a command.
+    """A script with setup(**params) that returns a step function, an unmodified Python program, a command, or a server.
 
-    Exactly one of `script`, `program`, `module` and `command` is set. `steps_are` is one of `words_for_steps`, or a
-    function as `module:name`. In a trial, the files below `folder` have the same places as there; None: the script's
-    own folder. `secrets` are the variables of `env_file`: only a launch gets them; files of a run have their
+    Exactly one of `script`, `program`, `module`, `command` and `serve` is set. `steps_are` is one of `words_for_steps`,
+    or a function as `module:name`. In a trial, the files below `folder` have the same places as there; None: the
+    script's own folder. `secrets` are the variables of `env_file`: only a launch gets them; files of a run have their
     `secret_names`.
     """
 
@@ -279,6 +324,18 @@ class Scenario(FromFile):
     none. Default: all numbers beside a name."""
     command: Annotated[tuple[forms.Anything, ...], forms.Within(items=1), forms.MASKED_WORDS] = ()
     """Any other program, as a list of its arguments, measured from outside. Give this, script, program or module."""
+    serve: Annotated[tuple[forms.Anything, ...], forms.Within(items=1), forms.MASKED_WORDS] = ()
+    """A server, as a list of its arguments, to which the harness sends requests; {port} is the port that it is to
+    listen on. The params concurrency (requests at a time; default: 1) and rate (requests a second, such as 20/s) are
+    those of the client."""
+    port: Annotated[forms.Whole | None, forms.Within(least=1, most=65535)] = None
+    """For a server: the port that it listens on, if its arguments have no {port}."""
+    ready: WhenReady = WhenReady()
+    """For a server: when it is ready."""
+    request: Annotated[tuple[Request, ...], file_keys.ONE_OR_MORE] = ()
+    """For a server: the request, or a list of several: {post: /generate, json: {prompt: hello}}."""
+    request_timeout_s: Annotated[forms.Duration, forms.key("request_timeout", default="1m")] = 60.0
+    """For a server: the time after which a request without a reply has failed."""
     step_pattern: file_keys.Expression | None = None
     """For a command: a regular expression; each line of output that matches it is a step."""
     results: forms.Text | None = None
@@ -357,6 +414,11 @@ class Scenario(FromFile):
         return self.program or self.script
 
     @property
+    def counted(self) -> str:
+        """Return what one of its steps is, in the singular."""
+        return "request" if self.serve else "step"
+
+    @property
     def compares_times(self) -> bool:
         """Return whether any time that its launches measure is compared between versions."""
         return not self.limits.exit_only and any(self.limits.of(name) is not None for name in TIMES)
@@ -383,6 +445,21 @@ def _normal(path: Path) -> Path:
     return Path(os.path.normpath(path.absolute()))
 
 
+def rate_of(value: Scalar) -> float:
+    """Return the requests a second of `20/s`, or of a number. Raises ValueError."""
+    text = str(value).removesuffix("/s").strip()
+    rate = float(text) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else 0.0
+    if not 0 < rate <= MOST_RATE:
+        raise ValueError(f"{value!r} is not a rate; write 20/s, at most {MOST_RATE:g}/s")
+    return rate
+
+
+MOST_RATE = 100_000.0
+"""Most requests in a second."""
+LOAD = ("concurrency", "rate")
+"""The params of a server's client."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Variant(ById):
     """A scenario with its params fixed."""
@@ -397,8 +474,9 @@ class Variant(ById):
 
     @property
     def command(self) -> tuple[str, ...]:
-        """Return the scenario's command with `{name}` filled in for every param; empty for a script or a program."""
-        return self.filled(self.scenario.command)
+        """Return the scenario's command, or that of its server, with `{name}` filled in for every param; empty for a
+        script or a program."""
+        return self.filled(self.scenario.command or self.scenario.serve)
 
     @property
     def program_args(self) -> tuple[str, ...]:
@@ -411,6 +489,34 @@ class Variant(ById):
         and `{gpus}` for the number of the trial's GPUs, 1 without any."""
         words = self.scenario.launcher
         return self.filled(words if not words or starts_python(words) else (*words, "{python}", "-u"))
+
+    @property
+    def load(self) -> tuple[int, float | None]:
+        """Return how many requests to a server are on their way at a time, and how many come in a second: None if each
+        comes after another one has ended."""
+        params = dict(self.params)
+        rate = params.get("rate")
+        return int(params.get("concurrency") or 1), None if rate is None else rate_of(rate)
+
+    @property
+    def requests(self) -> tuple[Mapping[str, Any], ...]:
+        """Return the requests to a server as the agent's client reads them, filled in likewise."""
+        return tuple(
+            {
+                "method": "GET" if each.get else "POST",
+                "path": self.filled((each.get or each.post or "/",))[0],
+                "headers": {
+                    **({"Content-Type": "application/json"} if each.json_text is not None else {}),
+                    **dict(each.headers),
+                },
+                "body": None if (body := each.json_text or each.body) is None else self.filled((body,))[0],
+                "expect": {
+                    "status": each.expect.status, "text": each.expect.text, "json": dict(each.expect.json) or None
+                },
+                "weight": each.weight,
+            }
+            for each in self.scenario.request
+        )  # fmt: skip
 
     def filled(self, parts: Sequence[str]) -> tuple[str, ...]:
         """Return words with `{name}` replaced by the value of every param."""

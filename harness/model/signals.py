@@ -41,7 +41,7 @@ class Signal:
     `weight` is its share of the false-alarm probability of all levels of a scenario together. `rounds` is the smallest
     number of rounds in which a change of this level is named: other load on the machine disturbs some figures so much
     that fewer rounds accuse equal versions. `short` is its name in narrow columns, if its title is long. `spent`: it is
-    a part of the run time, once in a launch or at each step.
+    a part of the run time, once in a launch or at each step. `of_server`: only servers have it.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Signal:
     rounds: int = 2
     short: str = ""
     spent: Literal["", "once", "each step"] = ""
+    of_server: bool = False
 
 
 _TABLE = (
@@ -172,6 +173,30 @@ _TABLE = (
         name="throughput", kind="level", group="step time", title="throughput", noun="lower throughput",
         verb="does {less} in the same time", unit="items/s", limit=0.10, falls=True,
         help="`items` per second, if the scenario returns them",
+    ),
+    Signal(
+        name="first_token", kind="level", group="step time", title="time to the first token", short="first token",
+        noun="a later first token", verb="takes {longer} to the first token", unit="s", limit=0.10, least=20e-6,
+        of_server=True, explains=("step_time", "tail", "stalls", "throughput"),
+        help="of a streamed reply: the median time from the request to the first part of its body",
+    ),
+    Signal(
+        name="token_time", kind="level", group="step time", title="time between tokens", short="tokens",
+        noun="slower tokens", verb="takes {longer} from token to token", unit="s", limit=0.10, least=20e-6,
+        weight=0.5, of_server=True, explains=("step_time", "tail", "stalls", "throughput"),
+        help="of a streamed reply: the median of its mean time between two parts of its body",
+    ),
+    Signal(
+        name="errors", kind="level", group="outcome", title="answered requests", short="answered",
+        noun="failed requests", verb="answers {less} of its requests", unit="ratio", limit=0.005, falls=True,
+        weight=0.5, of_server=True,
+        help="of a server: the share of the requests that succeed; a drop by more than this is bad",
+    ),
+    Signal(
+        name="ready_time", kind="level", group="start-up", title="time to be ready", short="ready", spent="once",
+        noun="a server that is ready later", verb="takes {longer} to be ready", unit="s", limit=0.50, least=0.5,
+        weight=0.5, of_server=True,
+        help="the time from the start of a server until it is ready",
     ),
     Signal(
         name="start_time", kind="level", group="start-up", title="start time", noun="a slower start",
@@ -296,9 +321,9 @@ def worse_if(metric: str) -> Literal["rise", "drop", "change"] | None:
     return cast('Literal["rise", "drop", "change"] | None', result_names.worse_if(metric) or None)
 
 
-Per = Literal["step", "line", "sample", "run"]
-"""What the amounts of a launch are counted by: steps, lines that the program prints, samples of a command without
-steps, or, of a program without steps that ends by itself, the whole run."""
+Per = Literal["step", "request", "line", "sample", "run"]
+"""What the amounts of a launch are counted by: steps, requests to a server, lines that the program prints, samples of a
+command without steps, or, of a program without steps that ends by itself, the whole run."""
 
 
 def unit_per(signal: Signal, per: Per) -> str:

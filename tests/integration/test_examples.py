@@ -52,6 +52,11 @@ def test_quickstart_names_both_leaks_and_clears_the_control(harness: Harness) ->
     assert {cell["verdict"] for cell in summary["cells"] if cell["series"] == "regex"} == {"plateau"}
 
 
+def test_serve_names_the_version_whose_server_leaks(harness: Harness) -> None:
+    summary = sweep(harness, "serve", "--only", "concurrency=4", code=1)
+    assert boundaries(summary, concurrency=4) == [("memory", "6.2.0", "6.3.0"), ("memory", "6.3.1", "6.3.2")]
+
+
 @pytest.mark.docker
 @at_night("takes a minute; by day test_sweep.py changes the engine")
 def test_the_same_series_in_containers_says_the_same(harness: Harness) -> None:

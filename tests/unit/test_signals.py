@@ -19,7 +19,7 @@ def shown_limit(name: str) -> str:
     signal = SIGNALS[name]
     assert signal.limit is not None
     return {
-        "share": f"{signal.limit:.0%}", "size a step": f"{signal.limit:g}KiB", "count a step": f"{signal.limit:g}",
+        "share": f"{100 * signal.limit:g}%", "size a step": f"{signal.limit:g}KiB", "count a step": f"{signal.limit:g}",
     }[signal.limit_unit]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import collections
 import os
 import re
 import resource
+import socket
 import time
 
 from .memory import PAGE_KIB, contents
@@ -18,6 +19,10 @@ Process.__doc__ = """What the kernel reports of a process. cpu_s: its own time a
 began_s: since the machine was started; status: the wait status of a dead one."""
 
 
+OURS = set()
+"""The pids of processes that belong to the agent itself, which are no descendants."""
+
+
 def descendants(pid=None, bounds=None):
     """Return the pids of all descendants of a process, by default of this one, without itself. Dead ones count until
     they are reaped. Raises Beyond if there are more than `bounds` allow."""
@@ -25,7 +30,7 @@ def descendants(pid=None, bounds=None):
     bounds = bounds or Bounds(float("inf"), float("inf"))
     pids, waiting = [], [pid or os.getpid()]
     while waiting:
-        children = children_of(waiting.pop(), bounds)
+        children = [child for child in children_of(waiting.pop(), bounds) if child not in OURS]
         pids += children
         waiting += children
     return pids
@@ -311,6 +316,30 @@ def _open_files(pids, bounds):
         except (FileNotFoundError, ProcessLookupError):
             continue
     return counts
+
+
+LISTENS = "0A"
+
+
+def listening(pids):
+    """Return the addresses and ports on which the processes listen, such as `127.0.0.1:8000` and `[::]:80`."""
+    inodes = set()
+    for pid in pids:
+        for entry in entries_of("/proc/%d/fd" % pid):
+            link = target(entry.path)
+            if link.startswith("socket:["):
+                inodes.add(link[8:-1].encode("ascii"))
+    found = []
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in contents("/proc/net/" + name).split(b"\n")[1:]:
+            words = line.split()
+            if len(words) > 9 and words[3] == LISTENS.encode("ascii") and words[9] in inodes:
+                address, port = words[1].decode("ascii").split(":")
+                packed = bytes.fromhex(address)
+                packed = b"".join(packed[at : at + 4][::-1] for at in range(0, len(packed), 4))
+                text = socket.inet_ntop(family, packed)
+                found.append("%s:%d" % ("[%s]" % text if ":" in text else text, int(port, 16)))
+    return found
 
 
 def target(path):

@@ -25,7 +25,7 @@ class Census(object):
     """
 
     def __init__(self, pid, places, steps, workers=None, clock=time.perf_counter):
-        self._pid = pid
+        self.pid = pid
         self._places = places
         self._workers = workers
         self._steps = steps
@@ -73,7 +73,7 @@ class Census(object):
         return columns
 
     def _take(self, step, with_files, kept):
-        counts = processes.count_held(self._pid)
+        counts = processes.count_held(self.pid)
         if counts is None:
             return  # the process has ended
         if self._workers is not None and "workers" in counts:

@@ -5,6 +5,7 @@
 
 import collections
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -122,6 +123,10 @@ class Child(object):
             time.sleep(COMMAND_LINE_PAUSE_S)
         return False
 
+    def follow(self, pid):
+        """Take another descendant for the child, which has ended: the one to which it left its work."""
+        self.pid, self.death = pid, None
+
     def terminate(self):
         """Send SIGTERM to the child alone."""
         _send(self.pid, signal.SIGTERM)
@@ -177,6 +182,11 @@ def _send(pid, number):
     except PermissionError:
         return False
     return True
+
+
+def dying_with(parent):
+    """Return a function to run before exec, with which the process dies when its parent does."""
+    return functools.partial(libc.die_with_parent, parent)
 
 
 def _prepare(parent):

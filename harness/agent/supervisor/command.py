@@ -18,7 +18,50 @@ SUMMED = ("rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "swap_kib")
 MOST_READ = 2000  # lines of one read in which numbers are looked for
 
 
-class Command(object):
+class Outside(object):
+    """What a job measures of a process tree from outside. `table`, `_cpu_before_s` and `_moved_before`, the processor
+    seconds and the bytes read and written up to the first step, are its subclass's."""
+
+    def leave(self):
+        self._job.end("stopped", "")
+
+    def stepping_pid(self):
+        return self._job.child.pid
+
+    def resident_kib(self):
+        return self._memory_kib()[0]
+
+    def _memory_kib(self):
+        return processes.memory_kib(processes.descendants())
+
+    def _fields(self):
+        """Return the fields of a look. If the command has ended, its memory is that of the last row.
+
+        The peak is the larger of the kernel's peak of the largest process and the largest row: the peak of the sum
+        between rows is unknown.
+        """
+        pids = processes.descendants()
+        statuses = [memory.read_status("/proc/%d/status" % pid) for pid in pids]
+        moved = processes.moved_since(self._moved_before, pids) if statuses else None
+        peaks_kib = [fields.get("rss_peak_kib", 0) for fields in statuses]
+        sums_kib = {
+            name: sum(fields[name] for fields in statuses if name in fields) for name in SUMMED if any(statuses)
+        }
+        return {
+            **sums_kib,
+            "rss_kib": self.resident_kib() or self.table.last(RSS_KIB),
+            "rss_peak_kib": max([*peaks_kib, self._job.peak_rss_kib() or 0]) or None,
+            "cpu_s": processes.children_s() - self._cpu_before_s,
+            **(moved or {}),
+        }
+
+    def _said(self):
+        """Return the last line of the command's output that is not a step."""
+        pattern = self._job.order["step_pattern"]
+        return ending.last_words(self._job.output.tail(), re.compile(pattern) if pattern else None)
+
+
+class Command(Outside):
     """The subject of a job that is a command: it fills the table itself."""
 
     beat_s = BEAT_S
@@ -187,27 +230,6 @@ class Command(object):
         if memory_kib[0]:  # 0: the command has just ended
             self.table.column(RSS_KIB)[row], self.table.column(ANON_KIB)[row] = memory_kib
 
-    def _fields(self):
-        """Return the fields of a look. If the command has ended, its memory is that of the last row.
-
-        The peak is the larger of the kernel's peak of the largest process and the largest row: the peak of the sum
-        between rows is unknown.
-        """
-        pids = processes.descendants()
-        statuses = [memory.read_status("/proc/%d/status" % pid) for pid in pids]
-        moved = processes.moved_since(self._moved_before, pids) if statuses else None
-        peaks_kib = [fields.get("rss_peak_kib", 0) for fields in statuses]
-        sums_kib = {
-            name: sum(fields[name] for fields in statuses if name in fields) for name in SUMMED if any(statuses)
-        }
-        return {
-            **sums_kib,
-            "rss_kib": self.resident_kib() or self.table.last(RSS_KIB),
-            "rss_peak_kib": max([*peaks_kib, self._job.peak_rss_kib() or 0]) or None,
-            "cpu_s": processes.children_s() - self._cpu_before_s,
-            **(moved or {}),
-        }
-
     # -------------------------------------------------------------- events
 
     def answered(self, answer):
@@ -243,9 +265,6 @@ class Command(object):
                     self._job.look(self._steps, self._fields(), last=True)
         self._job.end(end, message, death=death)
 
-    def leave(self):
-        self._job.end("stopped", "")
-
     def overdue(self, now):
         limit_s = self._timeout_s
         if self._judges_exit:
@@ -260,22 +279,8 @@ class Command(object):
             rows = "steps" if self._pattern else "samples"
             self._job.end("stopped", "time limit reached after %d %s" % (self._steps, rows))
 
-    def _said(self):
-        """Return the last line of the command's output that is not a step."""
-        pattern = self._job.order["step_pattern"]
-        return ending.last_words(self._job.output.tail(), re.compile(pattern) if pattern else None)
-
     def about(self):
         return {"not_finite": self.table.not_finite(self._metrics.names), "buffered": self._bursts.words()}
-
-    def stepping_pid(self):
-        return self._job.child.pid
-
-    def resident_kib(self):
-        return self._memory_kib()[0]
-
-    def _memory_kib(self):
-        return processes.memory_kib(processes.descendants())
 
 
 # ---------------------------------------------------------------- steps or a buffer's bursts

@@ -1,7 +1,7 @@
 """Supervises one job: the conversation with the harness, the time limits, and the child's end.
 
-`Job` is the same for a script, a program and a command. What differs is its subject: `ranks.Ranks` are processes that
-sample themselves, `command.Command` is measured from outside.
+`Job` is the same for a script, a program, a command and a server. What differs is its subject: `ranks.Ranks` are
+processes that sample themselves, `command.Command` and `served.Served` are measured from outside.
 """
 
 import json
@@ -17,6 +17,7 @@ from ..probes import file_sizes, gpus, image, memory, processes
 from . import census, child
 from .command import Command
 from .ranks import Ranks
+from .served import Served
 
 PROGRESS_S = 1.0
 FLUSH_S = 10.0
@@ -95,7 +96,7 @@ class Job(object):
         self._progress_at = self.clock() + PROGRESS_S
         self._selector = selectors.PollSelector()
         self._signals = child.signals_as_fd()
-        self.subject = (Command if order["command"] else Ranks)(self)
+        self.subject = (Served if order.get("serve") else Command if order["command"] else Ranks)(self)
         self.has_gpus = bool(gpus.visible_cards(found.cards, os.environ))
         self.monitor = gpus.Monitor(found, self.subject.table, os.environ, clock=self.clock)
 

@@ -31,7 +31,7 @@ from harness.judge.comparison.which_launches import ended_as_slow, has_step_time
 from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Floats, Interval, Observed, Spread, Steps, Trial, ratio_of
 
 LevelEstimate = tuple[float, Interval | None]
-BEFORE_STEPS = EXACT | {"start_time", "setup_time"}
+BEFORE_STEPS = EXACT | {"start_time", "setup_time", "ready_time"}
 """Level signals that do not depend on what the steps do."""
 
 

@@ -6,6 +6,7 @@ all of them took. Each rule therefore sees all launches first (`prepare`), and t
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,7 +70,7 @@ STALL = 2.0
 """Medians of the slowest version from which a step counts as a stall."""
 PACES = frozenset({"step_time", "throughput"})
 """Level signals that even a slow launch has; in slices, they are compared by cycles."""
-PAIRED = PACES | {"cpu_time"}
+PAIRED = PACES | {"cpu_time", "first_token", "token_time"}
 """Level signals of which launches in slices, which share the pace of the host, have less noise than launches alone."""
 LATE = 0.125
 """Share of a whole launch, at its end, that shows whether late steps are slower."""
@@ -193,9 +194,11 @@ CycleFigure = Callable[[Trace, Rows], float]
 """Returns the figure (s) of the chosen rows of a trace; NaN if they have none."""
 
 
-def median_slice_s(trace: Trace, rows: Rows) -> float:
-    """Return the median step time."""
-    return float(np.median(trace.columns["step_s"][rows]))
+def median_slice_s(trace: Trace, rows: Rows, column: str = "step_s") -> float:
+    """Return the median step time, or that of another column; NaN if the rows have none."""
+    values = trace.columns[column][rows] if column in trace.columns else np.empty(0)
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if len(finite) else math.nan
 
 
 def seconds_per_item(trace: Trace, rows: Rows) -> float:
@@ -271,6 +274,27 @@ def _paired(
         return lambda trial: paired[trial] ** (-1 if falls else 1) if trial in paired else single(trial)
 
     return prepare
+
+
+def _median_of(column: str) -> FigureRule:
+    """Make the rule of the median of a column of times (s), which replies have that are streamed."""
+
+    def alone(trace: Trace, common: int) -> float | None:
+        settled = rows_between(trace, column, common * WARM_UP, common)
+        return float(np.median(settled)) if len(settled) else None
+
+    return FigureRule(
+        usable=is_timed,
+        prepare=_paired(alone, functools.partial(median_slice_s, column=column)),
+        absent="no reply is streamed",
+    )
+
+
+def _answered(trial: Trial) -> float | None:
+    """Return the share of the requests that succeeded."""
+    failed = None if trial.trace is None else trial.trace.column("failed")
+    rows = np.empty(0) if failed is None else failed[np.isfinite(failed)]
+    return 1 - float(rows.mean()) if len(rows) else None
 
 
 def _tail_s(trace: Trace, common: int) -> float | None:
@@ -529,8 +553,19 @@ RULES: Mapping[str, FigureRule] = {
         prepare=_paired(_throughput, seconds_per_item, falls=True),
         absent="the scenario returns no `items`",
     ),
+    "first_token": _median_of("first_token_s"),
+    "token_time": _median_of("token_s"),
+    "errors": FigureRule(usable=is_clean, prepare=_of_itself(_answered), any_round=True, absent="it is no server"),
+    "ready_time": _of_a_warm_start(
+        lambda trial: trial.facts.setup_s if trial.facts.step_kind == "request" else None,
+        "it is no server",
+        least_s=SHORTEST_S,
+    ),
     "start_time": _of_a_warm_start(_fact("start_s"), least_s=SHORTEST_S),
-    "setup_time": _of_a_warm_start(_fact("setup_s"), "a command or a program has no separate setup"),
+    "setup_time": _of_a_warm_start(
+        lambda trial: None if trial.facts.step_kind == "request" else trial.facts.setup_s,
+        "a command or a program has no separate setup",
+    ),
     "first_step": _of_a_warm_start(_fact("first_step_s"), "no step was timed"),
     "warm_up": FigureRule(
         usable=is_timed,

@@ -40,7 +40,7 @@ def per_of(trials: Sequence[Trial]) -> Per:
     """Return what the rates of these launches are counted by. A step of which only the output tells is a line."""
     kinds = {trial.facts.step_kind for trial in trials}
     if any(map(has_step_times, trials)):
-        return "line" if "line" in kinds else "step"
+        return "line" if "line" in kinds else "request" if "request" in kinds else "step"
     return "run" if any(trial.run_s is not None for trial in trials) else "step"
 
 

@@ -39,7 +39,9 @@ FAMILY_ALPHA = 0.01
 """Family-wise error (Holm's correction): the chance that any level in a scenario seems to change though none does."""
 BACK = 1 / 3
 """Share of its rise that a bad level must undo to count as ended, even if it undoes less than the limit."""
-TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS)
+TOTAL_WEIGHT = sum(SIGNALS[name].weight for name in LEVELS if not SIGNALS[name].of_server)
+"""A server has no `setup_time`, `run_time`, `rank_spread` and `pool_peak`. It has levels of its own in their place, and
+the weights of these have the same sum."""
 
 
 def find_changes(

@@ -179,8 +179,10 @@ def json_ready(value: Any) -> Any:
 def cells_csv(result: RunResult) -> str:
     """Return a header and a line for each cell, in the order of the plan; lines end with a newline, without CR."""
     changes = finding_cells(result)
-    own = sorted({name for entry in result.cells for name in entry.verdict.signals} - SIGNALS.keys())
-    names = [*(name for name, signal in SIGNALS.items() if signal.kind != "observation"), *own]
+    seen = {name for entry in result.cells for name in entry.verdict.signals}
+    judged = (signal for signal in SIGNALS.values() if signal.kind != "observation")
+    names = [signal.name for signal in judged if signal.name in seen or not signal.of_server]
+    names += sorted(seen - SIGNALS.keys())
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for number, entry in enumerate(result.cells):

@@ -478,7 +478,7 @@ def growth_lines(trial: Trial, metric: Metric = "memory", per: Per = "step") -> 
     before, after = first.of("blocks"), last.of("blocks")
     if before is not None and after is not None:
         blocks_a_step = (after - before) / steps
-        what = "line" if per == "line" else "step"
+        what = per if per in ("line", "request") else "step"
         yield f"Python objects{where}: {amounts.number(blocks_a_step)} more allocated blocks a {what}."
     # Memory that gc.collect or malloc_trim releases is not leaked.
     yield from _released_by("gc.collect", last.of("rss_before_kib"), last.of("rss_kib"))

@@ -301,7 +301,7 @@ def leak_to_see(recipe: Recipe) -> Iterator[str]:
     if recipe.script is None and "leak" in verdict.verdicts and leaked is not None:
         mib = leaked * verdict.steps / 1024
         rate = amounts.in_unit(leaked, unit_per(SIGNALS["memory"], verdict.per))
-        count = amounts.count(verdict.steps, "line" if verdict.per == "line" else "step")
+        count = amounts.count(verdict.steps, verdict.per if verdict.per in ("line", "request") else "step")
         told = f"{rate} adds up to {amounts.in_unit(mib, 'MiB')} in {count}"
         shown = "the resident memory that the script prints grows by about as much"
         hidden = "too little to show in the resident memory that the script prints; let the program run more steps"

@@ -298,7 +298,8 @@ def _unseen(cells: Sequence[CellResult]) -> list[tuple[str, str]]:
     """Return the signals and groups that none of these cells of one scenario checked, each with the reason."""
     scenario, reasons = cells[0].cell.variant.scenario, {}
     is_recorded = any("outcome" in entry.verdict.signals for entry in cells)
-    judged = [signal for signal in SIGNALS.values() if signal.kind != "observation"]
+    signals = [signal for signal in SIGNALS.values() if scenario.serve or not signal.of_server]
+    judged = [signal for signal in signals if signal.kind != "observation"]
     for signal in judged:
         seen = [entry.verdict.signals[signal.name] for entry in cells if signal.name in entry.verdict.signals]
         if signal.limit is not None and scenario.limits.of(signal.name) is None:

@@ -144,6 +144,7 @@ def _job(variant: Variant) -> dict[str, Any]:
         if scenario.is_program
         else None,
         "command": list(variant.command) or None,
+        "serve": _serve(variant) if scenario.serve else None,
         "step_pattern": scenario.step_pattern,
         "printed": None if scenario.printed is None else dict(scenario.printed),
         "results": scenario.results,
@@ -153,6 +154,20 @@ def _job(variant: Variant) -> dict[str, Any]:
         "timeout_s": scenario.timeout_s,
         "answer_timeout_s": ANSWER_TIMEOUT_S,
         "environment": list(TOLD_ENVIRONMENT),
+    }
+
+
+def _serve(variant: Variant) -> dict[str, Any]:
+    scenario, (concurrency, rate) = variant.scenario, variant.load
+    return {
+        "port": scenario.port,
+        "ready": {"http": scenario.ready.http, "line": scenario.ready.line},
+        "ready_timeout_s": scenario.ready.timeout_s,
+        "requests": list(variant.requests),
+        "concurrency": concurrency,
+        "rate": rate,
+        "seed": 1,  # the same for all versions, so that the same requests come at the same times
+        "timeout_s": scenario.request_timeout_s,
     }
 
 

@@ -57,7 +57,10 @@ def test_what_is_right_is_taken(tmp_path: Path, text: str) -> None:
         ("program: gone.py", "m.yaml:6: scenarios.a.program: 'gone.py' does not exist"),
         ("program: pkg", "m.yaml:6: scenarios.a.program: 'pkg' is not a file"),
         ("program: m.yaml", "m.yaml:6: scenarios.a.program: m.yaml:2: is not Python"),
-        ("program: train.py\ncommand: [x]", "scenarios.a: give exactly one of script, program, module and command"),
+        (
+            "program: train.py\ncommand: [x]",
+            "scenarios.a: give exactly one of script, program, module, command and serve",
+        ),
         ("command: [python, train.py]", "scenarios.a.command: 'train.py' is not copied; add it: files: [train.py]"),
         ("command: [sh, trian.sh]", "scenarios.a.command: 'trian.sh' is not in this file's folder; did you mean 'tr"),
         ("module: pkg.go", "scenarios.a.module: pkg is next to the matrix file, but is not copied; add it: files:"),

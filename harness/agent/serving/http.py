@@ -1,0 +1,229 @@
+"""Speaks HTTP/1.1 over one connection without blocking, and reads whatever comes back.
+
+A server under test may answer anything, so that every part of a reply has a limit.
+"""
+
+import errno
+import os
+import select
+import socket
+
+KEPT_BYTES = 64 << 10  # of the body of a reply
+MOST_HEAD_BYTES = 64 << 10
+MOST_BODY_BYTES = 256 << 20
+READ_BYTES = 1 << 16
+STREAMS = ("text/event-stream", "application/x-ndjson", "application/jsonl")
+EMPTY = (204, 304)
+
+
+class Bad(Exception):
+    """A reply that breaks the rules of HTTP or a limit; the text says which."""
+
+
+class Reply(object):
+    """One reply. `first_at` and `last_at`: when the first and the last part of its body came; `pieces`: how many parts
+    it has, `text`: its first KEPT_BYTES; `closes`: the connection is not used again."""
+
+    def __init__(self):
+        self.status, self.headers, self.text = 0, {}, b""
+        self.size = self.pieces = 0
+        self.first_at = self.last_at = None
+        self.is_over = self.closes = self.is_stream = self.has_begun = False
+        self._rest = b""
+        self._left = None  # bytes of the body, or of a chunk; None: all that comes before the connection is closed
+        self._read = self._read_head
+
+    def feed(self, data, now):
+        """Read more of the reply, which came at `now`. Raises Bad."""
+        self.has_begun = True
+        data, self._rest = self._rest + data, b""
+        while data and not self.is_over:
+            data = self._read(data, now)
+        if data:
+            self.closes = True  # more than a reply: what follows cannot be trusted
+
+    def end(self):
+        """Note that the connection was closed. Raises Bad if the reply is not complete."""
+        if self._read != self._read_body or self._left is not None:
+            raise Bad("the connection was closed in the middle of the reply, after %d bytes" % self.size)
+        self.is_over = True
+
+    def _read_head(self, data, now):
+        if not b"HTTP/1.".startswith(data[:7]):
+            raise Bad("the reply is not HTTP: it begins with %r" % bytes(data[:40]))
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            if len(data) > MOST_HEAD_BYTES:
+                raise Bad("the head of the reply is longer than %d KiB" % (MOST_HEAD_BYTES >> 10))
+            self._rest = data
+            return b""
+        first, *lines = data[:end].decode("latin-1").split("\r\n")
+        words = first.split(None, 2)
+        try:
+            self.status = int(words[1])
+        except (IndexError, ValueError):
+            raise Bad("the reply is not HTTP: it begins with %r" % first[:40])
+        if 100 <= self.status < 200:
+            return data[end + 4 :]
+        headers = self.headers
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        connection = headers.get("connection", "").lower()
+        self.closes = "close" in connection or (words[0] == "HTTP/1.0" and "keep-alive" not in connection)
+        is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+        self.is_stream = is_chunked or headers.get("content-type", "").startswith(STREAMS)
+        if self.status in EMPTY:
+            self.is_over = True
+        elif is_chunked:
+            self._read = self._read_chunk_size
+        else:
+            self._read = self._read_body
+            length = headers.get("content-length")
+            if length is None:
+                self.closes = True
+            elif not length.isdigit():
+                raise Bad("the reply's Content-Length is %r" % length[:40])
+            else:
+                self._left = int(length)
+                self.is_over = not self._left
+        return data[end + 4 :]
+
+    def _read_body(self, data, now):
+        self.pieces += 1
+        if self._left is None:
+            self._take(data, now)
+            return b""
+        self._take(data[: self._left], now)
+        rest, self._left = data[self._left :], max(0, self._left - len(data))
+        self.is_over = not self._left
+        return rest
+
+    def _read_chunk_size(self, data, now):
+        end = data.find(b"\r\n")
+        if end < 0 and len(data) < 1024:
+            self._rest = data
+            return b""
+        try:
+            self._left = int(data[: max(0, end)].partition(b";")[0], 16)
+        except ValueError:
+            raise Bad("a chunk of the reply has no size")
+        if self._left:
+            self.pieces += 1
+        self._read = self._read_chunk if self._left else self._read_trailer
+        return data[end + 2 :]
+
+    def _read_chunk(self, data, now):
+        self._take(data[: self._left], now)
+        rest, self._left = data[self._left :], max(0, self._left - len(data))
+        if not self._left:
+            self._read = self._read_chunk_end
+        return rest
+
+    def _read_chunk_end(self, data, now):
+        if len(data) < 2:
+            self._rest = data
+            return b""
+        if data[:2] != b"\r\n":
+            raise Bad("a chunk of the reply is longer than its size")
+        self._read = self._read_chunk_size
+        return data[2:]
+
+    def _read_trailer(self, data, now):
+        end = data.find(b"\r\n")
+        if end < 0:
+            if len(data) > MOST_HEAD_BYTES:
+                raise Bad("the trailer of the reply is longer than %d KiB" % (MOST_HEAD_BYTES >> 10))
+            self._rest = data
+            return b""
+        self.is_over = not end
+        return data[end + 2 :]
+
+    def _take(self, data, now):
+        if self.first_at is None:
+            self.first_at = now
+        self.last_at = now
+        self.size += len(data)
+        if self.size > MOST_BODY_BYTES:
+            raise Bad("the reply is longer than %d MiB" % (MOST_BODY_BYTES >> 20))
+        if len(self.text) < KEPT_BYTES:
+            self.text += data[: KEPT_BYTES - len(self.text)]
+
+
+class Connection(object):
+    """A connection to `address`, a pair of family and address, which `poll`, an epoll, watches. `busy`: a reply is
+    awaited. `used`: replies that came over it. `kind` and `started` are the caller's."""
+
+    def __init__(self, address, poll):
+        self.busy, self.kind, self.started, self.until = False, None, 0.0, 0.0
+        self.used, self.idle_since = 0, 0.0
+        self.reply = None
+        self.fd = -1
+        self._address, self._poll = address, poll
+        self._socket, self._out, self._awaits_room = None, b"", False
+
+    def send(self, data):
+        """Send a request, over a new connection if there is none. Raises OSError."""
+        self.busy, self.reply, self._out = True, Reply(), data
+        if self._socket is None:
+            family, address = self._address
+            self._socket = socket.socket(family, socket.SOCK_STREAM)
+            self._socket.setblocking(False)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.fd, self.used = self._socket.fileno(), 0
+            problem = self._socket.connect_ex(address)
+            self._poll.register(self.fd, select.EPOLLIN | select.EPOLLOUT)
+            self._awaits_room = True
+            if problem == errno.EINPROGRESS:
+                return
+            if problem:
+                raise OSError(problem, os.strerror(problem))
+        self._write()
+
+    def write_rest(self):
+        """Send what is left of the request. Raises OSError."""
+        problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if problem:
+            raise OSError(problem, os.strerror(problem))
+        self._write()
+
+    def _write(self):
+        try:
+            sent = self._socket.send(self._out)
+        except BlockingIOError:
+            sent = 0
+        self._out = self._out[sent:]
+        if bool(self._out) != self._awaits_room:
+            self._awaits_room = not self._awaits_room
+            self._poll.modify(self.fd, select.EPOLLIN | (select.EPOLLOUT if self._awaits_room else 0))
+
+    def read(self, clock):
+        """Read what has come. Return the time at which it came, None if nothing has; the connection is closed if the
+        reply is over and the server will close it. Raises Bad, and OSError."""
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return None
+        now = clock()
+        if not self.busy:  # closed between two requests, or a reply that nobody asked for
+            self.close()
+        elif data:
+            self.reply.feed(data, now)
+        elif not self.reply.has_begun:
+            raise ConnectionResetError(errno.ECONNRESET, "the connection was closed without a reply")
+        else:
+            self.reply.end()
+        return now
+
+    def release(self, now):
+        """End the exchange, whose reply is over."""
+        self.busy, self.idle_since = False, now
+        self.used += 1
+        if self.reply.closes or self._out:
+            self.close()
+
+    def close(self):
+        self.busy, self._out = False, b""
+        if self._socket is not None:
+            self._socket.close()  # epoll forgets it
+            self._socket, self.fd = None, -1

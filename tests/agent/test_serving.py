@@ -1,0 +1,145 @@
+"""Servers: a request is a step, and whatever a server answers is its own outcome, never the harness's error."""
+
+import socket
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent import driver
+from tests.agent.driver import Told, pack_with
+
+SERVER = Path(__file__).with_name("server.py")
+POST = {"method": "POST", "path": "/generate", "headers": {}, "body": "{}", "weight": 1}
+
+
+def run(root: Path, fault: str = "", *, python: str = sys.executable, **changed: Any) -> Told:
+    job = {name: changed.pop(name) for name in ("looks", "command") if name in changed}
+    serve = {
+        "port": None, "ready": {"http": None, "line": None}, "ready_timeout_s": None, "requests": [POST],
+        "concurrency": 1, "rate": None, "seed": 1, "timeout_s": 5.0, **changed,
+    }  # fmt: skip
+    command = job.pop("command", [python, "server.py", "{port}", *([fault] if fault else [])])
+    files = {"server.py": SERVER.read_text()}
+    return driver.run(root, python, None, files=files, command=command, serve=serve, **job)
+
+
+def measured(told: Told, column: str) -> list[float]:
+    return [value for value in told.column(column) if value is not None]
+
+
+@pytest.mark.smoke
+def test_each_request_is_a_step(tmp_path: Path, python: str) -> None:
+    told = run(tmp_path, python=python, concurrency=3, ready={"http": "/", "line": None})
+
+    assert (told.done["end"], told.done["message"], told.done["last_step"]) == ("completed", "", 100)
+    assert told.one("ready")["step_kind"] == "request"
+    assert told.one("ready")["setup_s"] > 0
+    assert [(look["step"], look["last"]) for look in told.all("look")] == [(50, False), (100, True)]
+    assert len(measured(told, "step_s")) == 100
+    assert set(told.column("failed")) == {0}
+    assert set(told.column("score")) == {42}
+    assert all(value > 1000 for value in measured(told, "rss_kib"))
+    assert 0 <= told.done["end_s"] < 5
+
+
+def test_the_memory_is_the_server_s_and_not_the_client_s(tmp_path: Path) -> None:
+    told = run(tmp_path, "leaks", looks=[200, 400])
+    first, last = (look["look"]["rss_kib"] for look in told.all("look"))
+    assert 1500 < last - first < 1900  # 200 requests keep 8 KiB each
+    assert set(told.counts["processes"]) == {0}
+
+
+def test_a_streamed_reply_has_a_first_token(tmp_path: Path) -> None:
+    told = run(tmp_path, "streams")
+    first_s, token_s, whole_s = (
+        statistics.median(measured(told, name)) for name in ("first_token_s", "token_s", "step_s")
+    )
+    assert 0.002 <= first_s < whole_s - 2 * token_s
+    assert token_s >= 0.002
+
+
+def test_requests_of_an_open_loop_come_whatever_the_server_does(tmp_path: Path) -> None:
+    """Each of them waits longer than the one before if the server is too slow: none is left out."""
+    told = run(tmp_path, "streams", rate=2000.0, looks=[64, 128])
+    assert told.done["end"] == "completed"
+    assert len(measured(told, "step_s")) == 128
+
+
+def test_failed_requests_are_counted_and_have_no_time(tmp_path: Path) -> None:
+    told = run(tmp_path, "fails")
+    assert told.done["end"] == "completed"
+    assert told.done["message"] == "10 of 100 requests failed: HTTP 500 oops (10)"
+    assert sum(measured(told, "failed")) == 10
+    assert len(measured(told, "step_s")) == 90
+
+
+def test_a_reply_that_is_not_the_expected_one_has_failed(tmp_path: Path) -> None:
+    expected = {"status": None, "text": None, "json": {"score": 43}}
+    told = run(tmp_path, requests=[{**POST, "expect": expected}])
+    assert told.done["message"] == "before the first reply: no request succeeded: score in the reply is 42"
+
+
+@pytest.mark.parametrize("fault", ["closes", "ipv6", "daemon"])
+def test_what_servers_may_do_is_no_failure(tmp_path: Path, fault: str) -> None:
+    told = run(tmp_path, fault)
+    assert (told.done["end"], told.done["message"], told.done["last_step"]) == ("completed", "", 100)
+
+
+@pytest.mark.parametrize(
+    ("fault", "end", "message"),
+    [
+        ("garbage", "setup", "no request succeeded: the reply is not HTTP: it begins with"),
+        ("redirects", "setup", "no request succeeded: HTTP 302 to /other"),
+        ("half", "setup", "closed in the middle of the reply, after 3 bytes"),
+        ("dies", "crash", "the process ended with exit code 3: the model is gone"),
+        ("aborts", "crash", "after the last step: killed by SIGABRT"),
+    ],
+)
+def test_what_a_server_does_wrong_is_its_outcome(tmp_path: Path, fault: str, end: str, message: str) -> None:
+    told = run(tmp_path, fault)
+    assert told.done["end"] == end
+    assert message in told.done["message"]
+
+
+def test_a_server_that_stops_answering_hangs(tmp_path: Path) -> None:
+    told = run(tmp_path, "hangs", timeout_s=0.3)
+    assert told.done["end"] == "hang"
+    assert "3 requests in a row had no reply within 0.3 s" in told.done["message"]
+
+
+def test_a_server_that_is_never_ready_is_told_from_one_on_another_port(tmp_path: Path) -> None:
+    elsewhere = run(tmp_path / "a", "elsewhere", ready_timeout_s=4.0)
+    assert elsewhere.done["end"] == "setup"
+    assert "nothing answers on port" in elsewhere.done["message"]
+    assert "it listens on 127.0.0.1:" in elsewhere.done["message"]
+    silent = run(tmp_path / "b", "ignores", ready={"http": None, "line": "no such line"}, ready_timeout_s=1.0)
+    assert "it printed no line with 'no such line'" in silent.done["message"]
+    ended = run(tmp_path / "c", command=["sh", "-c", "echo no weights; exit 1"])
+    assert ended.done["message"] == "before the first reply: the process ended with exit code 1: no weights"
+
+
+def test_a_server_that_ignores_sigterm_is_killed_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack_with(monkeypatch, tmp_path, "supervisor/served.py", "GRACE_S = 10.0", "GRACE_S = 0.3")
+    told = run(tmp_path / "run", "ignores")
+    assert told.done["end"] == "completed"
+    assert told.done["message"] == "the server did not end within 0.3 s of SIGTERM, and was killed"
+    assert told.done["end_s"] >= 0.3
+
+
+def test_a_port_in_use_is_never_the_version_s_fault(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        told = run(tmp_path, port=taken.getsockname()[1])
+    assert told.done["end"] == "infrastructure"
+    assert "is in use on this machine" in told.done["message"]
+
+
+def test_a_mistake_of_the_client_is_never_the_version_s_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack_with(monkeypatch, tmp_path, "serving/client.py", "reply = link.reply\n", "reply = link.gone\n")
+    told = run(tmp_path / "run")
+    assert told.done["end"] == "infrastructure"
+    assert "the client failed" in told.done["message"]

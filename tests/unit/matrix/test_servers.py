@@ -1,0 +1,84 @@
+"""Servers in a matrix file: mistakes are reported with file, line and key, and the agent gets what the file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import MatrixError
+from harness.matrix import load_matrix
+from harness.model import Variant
+from harness.run.trial.payload import pack
+from tests.unit.matrix.conftest import FakeIndex
+
+HEAD = """version: 1
+series:
+  env: {install: ['numpy=={version}'], versions: ['2.1.3']}
+hosts:
+  here: {engine: process}
+scenarios:
+  a:
+"""
+PLAIN = 'serve: [server, "{port}"]\n'
+
+
+def read(folder: Path, text: str) -> str:
+    """Return the problems of the matrix; "" if it is right."""
+    path = folder / "m.yaml"
+    path.write_text(HEAD + "".join(f"    {line}\n" for line in text.splitlines()))
+    try:
+        load_matrix(path, environ={}, index=FakeIndex(silent=True))
+    except MatrixError as error:
+        return str(error).replace(f"{folder}/", "")
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (PLAIN, "m.yaml:7: scenarios.a: needs the requests to send"),
+        (PLAIN + "request: {}", "m.yaml:9: scenarios.a.request: give one of get and post"),
+        (PLAIN + "request: {get: x}", "scenarios.a.request.get: 'x' is not a path of a URL; write one such as /health"),
+        (PLAIN + "request: [{get: /x, json: 1}]", "scenarios.a.request[0]: a GET request has no body; use post"),
+        (PLAIN + "request: {post: /x, json: 1, body: a}", "scenarios.a.request: give one of json and body"),
+        (
+            PLAIN + "request: {get: /x, headers: {a: 'é'}}",
+            "'a' is not a header's name, or its value is no plain text",
+        ),
+        (PLAIN + "request: {get: /x}\nready: {http: /a, line: b}", "scenarios.a.ready: give one of http and line"),
+        (PLAIN + "request: {get: /x}\nparams: {concurrency: 0}", "0 is not a number of requests; write 1 to 1024"),
+        (PLAIN + "request: {get: /x}\nparams: {rate: fast}", "'fast' is not a rate; write 20/s"),
+        (PLAIN + "request: {get: /x}\nparams: {rate: 2, concurrency: 2}", "give one of them"),
+        (PLAIN + "request: {get: /x}\nparams: {size: 2}", "serve and request have no '{size}'"),
+        (PLAIN + "request: {get: /x}\njudge: exit", "is for a command; the requests are its steps"),
+        (PLAIN + "request: {get: /x}\nprinted: off", "the replies of a server are read"),
+        (PLAIN + "request: {get: /x}\ncommand: [x]", "give exactly one of script, program, module, command and serve"),
+        ("serve: [server]\nrequest: {get: /x}", "say on which port it listens"),
+        ("serve: [server]\nport: 80\nrequest: {get: /x}", "servers on here share its ports"),
+        ("serve: [python, server.py, '{port}']\nrequest: {get: /x}", "scenarios.a.serve: 'server.py' is not in this"),
+        ("command: [x]\nrequest: {get: /x}", "scenarios.a.request: is for a server"),
+    ],
+)
+def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
+    assert problem in read(tmp_path, text)
+
+
+def test_the_agent_gets_the_requests_with_their_params(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        HEAD + '    serve: [server, "{port}", "{size}"]\n'
+        "    ready: {http: /ok, timeout: 1m}\n"
+        "    request: [{post: '/{size}', json: {n: '{size}'}, weight: 3}, {get: /x, expect: {json: {a.0: 1}}}]\n"
+        "    params: {size: [small], rate: [20/s]}\n"
+    )
+    (scenario,) = load_matrix(path, environ={}, index=FakeIndex(silent=True)).scenarios
+    job = pack(Variant(scenario=scenario, params=(("size", "small"), ("rate", "20/s")))).job
+    post, get = job["serve"]["requests"]
+    assert (post["method"], post["path"], post["body"], post["weight"]) == ("POST", "/small", '{"n": "small"}', 3)
+    assert post["headers"] == {"Content-Type": "application/json"}
+    assert (get["method"], get["path"], get["body"], get["expect"]["json"]) == ("GET", "/x", None, {"a.0": 1})
+    assert (job["serve"]["concurrency"], job["serve"]["rate"]) == (1, 20.0)
+    assert job["serve"]["ready"] == {"http": "/ok", "line": None}
+    assert job["serve"]["ready_timeout_s"] == 60.0
+    assert job["command"] == ["server", "{port}", "small"]
