@@ -83,6 +83,9 @@ def check_ports(scenarios: Sequence[model.Scenario], hosts: Sequence[model.Host]
     """Check that servers on a host whose trials share its ports can listen on any: several are alive together."""
     for scenario in scenarios:
         meant = [host for host in hosts if not scenario.hosts or host.name in scenario.hosts]
+        if scenario.serve and (queued := [host.name for host in meant if host.can.queues]):
+            text = f"{queued[0]} is a queue; servers run on engines docker and process; name their hosts with hosts:"
+            context.add(("scenarios", scenario.name, "serve"), text)
         shared = [host.name for host in meant if host.can.sees_ports]
         if scenario.serve and scenario.port is not None and shared:
             text = f"servers on {shared[0]} share its ports, and several are alive together; write {{port}} in serve"

@@ -24,7 +24,8 @@ class Prepared:
     `reference` is what the engine launches (an image id, or the interpreter's path). `digest` identifies the image: its
     digest or id, or, for a virtual environment, a hash of the interpreter and of everything installed. `labels` and
     `environment` are those that the image itself defines. `has_entrypoint`: it may start something before the agent.
-    `foreign`: why its processor is another than the host's.
+    `foreign`: why its processor is another than the host's. `lacks_python`: it has no Python, so that only commands and
+    servers run in it.
     """
 
     image: Image
@@ -34,6 +35,7 @@ class Prepared:
     environment: Mapping[str, str] = field(default_factory=dict)
     has_entrypoint: bool = False
     foreign: str = ""
+    lacks_python: bool = False
 
 
 @dataclass

@@ -414,9 +414,9 @@ class Scenario(FromFile):
         return self.program or self.script
 
     @property
-    def counted(self) -> str:
-        """Return what one of its steps is, in the singular."""
-        return "request" if self.serve else "step"
+    def needs_python(self) -> bool:
+        """Return whether the image's own Python runs it."""
+        return self.script is not None or self.is_program
 
     @property
     def compares_times(self) -> bool:

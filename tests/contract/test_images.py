@@ -8,6 +8,7 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ import docker as docker_sdk
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.model import Build, Install, Prepared
+from harness.model import Build, Install, Prepared, Scenario, Variant
 from harness.run import open_engine
 from harness.run.process import environments
 from harness.run.process.engine import ProcessEngine
+from harness.run.trial.payload import pack
 from tests.contract.world import BASE, WHERE, World, host, image, installed, pulled, quiet
 
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -265,10 +267,21 @@ def test_entrypoint_that_starts_nothing_can_be_skipped(docker: World, context: P
 
 
 @docker_only
-def test_image_without_python_is_told_at_once(docker: World, context: Path) -> None:
+def test_image_without_python_runs_what_needs_none(docker: World, context: Path) -> None:
+    """A server in C has no Python, no shell and no C library beside it; the agent brings its own."""
     (context / "Dockerfile").write_text("FROM scratch\nCOPY banner /banner\n")
-    with pytest.raises(ImageUnavailable, match="no python3 or python on this image's PATH"):
-        docker.engine.prepare(image(build_of(context)), quiet)
+    prepared = docker.engine.prepare(image(build_of(context)), quiet)
+    assert prepared.lacks_python
+    with (
+        pytest.raises(ImageUnavailable, match="no python3 or python on this image's PATH"),
+        docker.engine.launch(docker.launch("quiet", prepared=prepared)),
+    ):
+        pass
+    gone = Scenario(name="gone", where=WHERE, command=("/gone",), timeout_s=60.0)
+    launch = replace(docker.launch("quiet", prepared=prepared), scenario=gone, payload=pack(Variant(scenario=gone)))
+    trial = docker.run(launch)
+    assert (trial.end, trial.message) == ("setup", "cannot start /gone: No such file or directory")
+    assert trial.facts.python
 
 
 @docker_only

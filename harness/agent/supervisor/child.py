@@ -42,10 +42,10 @@ OF_NODES = {
 """Words of a launcher, with the variables of a trial on several nodes, and their values on one."""
 
 
-def own_command(root, *words):
-    """Return the command that runs the agent itself."""
+def own_command(root, *words, python=(sys.executable,)):
+    """Return the command that runs the agent itself, by default in this interpreter."""
     # -u: output before a segmentation fault must not be lost in a buffer.
-    return [sys.executable, "-B", "-u", os.path.join(root, "start.py"), *words]
+    return [*python, "-B", "-u", os.path.join(root, "start.py"), *words]
 
 
 def command_of(root, program, cards):

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 from .. import ending, libc, samples, wire
@@ -80,7 +81,9 @@ class Served(Outside):
         inherited = (events, answers, self._table_fd)
         words = [str(word) for word in (*inherited, self._port, repr(self._opened_at))]
         self._client = subprocess.Popen(
-            child.own_command(self._job.root, "client", *words),
+            child.own_command(
+                self._job.root, "client", *words, python=self._job.order.get("client") or (sys.executable,)
+            ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -220,7 +220,7 @@ def confined(*, memory_bytes: int | None, pids: int = PIDS_LIMIT, network: bool 
 
 @contextlib.contextmanager
 def running(
-    client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
+    client: docker.DockerClient, launch: LaunchRequest, *, python: Sequence[str], ways: Ways
 ) -> Iterator[AttachedSession]:
     """Start a container with the agent in it, and yield its session; remove the container after the block. If the
     engine refuses an option that it may lack, try again without it."""
@@ -246,13 +246,13 @@ def running(
 
 @contextlib.contextmanager
 def _started(
-    client: docker.DockerClient, launch: LaunchRequest, *, python: str, ways: Ways
+    client: docker.DockerClient, launch: LaunchRequest, *, python: Sequence[str], ways: Ways
 ) -> Iterator[AttachedSession]:
     scenario, payload, gpus = launch.scenario, launch.payload, [gpu.uuid for gpu in launch.gpus]
     with created(
         client,
         launch.prepared.reference,
-        [python, "-B", f"{ROOT}/start.py"],
+        [*python, "-B", f"{ROOT}/start.py"],
         purpose=f"{launch.labels.get('harness.run', 'run')[:20]}-{launch.labels.get('harness.trial', '0')}",
         labels=launch.labels,
         keep_entrypoint=launch.prepared.image.keep_entrypoint,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from harness.model.matrix import Gpu
 from harness.model.watching import Say
 from harness.run.docker import containers, host_probe, lease
 from harness.run.docker.docker_client import check_podman, connect, engine_errors, is_podman
-from harness.run.engine import Kept, LaunchRequest, Lease, Session, remove_all
+from harness.run.engine import NO_PYTHON, Kept, LaunchRequest, Lease, Session, remove_all
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import first_available
 from harness.run.images import find_images, our_images
@@ -27,6 +28,7 @@ from harness.run.images.disk_budget import architecture_of, total_bytes
 from harness.run.images.held_container import install, make_graft, name_of_graft, name_of_overlay
 from harness.run.interruptible import WAITS_S, NetworkRetries
 from harness.run.process.engine import cpu_model
+from harness.run.trial import carried_python
 
 BASE_HELP = "`make base` builds a local base; then set HARNESS_BASE=harness-base:bookworm"
 
@@ -48,7 +50,7 @@ class DockerEngine:
     ) -> None:
         self._client, self._host, self._environ, self._patience = client, host, environ, patience
         self._place = str(host.where)
-        self._pythons: dict[str, str] = {}
+        self._pythons: dict[str, str | None] = {}
         self._layers: dict[str, dict[str, int]] = {}
         with engine_errors(host.where, refused=EngineUnreachable):
             info = client.info()
@@ -90,9 +92,8 @@ class DockerEngine:
     def prepare(self, image: Image, say: Say) -> Prepared:
         with engine_errors(image.where):
             prepared = self._patience.through(lambda: self._get(image, say), say=say)
-            if not prepared.foreign:
-                self._python_of(image, prepared.reference)
-            return prepared
+            lacks = not prepared.foreign and self._python_of(prepared.reference) is None
+            return replace(prepared, lacks_python=lacks)
 
     def look(self, image: Image, say: Say) -> Prepared | None:
         try:
@@ -155,23 +156,34 @@ class DockerEngine:
         with engine_errors(prepared.image.where):
             return int(find_images.inspect(self._client, prepared.reference)["Size"])
 
-    def _python_of(self, image: Image, image_id: str) -> str:
-        """Return the name of the image's Python, looked up once per image."""
+    def _python_of(self, image_id: str) -> str | None:
+        """Return the name of the image's Python, looked up once per image; None if it has none."""
         if image_id not in self._pythons:
-            name = find_images.find_python(self._client, image_id)
-            if name is None:
-                raise ImageUnavailable(
-                    "no python3 or python on this image's PATH; the agent needs one (CPython 3.6 to 3.13): add it with "
-                    "`build:`, in an image made from this one",
-                    place=image.place,
-                )
-            self._pythons[image_id] = name
+            self._pythons[image_id] = find_images.find_python(self._client, image_id)
         return self._pythons[image_id]
+
+    def _with_python(self, launch: LaunchRequest) -> tuple[LaunchRequest, Sequence[str]]:
+        """Return a launch, with the harness's own interpreter if needed, and the words that start the agent's: the
+        image's own, if it has one. Raises InfrastructureError."""
+        name = self._python_of(launch.prepared.reference)
+        if name is None and launch.scenario.needs_python:
+            raise ImageUnavailable(NO_PYTHON, place=launch.prepared.image.place)
+        if name is not None and not launch.scenario.serve:
+            return launch, (name,)
+        carried_python.check_machine(architecture_of(self.facts))
+        own, payload = carried_python.words(containers.ROOT), launch.payload
+        payload = replace(
+            payload,
+            job={**payload.job, "client": own},
+            agent={**payload.agent, **carried_python.carried_python()},
+            executable=payload.executable | set(carried_python.executables()),
+        )
+        return replace(launch, payload=payload), own if name is None else (name,)
 
     @contextlib.contextmanager
     def launch(self, launch: LaunchRequest) -> Iterator[Session]:
         with engine_errors(self._place):
-            python = self._python_of(launch.prepared.image, launch.prepared.reference)
+            launch, python = self._with_python(launch)
         with contextlib.ExitStack() as ends:
             client = self._client
             if launch.payload.job.get("slices"):  # an SSH server allows ten sessions for each connection

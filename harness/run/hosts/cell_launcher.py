@@ -17,7 +17,7 @@ from harness.errors import EngineUnreachable, HarnessError, InfrastructureError,
 from harness.judge.api import Length, decide_at_look, describe_trial, length_of, wants_alone
 from harness.model import Cell, CellRun, Mount, Prepared, ProgressListener, Proposal, Trial, Trials
 from harness.model.watching import EndedTrial
-from harness.run.engine import Engine, LaunchRequest, Lease
+from harness.run.engine import NO_PYTHON, Engine, LaunchRequest, Lease
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.hosts.mounted_data import Found, HostData, key_of_inputs
@@ -84,6 +84,9 @@ class CellLauncher:
             return
         if image.digest in self.images.new and not run.at_hand:
             self.cold.add(image.digest)
+        if image.lacks_python and cell.variant.scenario.needs_python:
+            run.problem = NO_PYTHON
+            return
         run.incompatible = cannot_run(cell, image) or ""
         if run.incompatible:
             return

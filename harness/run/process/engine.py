@@ -13,8 +13,10 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -88,7 +90,10 @@ class ProcessEngine(EnvironmentStore):
         with contextlib.ExitStack() as ends:
             ends.enter_context(environments.in_use(Path(python)))
             ends.callback(owners.remove_folder, root)
-            self._fill(root, launch.payload)
+            payload = launch.payload
+            if launch.scenario.serve:
+                payload = replace(payload, job={**payload.job, "client": [sys.executable, "-I"]})
+            self._fill(root, payload)
             cgroup, prefix = ends.enter_context(limit)
             command = [*prefix, python, "-B", str(root / "start.py")]
             environment = environment_of(launch, root=str(root), own=self._environ)

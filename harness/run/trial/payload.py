@@ -249,6 +249,7 @@ def trial_key(
         "environment": [scenario.environment, cell.image.environment],
         **({"architecture": cell.lane.host.architecture} if cell.lane.host.architecture else {}),
         "lane": [cell.lane.host.engine, cell.lane.gpu, [gpu.fingerprint for gpu in cell.lane.gpus], facts],
+        **({"client": sys.version} if scenario.serve else {}),
         **(inputs or {}),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,44 @@
+"""The harness's own interpreter in an image: it must need nothing that the image has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InfrastructureError
+from harness.run.trial import carried_python
+from harness.run.trial.payload import agent_files
+
+LISTS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from harness_agent.serving import client
+from harness_agent.supervisor import job
+import collections
+collections.Counter("aab").most_common(1)
+files = [module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)]
+print(json.dumps([sys.prefix, files]))
+"""
+
+
+def test_it_imports_the_agent_from_its_own_files_alone(tmp_path: Path) -> None:
+    files = {**agent_files(), **carried_python.carried_python()}
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    for name in carried_python.executables():
+        (tmp_path / name).chmod(0o755)
+    command = [*carried_python.words(str(tmp_path)), "-B", "-c", LISTS, str(tmp_path)]
+    ended = subprocess.run(command, env={"PYTHONHOME": "/gone"}, cwd="/", capture_output=True, check=False, timeout=60)
+    assert not ended.stderr, ended.stderr.decode()
+    prefix, imported = json.loads(ended.stdout)
+    assert prefix == str(tmp_path / "python")
+    assert [path for path in imported if not Path(path).is_relative_to(tmp_path)] == []
+
+
+def test_another_processor_is_told_in_a_line() -> None:
+    with pytest.raises(InfrastructureError, match="and that machine is riscv64"):
+        carried_python.check_machine("riscv64")
