@@ -171,7 +171,8 @@ def _add_places(content: Any, where: Mapping[str, Any]) -> None:
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict):
                 entry["where"] = where
-                entry.pop("request", None)  # what a host had in place of `settings`
+                if name == "hosts":
+                    entry.pop("request", None)  # what a host had in place of `settings`
                 _add_places({"images": entry.get("images")}, where)
 
 
