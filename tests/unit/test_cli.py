@@ -301,6 +301,9 @@ def test_a_program_gets_the_schema_that_it_checks_with(of: tuple[str, ...], titl
 
 STOPPABLE = """
 import os, signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever this test was started with
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in {ignored}: signal.signal(number, signal.SIG_IGN)
 from harness.cli.common import stop_on_signals
 with stop_on_signals() as stopped:
