@@ -47,7 +47,10 @@ def test_steps_are_counted_on_the_output(tmp_path: Path, python: str) -> None:
     assert all(value and value > 500 for value in rss)
     assert all(value and 0.1 < value < time.monotonic() - began_s for value in step_s[1:4])
     assert [(look["step"], look["last"]) for look in told.all("look")] == [(4, False), (8, True)]
-    assert set(told.all("look")[0]["look"]) == {"rss_kib", "rss_peak_kib", "cpu_s"}
+    assert set(told.all("look")[0]["look"]) == {
+        "rss_kib", "rss_peak_kib", "rss_anon_kib", "rss_file_kib", "rss_shmem_kib", "swap_kib",
+        "cpu_s", "bytes_read", "bytes_written",
+    }  # fmt: skip
     assert told.one("ready")["probes"] == ["rss"]
     assert "step 8" in told.done["output_tail"]
 

@@ -120,7 +120,8 @@ def without_file_pages(trace: Trace) -> Trace:
     """Return the trace with resident memory without the pages of mapped files, but with what was swapped out. These
     pages are then the column `file_kib`. A trace in which they were not told apart, or no longer are, is unchanged.
 
-    Shared and swapped memory is read at the looks alone: between two looks, it counts as if it changed steadily.
+    The agent reads them in fewer rows if that costs too much of a step, and shared and swapped memory at the looks
+    alone: in between, they count as if they changed steadily.
     """
     rss, anon = trace.column("rss_kib"), trace.column("anon_kib")
     if rss is None or anon is None or not len(sampled(anon)):
@@ -137,6 +138,8 @@ def without_file_pages(trace: Trace) -> Trace:
         looks.append(replace(look, values=values))
     places = [look.step for look in looks]
     of_looks = [np.interp(trace.step, places, kib) if looks else np.zeros(len(rss)) for kib in (shared, swapped)]
+    known = np.isfinite(rss) & np.isfinite(anon)
+    anon = rss - np.interp(trace.step, trace.step[known], (rss - anon)[known]) if known.any() else anon
     columns = {name: values for name, values in trace.columns.items() if name != "anon_kib"}
     columns |= {"rss_kib": anon + of_looks[0] + of_looks[1], "file_kib": rss - anon - of_looks[0]}
     return replace(trace, columns=columns, looks=tuple(looks))
