@@ -448,7 +448,7 @@ def test_both_ways_to_find_descendants_agree() -> None:
             assert scanned(shell.pid, bounds) == [sleeper]
             assert sleeper in processes.descendants(shell.pid)
             resident_kib, anon_kib = processes.memory_kib([sleeper])
-            assert resident_kib > anon_kib > 0
+            assert resident_kib >= anon_kib > 0  # equal until the sleeper has mapped its libraries
         finally:
             os.kill(sleeper, signal.SIGKILL)
     assert processes.memory_kib([sleeper]) == (0, 0)
