@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.facts import installed_otherwise
 from harness.history.records import merged
 from harness.judge.attribution.cause import attribute
-from harness.judge.comparable import Difference, conditions, differences, software_of
+from harness.judge.comparable import Difference, changed_software, conditions, differences, software_of
 from harness.judge.comparison.noise import noise_of, pooled
 from harness.judge.unpaired import ComparedCell, compare_cell, machine_changes
 from harness.model import (
@@ -80,7 +80,7 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
 def _since(runs: Sequence[StoredRun], both: Beside, pairs: Sequence[Pair]) -> Iterator[MachineChange]:
     """Yield what became worse between two columns of one machine, if its driver or kernel changed between them."""
     then, now = (software_of(_trials(runs[each.number], each.lane)) for each in both)
-    changed = [name for name in then if now.get(name, then[name]) != then[name]]
+    changed = changed_software(then, now)
     if changed and both[0].machine == both[1].machine:
         before, after = ([f"{name} {side[name]}" for name in changed] for side in (then, now))
         yield from machine_changes([pair for pair in pairs if (pair.one, pair.other) == both], before, after)

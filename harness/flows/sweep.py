@@ -18,7 +18,7 @@ from harness.flows.estimate import estimate, known_trial, newest_runs
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.pool import PoolRun
 from harness.flows.running import Run
-from harness.judge.comparable import software, software_of
+from harness.judge.comparable import changed_software, software, software_of
 from harness.matrix import load_matrix
 from harness.model import Explanation, Matrix, RunResult, SearchMode, Stop, Trials
 from harness.plan.cells import Selection, make_plan, select
@@ -154,9 +154,7 @@ def _changed_software(run: Run) -> Iterator[str]:
         earlier, trial = next(known, (None, None))
         then = {} if trial is None else software_of([trial])
         now = software((gpu.driver for lane in each.lanes for gpu in lane.gpus), [each.facts.get("kernel")])
-        changed = [
-            f"{name} {now[name]} instead of {then[name]}" for name in then if now.get(name, then[name]) != then[name]
-        ]
+        changed = [f"{name} {now[name]} instead of {then[name]}" for name in changed_software(then, now)]
         if changed:
             yield (
                 f"{each.name}: {' and '.join(changed)} since the run {earlier}; `harness compare {earlier} latest` "

@@ -131,6 +131,11 @@ def software_of(trials: Iterable[Trial]) -> dict[str, str]:
     return software(drivers, (trial.fingerprint.get("kernel") for trial in seen))
 
 
+def changed_software(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the names of the software that is known and different on both sides."""
+    return [name for name in then if now.get(name, then[name]) != then[name]]
+
+
 def _limit_asked_for(limit_bytes: Any, fingerprint: Mapping[str, Any]) -> Any:
     """Return a launch's memory limit; None if it is the host's default limit, which says no more than the host's memory
     does. An engine rounds the default down to whole pages.

@@ -19,7 +19,7 @@ from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.flaky import MISS, outliving
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
-from harness.judge.history.transitions import outcome_states
+from harness.judge.history.transitions import ALIKE, outcome_states
 from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -45,8 +45,6 @@ from harness.model import (
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
-ALIKE = 1.25
-"""Largest ratio of the rates of two versions whose memory grows alike."""
 ENOUGH = 2
 """Fewest launches on each side of a confirmed finding; with fewer, a side has no verdict."""
 

@@ -48,15 +48,19 @@ class Reply(object):
             raise Bad("the connection was closed in the middle of the reply, after %d bytes" % self.size)
         self.is_over = True
 
+    def _wait_for_more(self, data, part):
+        """Keep the beginning of a part of the reply that has no body, until the rest of it comes."""
+        if len(data) > MOST_HEAD_BYTES:
+            raise Bad("the %s of the reply is longer than %d KiB" % (part, MOST_HEAD_BYTES >> 10))
+        self._rest = data
+        return b""
+
     def _read_head(self, data, now):
         if not b"HTTP/1.".startswith(data[:7]):
             raise Bad("the reply is not HTTP: it begins with %r" % bytes(data[:40]))
         end = data.find(b"\r\n\r\n")
         if end < 0:
-            if len(data) > MOST_HEAD_BYTES:
-                raise Bad("the head of the reply is longer than %d KiB" % (MOST_HEAD_BYTES >> 10))
-            self._rest = data
-            return b""
+            return self._wait_for_more(data, "head")
         first, *lines = data[:end].decode("latin-1").split("\r\n")
         words = first.split(None, 2)
         try:
@@ -132,10 +136,7 @@ class Reply(object):
     def _read_trailer(self, data, now):
         end = data.find(b"\r\n")
         if end < 0:
-            if len(data) > MOST_HEAD_BYTES:
-                raise Bad("the trailer of the reply is longer than %d KiB" % (MOST_HEAD_BYTES >> 10))
-            self._rest = data
-            return b""
+            return self._wait_for_more(data, "trailer")
         self.is_over = not end
         return data[end + 2 :]
 

@@ -346,7 +346,7 @@ def growth_changes(name: str, cells: Sequence[CellVerdict], *, baseline: int | N
 
 
 ALIKE = 1.25
-"""Ratio up to which two rates of growth, one above the limit and one below it, are the same growth."""
+"""Ratio up to which the rates of two versions are the same growth, whatever the limit."""
 
 
 def _without_near(states: Sequence[State], shown: Sequence[SignalVerdict]) -> list[State]:
