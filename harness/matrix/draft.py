@@ -206,7 +206,6 @@ def uses(draft: Draft) -> str:
         cards = {"all": "all GPUs", "each": "one GPU in turn"}.get(gpus, f"GPU {gpus}")
     network = "the machine's network" if kind.sees_ports else "a network" if "network" in draft.more else "no network"
     files = "in this folder, measured again if it changes" if draft.series.in_place else "copied in"
-    files = "in this folder, measured again if it changes" if draft.series.in_place else "copied in"
     files += f": {', '.join(draft.job.carried) or 'nothing from this folder'}"
     mounted = [f"{each['from']} at {each['at']}" for each in draft.more.get("mounts", ())]
     return ", ".join([where, cards, network, files, *(["mounted: " + ", ".join(mounted)] if mounted else [])])
