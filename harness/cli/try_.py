@@ -160,6 +160,7 @@ def try_(
     from harness.flows import try_ as flow
     from harness.flows.sweep import SweepOptions
     from harness.matrix import draft
+    from harness.matrix.draft.servers import served_by
     from harness.model.forms import seconds
 
     options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
@@ -170,7 +171,7 @@ def try_(
         python=python, steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time), volumes=volumes, env_file=env_file, vary=vary,
         results=results,
-        served=draft.served_by(serve, port=port, get=get, post=post, body=body, concurrency=concurrency),
+        served=served_by(serve, port=port, get=get, post=post, body=body, concurrency=concurrency),
     )  # fmt: skip
     say(f"each launch: {draft.uses(drafted)}")
     if write is not None:

@@ -21,7 +21,9 @@ from harness.flows.sweep import SweepOptions, selected
 from harness.history import database
 from harness.history.selection import remember
 from harness.matrix import load_matrix
-from harness.matrix.draft import Draft, called_in_loops, functions, safe, text
+from harness.matrix.draft import Draft, text
+from harness.matrix.draft.steps import called_in_loops, functions
+from harness.matrix.draft.words import safe
 from harness.model import RunResult, Stop, Trial, Trials
 from harness.model.measured import LEAST_STEPS
 from harness.model.watching import Say

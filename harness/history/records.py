@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from harness.model.from_file import Scalar
 from harness.model.judged import CellState, CellVerdict, Effect, FindingKind, Metric
-from harness.model.scenario import Scalar
 
 RunKind = Literal["sweep", "probe", "killed"]
 Life = Literal["open", "fixed", "not seen again"]

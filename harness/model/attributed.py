@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+from harness.model.from_file import Scalar
 from harness.model.judged import CellVerdict, Finding, Metric, State
 from harness.model.matrix import Lane
 from harness.model.planned import Cell
-from harness.model.scenario import Scalar, Variant
+from harness.model.scenario import Variant
 from harness.model.signals import signal_of
 
 # ---------------------------------------------------------------- episodes

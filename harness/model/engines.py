@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 from harness import doors
-from harness.model.scenario import FromFile, Later
+from harness.model.from_file import FromFile, Later
 
 if TYPE_CHECKING:
     from harness.model import forms

@@ -35,7 +35,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticKnownError, PydanticOmit, core_schema
 
 from harness import masking
-from harness.model.scenario import Scalar
+from harness.model.from_file import Scalar
 
 Json = dict[str, Any]
 

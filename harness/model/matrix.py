@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from harness.masking import without_credentials
 from harness.model.engines import Abilities, EngineSettings, engine_kind, installed_engines, known_engines
-from harness.model.scenario import ById, FromFile, Later, Scenario, Where
+from harness.model.from_file import ById, FromFile, Later, Where
+from harness.model.scenario import Scenario
 
 if TYPE_CHECKING:
     from harness.model import file_keys, forms

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from harness.model.from_file import ById
 from harness.model.matrix import Image, Lane, Matrix, Series, Stop, Trials, Varied
-from harness.model.scenario import ById, Variant
+from harness.model.scenario import Variant
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,83 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from harness.model.from_file import ById, FromFile, Later, Scalar, Where
+from harness.model.mounts import Mount, normal_path
+from harness.model.servers import Request, WhenReady, rate_of
 from harness.model.signals import LIMITED, SIGNALS, TIMES, log_of
-
-
-class Later:
-    """A module that is imported when a name in it is first used: pydantic, which reads files, is slow to import."""
-
-    def __init__(self, name: str) -> None:
-        self.__name = name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self.__name), name)
-
 
 if TYPE_CHECKING:
     from harness.model import file_keys, forms
 else:
     file_keys, forms = Later("harness.model.file_keys"), Later("harness.model.forms")
-
-
-class FromFile:
-    """A record that reads a mapping of a matrix file, which has only the keys that are its fields. The attributes'
-    docstrings describe them in the JSON Schema."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
-        return forms.described(cls, core, handler)
-
-
-class ById:
-    """A record of a plan, which the other files of its run name by its `id`."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        return forms.by_id(cls)
-
-
-Scalar = str | int | float | bool | None
-Key = TypeVar("Key")
-Each = TypeVar("Each")
-
-
-def grouped(pairs: Iterable[tuple[Key, Each]]) -> dict[Key, list[Each]]:
-    """Return the second parts of pairs by their first parts, both in the order in which they come."""
-    groups: dict[Key, list[Each]] = {}
-    for key, each in pairs:
-        groups.setdefault(key, []).append(each)
-    return groups
-
-
-def written(value: Scalar) -> str:
-    """Return a param's value as the matrix file writes it: `true`, not `True`."""
-    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Where:
-    """A place in a matrix file, or a whole file if `key` is "". `str()` begins every message about it:
-    `matrix.yaml:14: hosts.new.gpus`."""
-
-    file: str
-    line: int
-    key: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.key}" if self.key else self.file
 
 
 MetricRule = Literal["equal", "change", "drop", "rise", "reproducible", "none"]
@@ -206,50 +145,6 @@ class Probe:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class WhenReady(FromFile):
-    """When a server is ready: once a port accepts connections, or as given here."""
-
-    http: forms.Text | None = None
-    """A path, such as /health, that answers with a status from 200 to 399."""
-    line: forms.Text | None = None
-    """A text in a line that the server prints."""
-    timeout_s: Annotated[forms.Duration | None, forms.key("timeout")] = None
-    """The longest time until it is ready. Default: that of the scenario."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expect(FromFile):
-    """What a reply must have to be no failure. Without it, a status from 200 to 299 is enough."""
-
-    status: Annotated[forms.Whole | None, forms.Within(least=100, most=599)] = None
-    """The status, such as 201."""
-    text: forms.Text | None = None
-    """A text in the body."""
-    json: Annotated[tuple[tuple[forms.Text, forms.ScalarValue], ...], forms.Pairs()] = ()
-    """Values in a JSON body by their paths, such as {choices.0.index: 0}."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request(FromFile):
-    """A request to a server. Exactly one of `get` and `post` is set. A param replaces its name in braces."""
-
-    get: forms.Text | None = None
-    """The path of a GET request."""
-    post: forms.Text | None = None
-    """The path of a POST request."""
-    json_text: Annotated[str | None, forms.key("json"), forms.InFile(form=Any, then=file_keys.json_text)] = None
-    """A JSON body."""
-    body: forms.Anything | None = None
-    """A body of any other kind."""
-    headers: forms.Environment = ()
-    """Further headers, as a mapping."""
-    expect: Expect = Expect()
-    """What the reply must have."""
-    weight: Annotated[forms.Whole, forms.Within(least=1, most=10**6)] = 1
-    """Of several requests: how often this one comes, compared with the others."""
-
-
 PYTHON_LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 LAUNCHERS = (*PYTHON_LAUNCHERS, "mpirun", "mpiexec", "horovodrun", "srun")
 """Known launchers of ranks. The first ones start a Python program by themselves, the others any command."""
@@ -259,31 +154,6 @@ LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accele
 def starts_python(launcher: Sequence[str]) -> bool:
     """Return whether a launcher is given a Python program, and not the interpreter before it."""
     return launcher[0].rpartition("/")[2] in PYTHON_LAUNCHERS or "-m" in launcher[1:2]
-
-
-Identity = Literal["files", "content", "name"]
-"""What tells whether mounted data are the same: the names, sizes and times of all files, their content, or only the
-name of the path."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mount(FromFile):
-    """A file or folder of the host that each launch sees, read-only and without a copy."""
-
-    source: Annotated[Path, forms.Located(), forms.key("from")]
-    """The file or folder on each host that runs the scenario; relative to the matrix file."""
-    at: forms.Text
-    """Its path in a launch: absolute, or relative to the folder in which the program runs."""
-    identity: Identity = "files"
-    """What makes launches new if it changes: files (names, sizes and times), content, or name. Default: files."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "source", _normal(self.source))
-
-    @property
-    def is_relative(self) -> bool:
-        """Return whether a link in the trial's own folder leads to it."""
-        return not self.at.startswith("/")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,28 +306,8 @@ class Scenario(FromFile):
     def place_of(self, path: Path) -> PurePosixPath:
         """Return the path of one of its files in the folder in which a trial runs: its name, if it is not below the
         scenario's folder."""
-        home, whole = _normal(self.folder or (self.file or path).parent), _normal(path)
+        home, whole = normal_path(self.folder or (self.file or path).parent), normal_path(path)
         return PurePosixPath(whole.relative_to(home) if whole.is_relative_to(home) else whole.name)
-
-
-def _normal(path: Path) -> Path:
-    """Return the absolute path without `..`, which could lead out of the trial's folder. Links are not resolved."""
-    return Path(os.path.normpath(path.absolute()))
-
-
-def rate_of(value: Scalar) -> float:
-    """Return the requests a second of `20/s`, or of a number. Raises ValueError."""
-    text = str(value).removesuffix("/s").strip()
-    rate = float(text) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else 0.0
-    if not 0 < rate <= MOST_RATE:
-        raise ValueError(f"{value!r} is not a rate; write 20/s, at most {MOST_RATE:g}/s")
-    return rate
-
-
-MOST_RATE = 100_000.0
-"""Most requests in a second."""
-LOAD = ("concurrency", "rate")
-"""The params of a server's client."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,9 @@ from harness.cli.try_ import try_
 from harness.errors import Undecided, UsageError
 from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
-from harness.matrix.draft import steps_of
+from harness.matrix.draft import copied
+from harness.matrix.draft.steps import steps_of
+from harness.matrix.draft.words import safe
 from harness.matrix.programs import read_script
 from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
 from harness.model.forms import NAME
@@ -261,7 +263,7 @@ def test_a_file_that_cannot_be_copied_in_is_an_error(folder: Path) -> None:
 
 def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
     with (folder / "conf" / "large.bin").open("wb") as large:
-        large.truncate(draft.MOST_BYTES + 1)
+        large.truncate(copied.MOST_BYTES + 1)
     with pytest.raises(UsageError, match=r"conf: more than 256 MiB .*; leave it out with --without conf, or mount it"):
         job(folder, "python", "train.py", "conf/small.yaml")
 
@@ -438,14 +440,14 @@ def test_a_call_that_launched_nothing_says_why_and_leaves_nothing(folder: Path) 
 
 def test_the_imports_of_a_link_to_a_program_are_seen(folder: Path) -> None:
     (folder / "link.py").symlink_to(folder / "train.py")
-    assert "torch" in draft.modules(folder / "link.py")
+    assert "torch" in copied.modules(folder / "link.py")
 
 
 @given(st.text(max_size=80))
 @example("größe")
 @example("a" * 47 + "--b")
 def test_each_name_is_one_that_a_matrix_file_allows(text: str) -> None:
-    name = draft.safe(text)
+    name = safe(text)
     assert re.fullmatch(NAME, name)
     assert name[-1] not in "._-"
 
@@ -453,9 +455,9 @@ def test_each_name_is_one_that_a_matrix_file_allows(text: str) -> None:
 def test_programs_keep_their_names_in_any_script_and_others_have_names_of_their_own() -> None:
     """`тренировка.py` was called `it-4b13a4`; once, all such programs were called `it`, in one folder."""
     for text in ("模型", "тренировка", "größe_2"):
-        assert (draft.safe(text), bool(re.fullmatch(NAME, text))) == (text, True)
-    assert draft.safe("gro\u0308\u00dfe") == "größe", "as macOS writes it"
-    names = {draft.safe(text) for text in ("🚀", "…", "\u202e")}
+        assert (safe(text), bool(re.fullmatch(NAME, text))) == (text, True)
+    assert safe("gro\u0308\u00dfe") == "größe", "as macOS writes it"
+    names = {safe(text) for text in ("🚀", "…", "\u202e")}
     assert len(names) == 3
     assert all(re.fullmatch(NAME, name) for name in names)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from harness.model import Abilities, EngineKind, EngineSettings, Host
-from harness.model.scenario import FromFile, Later
+from harness.model.from_file import FromFile, Later
 
 if TYPE_CHECKING:
     from harness.model import forms

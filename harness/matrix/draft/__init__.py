@@ -1,0 +1,207 @@
+"""Makes the text of a matrix file from the versions and the command that a user typed.
+
+`series.py` reads the versions; `job.py` the command, with the files that `copied.py` finds; `steps.py` what counts as
+a step. What only some calls have is in `mounts.py`, `servers.py` and `vary.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.matrix.draft.job import DraftJob, job_of
+from harness.matrix.draft.mounts import mounts_of
+from harness.matrix.draft.series import DraftSeries, series_of
+from harness.matrix.draft.steps import steps_of
+from harness.matrix.draft.vary import job_in_place, varied
+from harness.matrix.programs import PYTHON
+from harness.model import Scenario, engine_kind
+from harness.model.measured import LEAST_STEPS
+
+LEAST_TRIALS, MOST_TRIALS = 3, 6
+BUDGET = 4000
+LOOKS = 8
+"""The first look at a launch comes after its budget of steps divided by this number."""
+SETUP_S = 600.0
+"""Seconds for setup, in addition to the time in steps: images may compile before their first step."""
+GPU_FILE = Path("/dev/nvidiactl")
+"""The device file of NVIDIA's driver."""
+OTHER_GPU_FILES = tuple(map(Path, ("/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/kfd")))
+"""The device files of GPUs under WSL2, on Jetson and of AMD, which `auto` does not use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """The content of a matrix file to be written. `made_by`: the command line that asked for it; `more`: further keys
+    of its scenario. A launch of a program makes at most `budget` steps, in at most `step_time_s`. `most`: launches of a
+    version; `timeout_s`: most seconds of a launch, if the first launches have shown how long one takes; None:
+    `longest_s`.
+    """
+
+    made_by: Sequence[str]
+    series: DraftSeries
+    job: DraftJob
+    engine: str | None = None
+    gpus: str = "auto"
+    step_time_s: float = 60.0
+    budget: int = BUDGET
+    more: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None
+    most: int = MOST_TRIALS
+
+    @property
+    def has_steps(self) -> bool:
+        """Return whether the budget and the time of its steps limit a launch, as for any program."""
+        return "command" not in self.job.entry
+
+    @property
+    def longest_s(self) -> float:
+        """Return the most seconds that a launch may take as long as nothing is known about it."""
+        return self.step_time_s + SETUP_S if self.has_steps else Scenario.timeout_s
+
+
+def drafted(
+    made_by: Sequence[str],
+    *,
+    folder: Path,
+    versions: Sequence[str],
+    command: Sequence[str],
+    engine: str | None,
+    gpus: str,
+    files: Sequence[str],
+    without: Sequence[str],
+    beside: Sequence[str],
+    python: str | None,
+    steps_are: str | None,
+    step_pattern: str | None,
+    exit_code: bool,
+    network: bool,
+    step_time_s: float,
+    volumes: Sequence[str] = (),
+    env_file: str | None = None,
+    vary: Sequence[str] = (),
+    results: str | None = None,
+    served: Mapping[str, Any] | None = None,
+) -> Draft:
+    """Return the draft for what a user typed. `series_of`, `job_of`, `steps_of` and `varied` document the arguments.
+    Raises UsageError."""
+    if not command:
+        for at, word in enumerate(versions):
+            if (at or vary) and (PYTHON.fullmatch(word) or shutil.which(word)):
+                raise UsageError(f"no command: put -- before the command: … -- {shlex.join(versions[at:])}")
+        example = "harness try team/app:41 team/app:42 -- python train.py"
+        raise UsageError(f"no command: give it after --, such as: {example}")
+    if vary:
+        others = (
+            ("--serve", served),
+            ("--with", beside),
+            ("--without", without),
+            ("--python", python),
+            ("--network", network),
+        )
+        for option, given in (*others, ("-v", volumes), ("versions", versions)):
+            if given:
+                raise UsageError(f"{option}: is not for --vary, which runs the command on this machine as it is")
+        if engine and not engine_kind(engine).can.makes_environments:
+            raise UsageError(
+                f"--engine {engine}: a varied command runs on this machine as it is; use process, or slurm"
+            )
+        series, more = varied(vary)
+        job = job_in_place(command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code)
+    else:
+        series, more = series_of(versions, folder=folder, beside=beside, python=python), mounts_of(volumes, folder)
+        has_image = not engine_kind(engine_of(engine, series)).can.shares_programs
+        job = job_of(
+            command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image,
+            without=without, installed=series.installs, served=served,
+        )  # fmt: skip
+    more |= {**({"network": True} if network else {}), **steps_of(steps_are, job)}
+    if results is not None:
+        if "command" not in job.entry:
+            raise UsageError("--results: is for a command; a program prints or logs its numbers")
+        more["results"] = results
+    if env_file is not None:
+        more["env_file"] = str(folder / Path(env_file).expanduser())
+    return Draft(
+        made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more
+    )  # fmt: skip
+
+
+def engine_of(asked: str | None, series: DraftSeries) -> str:
+    """Return the engine that was asked for, else the one that the versions need."""
+    return asked or ("docker" if series.needs_containers else "process")
+
+
+def text(draft: Draft, *, name: str) -> str:
+    """Return the text of the matrix file."""
+    engine, gpus = engine_of(draft.engine, draft.series), _gpus_of(draft)
+    host = {"engine": engine, "gpus": gpus if gpus in ("none", "all", "each") else gpus.split(",")}
+    scenario = {**draft.job.entry, **draft.more}
+    if draft.has_steps:
+        first = max(LEAST_STEPS, draft.budget // LOOKS)
+        scenario["steps"] = {"first": first, "budget": draft.budget, "time": f"{draft.step_time_s:g}s"}
+    if draft.has_steps or draft.timeout_s is not None:
+        scenario["timeout"] = f"{draft.timeout_s or draft.longest_s:g}s"
+    typed = " ".join(shlex.join(draft.made_by).split())
+    lines = [
+        f"# Written by: {''.join(letter if letter.isprintable() else '?' for letter in typed)[:500]}",
+        "# All keys: docs/matrix.md. Edit this file, and run it with harness sweep.",
+        "version: 1",
+        f"name: {name}",
+        "series:",
+        f"  {draft.series.name}:  # oldest first",
+        *(f"    {key}: {_value(value)}" for key, value in draft.series.entry.items()),
+        "hosts:",
+        f"  local: {_value(host)}",
+        "scenarios:",
+        f"  {draft.job.name}:",
+        *(f"    {key}: {_value(value)}" for key, value in scenario.items()),
+        f"trials: {_value({'least': LEAST_TRIALS, 'most': draft.most})}  # launches of each version",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _gpus_of(draft: Draft) -> str:
+    """Return the host's GPUs as typed, or what `auto` means."""
+    if draft.gpus != "auto":
+        return draft.gpus
+    is_here = engine_kind(engine_of(draft.engine, draft.series)).can.on_this_machine
+    return "all" if is_here and GPU_FILE.exists() else "none"
+
+
+def uses(draft: Draft) -> str:
+    """Return what each launch uses, in one line: its engine, GPUs, network, files and mounts."""
+    engine, gpus = engine_of(draft.engine, draft.series), _gpus_of(draft)
+    kind = engine_kind(engine).can
+    where = f"a container of {engine} from each image" if not kind.makes_environments else "a process of this machine"
+    if kind.makes_environments and not kind.on_this_machine:
+        where = f"engine {engine}"
+    if gpus == "none":
+        there = next((path for path in OTHER_GPU_FILES if kind.on_this_machine and path.exists()), None)
+        cards = f"no GPU, although {there} is here: --gpus all asks for them" if there else "no GPU"
+    else:
+        cards = {"all": "all GPUs", "each": "one GPU in turn"}.get(gpus, f"GPU {gpus}")
+    network = "the machine's network" if kind.sees_ports else "a network" if "network" in draft.more else "no network"
+    files = "in this folder, measured again if it changes" if draft.series.in_place else "copied in"
+    files += f": {', '.join(draft.job.carried) or 'nothing from this folder'}"
+    mounted = [f"{each['from']} at {each['at']}" for each in draft.more.get("mounts", ())]
+    return ", ".join([where, cards, network, files, *(["mounted: " + ", ".join(mounted)] if mounted else [])])
+
+
+def _value(value: Any) -> str:
+    """Return a value as JSON, which is also YAML. Each $ is doubled, because a matrix file substitutes variables."""
+
+    def doubled(inner: Any) -> Any:
+        if isinstance(inner, str):
+            return inner.replace("$", "$$")
+        if isinstance(inner, Mapping):
+            return {key: doubled(one) for key, one in inner.items()}
+        return [doubled(one) for one in inner] if isinstance(inner, list | tuple) else inner
+
+    return json.dumps(doubled(value), ensure_ascii=False)

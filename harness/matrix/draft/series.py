@@ -1,0 +1,108 @@
+"""Makes a series from the versions that a user typed: packages, requirement files or images."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError, nearest
+from harness.matrix.draft.words import repeated_in, safe
+
+PACKAGE = re.compile(r"([A-Za-z0-9][\w.-]*)(\[[\w., -]*\])?\s*={2,3}\s*([^=\s;,]+)", re.ASCII)
+BARE = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w., -]*\])?", re.ASCII)
+NUMBER = re.compile(r"\d[\d.]*")
+EXAMPLES = "such as team/app:41 team/app:42, or torch==2.5.1 torch==2.6.0, or old.txt new.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftSeries:
+    """A series of typed versions. `entry`: its keys in a matrix file. `needs_containers`: its versions are images.
+    `installs`: the names of the packages that its versions install, as modules are named."""
+
+    name: str
+    entry: Mapping[str, Any]
+    needs_containers: bool = False
+    installs: frozenset[str] = frozenset()
+
+    @property
+    def in_place(self) -> bool:
+        """Return whether its versions are values of a variable of the machine's own environment."""
+        return "vary" in self.entry
+
+
+def series_of(
+    words: Sequence[str], *, folder: Path, beside: Sequence[str] = (), python: str | None = None
+) -> DraftSeries:
+    """Return the series of these versions, oldest first. `folder`: where the files are, as the matrix file names it;
+    `beside`: requirements to install with each version of a package; `python`: the version of the interpreter for
+    packages and requirement files. Raises UsageError."""
+    if len(words) < 2:
+        raise UsageError(f"{len(words)} version{'s' if not words else ''}: give two or more, oldest first, {EXAMPLES}")
+    if repeated := repeated_in(words):
+        raise UsageError(f"{repeated[0]}: appears twice; give each version once")
+    if BARE.fullmatch(words[0]) and all(map(NUMBER.fullmatch, words[1:])):
+        raise UsageError(f"{words[1]}: is not an image; write a version of a package as {words[0]}=={words[1]}")
+    kinds = [_kind(word, folder) for word in words]
+    if len(set(kinds)) > 1:
+        bare = [word for word, kind in zip(words, kinds, strict=True) if kind == "image" and BARE.fullmatch(word)]
+        if "package" in kinds and bare:
+            raise UsageError(f"{bare[0]}: has no version; write {bare[0]}==X, where X is one of its versions")
+        other = next(word for word, kind in zip(words, kinds, strict=True) if kind != kinds[0])
+        raise UsageError(f"{other}: is not of the same kind as {words[0]}; give versions of one kind, {EXAMPLES}")
+    interpreter = {} if python is None else {"python": python}
+    if kinds[0] == "package":
+        return _packages(words, beside, interpreter)
+    if beside:
+        raise UsageError(f"--with {beside[0]}: is for packages; images and requirement files contain what they need")
+    if kinds[0] == "file":
+        stems = [Path(word).stem for word in words]
+        names = stems if len(set(stems)) == len(stems) else words
+        locks = {name: str(folder / word) for name, word in zip(names, words, strict=True)}
+        lines = [line for word in words for line in (folder / word).read_text(errors="replace").splitlines()]
+        return DraftSeries(name="requirements", entry={"locks": locks, **interpreter}, installs=_module_names(lines))
+    if python is not None:
+        raise UsageError(f"--python {python}: is for packages and requirement files; images contain their own Python")
+    split = [word.rpartition(":") for word in words]
+    repositories = {repository for repository, _, _ in split}
+    if len(repositories) == 1 and all(name and "/" not in tag and "@" not in name for name, _, tag in split):
+        repository = repositories.pop()  # tags are short names, which suit a report
+        entry = {"repository": repository, "tags": [tag for _, _, tag in split]}
+        return DraftSeries(name=safe(repository.rsplit("/", 1)[-1]), entry=entry, needs_containers=True)
+    return DraftSeries(name="images", entry={"images": list(words)}, needs_containers=True)
+
+
+def _kind(word: str, folder: Path) -> str:
+    """Return what a version is: a package, a requirement file or an image. Raises UsageError for anything else."""
+    if PACKAGE.fullmatch(word):
+        return "package"
+    if (folder / word).is_file():
+        return "file"
+    if word.endswith((".txt", ".lock")):
+        raise UsageError(f"{word}: no such file in {folder.absolute()}; name a requirement file that exists")
+    if package := PACKAGE.fullmatch(word.replace("=", "==")):
+        raise UsageError(f"{word}: is not an image; write a version of a package as {package[0]}")
+    return "image"
+
+
+def _packages(words: Sequence[str], beside: Sequence[str], interpreter: Mapping[str, str]) -> DraftSeries:
+    pins = [match for match in map(PACKAGE.fullmatch, words) if match]
+    first, *names = [f"{match[1]}{match[2] or ''}" for match in pins]
+    for name, pin in zip(names, pins[1:], strict=True):
+        if name != first and nearest(name, known=[first]) and not name.startswith(first) and not first.startswith(name):
+            raise UsageError(
+                f"{pin[0]}: is not a version of {first}; did you mean {first}=={pin[3]}? "
+                "to add another package to each version, use --with"
+            )
+        if name != first:
+            raise UsageError(f"{name}: give versions of one package; add another one to each with --with {name}==…")
+    entry = {"install": [f"{first}=={{version}}", *beside], "versions": [match[3] for match in pins], **interpreter}
+    return DraftSeries(name=safe(pins[0][1]), entry=entry, installs=_module_names(entry["install"]))
+
+
+def _module_names(requirements: Sequence[str]) -> frozenset[str]:
+    """Return the names of required packages, written as those of modules."""
+    found = (BARE.match(line.strip()) for line in requirements)
+    return frozenset(match[0].partition("[")[0].lower().replace("-", "_") for match in found if match)
