@@ -55,7 +55,8 @@ def pack_with(monkeypatch: pytest.MonkeyPatch, folder: Path, module: str, old: s
     test.
     """
     changed = folder / "changed agent"
-    shutil.copytree(AGENT, changed, ignore=shutil.ignore_patterns("__pycache__"))
+    if not changed.exists():  # several calls may each replace a text
+        shutil.copytree(AGENT, changed, ignore=shutil.ignore_patterns("__pycache__"))
     before = (changed / module).read_text()
     assert old in before
     (changed / module).write_text(before.replace(old, new))

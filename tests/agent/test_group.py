@@ -240,7 +240,7 @@ def test_the_rank_that_fails_is_named_though_the_others_wait_for_it(
     tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch, *, fault: str, end: str, message: str
 ) -> None:
     """The last to say something is a parent that waits, or a launcher that ends what is left."""
-    pack_with(monkeypatch, tmp_path, "supervisor/ranks.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
+    pack_with(monkeypatch, tmp_path, "supervisor/standstill.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
     done = run(tmp_path / "root", thorough_python, f"if rank == 1 and number == 42: {fault}", method="spawn").done
     assert done["end"] == end, done
     assert done["message"].splitlines()[-1].startswith(message)
@@ -262,7 +262,7 @@ def test_ranks_that_wait_for_one_that_has_ended_do_not_wait_for_the_time_limit(
 ) -> None:
     """Ranks that exit at different steps stood still for the whole time limit, and the one that had left was not named.
     A rank that works on while others have ended and wait is no hang."""
-    pack_with(monkeypatch, tmp_path, "supervisor/ranks.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
+    pack_with(monkeypatch, tmp_path, "supervisor/standstill.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
     done = run(tmp_path / "root", thorough_python, "if rank == 1 and number == 42: return", timeout_s=1000.0).done
     assert done["end"] == "hang"
     assert done["message"].endswith(": no progress: rank 1 has ended, ranks 0 and 2 wait (train.py:8 in work)")
@@ -282,8 +282,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch, folder: Path, still: str) -> None:
     """Let the agents in this folder wait for less long before they end a job that does nothing."""
     before = "STILL_S, STILL_SHARE, STILL_BYTES = 30.0, 0.05, 16384"
     pack_with(monkeypatch, folder, "supervisor/stalls.py", before, f"STILL_S, STILL_SHARE, STILL_BYTES = {still}")
-    agent = folder / "changed agent" / "supervisor" / "ranks.py"
-    agent.write_text(agent.read_text().replace("AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5"))
+    pack_with(monkeypatch, folder, "supervisor/standstill.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
 
 
 def test_ranks_that_wait_for_one_that_does_nothing_do_not_wait_for_the_time_limit(
@@ -345,7 +344,7 @@ def test_a_rank_that_its_parent_has_waited_for_is_not_said_to_have_ended_well(
     tmp_path: Path, thorough_python: str, monkeypatch: pytest.MonkeyPatch, by: str, end: str
 ) -> None:
     """The parent waits for rank 0, so that nobody else can ask how it died. The version was said to hang."""
-    pack_with(monkeypatch, tmp_path, "supervisor/ranks.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
+    pack_with(monkeypatch, tmp_path, "supervisor/standstill.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
     more = f"if rank == 0 and number == 42: os.kill(os.getpid(), __import__('signal').{by})"
     done = run(tmp_path / "root", thorough_python, more, method="spawn", timeout_s=1000.0).done
     assert done["end"] == end, done
@@ -683,7 +682,7 @@ def test_a_process_without_steps_is_not_said_to_fail_before_the_first_step(
     tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only rank 0 printed. Rank 1 raised at step 100 of the launch, and the report said `before the first step`."""
-    pack_with(monkeypatch, tmp_path, "supervisor/ranks.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
+    pack_with(monkeypatch, tmp_path, "supervisor/standstill.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.5")
     text = RANKS.replace("STEPS", "150").replace("METHOD", "fork").replace("sys.stdout", "rank or sys.stdout")
     text = text.replace("MORE", "1 / (rank != 1 or number < 100)")
     done = driver.run_program(tmp_path / "root", python, text).done

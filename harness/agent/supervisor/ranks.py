@@ -18,13 +18,10 @@ import time
 from .. import ending, libc, samples, wire
 from ..probes import processes
 from ..scenario import hooks
-from . import child, group, stalls
+from . import child, group, stalls, standstill
 
 AFTER_END_S = 30.0
-AFTER_FAILURE_S = 10.0
 OTHERS_S = 0.5  # that a look of the lead waits for those of the other ranks
-MISSED_SHARE = 0.2  # of the time limit: for so long, and 2 STILL_S, a job is still whose ranks wait for one that lives,
-# and for so long, and QUIET_S, a program does nothing at all that hangs
 BEAT_S = 0.05  # while there are several ranks
 GONE_TURNS, GONE_PAUSE_S = 20, 0.001  # between the end of a conversation and the end of its process
 SEEN_S = 0.05  # a death by a signal is seen up to so much later than the failures of those who notice it
@@ -44,12 +41,12 @@ class Ranks(object):
         self.columns = {name: place for place, name in enumerate(samples.COLUMNS[: samples.ALWAYS])}
         self._metrics = []
         self._stacks = stalls.Stacks(job.root, job.clock)
-        self._stillness, self._quiet = stalls.Stillness(), stalls.Stillness(stalls.QUIET_WINDOW_S)
-        self._printed_bytes = 0
         self._program = job.order.get("program")
         self._steps_are = self._program["steps_are"] if self._program else None
         self._launcher = (self._program or {}).get("launcher") or []
         self._group = group.Group(job.rows, job.stride, self._budget)
+        self._where = stalls.Whereabouts(job, self._group, self._stacks)
+        self._standstill = standstill.Standstill(job, self._group, self._where)
         self._first = None  # the member that is the process that the supervisor started
         self._from = None  # the member whose event is handled
         self._waiting = []  # the members that wait for an answer of the harness
@@ -58,12 +55,10 @@ class Ranks(object):
         self._hooked = {}  # framework -> whether all of its imported modules could be changed
         self._lowest_fd = None  # that a script must not close
         self._began = job.clock()
-        self._progress = None, self._began  # the steps of all ranks, and since when
         self._verdict = None  # (end, message), as the first process reported it
         self._leave_by = None  # when the process must have ended after that
         self._made_its_steps = self._failed_at_exit = self._told_to_end = False
         self._ended_at = None  # when it had made its last step and reported its end, before its process ended
-        self._replaced = False  # it became another program (os.exec), which has no handler for STACKS_SIGNAL
         self._why = ""  # why no step of a program that ended was seen
         self._setup_s = self._ran_s = self._ran_on_s = 0.0
 
@@ -137,7 +132,7 @@ class Ranks(object):
         self._job.mute(member.fd)
         member.hung_up_at = self._job.clock()
         if member is self._first:
-            self._replaced = self._replaced or self._job.child.is_another_program()
+            self._where.is_replaced = self._where.is_replaced or self._job.child.is_another_program()
 
     def drain(self):
         for member in self._group.members:
@@ -390,7 +385,7 @@ class Ranks(object):
     def _ending_s(self):
         """Return the seconds that its threads, children and teardown have to end. Inside a wrapping program, all of
         them are slow, but hardly slower than the setup was."""
-        limit_s = AFTER_END_S if self._made_its_steps else AFTER_FAILURE_S
+        limit_s = AFTER_END_S if self._made_its_steps else standstill.AFTER_FAILURE_S
         return limit_s if self._job.wrapper is None else max(limit_s, self._setup_s)
 
     # -------------------------------------------------------------- time
@@ -412,70 +407,12 @@ class Ranks(object):
         if len(self._group.members) > 1:
             for member in self._group.members:
                 self._look_after(member)
-        if self._program is not None and self._makes_no_progress(now):
-            self._end_early(now)
+        if self._program is not None:
+            ended = self._standstill.ended(now, self.table, self._verdict is not None)
+            if ended is not None:
+                self._end(*ended[:2], stacks=ended[2])
         if self._job.done is None and self._leave_by is not None and now > self._leave_by:
             self._end_late(now)
-
-    def _makes_no_progress(self, now):
-        """Return whether no rank has made a step for some time, while nothing else decides the end."""
-        members = self._group.members
-        made = sum(member.steps for member in members), len(members), self.table.header[samples.STARTED]
-        if made != self._progress[0] or self._job.asked_at is not None:
-            self._progress = made, now
-            self._stillness.begin()
-            self._quiet.begin()
-        is_decided = self._verdict is not None or self._job.done is not None
-        return not is_decided and now - self._progress[1] > AFTER_FAILURE_S
-
-    def _end_early(self, now):
-        """End a trial that only waits, because a rank has failed, has ended, or does nothing."""
-        failed, ranks = self._group.first_failure(), self._group.ranks
-        living = [member for member in ranks if member.lives]
-        if failed is not None and not failed.is_first and (living or not ranks):
-            if now - failed.failed_at > AFTER_FAILURE_S and (living or self._is_missed(failed, now)):
-                self._end("crash", "")
-        elif self.table.header[samples.OVER]:
-            return
-        elif 0 < len(living) < len(ranks) and all(member.waits_s(now) > AFTER_FAILURE_S for member in living):
-            if self._group.vanished() is not None:
-                self._end("stopped", "")
-            else:
-                self._end_hung(self._place_now() + ": no progress")
-        elif self._stillness.seconds(now) >= max(2 * stalls.STILL_S, MISSED_SHARE * self._job.order["timeout_s"]):
-            self._end_missed(now)
-        elif not (self._launcher or self._group.is_several or self._job.has_gpus):
-            self._end_quiet(now)
-
-    def _end_quiet(self, now):
-        """End a program that has neither computed, moved data nor printed for much longer than the harness expects a
-        launch to take: it waits for what never comes, such as a lock. Work on a GPU would not show."""
-        if self._printed_bytes != self._job.output.bytes:
-            self._printed_bytes = self._job.output.bytes
-            self._quiet.begin()
-        quiet_s = self._quiet.seconds(now)
-        if quiet_s >= max(stalls.QUIET_S, MISSED_SHARE * self._job.order["timeout_s"]):
-            place = self._place_now() if self._group.ranks else "before the first step"
-            self._end_hung("%s: nothing was done for %.0f s" % (place, quiet_s))
-
-    def _is_missed(self, failed, now):
-        """Return whether the job stands still since a rank failed that had made no step."""
-        is_rank = (failed.number, failed.birth) != (None, None)
-        return is_rank and self._stillness.seconds(now) >= stalls.STILL_S
-
-    def _end_missed(self, now):
-        """End a trial that does nothing, if ranks wait for one that does nothing. On several nodes, that one may be on
-        another, and busy."""
-        still_s = self._stillness.seconds(now)
-        self._stillness.begin()
-        if "NODE_RANK" in os.environ or not (self._launcher or len(processes.descendants()) > 1):
-            return
-        stacks = self._ask_stacks()
-        standing = self._standing()
-        if standing.is_sure:
-            why = "no progress for %.0f s: %s" % (still_s, stalls.tell(standing))
-            end, place = ("hang", self._place_now()) if self._group.ranks else ("setup", "before the first step")
-            self._end(end, "%s: %s" % (place, why), stacks=stacks)
 
     def _end_late(self, now):
         """End a process that does not end by itself after its last step."""
@@ -505,21 +442,21 @@ class Ranks(object):
         else:
             self.set_stop(samples.END)
             if self._job.is_stuck(now):
-                self._end_hung("%s: no progress at the time limit of %g s" % (self._place_now(), limit_s))
+                self._end_hung("%s: no progress at the time limit of %g s" % (self._place(), limit_s))
 
     def _end_setup(self, limit_s):
         """End a trial whose time is over before its first step."""
-        if self._program is not None and self._replaced:
+        if self._program is not None and self._where.is_replaced:
             self._end_replaced()
             return
-        stacks = self._ask_stacks()
+        stacks = self._where.ask()
         if self._program is None:
-            message = "setup did not finish in %g s%s" % (limit_s, self._place(stacks))
+            message = "setup did not finish in %g s%s" % (limit_s, self._where.place(stacks))
         else:
             why, self._job.shortfall = self._why_unseen(), "no_step"
             if self._steps_are == "auto":
                 self._job.remedy = "longer"
-            message = "no step was seen in %g s%s: %s" % (limit_s, self._place(stacks), why)
+            message = "no step was seen in %g s%s: %s" % (limit_s, self._where.place(stacks), why)
         self._end("setup", message, stacks=stacks)
 
     def _cut(self):
@@ -557,7 +494,7 @@ class Ranks(object):
         elif self._made_its_steps and not self._failed_at_exit and job.wrapper is None and ending.is_bad(death):
             end, message = ending.of_death(death, ending.AT_EXIT, False, job.oom.killed())
             stacks = self._stacks.written()
-            self._end(end, message + self._place(stacks), death=death, stacks=stacks, at_exit=True)
+            self._end(end, message + self._where.place(stacks), death=death, stacks=stacks, at_exit=True)
         else:
             if death.signal is not None and not self._told_to_end:
                 job.notes.append("after its last step: killed by %s" % ending.signal_name(death.signal))
@@ -575,16 +512,16 @@ class Ranks(object):
             if death.exit_code == 0 and not in_setup and not is_lost:
                 self._job_died(death)  # by os._exit, as some programs end their threads
                 return
-            if self._replaced and death.signal is None:
+            if self._where.is_replaced and death.signal is None:
                 self._end_replaced(death)
                 return
         if is_lost:
             self._end("infrastructure", ending.LOST % (self._job.steps(), self._lowest_fd), death=death)
             return
-        place = "setup" if in_setup else self._place_now()
+        place = "setup" if in_setup else self._place()
         end, message = ending.of_death(death, place, in_setup, self._job.oom.killed())
         stacks = self._stacks.written()
-        self._end(end, message + self._place(stacks), death=death, stacks=stacks)
+        self._end(end, message + self._where.place(stacks), death=death, stacks=stacks)
 
     def _job_died(self, death):
         """End the trial of a launcher, or of a program whose other processes made the steps."""
@@ -632,8 +569,8 @@ class Ranks(object):
         self._end("setup", ending.REPLACED, death=death)
 
     def _end_hung(self, message, at_exit=False):
-        stacks = self._ask_stacks()
-        self._end("hang", message + self._place(stacks), stacks=stacks, at_exit=at_exit)
+        stacks = self._where.ask()
+        self._end("hang", message + self._where.place(stacks), stacks=stacks, at_exit=at_exit)
 
     def leave(self):
         self._end("stopped", "")
@@ -645,18 +582,11 @@ class Ranks(object):
         is_bad, is_cut = end not in ending.WELL, process is not None and process.death is None
         if not at_exit and end != "infrastructure" and (is_bad or is_cut):
             first = self._group.end_of_first(is_bad, self._stacks.written())
-            if first is not None and end == "hang" and first[0] != "infrastructure" and self._waits_again():
+            if first is not None and end == "hang" and first[0] != "infrastructure" and self._where.waits_again():
                 message += "; all ranks had been started again after this failure: " + first[1].splitlines()[-1]
             elif first is not None:
                 end, message, death = first
         self._job.end(end, message, death=death, stacks=stacks, at_exit=at_exit)
-
-    def _waits_again(self):
-        """Return whether ranks surely wait that a launcher started again after all ranks had ended."""
-        if not self._stacks.by_pid or any(each.lives for each in self._group.ranks):
-            return False
-        standing = self._standing()
-        return standing.is_sure and standing.is_again
 
     def about(self):
         """Return the fields of `done` about what the processes returned, and about the ranks."""
@@ -680,7 +610,7 @@ class Ranks(object):
     def printed(self, data):
         """Do nothing: the processes read themselves what they print."""
 
-    def _place_now(self):
+    def _place(self):
         return ending.place_after(self._job.steps(), self._budget)
 
     def _in_setup(self):
@@ -688,22 +618,6 @@ class Ranks(object):
 
     def _last_words(self):
         return ending.last_words(self._job.output.tail())
-
-    def _ask_stacks(self):
-        """Return the stacks of the first process, or those of all ranks, each after a line that names it."""
-        named = {member.pid: self._group.named(member) for member in self._group.members if member.lives}
-        is_one = self._group.ranks and not self._launcher and not self._group.is_several and len(named) <= 1
-        if self._program is None or is_one:
-            return "" if self._replaced else self._stacks.ask(self._job.child.pid)
-        return self._stacks.ask_all(named)
-
-    def _place(self, stacks):
-        """Return where the program stands: of several ranks, who is missing and who waits."""
-        words = stalls.tell(self._standing()) if self._stacks.by_pid else ""
-        return ": " + words if words else self._stacks.place(stacks)
-
-    def _standing(self):
-        return stalls.standing(self._group, self._stacks, self._job.child.pid, self._job.clock())
 
     def _why_unseen(self):
         self._job.remedy = "function"

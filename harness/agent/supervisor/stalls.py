@@ -63,6 +63,40 @@ class Stacks(object):
         return " (%s:%s in %s)" % frame.groups() if frame else ""
 
 
+class Whereabouts(object):
+    """Tells where the processes of a script or a program stand. `is_replaced`: the first process became another program
+    (os.exec), which has no handler for STACKS_SIGNAL."""
+
+    def __init__(self, job, group, stacks):
+        self._job, self._group, self._stacks = job, group, stacks
+        self._program = job.order.get("program")
+        self.is_replaced = False
+
+    def ask(self):
+        """Return the stacks of the first process, or those of all ranks, each after a line that names it."""
+        named = {member.pid: self._group.named(member) for member in self._group.members if member.lives}
+        has_launcher = self._program is not None and self._program.get("launcher")
+        is_one = self._group.ranks and not has_launcher and not self._group.is_several and len(named) <= 1
+        if self._program is None or is_one:
+            return "" if self.is_replaced else self._stacks.ask(self._job.child.pid)
+        return self._stacks.ask_all(named)
+
+    def place(self, stacks):
+        """Return where the program stands: of several ranks, who is missing and who waits."""
+        words = tell(self.standing()) if self._stacks.by_pid else ""
+        return ": " + words if words else self._stacks.place(stacks)
+
+    def standing(self):
+        return standing(self._group, self._stacks, self._job.child.pid, self._job.clock())
+
+    def waits_again(self):
+        """Return whether ranks surely wait that a launcher started again after all ranks had ended."""
+        if not self._stacks.by_pid or any(each.lives for each in self._group.ranks):
+            return False
+        found = self.standing()
+        return found.is_sure and found.is_again
+
+
 def _writes_stacks(pid):
     """Return whether a process answers if its stacks are asked for."""
     return any("memfd:stacks" in processes.target(each.path) for each in processes.entries_of("/proc/%d/fd" % pid))
@@ -103,7 +137,7 @@ WAITS = re.compile(
     r'|^ +File "[^"]*/threading\.py", line \d+ in _wait$',  # of a barrier
     re.MULTILINE,
 )
-"""In the stacks of a process that waits for other ranks."""
+"""Matches the stacks of a process that waits for other ranks."""
 MOST_PLACES = 4
 MOST_STACKS = 32
 SEVERAL = {"is missing": "are missing", "has ended": "have ended", "waits": "wait", "stands": "stand", "was": "were"}
