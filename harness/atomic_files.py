@@ -13,7 +13,7 @@ from harness.masking import without_known
 from harness.safe_files import folder_in
 
 LACKS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EBADF})
-"""How file systems refuse what they do not have."""
+"""The errors of file systems that lack what was asked of them."""
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:

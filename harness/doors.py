@@ -23,7 +23,7 @@ _REMEDY = "install another version of the package, or remove it"
 
 
 SECTIONS = ("harness.narrow.results:read", "harness.probes.results:read")
-"""What reads the results that a later command left in a run's directory, in the order of the reports."""
+"""The readers of the results that a later command left in a run's directory, in the order of the reports."""
 
 
 def installed(group: str) -> dict[str, EntryPoint]:

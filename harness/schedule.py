@@ -69,7 +69,7 @@ REASONS: Mapping[Urgency, str] = {
     "near": "this row takes the fewest seconds of those near a limit",
     "good": "no row has anything to confirm; this one takes the fewest seconds",
 }
-"""Why a row comes before the others, the most urgent first."""
+"""The reasons why a row comes before the others, the most urgent first."""
 ORDER: tuple[Urgency, ...] = tuple(REASONS)
 COSTLY = 4.0
 """A first round gives way if the rest of it takes at least this many times the seconds of the turn that comes next."""

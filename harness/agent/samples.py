@@ -176,12 +176,12 @@ class DueLooks(object):
 
     @property
     def step(self):
-        """The step after which the next look is due at the latest."""
+        """Return the step after which the next look is due at the latest."""
         return self._left[0][0] if self._left else float("inf")
 
     @property
     def busy_s(self):
-        """The number of seconds in steps after which the next look is due at the latest."""
+        """Return the number of seconds in steps after which the next look is due at the latest."""
         return self._left[0][1] if self._left else float("inf")
 
     def due(self, step, busy_s):

@@ -14,7 +14,7 @@ import subprocess
 LIMIT_S = 60.0
 """Most seconds that each command may take."""
 PASSES = 3
-"""How often this looks for what is left: an engine may still start what a killed command has asked for."""
+"""The number of looks for what is left: an engine may still start what a killed command has asked for."""
 MARKER = "HARNESS_TRIAL"
 DONE = "stopped"
 """Name of the file in a trial's folder that says that all this is done."""
@@ -25,7 +25,7 @@ KINDS = {
     "network": (("network", "ls"), ("network", "rm")),
     "volume": (("volume", "ls"), ("volume", "rm")),
 }
-"""How the parts of a project are listed and removed, in this order."""
+"""The commands that list and remove the parts of a project, in this order."""
 
 
 def variables(root: str) -> "dict[str, str]":

@@ -71,7 +71,7 @@ _OF_PATHS = {
     errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EROFS, errno.ENOSPC, errno.EDQUOT,
     errno.EIO, errno.ESTALE, errno.ENXIO,
 }  # fmt: skip
-"""What a path that a user names may have to do with, whatever looks at it first. The harness itself is not to blame."""
+"""Errors that a path which a user names may cause, whatever looks at it first. The harness itself is not to blame."""
 
 
 @functools.cache

@@ -129,7 +129,7 @@ class SoFar:
     clock: Callable[[], float] = time.monotonic
     sentence_s: float = 0.0
     page_s: float | None = None
-    """When the next sentence and the next page are due, in seconds of `clock`."""
+    """The times at which the next sentence and the next page are due, in seconds of `clock`."""
 
     def __call__(self, made: Callable[[], RunResult], directory: RunDirectory) -> None:
         began_s = self.clock()

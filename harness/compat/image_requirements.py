@@ -146,8 +146,8 @@ class Release:
 
 @dataclass(frozen=True, kw_only=True)
 class CompatibilityTable:
-    """`capabilities` maps a compute capability to the oldest CUDA that has code for it; `dropped` maps it to the first
-    CUDA that no longer has any.
+    """The content of `data/ngc.yaml`. `capabilities` maps a compute capability to the oldest CUDA that has code for it;
+    `dropped` maps it to the first CUDA that no longer has any.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")

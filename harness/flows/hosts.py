@@ -37,7 +37,7 @@ class OpenHost:
     lanes: tuple[Lane, ...] = ()
     problem: str | None = None
     opened_s: float | None = None
-    """When the machine was opened, in seconds of the monotonic clock."""
+    """The time at which the machine was opened, in seconds of the monotonic clock."""
 
     @property
     def awaited(self) -> bool:

@@ -42,7 +42,7 @@ class SweepOptions:
     seed: int | None = None
     decide: bool = False
     stop: Stop | None = None
-    """When to end early, in place of the matrix's own setting."""
+    """The conditions for an early end, in place of the matrix's own setting."""
     fresh: bool = False
     out: Path = Path("reports")
 

@@ -32,7 +32,7 @@ class OpenIndex:
 
     @cached_property
     def runs(self) -> dict[str, IndexedRun]:
-        """All runs by path, including directories that cannot be read."""
+        """Return all runs by path, including directories that cannot be read."""
         said = self._connection.execute("SELECT run, sentence FROM causes ORDER BY run, number")
         sentences: dict[int, list[str]] = grouped(said)
         rows = self._connection.execute(

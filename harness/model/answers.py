@@ -370,9 +370,9 @@ class Issue:
     new_lines: tuple[str, ...] = ()
     """Output lines of the bad version that the good one does not print, without parts that vary between launches."""
     added: tuple[object, ...] = ()
-    """What later commands found in the run, each a `Added` of the reports; `number`: that of the finding."""
+    """The findings of later commands in the run, each a `Added` of the reports; `number`: that of the finding."""
     number: int = 0
     problem: str = ""
-    """Why there is no recipe."""
+    """The reason why there is no recipe."""
     dockerfile: str = ""
     """Text of a built image's Dockerfile; "" if it is unknown."""

@@ -24,7 +24,7 @@ GROUP = "harness.engines"
 
 @dataclass(frozen=True, kw_only=True)
 class Abilities:
-    """What an engine can do on a host.
+    """The abilities of an engine on a host.
 
     `makes_environments`: its images are virtual environments, not containers. `on_this_machine`: it runs where the
     harness runs, unless the user's environment says otherwise. `sees_ports`: all trials of the host share its network

@@ -303,4 +303,4 @@ class Finding:
 
 
 State = bool | None
-"""Whether a version is bad; None if unknown."""
+"""True if a version is bad; None if unknown."""

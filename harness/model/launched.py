@@ -60,9 +60,9 @@ class CellRun:
     """Launches that failed while others ran on the host, in their form before they were reclassified as
     infrastructure."""
     alone: bool = False
-    """Whether the next launches run alone, because other launches may have caused what an earlier one showed."""
+    """True if the next launches run alone, because other launches may have caused what an earlier one showed."""
     other_data: str = ""
-    """How its mounted data differ from those of earlier runs."""
+    """The difference between its mounted data and those of earlier runs."""
     adopted: int = 0
     """Number of trials taken over from earlier runs; they are the first of `trials`."""
 
@@ -113,10 +113,10 @@ ProposalKind = Literal[
     "round", "replicate", "repeat", "end", "halve", "confirm", "compare", "done",
     "ends", "isolate", "partner", "prove", "sham",
 ]  # fmt: skip
-"""Why launches are proposed. `round`: all versions side by side; `replicate`: the A/A replicate alone; `repeat`:
-versions whose own launches leave a question open; `confirm`: both sides of a change. In a search, `end`: the outermost
-versions; `halve`: a version between them; `compare`: versions whose levels are compared. `done`: nothing is left. The
-others are those of `harness narrow`."""
+"""The reason why launches are proposed. `round`: all versions side by side; `replicate`: the A/A replicate alone;
+`repeat`: versions whose own launches leave a question open; `confirm`: both sides of a change. In a search, `end`: the
+outermost versions; `halve`: a version between them; `compare`: versions whose levels are compared. `done`: nothing is
+left. The others are those of `harness narrow`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +222,7 @@ class RowRun:
     replicate: CellRun | None = None
     kinds: dict[int, ProposalKind] = field(default_factory=dict)
     proposal: Proposal | None = None
-    """What it proposes to launch next, None until it is begun."""
+    """The launches that it proposes next, None until it is begun."""
     standing: RowStanding = field(default_factory=RowStanding)
     worker: str | None = None
     """The worker that began it, and is the only one that continues it."""
@@ -238,9 +238,9 @@ class RowRun:
     again: tuple[str, ...] = ()
     """The reason for each time that the row started again."""
     finished: bool = False
-    """Whether nothing more is launched."""
+    """True if nothing more is launched."""
     final: bool = False
-    """Whether the verdict is the last one, and the full traces are gone."""
+    """True if the verdict is the last one, and the full traces are gone."""
 
     def __str__(self) -> str:
         return " on ".join(self.place[:2]) + f", {self.place[2]}"

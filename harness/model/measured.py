@@ -109,8 +109,8 @@ MOST_METRICS = 16
 
 
 Shortfall = Literal["", "timeout", "own_end", "no_step"]
-"""Why a trial made fewer steps than its budget without a fault: `timeout` ended it, the program ended by itself, or
-no step of a program, or of a command with a pattern, was seen."""
+"""The reason why a trial made fewer steps than its budget without a fault: `timeout` ended it, the program ended by
+itself, or no step of a program, or of a command with a pattern, was seen."""
 LEAST_STEPS = 64
 """Fewest steps of a launch in which growth can be judged."""
 Remedy = Literal["", "function", "longer", "command"]
@@ -242,7 +242,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankFacts:
-    """What a rank of a program reported: its number and its steps; the medians of a step and of its own part of it,
+    """The report of a rank of a program: its number and its steps; the medians of a step and of its own part of it,
     without waits for other ranks, in seconds; the memory that it kept; what it told of itself; and the metrics of which
     it returned NaN or an infinity."""
 
@@ -283,7 +283,7 @@ class SeenGpu:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What the agent reported of a launch (`harness/agent/__init__.py`), besides its samples; None: not reported.
+    """The report of the agent on a launch (`harness/agent/__init__.py`), besides its samples; None: not reported.
 
     `told_steps`: it is known what counts as a step, or that nothing does; `step_kind` is whose steps they are and
     `step_shape` which lines. `start_s` lasts from the launch until Python runs, `setup_s` until the first step,
@@ -329,7 +329,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """How the judge reads a trial in its row. As it was measured, a trial has none of this.
+    """The reading of a trial by the judge, in its row. As it was measured, a trial has none of this.
 
     `whole_run`: its steps cannot be compared with those of other versions, so only its whole run counts.
     `grows_alike`: the rate, in KiB a line, at which memory grows alike in every version of a program whose lines are

@@ -184,5 +184,5 @@ class Explanation:
     hosts: tuple[HostCost, ...]
     left_out: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
-    """What hosts say about the data that scenarios mount: a line for each host, or for each missing path."""
+    """The answers of hosts about the data that scenarios mount: a line for each host, or for each missing path."""
     estimate: Estimate | None = None

@@ -322,8 +322,8 @@ def worse_if(metric: str) -> Literal["rise", "drop", "change"] | None:
 
 
 Per = Literal["step", "request", "line", "sample", "run"]
-"""What the amounts of a launch are counted by: steps, requests to a server, lines that the program prints, samples of a
-command without steps, or, of a program without steps that ends by itself, the whole run."""
+"""The units by which the amounts of a launch are counted: steps, requests to a server, lines that the program prints,
+samples of a command without steps, or, of a program without steps that ends by itself, the whole run."""
 
 
 def unit_per(signal: Signal, per: Per) -> str:

@@ -67,7 +67,7 @@ def read(run: Path, plan: Plan) -> NarrowedFindings:
 
 
 class NarrowedFindings(Added):
-    """What `harness narrow` found: for all reports, the sentences; for a bug report, also commands."""
+    """The findings of `harness narrow`: for all reports, the sentences; for a bug report, also commands."""
 
     name, title = "narrowed", "Which component"
     results: Sequence[Narrowed]

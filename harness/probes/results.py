@@ -137,7 +137,7 @@ def read(run: Path, plan: Plan) -> ProbedCells:
 
 
 class ProbedCells(Added):
-    """What `harness probe` found, for the page and Markdown."""
+    """The findings of `harness probe`, for the page and Markdown."""
 
     name, title = "probes", "Probes"
     about = "Measurements inside the scenarios, from separate launches by `harness probe`; they do not affect verdicts."

@@ -50,8 +50,8 @@ class Response:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """`authorization` is sent only to the origin of `url`. `verify`: a bool, or a file with the authorities to trust.
-    `whole_json`: JSON that cannot be parsed counts as cut off. `most_bytes`: limit on the decompressed body.
+    """A request. `authorization` is sent only to the origin of `url`. `verify`: a bool, or a file with the authorities
+    to trust. `whole_json`: JSON that cannot be parsed counts as cut off. `most_bytes`: limit on the decompressed body.
     """
 
     url: str

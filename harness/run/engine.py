@@ -38,7 +38,7 @@ NO_PYTHON = (
     "no python3 or python on this image's PATH; the agent needs one (CPython 3.6 to 3.13): add it with `build:`, in an "
     "image made from this one"
 )
-"""Why an image cannot run a script or a program. Commands and servers need no Python in the image."""
+"""The reason why an image cannot run a script or a program. Commands and servers need no Python in the image."""
 PIECE_BYTES = 1 << 20
 
 

@@ -135,7 +135,7 @@ class Monitor(object):
 
     @property
     def cards(self):
-        """The number of GPUs that the trial may use."""
+        """Return the number of GPUs that the trial may use."""
         return len(self._cards)
 
     def move_to(self, table):

@@ -28,7 +28,7 @@ class CameBack(Exception):
 
 
 class Sampler(object):
-    """What is sampled after a step. `readers`: column -> function that reads it, None if there is nothing to read."""
+    """Samples after each step. `readers`: column -> function that reads it, None if there is nothing to read."""
 
     def __init__(self, table, readers, tell_metric):
         self.table = table
@@ -188,7 +188,7 @@ class Metrics(object):
     """
 
     def __init__(self, table, tell=None):
-        """`tell(name)` is called when a result has a number under a new name, which has a column from then on."""
+        """Call `tell(name)` when a result has a number under a new name, which has a column from then on."""
         self.names = []  # in the order of their columns, of which there are at most MOST_METRICS
         self._table = table
         self._tell = tell or (lambda name: None)

@@ -19,7 +19,7 @@ MOST_READ = 2000  # lines of one read in which numbers are looked for
 
 
 class Outside(object):
-    """What a job measures of a process tree from outside. `table`, `_cpu_before_s` and `_moved_before`, the processor
+    """Measures a process tree from outside. `table`, `_cpu_before_s` and `_moved_before`, the processor
     seconds and the bytes read and written up to the first step, are its subclass's."""
 
     def leave(self):

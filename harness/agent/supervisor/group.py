@@ -138,7 +138,7 @@ def _median(column, first, stop):
 
 
 class Group(object):
-    """All members, and the table of the job. `rows`, `stride`: the shape of each table. `budget`: the last step."""
+    """Holds the members and the table of a job. `rows`, `stride`: the shape of each table. `budget`: the last step."""
 
     def __init__(self, rows, stride, budget):
         self.members = []
@@ -152,7 +152,7 @@ class Group(object):
 
     @property
     def ranks(self):
-        """The members that have made steps, in the order of their numbers."""
+        """Return the members that have made steps, in the order of their numbers."""
         return sorted((member for member in self.members if member.has_stepped), key=self.number_of)
 
     @property

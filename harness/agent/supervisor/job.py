@@ -291,7 +291,7 @@ class Job(object):
 
     @property
     def may_be_ready_again(self):
-        """Whether `ready` waits to be sent, so that another first step may replace it."""
+        """Return whether `ready` waits to be sent, so that another first step may replace it."""
         return self._ready is not None
 
     def _send_ready(self):

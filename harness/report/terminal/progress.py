@@ -184,7 +184,7 @@ class LanesProgress:
         self._notes = set() if told is None else told
         self._lanes: dict[str, LaneState] = {}
         self._told: dict[str, bool] = {}
-        """Whether each cell's last launch that was told was bad."""
+        """True for each cell whose last launch that was told was bad."""
         began_s = clock()
         self._elapsed_s: Callable[[], float] = lambda: clock() - began_s
 

@@ -47,7 +47,7 @@ _MEASURES: Mapping[str, tuple[str, str, str]] = {
     "less": ("more", "less", "as much"),
     "higher": ("higher", "lower", "what it was"),
 }
-"""What follows a share that is added, a share that is taken away, and a number of times, by the place in a verb."""
+"""The words after a share that is added, a share that is taken away, and a number of times, by the place in a verb."""
 
 
 def clause(attribution: Attribution, result: RunResult) -> str:

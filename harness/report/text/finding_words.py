@@ -15,7 +15,7 @@ UNCONFIRMED = "one side has fewer than two launches"
 
 
 class Symptom(NamedTuple):
-    """What a verdict of a finding is, as a noun; what the scenario does; and what follows the figure's title."""
+    """The words for a verdict of a finding: its noun, the verb of the scenario, and the end of the figure's title."""
 
     noun: str
     does: str = ""

@@ -359,7 +359,7 @@ def is_seen_once(result: CellResult) -> bool:
 # ---------------------------------------------------------------- in a table
 
 Showing = Literal["verdict", "signal", "coarse", "so far"]
-"""What a cell of a table shows: its verdict, its worst signal, the change of that signal that is not ruled out, which
+"""The parts of a cell of a table: its verdict, its worst signal, the change of that signal that is not ruled out, which
 exceeds the limit, or how many launches it has so far."""
 
 

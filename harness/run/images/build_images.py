@@ -156,7 +156,7 @@ class Stages:
 
     made: list[str] = field(default_factory=list)
     _is_reused: bool = False
-    """Whether the next image id in the output belongs to an image that existed before."""
+    """True if the next image id in the output belongs to an image that existed before."""
 
     def hear(self, text: str) -> None:
         """Read one text of the engine: the heading of a step, the note that its image was cached, or the id of its

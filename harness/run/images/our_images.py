@@ -33,8 +33,8 @@ EngineImage = Mapping[str, Any]
 
 
 Api = Any
-"""What asks an engine: the Docker SDK's low-level client, or `NodeApi`, which runs the `docker` command on a node of a
-cluster."""
+"""A client that asks an engine: the Docker SDK's low-level client, or `NodeApi`, which runs the `docker` command on a
+node of a cluster."""
 
 
 def mark_of(reference: str) -> str:

@@ -43,7 +43,7 @@ class HostImages:
     _ahead: dict[ImageName, Cell] = field(default_factory=dict)
     """The images to pull in the background, in this order."""
     _late: set[ImageName] = field(default_factory=set)
-    """Those of them that do not fit on the disk before it is their turn to be launched."""
+    """The images that do not fit on the disk before it is their turn to be launched."""
     _noted: set[str] = field(default_factory=set)
     _engine_lock: threading.RLock = field(default_factory=threading.RLock)
     _thread: threading.Thread | None = None

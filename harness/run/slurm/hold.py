@@ -58,7 +58,7 @@ class Hold:
     twins: dict[str, dict[str, Gpu]] = field(default_factory=dict)
     """For each further node of a trial, the GPU that stands there for each one of the first, by its UUID."""
     limits_memory: bool = False
-    """Whether Slurm limits the memory of steps."""
+    """True if Slurm limits the memory of steps."""
     ulimits: Ulimits = field(default_factory=Ulimits)
     longest_s: float = 0.0
     """Duration of the longest trial so far, in seconds."""

@@ -138,4 +138,4 @@ KIND = EngineKind(
     settings=NodeRequest,
     not_in_pool="a cluster cannot be in a pool; write engine: slurm, and the number of `nodes`",
 )
-"""What the entry point `slurm` names."""
+"""The engine that the entry point `slurm` names."""

@@ -25,11 +25,11 @@ GONE_S = 30.0
 CONSEQUENCE_S = 1.0
 """If two nodes fail within this many seconds, nobody knows which of them failed first and caused the other's end."""
 LOST = re.compile(r"[Cc]onnection|[Bb]roken pipe|closed by peer|EOFError")
-"""In the message of a rank that failed because it lost another one; such a rank is named last."""
+"""The words in the message of a rank that failed because it lost another one; such a rank is named last."""
 LEAST_SHARE = 0.9
 """Smallest share of the first node's rows that each other one must have, so that all of them were looked at."""
 OF_MEMORY = ("rss_", "heap_", "blocks", "gpu_pool_", "gpu_process_", "gpu_kib")
-"""How the names of columns, and of the figures of a look, begin that come from the node on which the column grows
+"""The beginning of the names of columns, and of figures of a look, that come from the node on which the column grows
 most."""
 
 Cut = Callable[[], bool]

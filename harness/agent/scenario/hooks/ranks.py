@@ -47,7 +47,7 @@ def _fails(owner, name, hook):
 
 
 def _ddp(module, hook):
-    """In a program with DistributedDataParallel, ranks wait for each other inside `backward`."""
+    """Note the waits of ranks for each other, which DistributedDataParallel has inside `backward`."""
     original, found = module.DistributedDataParallel.__init__, []
 
     @functools.wraps(original)
@@ -61,7 +61,7 @@ def _ddp(module, hook):
 
 
 def _torch_spawn(module, hook):
-    """torch catches the exception of a process, and prints it in the parent."""
+    """Report the exception of a process, which torch catches, and prints in the parent."""
     original = module._wrap
 
     @functools.wraps(original)
