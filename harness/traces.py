@@ -21,7 +21,7 @@ from harness.model import LARGEST, Floats, Trace
 from harness.model.measured import Facts
 from harness.model.watching import Say, unheard
 from harness.safe_files import read_bounded
-from harness.store.trial_json import read_trial
+from harness.store.trial_json import SUFFIX, read_trial
 
 TRACE = "a CSV with a header such as `step,rss_kib,step_s`, or the .json file of a trial"
 MOST_TRACE_BYTES = 1 << 30
@@ -41,7 +41,7 @@ def read_trace(path: Path, metrics: Sequence[str] = (), *, note: Say = unheard) 
     each row counts as one step. Blank cells and infinities are NaN; other values are within LARGEST. Whatever the file
     holds, only UsageError is raised, with `path:line:` (`path:` for a trial), the problem and the remedy.
     """
-    if path.suffix == ".json":
+    if path.name.endswith(SUFFIX):
         trial = read_trial(path)
         if trial.trace is None:
             raise UsageError(f"{path}: this trial left no samples; give {TRACE}")

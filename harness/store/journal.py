@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from harness import file_locks
-from harness.atomic_files import LACKS, write_atomically, write_below
+from harness.atomic_files import LACKS, write_below
 from harness.errors import InfrastructureError, UsageError
 from harness.masking import without_known
 from harness.model import Cell, Trial
 from harness.safe_files import folder_in, read_regular
-from harness.store.trial_json import FOLDER, read_trial, trial_files, trial_to_json
+from harness.store import trial_json
+from harness.store.trial_json import FOLDER, read_trial, trial_file, trial_files
 
 BEGAN = "%Y%m%dT%H%M%SZ"
 """Format (strftime) of the time at the start of a run's name."""
@@ -103,17 +104,13 @@ class RunDirectory:
             what = f"{path}: cannot be made: {error.strerror}"
             raise InfrastructureError(f"{what}; free some space, or see --out") from error
 
-    def _file(self, trial: Trial) -> Path:
-        return self.path / FOLDER / f"{trial.cell_id}-{trial.number}.json"
-
     def write_trial(self, trial: Trial, cell: Cell) -> None:
         """Write a trial's file, whole or not at all. Raises InfrastructureError."""
-        content = json.dumps(trial_to_json(trial, cell), allow_nan=False, separators=(",", ":"))
-        write_atomically(self._file(trial), content)
+        trial_json.write_trial(self.path, trial, cell)
 
     def read_back(self, trial: Trial) -> Trial:
         """Return a trial of this run as its file has it. Raises UsageError if the file is gone or is not valid."""
-        return read_trial(self._file(trial))
+        return read_trial(trial_file(self.path, trial))
 
     def write_decision(self, record: Mapping[str, Any]) -> None:
         """Append one line, a JSON object, to the log of what was launched and why. Raises InfrastructureError, and then
@@ -144,7 +141,7 @@ class RunDirectory:
 
     def set_aside(self, trial: Trial) -> None:
         """Move a trial's file to the folder of trials that no longer count. Raises InfrastructureError."""
-        file, folder = self._file(trial), self.folder(ASIDE)
+        file, folder = trial_file(self.path, trial), self.folder(ASIDE)
         try:
             file.rename(folder / f"{trial.machine or 'host'}-{file.name}".replace("/", "_"))
         except OSError as error:
@@ -203,7 +200,7 @@ class RunDirectory:
         try:
             if adopted.number != trial.number:
                 raise OSError("the number, which the file contains, changes")
-            os.link(self._paths[trial.cell_id, trial.started], self._file(adopted))
+            os.link(self._paths[trial.cell_id, trial.started], trial_file(self.path, adopted))
         except OSError:
             self.write_trial(adopted, cell)
         return adopted

@@ -1,7 +1,8 @@
-"""Writes a trial as JSON, which is the content of one file of the journal, and reads it back."""
+"""Writes a trial to a file of its own, as JSON, and reads it back. No other module knows its name or its form."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -11,13 +12,14 @@ from typing import Any, Literal, get_type_hints
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, create_model
 
+from harness.atomic_files import write_atomically
 from harness.errors import UsageError
 from harness.model import Cell, Floats, Look, Trace, Trial
 from harness.model.measured import LOOK_COLUMNS, beyond_any_trace
 from harness.store.json_files import ABSENT, read_json
 
 SCHEMA = 1
-FOLDER = "trials"
+FOLDER, SUFFIX = "trials", ".json"
 
 
 class LookFile(BaseModel):
@@ -103,13 +105,24 @@ def _number(value: float) -> float | int | None:
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
+def trial_file(run: Path, trial: Trial) -> Path:
+    """Return the path of a trial's file in the directory of a run."""
+    return run / FOLDER / f"{trial.cell_id}-{trial.number}{SUFFIX}"
+
+
+def write_trial(run: Path, trial: Trial, cell: Cell) -> None:
+    """Write a trial's file, whole or not at all. Raises InfrastructureError."""
+    content = json.dumps(trial_to_json(trial, cell), allow_nan=False, separators=(",", ":"))
+    write_atomically(trial_file(run, trial), content)
+
+
 def trial_files(run: Path, *, of: str = "") -> list[Path]:
     """Return the files of a run's trials, or of those of the cell with the id `of`, sorted by name. Raises UsageError
     if the folder is a link."""
     folder = run / FOLDER
     if folder.is_symlink():
         raise UsageError(f"{folder}: a link, which is not followed; put the folder itself there")
-    return sorted(folder.glob(f"{of}-[0-9]*.json" if of else "*.json"))
+    return sorted(folder.glob(f"{of}-[0-9]*{SUFFIX}" if of else f"*{SUFFIX}"))
 
 
 def read_trial(path: Path) -> Trial:
