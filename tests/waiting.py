@@ -12,5 +12,5 @@ def until(condition: Callable[[], object], *, seconds: float) -> bool:
     while not condition():
         if time.monotonic() > end_s:
             return False
-        time.sleep(0.1)
+        time.sleep(0.02)
     return True

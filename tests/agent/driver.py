@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import until
+
 AGENT = Path(__file__).parents[2] / "harness" / "agent"
 PLANTED = Path(__file__).parents[2] / "scenarios" / "planted.py"
 MARKER = "7d1fa7d1fa7d1fa"
@@ -225,7 +227,4 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until_dead(pid: int, timeout_s: float = 5.0) -> bool:
-    until = time.monotonic() + timeout_s
-    while is_alive(pid) and time.monotonic() < until:
-        time.sleep(0.02)
-    return not is_alive(pid)
+    return until(lambda: not is_alive(pid), seconds=timeout_s)

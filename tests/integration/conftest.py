@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ import pytest
 from harness import cli
 from tests.nightly import at_night
 from tests.players.pages import browser, library  # noqa: F401 - fixtures of the tests of pages
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 LOCAL_BASE = "harness-base:bookworm"  # made by `make base`
@@ -102,10 +102,7 @@ class Harness:
 
     def wait_for_trials(self, count: int, *, timeout_s: float = 120) -> None:
         """Wait until `count` trials are in the journal."""
-        deadline = time.monotonic() + timeout_s
-        while len(self.trial_files()) < count:
-            assert time.monotonic() < deadline, "no trial in time"
-            time.sleep(0.05)
+        assert until(lambda: len(self.trial_files()) >= count, seconds=timeout_s), "no trial in time"
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from tests.contract.world import BASE
 from tests.lab.daemon import Daemon
 from tests.lab.running import Lab
 from tests.pools import machines
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.docker,
@@ -95,9 +96,7 @@ def left(daemon: Daemon) -> list[str]:
 
 
 def wait_for(reports: Path, count: int) -> None:
-    until_s = time.monotonic() + 60
-    while len(list(reports.glob("*/[0-9]*/trials/*.json"))) < count and time.monotonic() < until_s:
-        time.sleep(0.05)
+    assert until(lambda: len(list(reports.glob("*/[0-9]*/trials/*.json"))) >= count, seconds=60)
 
 
 def test_rows_are_shared_and_each_is_measured_whole_on_one_machine(pair: Lab, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from harness.history.records import FindingLife
 from harness.probes import results as saved_probes
 from harness.store import result_file
 from tests.unit.history import made
+from tests.waiting import until
 
 
 def tables(out: Path) -> dict[str, list[Any]]:
@@ -231,9 +231,7 @@ def test_killed_in_the_middle_it_holds_whole_runs_and_goes_on(tmp_path: Path) ->
         made.write_run(tmp_path, day, {f"1.{number}": made.good() for number in range(day, day + 6)})
     program = f"from tests.unit.history.test_index import _fill; _fill(__import__('pathlib').Path({str(tmp_path)!r}))"
     with subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[3]) as process:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not _has_runs(tmp_path, 3):
-            time.sleep(0.005)
+        assert until(lambda: _has_runs(tmp_path, 3), seconds=60)
         process.send_signal(signal.SIGKILL)
     with sqlite3.connect(tmp_path / FILE) as connection:
         cells = connection.execute("SELECT count(*) FROM cells GROUP BY run").fetchall()

@@ -8,8 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from harness.run.trial.conversation import Conversation, alone
 from harness.run.trial.payload import in_place, pack, trial_key
 from tests.contract.world import World, quiet
 from tests.unit.matrix.conftest import FakeIndex
+from tests.waiting import until
 
 TELLS = """\
 import json, os, sys
@@ -139,13 +139,6 @@ def daemon(folder: Path) -> int:
     return int((folder / "daemon").read_text())
 
 
-def eventually(holds: Callable[[], bool], *, within_s: float = 120.0) -> bool:
-    until_s = time.monotonic() + within_s
-    while not holds() and time.monotonic() < until_s:
-        time.sleep(0.05)
-    return holds()
-
-
 @pytest.mark.parametrize("how", ["ends", "stays", "interrupted"])
 def test_a_daemon_that_ignores_sigterm_does_not_outlive_its_launch(world: World, tmp_path: Path, how: str) -> None:
     (tmp_path / "leaves.py").write_text(LEAVES)
@@ -179,7 +172,7 @@ def test_a_killed_harness_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "leaves.py").write_text(LEAVES)
     environ = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[3])}
     harness = subprocess.Popen([sys.executable, "-c", SWEEPS, str(tmp_path)], env=environ)
-    assert eventually((tmp_path / "daemon").exists)
+    assert until((tmp_path / "daemon").exists, seconds=120)
     agents = psutil.Process(harness.pid).children()
     os.kill(harness.pid, signal.SIGKILL)
     if also_agent:
@@ -188,8 +181,8 @@ def test_a_killed_harness_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     harness.wait()
     if also_agent:
         assert cgroups.remove_leftovers(tmp_path) > 0
-    assert eventually(lambda: not any(agent.is_running() for agent in agents))
-    assert eventually(lambda: not psutil.pid_exists(daemon(tmp_path)))
+    assert until(lambda: not any(agent.is_running() for agent in agents), seconds=120)
+    assert until(lambda: not psutil.pid_exists(daemon(tmp_path)), seconds=120)
     cgroups.remove_leftovers(tmp_path)
     assert (tmp_path / "stopped").read_text() == "1\n", "once"
     assert not list(tmp_path.glob("harness-*"))
