@@ -55,20 +55,16 @@ def survey(order, outbox):
     """Send what all mounts are in `mounted` messages, of which only the last one has `mounts`. Return the exit code: 1
     if the harness has gone."""
 
-    def flush():
-        while outbox.pending:
-            outbox.write_some()
-
     def beat(text):
         outbox.send("mounted", text=text)
-        flush()
+        outbox.flush()
         if select.select([0], [], [], 0)[0] and not os.read(0, 1):
             raise BrokenPipeError()
 
     try:
         found = [dict(described(mount, beat=beat), at=mount["at"]) for mount in order["mounts"]]
         outbox.send("mounted", mounts=found)
-        flush()
+        outbox.flush()
     except BrokenPipeError:
         return 1
     return 0

@@ -41,6 +41,11 @@ class Outbox(object):
         # The leading newline ends an unfinished line of the image's output.
         self.pending += b"\n" + self._marker + b" " + line + b"\n"
 
+    def flush(self):
+        """Write all, and wait for a harness that reads slowly. Raises BrokenPipeError."""
+        while self.pending:
+            self.write_some()
+
     def write_some(self):
         """Write what is possible. Call it when the fd is writable: it then takes PIPE_BUF bytes without blocking."""
         written = os.write(self.fd, self.pending[: select.PIPE_BUF])

@@ -96,6 +96,9 @@ def demo(*, folder: Path, out: Path) -> None:
     metavar="HOST:AT",
     help="Mount a path of the host read-only. Repeatable.",
 )
+@click.option(
+    "--cache", "caches", multiple=True, metavar="NAME:AT", help="Begin with a warm cache at this path. Repeatable."
+)
 @click.option("--results", metavar="FILE", help="Read the numbers of this JSON or CSV file that the command writes.")
 @click.option("--env-file", metavar="FILE", help="Variables for the command, as NAME=value lines; never written.")
 @click.option("--with", "beside", multiple=True, metavar="REQUIREMENT", help="Also install this. Repeatable.")
@@ -129,7 +132,8 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.pass_context
 def try_(
     ctx: click.Context, *, versions: tuple[str, ...], vary: tuple[str, ...], engine: str | None, gpus: str,
-    files: tuple[str, ...], without: tuple[str, ...], volumes: tuple[str, ...], results: str | None,
+    files: tuple[str, ...], without: tuple[str, ...], volumes: tuple[str, ...], caches: tuple[str, ...],
+    results: str | None,
     env_file: str | None, beside: tuple[str, ...], python: str | None, network: bool, steps_are: str | None,
     step_pattern: str | None, exit_code: bool, serve: bool, port: int | None, get: str | None, post: str | None,
     body: str | None, concurrency: int | None, step_time: str, trials: str | None, until: str | None, quick: bool,
@@ -169,8 +173,8 @@ def try_(
         ("harness", "try", *ctx.meta["typed"]), folder=here, versions=versions,
         command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, without=without, beside=beside,
         python=python, steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
-        step_time_s=option("--step-time", seconds, step_time), volumes=volumes, env_file=env_file, vary=vary,
-        results=results,
+        step_time_s=option("--step-time", seconds, step_time), volumes=volumes, caches=caches, env_file=env_file,
+        vary=vary, results=results,
         served=served_by(serve, port=port, get=get, post=post, body=body, concurrency=concurrency),
     )  # fmt: skip
     say(f"each launch: {draft.uses(drafted)}")

@@ -132,7 +132,7 @@ def _take_over(
         prepared = each.engine.prepare(cell.image, say)
         run.incompatible = cannot_run(cell, prepared) or ""
         if not run.incompatible:
-            found = data.of(cell, prepared, each.engine, say) if cell.variant.scenario.mounts else {}
+            found = data.of(cell, prepared, each.engine, say) if cell.variant.scenario.data else {}
             inputs = key_of_inputs(cell.variant.scenario, found, context.environ)
             key = trial_key(cell, prepared=prepared, facts=each.engine.facts, inputs=inputs)
             run.trials[:] = journal.known_trials(cell, key)[-most:]

@@ -141,7 +141,7 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         missing=missing,
         steps=trial.asked.steps or scenario.steps.budget,
         withheld=scenario.secret_names,
-        mounts=tuple((mount.at, str(identities.get(mount.at, "not known"))) for mount in scenario.mounts),
+        mounts=tuple((mount.at, str(identities.get(mount.at, "not known"))) for mount in scenario.data),
     )
 
 

@@ -79,7 +79,7 @@ def checked_data(selection: Selection, context: RunContext) -> tuple[str, ...]:
     rows = make_plan(selection).rows
     for host in dict.fromkeys(row.lane.host for row in rows):
         scenarios = [row.variant.scenario for row in rows if row.lane.host == host]
-        if not any(scenario.mounts for scenario in scenarios):
+        if not any(scenario.data for scenario in scenarios):
             continue
         if host.can.queues:
             told.append(f"{host.name}: the mounted data are looked for on the node that the queue grants")

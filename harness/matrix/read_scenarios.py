@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import keyword
 import math
-import posixpath
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,9 +17,9 @@ from typing import Any
 from harness import model
 from harness.env_files import read_env_file
 from harness.errors import did_you_mean
+from harness.matrix.mounts import check_mounts
 from harness.matrix.problems import Context, KeyPath, listed, unknown_name
 from harness.matrix.programs import Script, among, read_script_or_program
-from harness.matrix.read_hosts import DEFAULT_NAME
 from harness.matrix.shape import MatrixFile, Varies
 from harness.model.forms import shown
 
@@ -66,7 +64,7 @@ def read_scenarios(
             context.existing((*key, "files", position))
         if scenario.folder is not None:
             context.existing((*key, "folder"))
-        _check_mounts(scenario, key, context, file)
+        check_mounts(scenario, key, context, file)
         _check_params(scenario, script, key, context, included=name in included)
         _check_probes(scenario, key, context)
         meant = tuple(host for wanted in scenario.hosts for host in hosts.get(wanted, (wanted,)))
@@ -76,38 +74,6 @@ def read_scenarios(
         own = replace(scenario, title=title, hosts=meant, secrets=secrets, secret_names=secret_names)
         result.append(ReadScenario(scenario=own, script=script))
     return tuple(result)
-
-
-# ---------------------------------------------------------------- mounts
-
-
-TAKEN = re.compile(r"/|/(proc|sys|dev)(/.*)?|/\.harness.*")
-"""Places that a mount cannot take: the kernel's and the harness's own."""
-
-
-def _check_mounts(scenario: model.Scenario, key: KeyPath, context: Context, file: MatrixFile) -> None:
-    wanted = [name.partition(".")[0] for name in scenario.hosts]
-    bare = [name for name, host in (file.hosts or {}).items() if host.can.makes_environments]
-    bare = [name for name in bare if not wanted or name.partition(".")[0] in wanted]
-    if file.hosts is None:
-        bare = [DEFAULT_NAME]
-    copied = {str(scenario.place_of(path)) for path in (scenario.file, *scenario.files) if path is not None}
-    places: list[str] = []
-    for position, mount in enumerate(scenario.mounts):
-        place, at = (*key, "mounts", position, "at"), posixpath.normpath(mount.at)
-        if at != (mount.at.rstrip("/") or "/") or at.split("/")[0] in ("..", "."):
-            context.add(place, f"{shown(mount.at)}: write a plain path, such as /data or data")
-        elif TAKEN.fullmatch(at):
-            context.add(place, f"{shown(mount.at)} cannot be mounted over; choose another path, such as /data")
-        elif at in copied:
-            context.add(place, f"{shown(mount.at)} is a file of the scenario, too; choose another path")
-        elif (other := next((one for one in places if _is_below(at, one) or _is_below(one, at)), None)) is not None:
-            context.add(place, f"{shown(mount.at)} is where {other} is mounted, too; choose another path")
-        elif bare and not mount.is_relative and at != str(mount.source):
-            what = f"host {bare[0]} has no containers, so that no path of its own can be replaced there"
-            link = f"at: {posixpath.basename(at)}, which becomes a link in the folder of the launch"
-            context.add(place, f"{what}; write {link}, or at: {mount.source}")
-        places.append(at)
 
 
 def _secrets(
@@ -124,10 +90,6 @@ def _secrets(
     except OSError as error:
         context.add((*key, "env_file"), f"{text}: cannot be read: {error.strerror}")
     return ()
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
 
 
 # ---------------------------------------------------------------- params

@@ -28,7 +28,8 @@ class Abilities:
 
     `makes_environments`: its images are virtual environments, not containers. `on_this_machine`: it runs where the
     harness runs, unless the user's environment says otherwise. `sees_ports`: all trials of the host share its network
-    ports. `speaks_docker`: the harness can ask it about an image through Docker's API at any time.
+    ports. `speaks_docker`: the harness can ask it about an image through Docker's API at any time. `keeps_caches`: it
+    has `make_cache` and `remove_cache`.
 
     `queues`: a queue grants its machines, which have names only then, and go back to the queue when they are closed.
     `keeps_images_there`: images stay on such a machine. `spans_machines`: a trial runs on several of them at once.
@@ -38,6 +39,7 @@ class Abilities:
     on_this_machine: bool = False
     sees_ports: bool = False
     speaks_docker: bool = False
+    keeps_caches: bool = False
     queues: bool = False
     keeps_images_there: bool = False
     spans_machines: bool = False
@@ -81,13 +83,14 @@ class EngineKind:
 
 
 DOCKER = EngineKind(
-    opener="harness.run.docker.engine:open_engine", can=Abilities(speaks_docker=True, on_this_machine=True)
+    opener="harness.run.docker.engine:open_engine",
+    can=Abilities(speaks_docker=True, keeps_caches=True, on_this_machine=True),
 )
-AT_ADDRESS = EngineKind(opener=DOCKER.opener, can=Abilities(speaks_docker=True))
+AT_ADDRESS = EngineKind(opener=DOCKER.opener, can=Abilities(speaks_docker=True, keeps_caches=True))
 """A Docker Engine at an address."""
 PROCESS = EngineKind(
     opener="harness.run.process.engine:open_engine",
-    can=Abilities(makes_environments=True, on_this_machine=True, sees_ports=True),
+    can=Abilities(makes_environments=True, on_this_machine=True, sees_ports=True, keeps_caches=True),
     not_in_pool="process is only this machine, but a pool has several machines; write engine: process",
 )
 

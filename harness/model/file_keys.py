@@ -11,10 +11,21 @@ import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Tag, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    create_model,
+    model_validator,
+)
 
 from harness.model import forms
 from harness.model.matrix import GpuWord, engine_address
+from harness.model.mounts import Cache, Mount
 from harness.model.scenario import Limits, MetricLimit, MetricRule, Probe, ProbeName
 from harness.model.signals import LIMITED, SIGNALS, TIMES, Signal
 from harness.model.step_kinds import installed_hooks, words_for_steps
@@ -266,6 +277,17 @@ AnyStepsAre = Annotated[
     BeforeValidator(
         _steps_are, json_schema_input_type=StepsFunction | Annotated[str, Field(json_schema_extra=_name_words)]
     ),
+]
+
+
+def _kind_of_mount(value: Any) -> str:
+    is_cache = "cache" in value if isinstance(value, dict) else isinstance(value, Cache)
+    return "<cache>" if is_cache else "<from>"
+
+
+AnyMount = Annotated[
+    Annotated[Mount, Tag("<from>")] | Annotated[Cache, Tag("<cache>")],
+    Discriminator(_kind_of_mount),
 ]
 
 

@@ -482,6 +482,12 @@ class Trial:
         return self.ended_well or self.failure.at_exit
 
     @property
+    def has_warm_cache(self) -> bool:
+        """Return whether it began with a cache that another launch had filled."""
+        caches = self.fingerprint.get("caches")
+        return isinstance(caches, Mapping) and "warm" in caches.values()
+
+    @property
     def machine(self) -> str:
         """Return the machine that the trial ran on if its host is a pool, else ""."""
         return str(self.fingerprint.get("machine") or "")

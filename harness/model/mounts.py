@@ -1,4 +1,4 @@
-"""Defines records of the data that a launch sees without a copy."""
+"""Defines records of the data and the caches that a launch sees without a copy of the harness's own."""
 
 from __future__ import annotations
 
@@ -35,9 +35,31 @@ class Mount(FromFile):
         object.__setattr__(self, "source", normal_path(self.source))
 
     @property
-    def is_relative(self) -> bool:
-        """Return whether a link in the trial's own folder leads to it."""
-        return not self.at.startswith("/")
+    def is_absolute(self) -> bool:
+        """Return whether it is at its path itself: a link in the trial's own folder leads to any other."""
+        return self.at.startswith("/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache(FromFile):
+    """A folder in which each launch can write, and of which no other launch sees what it wrote."""
+
+    name: Annotated[forms.Name, forms.key("cache")]
+    """The name of a cache, such as hub."""
+    at: forms.Text
+    """Its path in a launch: absolute, relative to the folder in which the program runs, or in its home (~/.cache)."""
+    start: Literal["warm", "cold"] = "warm"
+    """warm: each launch begins with a copy of what one launch of the same version, which is not counted, left in it;
+    cold: with an empty folder. Default: warm."""
+
+    @property
+    def is_absolute(self) -> bool:
+        """Return whether no link leads to it."""
+        return self.at.startswith("/")
+
+    @property
+    def is_warm(self) -> bool:
+        return self.start == "warm"
 
 
 def normal_path(path: Path) -> Path:

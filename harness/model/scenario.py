@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from harness.model.from_file import ById, FromFile, Later, Scalar, Where
-from harness.model.mounts import Mount, normal_path
+from harness.model.mounts import Cache, Mount, normal_path
 from harness.model.servers import Request, WhenReady, rate_of
 from harness.model.signals import LIMITED, SIGNALS, TIMES, log_of
 
@@ -255,8 +255,9 @@ class Scenario(FromFile):
     secret_names: Annotated[tuple[str, ...], forms.NotInFile()] = ()
     files: Annotated[tuple[Annotated[Path, forms.Located()], ...], forms.UNTOLD] = ()
     """Files and folders to copy next to the script, relative to the matrix file."""
-    mounts: tuple[Mount, ...] = ()
-    """Files and folders of the host that a launch sees read-only: [{from: /data/imagenet, at: /data}]."""
+    mounts: tuple[file_keys.AnyMount, ...] = ()
+    """Files and folders of the host that a launch sees read-only, [{from: /data/imagenet, at: /data}], and caches,
+    [{cache: hub, at: /root/.cache/huggingface}]."""
     folder: Annotated[Path | None, forms.Located()] = None
     """For a program or a command: the folder to start it in, relative to the matrix file; the files keep their places
     below it. Default: the program's own folder."""
@@ -272,6 +273,15 @@ class Scenario(FromFile):
     def __post_init__(self, judge: Literal["exit"] | None, metrics: tuple[MetricLimit, ...]) -> None:
         if judge or metrics:
             object.__setattr__(self, "limits", replace(self.limits, exit_only=judge == "exit", metrics=metrics))
+
+    @property
+    def data(self) -> tuple[Mount, ...]:
+        """Return the mounts that are data of the host."""
+        return tuple(mount for mount in self.mounts if isinstance(mount, Mount))
+
+    @property
+    def caches(self) -> tuple[Cache, ...]:
+        return tuple(mount for mount in self.mounts if isinstance(mount, Cache))
 
     @property
     def is_program(self) -> bool:

@@ -100,12 +100,18 @@ class FindingBox:
             "consequences": "; ".join(self._consequences()),
             "evidence": f"{self._evidence()}; {f'provisional: {doubt}' if doubt else 'confirmed'}",
             "params": params,
+            "cache": self._cache() if fault_sentences.is_warm(fault, self.result) else "",
             "cure": "; ".join(at_most(list(self._cures()), _MOST_CURES)),
             "whose fault": whose_fault(fault, self.result, before=good, after=bad),
             "layer": plain(fault.layer or ""),
             "also new": "; ".join(self._observed()),
         }
         return {name: text for name, text in texts.items() if text}
+
+    def _cache(self) -> str:
+        """Return how the warm cache was filled, which for a failure shows that a cold one does no harm."""
+        filled = "filled by one launch of the version, which began with an empty one and is not counted"
+        return f"{filled}; that launch ended well" if self._is_failure else filled
 
     @property
     def brief(self) -> str:

@@ -9,12 +9,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from harness.errors import InfrastructureError
-from harness.model import Image, Prepared, Scenario
+from harness.model import Cache, Image, Prepared, Scenario
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
@@ -119,7 +119,9 @@ class Payload:
 class LaunchRequest:
     """One trial to start, with the GPUs that it may use.
 
-    `labels` mark everything that is created for it (`harness.run`, `harness.cell`, `harness.trial`, …).
+    `labels` mark everything that is created for it (`harness.run`, `harness.cell`, `harness.trial`, …). `caches`: the
+    references of kept caches by the names of the scenario's warm ones, of which the launch gets a copy, or to which it
+    writes, if it `fills` them. All other caches begin empty.
     """
 
     prepared: Prepared
@@ -127,6 +129,22 @@ class LaunchRequest:
     payload: Payload
     labels: Mapping[str, str]
     gpus: tuple[Gpu, ...] = ()
+    caches: Mapping[str, str] = field(default_factory=dict)
+    fills: bool = False
+
+    def with_caches(self, *, path: Callable[[Cache], str], filled: Callable[[Cache], str]) -> LaunchRequest:
+        """Return the launch with a job that tells the agent where its caches are: `path`, the folder in which it
+        writes, and `filled`, the folder of which that is a copy at first."""
+        told = [
+            {"at": each.at, "path": path(each), "from": filled(each) if self.copies(each) else None}
+            for each in self.scenario.caches
+        ]
+        payload = replace(self.payload, job={**self.payload.job, "caches": told})
+        return replace(self, payload=payload) if told else self
+
+    def copies(self, cache: Cache) -> bool:
+        """Return whether a cache begins with what another launch left in it."""
+        return cache.name in self.caches and not self.fills
 
     @property
     def environment(self) -> dict[str, str]:
@@ -240,6 +258,13 @@ class Engine(ImageStore, Protocol):
     def cpu(self, images: Sequence[Image], say: Say) -> str | None:
         """Return the model of this host's CPU; None if it is unknown. `images` as for `gpus`. Raises
         InfrastructureError."""
+
+    def make_cache(self) -> str:
+        """Make an empty cache, which launches can fill and copy, and return its reference. Only an engine that keeps
+        caches (`can.keeps_caches`) is asked. Raises InfrastructureError."""
+
+    def remove_cache(self, reference: str) -> None:
+        """Remove a cache. If this process ends before that, it is a leftover. Raises InfrastructureError."""
 
     def leftovers(self) -> tuple[str, ...]:
         """Return the names of everything that `remove_leftovers` would remove. Raises InfrastructureError."""

@@ -41,8 +41,10 @@ AGENT_PREFIX = "harness-agent-"
 """Begins the name of a folder with the copy of the agent that the trials of a run share."""
 FILES_PREFIX = "harness-files-"
 """Begins the name of a folder that `folder_for_files` made."""
+CACHE_PREFIX = "harness-cache-"
+"""Begins the name of a folder with a warm cache, which a launch fills and others copy."""
 NAME = re.compile(
-    rf"(?:{PREFIX}|{AGENT_PREFIX}|{FILES_PREFIX})(?P<machine>[a-z2-7]{{6}})_(?P<pid>\d+)_(?P<start>[0-9a-f]+)_.*"
+    rf"(?:{PREFIX}|{AGENT_PREFIX}|{FILES_PREFIX}|{CACHE_PREFIX})(?P<machine>[a-z2-7]{{6}})_(?P<pid>\d+)_(?P<start>[0-9a-f]+)_.*"
 )
 REMOVAL_S = 2.0
 """Seconds for which the removal of a folder is retried."""

@@ -27,7 +27,19 @@ from harness.errors import InfrastructureError, UsageError
 from harness.facts import sections
 from harness.flows.evidence import difference, issue, recipe
 from harness.masking import WITHHELD
-from harness.model import SIGNALS, Build, CellVerdict, Effect, Finding, Install, Lane, Pull, SignalVerdict, Variant
+from harness.model import (
+    SIGNALS,
+    Build,
+    Cache,
+    CellVerdict,
+    Effect,
+    Finding,
+    Install,
+    Lane,
+    Pull,
+    SignalVerdict,
+    Variant,
+)
 from harness.model.answers import Container, EnvironmentDifference, Machine, Section
 from harness.report.environment_diff import render, to_json
 from harness.report.issue import bug_report as issue_report
@@ -224,6 +236,22 @@ def test_a_script_asks_for_the_data_and_mounts_them_at_their_places(run: StoredR
     assert """type=bind,source=/srv/a b,"target=/in, 'it'",readonly""" in given
     assert "type=bind,source=/srv/c,target=/data-of-the-run/conf/d,readonly" in given
     assert any("mkdir -p conf && ln -s /data-of-the-run/conf/d conf/d && cat > repro.py" in word for word in given)
+
+
+def test_a_script_says_that_it_runs_twice_if_the_launch_had_a_warm_cache(run: StoredRun) -> None:
+    recipe = recipe_of(run)
+    mounts = (
+        Cache(name="hub", at="/hub"),
+        Cache(name="own", at="~/.cache/own"),
+        Cache(name="x", at="/x", start="cold"),
+    )
+    cell = recipe.cell
+    warm = replace(cell, variant=replace(cell.variant, scenario=replace(cell.variant.scenario, mounts=mounts)))
+    text = shell(replace(recipe, result=replace(recipe.result, cell=warm)))
+    assert "# Run it twice, and keep what the first run leaves in /hub: the launch began with that." in text
+    assert "--mount type=volume,source=repro-hub,target=/hub" in text
+    assert "leaves in ~/.cache/own" in text
+    assert "/x" not in text
 
 
 def test_the_flags_are_what_the_engine_was_asked_for(run: StoredRun) -> None:

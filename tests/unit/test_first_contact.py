@@ -277,14 +277,22 @@ def test_large_data_is_not_copied_into_each_launch(folder: Path) -> None:
     ],
 )
 def test_volumes_are_written_as_for_docker(folder: Path, volume: str, source: str, at: str) -> None:
-    (mount,) = draft.mounts_of([volume], folder)["mounts"]
+    (mount,) = draft.mounts_of([volume], [], folder)["mounts"]
     assert mount == {"from": source.replace("HERE", str(folder)), "at": at}
+
+
+def test_a_cache_is_written_as_a_volume_with_a_name(folder: Path) -> None:
+    (mount,) = draft.mounts_of([], ["hub:~/.cache/hub"], folder)["mounts"]
+    assert mount == {"cache": "hub", "at": "~/.cache/hub"}
+    for cache in ("hub", "hub:", ":/hub"):
+        with pytest.raises(UsageError, match=rf"^--cache {cache}: is not NAME:AT; write "):
+            draft.mounts_of([], [cache], folder)
 
 
 @pytest.mark.parametrize("volume", ["data", "/data:", ":/data", "/data:/data:rw", "/data:/data:z"])
 def test_a_volume_that_cannot_be_mounted_is_an_error(folder: Path, volume: str) -> None:
     with pytest.raises(UsageError, match=rf"^-v {re.escape(volume)}: "):
-        draft.mounts_of([volume], folder)
+        draft.mounts_of([volume], [], folder)
 
 
 def test_a_program_that_is_nowhere_is_an_error_before_anything_is_launched(
@@ -339,8 +347,9 @@ def test_what_each_launch_uses_is_one_line(
     assert draft.uses(made).startswith(told.replace("DEV", str(folder)))
     (host,) = read(flow.write(made, out=folder)).hosts
     assert (host.gpus == "none") is ("no GPU" in told)
-    mounted = replace(made, more={"mounts": [{"from": "/data/x", "at": "/data"}]})
-    assert draft.uses(mounted).endswith(", mounted: /data/x at /data")
+    mounts = [{"from": "/data/x", "at": "/data"}, {"cache": "hub", "at": "~/hub"}]
+    mounted = replace(made, more={"mounts": mounts})
+    assert draft.uses(mounted).endswith(", mounted: /data/x at /data, the warm cache hub at ~/hub")
 
 
 # ---------------------------------------------------------------- the file

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 
-from .. import ending, inside, libc, mounted, samples, stopping, wire
+from .. import caches, ending, inside, libc, mounted, samples, stopping, wire
 from ..probes import file_sizes, gpus, image, memory, processes
 from . import census, child
 from .command import Command
@@ -46,6 +46,13 @@ def supervise(root):
     if order.get("in_place"):
         told.update(packages={}, wheels={})  # these are the harness's own
     outbox.send("hello", own_s=time.perf_counter() - begun, **told)
+    if order.get("caches"):
+        outbox.flush()  # what follows may take long
+        problem = caches.prepared(order, root)
+        if problem:
+            outbox.send("done", end="infrastructure", message=problem)
+            outbox.flush()
+            return 0
     Job(order, root, outbox, found).run()
     if outbox.pending:
         sys.stderr.write("the harness did not read all messages of the agent\n")

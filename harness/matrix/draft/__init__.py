@@ -84,6 +84,7 @@ def drafted(
     network: bool,
     step_time_s: float,
     volumes: Sequence[str] = (),
+    caches: Sequence[str] = (),
     env_file: str | None = None,
     vary: Sequence[str] = (),
     results: str | None = None,
@@ -105,7 +106,7 @@ def drafted(
             ("--python", python),
             ("--network", network),
         )
-        for option, given in (*others, ("-v", volumes), ("versions", versions)):
+        for option, given in (*others, ("-v", volumes), ("--cache", caches), ("versions", versions)):
             if given:
                 raise UsageError(f"{option}: is not for --vary, which runs the command on this machine as it is")
         if engine and not engine_kind(engine).can.makes_environments:
@@ -115,7 +116,10 @@ def drafted(
         series, more = varied(vary)
         job = job_in_place(command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code)
     else:
-        series, more = series_of(versions, folder=folder, beside=beside, python=python), mounts_of(volumes, folder)
+        series, more = (
+            series_of(versions, folder=folder, beside=beside, python=python),
+            mounts_of(volumes, caches, folder),
+        )
         has_image = not engine_kind(engine_of(engine, series)).can.shares_programs
         job = job_of(
             command, folder=folder, files=files, step_pattern=step_pattern, exit_code=exit_code, has_image=has_image,
@@ -190,7 +194,10 @@ def uses(draft: Draft) -> str:
     network = "the machine's network" if kind.sees_ports else "a network" if "network" in draft.more else "no network"
     files = "in this folder, measured again if it changes" if draft.series.in_place else "copied in"
     files += f": {', '.join(draft.job.carried) or 'nothing from this folder'}"
-    mounted = [f"{each['from']} at {each['at']}" for each in draft.more.get("mounts", ())]
+    mounted = [
+        f"{each['from'] if 'from' in each else 'the warm cache ' + each['cache']} at {each['at']}"
+        for each in draft.more.get("mounts", ())
+    ]
     return ", ".join([where, cards, network, files, *(["mounted: " + ", ".join(mounted)] if mounted else [])])
 
 

@@ -331,7 +331,10 @@ def options(recipe: Recipe, run: Container) -> list[tuple[str, ...]]:
 
 def flags_of(recipe: Recipe, run: Container) -> list[str]:
     """Return all options of `docker run`, quoted for a shell, in which a variable names the source of each mount."""
-    return [*(shlex.join(option) for option in options(recipe, run)), *(each.flag for each in data_of(recipe))]
+    caches = [cache for cache in recipe.cell.variant.scenario.caches if cache.is_warm and cache.is_absolute]
+    volumes = [("--mount", f"type=volume,source={TAG}-{cache.name},target={cache.at}") for cache in caches]
+    given = (shlex.join(option) for option in (*options(recipe, run), *volumes))
+    return [*given, *(each.flag for each in data_of(recipe))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,13 +373,16 @@ def data_of(recipe: Recipe) -> list[NamedData]:
 
 
 def data_notes(recipe: Recipe) -> Iterator[str]:
-    """Yield what each variable for mounted data must name."""
+    """Yield what each variable for mounted data must name, and which caches must be warm."""
     for each in data_of(recipe):
         at, identity = plain(each.at), plain(each.identity)
         if isinstance(recipe.run, Machine) and not each.link:
             yield f"The program reads {at}: {identity}."
         else:
             yield f"Set {each.variable} to the path of the data that the launch saw as {at}: {identity}."
+    for cache in recipe.cell.variant.scenario.caches:
+        if cache.is_warm:
+            yield f"Run it twice, and keep what the first run leaves in {plain(cache.at)}: the launch began with that."
 
 
 def arguments(recipe: Recipe) -> str:

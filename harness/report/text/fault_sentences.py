@@ -67,7 +67,8 @@ def clause(attribution: Attribution, result: RunResult) -> str:
         named = what.replace("has a rank that takes", f"rank {number} takes")
         what = f"{what} in rank {number}" if named == what else named
     said = f"{_subject(attribution, result)}{':' if what.startswith(('`', 'rank ')) else ''} {what} {since}"
-    return ", ".join(filter(None, (said, where, params_clause(attribution))))
+    warm = "with a warm cache" if is_warm(attribution, result) else ""
+    return ", ".join(filter(None, (said, where, params_clause(attribution), warm)))
 
 
 def sentence(attribution: Attribution, result: RunResult) -> str:
@@ -204,6 +205,15 @@ def slow_launches(cells: Iterable[CellResult]) -> tuple[int, int]:
     """Return how many launches of these cells are in a slow mode, and of how many."""
     counts = [entry.verdict.of("step_time").slow or (0, 0) for entry in cells]
     return sum(slow for slow, _ in counts), sum(launches for _, launches in counts)
+
+
+def is_warm(attribution: Attribution, result: RunResult) -> bool:
+    """Return whether all launches that show the fault began with a warm cache. A version that fails in the launch that
+    fills its cache fails with a cold one, too."""
+    trials = [trial for entry in _bad_cells(attribution, result) for trial in entry.trials if trial.measured]
+    if attribution.metric == "outcome":
+        trials = [trial for trial in trials if not trial.ended_well]
+    return bool(trials) and all(trial.has_warm_cache for trial in trials)
 
 
 def _bad_cells(attribution: Attribution, result: RunResult) -> list[CellResult]:

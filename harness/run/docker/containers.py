@@ -9,6 +9,7 @@ to a limit of size and time.
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 import secrets
 import time
@@ -24,7 +25,7 @@ from docker.types import Mount as Bind
 
 from harness.agent import mounted as mounted_data
 from harness.errors import InfrastructureError
-from harness.model import Mount, Scenario
+from harness.model import Cache, Mount, Scenario
 from harness.run import owners
 from harness.run.docker.attach import AttachedSession, close_stream, open_stream, read_stream
 from harness.run.docker.docker_client import (
@@ -35,7 +36,7 @@ from harness.run.docker.docker_client import (
     is_podman,
     moment,
 )
-from harness.run.docker.tar_streams import archive
+from harness.run.docker.tar_streams import archive, for_any_user
 from harness.run.engine import LaunchRequest
 from harness.run.interruptible import Beat, waited
 
@@ -233,7 +234,7 @@ def running(
                     break
                 except APIError as error:
                     why = explanation(error)
-                    if other := _of_other_kind(launch.scenario.mounts, why):
+                    if other := _of_other_kind(launch.scenario.data, why):
                         text = f"{other.source} is a file, but the image has a folder at {other.at}, or the reverse"
                         raise InfrastructureError(f"{text}; choose another `at`", place=place) from error
                     if not ways.refused(why, launch.scenario):
@@ -248,6 +249,7 @@ def running(
 def _started(
     client: docker.DockerClient, launch: LaunchRequest, *, python: Sequence[str], ways: Ways
 ) -> Iterator[AttachedSession]:
+    launch = launch.with_caches(path=place_of, filled=filled_at)
     scenario, payload, gpus = launch.scenario, launch.payload, [gpu.uuid for gpu in launch.gpus]
     with created(
         client,
@@ -269,7 +271,7 @@ def _started(
             "shm_size": scenario.shm_bytes,
             "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, soft, hard in ways.ulimits.of(scenario)],
             **ways.gpus.host_config(gpus),
-            **mounted(scenario.mounts, labels_files=ways.labels_files),
+            **mounted(scenario.data, caches_of(launch), labels_files=ways.labels_files),
         },
     ) as container_id:
         under = ROOT[1:]
@@ -279,27 +281,52 @@ def _started(
             writable=f"{under}/scenario",
         )
         client.api.put_archive(container_id, "/", packed)
+        for cache in scenario.caches:  # the engine makes them for root alone
+            folder, name = posixpath.split(place_of(cache))
+            client.api.put_archive(container_id, folder, for_any_user(name))
         with contextlib.closing(AttachedSession(client, container_id)) as session:
             client.api.start(container_id)
             yield session
 
 
-def mounted(mounts: Sequence[Mount], *, labels_files: bool = False) -> dict[str, Any]:
-    """Return the arguments of `create_host_config` that mount data; {} for none.
+def mounted(mounts: Sequence[Mount], caches: Sequence[Bind] = (), *, labels_files: bool = False) -> dict[str, Any]:
+    """Return the arguments of `create_host_config` that mount data and caches; {} for none.
 
     An engine refuses such a mount if its source does not exist, and makes no folder. With SELinux, the container runs
     without its label: `:z` would change the labels of all the user's files.
     """
     if not mounts:
-        return {}
+        return {"mounts": list(caches)} if caches else {}
     binds = [Bind(place_of(mount), str(mount.source), type="bind", read_only=True) for mount in mounts]
     unlabelled = [*confined(memory_bytes=None)["security_opt"], "label=disable"]
-    return {"mounts": binds, **({"security_opt": unlabelled} if labels_files else {})}
+    return {"mounts": [*binds, *caches], **({"security_opt": unlabelled} if labels_files else {})}
 
 
-def place_of(mount: Mount) -> str:
-    """Return the absolute path at which a container has a mount. The agent makes the link of a relative place."""
-    return f"{mounted_data.IN_CONTAINERS}/{mount.at}" if mount.is_relative else mount.at
+def caches_of(launch: LaunchRequest) -> list[Bind]:
+    """Return the volumes of a launch's caches. Those without a name are removed with the container. A volume does not
+    begin with what the image has at its place."""
+    volumes = []
+    for cache in launch.scenario.caches:
+        kept = launch.caches.get(cache.name)
+        own = kept if launch.fills else None
+        volumes.append(Bind(place_of(cache), own, type="volume", no_copy=True))
+        if launch.copies(cache):
+            volumes.append(Bind(filled_at(cache), kept, type="volume", no_copy=True, read_only=True))
+    return volumes
+
+
+def place_of(mount: Mount | Cache) -> str:
+    """Return the absolute path at which a container has a mount. The agent makes the link of any other place."""
+    if mount.is_absolute:
+        return mount.at
+    return f"{CACHES}/{mount.name}" if isinstance(mount, Cache) else f"{mounted_data.IN_CONTAINERS}/{mount.at}"
+
+
+def filled_at(cache: Cache) -> str:
+    return f"{FILLED}/{cache.name}"
+
+
+CACHES, FILLED = "/.harness-caches", "/.harness-filled"
 
 
 def _of_other_kind(mounts: Sequence[Mount], why: str) -> Mount | None:

@@ -17,7 +17,7 @@ from harness.model import Build, Graft, Host, Image, Install, Prepared, Pull, Va
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
-from harness.run.docker import containers, host_probe, lease
+from harness.run.docker import containers, host_probe, lease, volumes
 from harness.run.docker.docker_client import check_podman, connect, engine_errors, is_podman
 from harness.run.engine import NO_PYTHON, Kept, LaunchRequest, Lease, Session, remove_all
 from harness.run.hosts import side_by_side
@@ -200,9 +200,22 @@ class DockerEngine:
             stopped=stopped,
         )
 
+    def make_cache(self) -> str:
+        with engine_errors(self._place):
+            return volumes.make(self._client)
+
+    def remove_cache(self, reference: str) -> None:
+        with engine_errors(self._place):
+            volumes.remove(self._client, reference)
+
     def leftovers(self) -> tuple[str, ...]:
         with engine_errors(self._place):
-            return tuple(self._leftovers().values())
+            return (*self._leftovers().values(), *self._left_caches())
+
+    def _left_caches(self) -> tuple[str, ...]:
+        """Return the caches of dead runs. Whoever may use a cache holds the lease."""
+        holder = lease.holder_of(self._client, place=self._place)
+        return volumes.dead(self._client, living=None if holder is None or holder.lapsed else holder.owner)
 
     def _leftovers(self) -> dict[str, str]:
         """Return the names of the containers that dead runs left, by id, with a lease that has lapsed."""
@@ -215,7 +228,10 @@ class DockerEngine:
             found = self._leftovers()
             for container_id in found:
                 containers.remove(self._client, container_id)
-            return len(found)
+            caches = self._left_caches()
+            for cache in caches:
+                volumes.remove(self._client, cache)
+            return len(found) + len(caches)
 
     def remove_images(self, say: Say) -> tuple[str, ...]:
         with engine_errors(self._place):

@@ -47,11 +47,12 @@ ASKED_EVERY_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseHolder:
-    """The holder of a lease, as the engine records it. `beat_s`: the engine's time at its last sign of life. `lapsed`:
-    the lease may be taken over, because its process is known to be gone, this process abandoned it, or the last sign of
-    life is more than EXPIRES_S old."""
+    """The holder of a lease, as the engine records it. `owner`: its process. `beat_s`: the engine's time at its last
+    sign of life. `lapsed`: the lease may be taken over, because its process is known to be gone, this process abandoned
+    it, or the last sign of life is more than EXPIRES_S old."""
 
     id: str
+    owner: str
     text: str
     beat_s: int
     lapsed: bool
@@ -187,6 +188,7 @@ def holder_of(client: docker.DockerClient, *, place: str) -> LeaseHolder | None:
     is_gone = owners.is_alive(labels.get(OWNER_LABEL, "")) is False or container["Id"] in ABANDONED
     return LeaseHolder(
         id=container["Id"],
+        owner=labels.get(OWNER_LABEL, ""),
         text=f"{labels[HOLDER_LABEL]}, since {container['Created'][:16].replace('T', ' ')} UTC",
         beat_s=beat_s,
         lapsed=is_gone or engine_time_s(client) - beat_s > EXPIRES_S,

@@ -37,6 +37,13 @@ def archive(files: Mapping[str, Content], *, executable: Collection[str] = (), w
     return _in_chunks(pieces())
 
 
+def for_any_user(folder: str) -> bytes:
+    """Return a tar archive that lets any user write in a folder."""
+    info = tarfile.TarInfo(folder)
+    info.type, info.mode = tarfile.DIRTYPE, 0o777
+    return _header(info) + END
+
+
 def of_context(context: Path, names: Iterable[str], *, extra: Mapping[str, bytes]) -> Iterator[bytes]:
     """Yield a tar archive of files and folders of a build context, and of `extra` files, which replace those of the
     same name. Raises OSError and InfrastructureError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import secrets
 import time
 import traceback
 from collections import defaultdict
@@ -21,8 +22,9 @@ from harness.run.engine import NO_PYTHON, Engine, LaunchRequest, Lease
 from harness.run.hosts import side_by_side
 from harness.run.hosts.host_gpus import mismatch
 from harness.run.hosts.mounted_data import Found, HostData, key_of_inputs
+from harness.run.hosts.warm_caches import HostCaches
 from harness.run.images.prefetch import HostImages
-from harness.run.trial.conversation import Conversation, Sliced
+from harness.run.trial.conversation import Conversation, Sliced, alone
 from harness.run.trial.payload import in_place, pack, trial_key
 
 INFRASTRUCTURE_TRIES = 3
@@ -67,6 +69,7 @@ class CellLauncher:
     """The digests of new images that have not been launched since a row took them up."""
     sizes: dict[str, int | None] = field(default_factory=dict)
     data: HostData = field(default_factory=HostData)
+    caches: HostCaches = field(default_factory=HostCaches)
     noted: set[str] = field(default_factory=set)
 
     # ------------------------------------------------------------ images
@@ -130,7 +133,7 @@ class CellLauncher:
             name = f"{cell.variant.scenario.name}'s data"
             self.progress.preparing(lane=self.images.place(cell), image=name, text=text)
 
-        return self.data.of(cell, image, self.engine, say) if cell.variant.scenario.mounts else {}
+        return self.data.of(cell, image, self.engine, say) if cell.variant.scenario.data else {}
 
     def _size_bytes(self, image: Prepared) -> int | None:
         """Return the disk space that an image takes on the host, in bytes, asking the engine once; None if the engine
@@ -271,7 +274,24 @@ class CellLauncher:
                 on_step=lambda step, rss_kib: self.progress.step(lane=lane, step=step, rss_kib=rss_kib),
                 cancelled=self.stopped,
             )
+            filled, failed = self.caches.of(run, self.engine, functools.partial(self._fill, conversation, lane))
+            if failed is not None:
+                return failed
+            conversation = replace(conversation, launch=replace(launch, caches=filled))
             return (yield from conversation.run(self.engine))
+
+    def _fill(self, conversation: Conversation, lane: str, caches: Mapping[str, str]) -> Trial:
+        """Launch a version alone to fill its caches. All of its steps are made."""
+        name = conversation.launch.scenario.name
+        self.progress.preparing(lane=lane, image=f"{name}'s cache", text="a launch that does not count fills it")
+        payload = conversation.launch.payload
+        launch = replace(
+            conversation.launch,
+            caches=caches,
+            fills=True,
+            payload=replace(payload, job={**payload.job, "slices": 0, "marker": secrets.token_hex(16)}),
+        )
+        return alone(replace(conversation, launch=launch, decide=lambda trace: "go").run(self.engine))
 
     def _report_end(self, run: CellRun, description: tuple[str, bool | None], *, reused: bool) -> None:
         cell, (text, bad) = run.cell, description

@@ -58,6 +58,7 @@ class HostRun:
         finally:
             if not self.shares_images:
                 self.launcher.images.close()
+                self.launcher.caches.close(self.launcher.engine)
 
     def look_ahead(self, queue: RowQueue) -> None:
         """Start the pulls of the images that the rows need."""
@@ -78,6 +79,7 @@ class HostRun:
             self._log(turn.row, turn.proposal, [])
             for run in turn.row.cells:
                 run.skipped = turn.proposal.skipped.get(run.cell.id)
+            self.launcher.caches.forget(turn.row.runs, self.launcher.engine)
             self.finished(turn.row)
             queue.close(turn.row)
             return
@@ -122,6 +124,8 @@ class HostRun:
         begun = [len(run.own) for run in proposal.runs]
         together = able(proposal.runs) if self.slices else []
         why = why_apart(together, memory_bytes=self.gate.memory_bytes)
+        if any(map(self.launcher.caches.lacks, together)):
+            why = why or "one after the other: each launch first fills the cache of its version"
         together = [] if why else together
         for run in self._in_turn([run for run in proposal.runs if run not in together], turn, queue):
             alone(self.launcher.launch(run, row=row, proposal=proposal, others=lambda: visit.others))

@@ -56,7 +56,7 @@ class HostData:
     def of(self, cell: Cell, prepared: Prepared, engine: Engine, say: Say) -> Mapping[Mount, Found]:
         """Return what the mounts of a cell's scenario are. Raises DataUnavailable if one of them cannot be used,
         InfrastructureError, and any error of `say`."""
-        mounts = cell.variant.scenario.mounts
+        mounts = cell.variant.scenario.data
         new = [mount for mount in mounts if mount not in self._found]
         if new:
             self._ask(new, cell, prepared, engine, say)
@@ -127,7 +127,7 @@ def missing_text(path: Path, scenario: str) -> str:
 
 def missing_data(engine: Engine, scenarios: Iterable[Scenario]) -> tuple[str, ...]:
     """Return a line for each path that these scenarios mount and the host does not have. Raises InfrastructureError."""
-    mounting = {mount.source: scenario.name for scenario in scenarios for mount in scenario.mounts}
+    mounting = {mount.source: scenario.name for scenario in scenarios for mount in scenario.data}
     absent = engine.missing(list(mounting)) if mounting else ()
     return tuple(missing_text(path, mounting[path]) for path in absent)
 

@@ -39,6 +39,8 @@ from harness.run.process.cgroups import TrialCgroup
 from harness.run.process.environments import AgentCopy, EnvironmentStore
 
 READ_BYTES = 1 << 18
+CACHES = "caches"
+"""The folder, in that of a trial, in which its caches are."""
 EXIT_S = 5.0
 """Seconds to wait for the exit status of a process whose output has ended."""
 LEAVE_S, LEAVE_IN_PLACE_S = 2.0, 10.0
@@ -90,6 +92,12 @@ class ProcessEngine(EnvironmentStore):
         with contextlib.ExitStack() as ends:
             ends.enter_context(environments.in_use(Path(python)))
             ends.callback(owners.remove_folder, root)
+            launch = launch.with_caches(
+                path=lambda cache: (
+                    launch.caches[cache.name] if launch.fills and cache.is_warm else str(root / CACHES / cache.name)
+                ),
+                filled=lambda cache: launch.caches[cache.name],
+            )
             payload = launch.payload
             if launch.scenario.serve:
                 payload = replace(payload, job={**payload.job, "client": [sys.executable, "-I"]})
@@ -125,6 +133,17 @@ class ProcessEngine(EnvironmentStore):
 
     def lease(self, say: Say, stopped: Callable[[], bool]) -> AbstractContextManager[Lease]:
         return leases.held(owners.temporary_folder(), place=str(self._host.where), say=say, stopped=stopped)
+
+    def make_cache(self) -> str:
+        folder = owners.temporary_folder() / owners.new_name(owners.CACHE_PREFIX)
+        try:
+            folder.mkdir(mode=0o700)
+        except OSError as error:
+            raise InfrastructureError(f"{folder}: {error.strerror}; {owners.REMEDY}") from error
+        return str(folder)
+
+    def remove_cache(self, reference: str) -> None:
+        owners.remove_folder(Path(reference))
 
     def leftovers(self) -> tuple[str, ...]:
         return cgroups.leftovers(owners.temporary_folder(), root=self._cgroup_root)

@@ -73,7 +73,7 @@ def bind_options(start: Start) -> list[str]:
     """Return the options of docker and apptainer that mount the scenario's data. The values are CSV, in which a path
     may have any character."""
     options = []
-    for mount in start.scenario.mounts:
+    for mount in start.scenario.data:
         value = io.StringIO()
         fields = ("type=bind", f"source={mount.source}", f"destination={place_of(mount)}", "ro")
         csv.writer(value, lineterminator="").writerow(fields)
@@ -84,7 +84,7 @@ def bind_options(start: Start) -> list[str]:
 def colon_words(start: Start) -> list[str]:
     """Return `SOURCE:PLACE` for each mount, as enroot and pyxis have it. Raises InfrastructureError for a path that
     they cannot express."""
-    words = [(str(mount.source), place_of(mount)) for mount in start.scenario.mounts]
+    words = [(str(mount.source), place_of(mount)) for mount in start.scenario.data]
     for path in (path for pair in words for path in pair if re.search(r"[:,\s\\]", path)):
         text = f"{path}: enroot and pyxis cannot mount a path with a space, a colon or a comma"
         raise InfrastructureError(f"{text}; give it another name, or make a link to it")

@@ -11,7 +11,7 @@ import secrets
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -46,7 +46,7 @@ def pack(variant: Variant, *, extras: Mapping[str, Any] | None = None) -> Payloa
 
     Raises MatrixError if the script or one of the files is missing, or if two files have the same destination.
     """
-    mounts = {"mounts": mounts_of(variant.scenario.mounts)} if variant.scenario.mounts else {}
+    mounts = {"mounts": mounts_of(variant.scenario.data)} if variant.scenario.data else {}
     packed = _packed(variant.scenario, {**_job(variant), **mounts, "marker": secrets.token_hex(16), **(extras or {})})
     files = {START: packed.files[START]} if packed.job.get("in_place") else packed.files
     return replace(packed, files=files, agent={**packed.agent, **compiled_agent()})
@@ -154,6 +154,7 @@ def _job(variant: Variant) -> dict[str, Any]:
         "timeout_s": scenario.timeout_s,
         "answer_timeout_s": ANSWER_TIMEOUT_S,
         "environment": list(TOLD_ENVIRONMENT),
+        **({"caches": [asdict(cache) for cache in scenario.caches]} if scenario.caches else {}),
     }
 
 

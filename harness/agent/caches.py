@@ -1,0 +1,74 @@
+"""Caches in a trial: links to them, and the copies of what another trial left in them."""
+
+import fcntl
+import os
+import shutil
+import stat
+
+CLONE = 0x40049409  # FICLONE: the copy shares the blocks, where the file system can
+WORDS = "its cache at %s cannot be made: %s (user %d)"
+
+
+def prepared(order, root):
+    """Make the caches of a trial: links to them, and copies of filled ones. Return why one of them cannot be made, else
+    an empty text."""
+    for cache in order.get("caches") or ():
+        try:
+            if not os.path.isdir(cache["path"]):
+                os.makedirs(cache["path"], 0o700)
+            link(place_of(cache["at"], root), cache["path"])
+            if cache["from"]:
+                copy(cache["from"], cache["path"], {})
+        except (OSError, shutil.Error) as error:
+            return WORDS % (cache["at"], getattr(error, "strerror", None) or error, os.getuid())
+    return ""
+
+
+def place_of(at, root):
+    """Return the path at which a program finds a cache."""
+    return os.path.expanduser(at) if at.startswith("~/") else os.path.join(root, "scenario", at)
+
+
+def link(place, path):
+    """Make a link, unless the cache itself is there. What an image has there is not seen, as under a mount."""
+    if place == path:
+        return
+    if os.path.isdir(place) and not os.path.islink(place):
+        shutil.rmtree(place)
+    elif os.path.lexists(place):
+        os.remove(place)
+    if not os.path.isdir(os.path.dirname(place)):
+        os.makedirs(os.path.dirname(place), 0o755)
+    os.symlink(path, place)
+
+
+def copy(source, target, named):
+    """Copy what is in a folder, with modes and times, which caches compare. `named`: the copies of files that have more
+    than one name, by their inodes. Raises OSError."""
+    for name in os.listdir(source):
+        old, new = os.path.join(source, name), os.path.join(target, name)
+        entry = os.lstat(old)
+        if stat.S_ISLNK(entry.st_mode):
+            os.symlink(os.readlink(old), new)
+            continue
+        if stat.S_ISDIR(entry.st_mode):
+            os.mkdir(new, 0o700)
+            copy(old, new, named)
+        elif entry.st_ino in named:
+            os.link(named[entry.st_ino], new)
+        elif stat.S_ISREG(entry.st_mode):
+            copy_file(old, new)
+            if entry.st_nlink > 1:
+                named[entry.st_ino] = new
+        else:  # a socket or a pipe of a process that has ended
+            continue
+        os.utime(new, ns=(entry.st_atime_ns, entry.st_mtime_ns))
+        os.chmod(new, stat.S_IMODE(entry.st_mode))
+
+
+def copy_file(old, new):
+    with open(old, "rb") as have, open(new, "wb") as made:
+        try:
+            fcntl.ioctl(made.fileno(), CLONE, have.fileno())
+        except OSError:
+            shutil.copyfileobj(have, made, 1 << 20)

@@ -1,0 +1,68 @@
+"""Keeps the warm caches of one host: a launch of a version fills them, and they are removed when its row has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from harness.errors import InfrastructureError
+from harness.model import CellRun, Trial
+from harness.run.engine import Engine
+
+IN_FILLING = "in the launch that fills its warm cache, which is cold"
+
+
+@dataclass(kw_only=True)
+class HostCaches:
+    """The references of filled caches by their names, for each version that has been launched in a row that goes on.
+    The two of an A/A replicate share them."""
+
+    _filled: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+
+    def of(
+        self, run: CellRun, engine: Engine, fill: Callable[[Mapping[str, str]], Trial]
+    ) -> tuple[Mapping[str, str], Trial | None]:
+        """Return the warm caches of a version; fill them before, if they are not. If `fill`, which launches it once,
+        does not end well, also return that launch: it is the version's own outcome. Raises InfrastructureError and any
+        error of `fill`."""
+        place, made = _place(run), dict[str, str]()
+        if not self.lacks(run):
+            return self._filled.get(place, {}), None
+        try:
+            for cache in run.cell.variant.scenario.caches:
+                if cache.is_warm:
+                    made[cache.name] = engine.make_cache()
+            trial = fill(made)
+            if trial.ended_well:
+                self._filled[place] = made
+                return made, None
+            return {}, replace(trial, message=f"{trial.message} ({IN_FILLING})", trace=None)
+        finally:
+            if place not in self._filled:
+                _remove(engine, made.values())
+
+    def lacks(self, run: CellRun) -> bool:
+        """Return whether the next launch of a version fills a cache before."""
+        return any(cache.is_warm for cache in run.cell.variant.scenario.caches) and _place(run) not in self._filled
+
+    def forget(self, runs: Iterable[CellRun], engine: Engine) -> None:
+        """Remove the caches of these versions."""
+        for run in runs:
+            _remove(engine, self._filled.pop(_place(run), {}).values())
+
+    def close(self, engine: Engine) -> None:
+        """Remove all caches."""
+        while self._filled:
+            _remove(engine, self._filled.popitem()[1].values())
+
+
+def _place(run: CellRun) -> tuple[str, str]:
+    return run.cell.image.series, run.key
+
+
+def _remove(engine: Engine, references: Iterable[str]) -> None:
+    """Remove caches. One that cannot be removed is a leftover of this process."""
+    for reference in references:
+        with suppress(InfrastructureError):
+            engine.remove_cache(reference)

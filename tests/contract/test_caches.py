@@ -1,0 +1,128 @@
+"""Caches, on every engine that keeps them: what a launch finds in one, who sees what it writes, and what is left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import docker as docker_sdk
+import pytest
+
+from harness.model import Cache, Limits, Prepared, Trial, Variant
+from harness.run.trial.payload import pack
+from tests.contract.world import ROOT, World, pulled, quiet
+
+Built = Callable[[str], str]
+FILL = "mkdir c/d; echo one > c/d/f; ln c/d/f c/hard; ln -s d/f c/soft; touch -d @99 c/d/f; chmod 640 c/d/f; mkfifo c/p"
+LIST = "cd c && find . | sort | tr '\\n' ' '"
+
+
+def ran(
+    world: World, cache: Cache, words: str, *, prepared: Prepared | None = None, kept: str = "", fills: bool = False
+) -> Trial:
+    launch = world.launch("quiet", prepared=prepared)
+    scenario = replace(
+        launch.scenario, script=None, command=("sh", "-c", words), limits=Limits(exit_only=True), mounts=(cache,)
+    )
+    caches = {cache.name: kept} if kept else {}
+    payload = pack(Variant(scenario=scenario))
+    return world.run(replace(launch, scenario=scenario, payload=payload, caches=caches, fills=fills))
+
+
+@contextmanager
+def made(world: World) -> Iterator[str]:
+    kept = world.engine.make_cache()
+    try:
+        yield kept
+    finally:
+        world.engine.remove_cache(kept)
+
+
+def volumes(world: World) -> set[str]:
+    if world.kind != "docker":
+        return set()
+    client = docker_sdk.from_env()
+    try:
+        return {volume.name for volume in client.volumes.list()}
+    finally:
+        client.close()
+
+
+@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+def keeping(request: pytest.FixtureRequest) -> World:
+    world: World = request.getfixturevalue(request.param)
+    return world
+
+
+@pytest.mark.parametrize("at", ["c", "~/cache", "deep/er/c"])
+def test_each_launch_has_its_own_copy_of_what_one_launch_left(keeping: World, at: str) -> None:
+    """A version found what another version had compiled."""
+    cache = Cache(name="kernels", at=at)
+    at = at.replace("~", "$HOME")
+    before, link = volumes(keeping), "" if at == "c" else f"ln -s {at} c; "
+    with made(keeping) as kept:
+        filled = ran(keeping, cache, f"{link}{LIST}; cd ..; {FILL}", kept=kept, fills=True)
+        assert (filled.end, filled.output.tail) == ("completed", ". "), filled.message
+        assert filled.fingerprint["caches"] == {"kernels": "cold"}
+        words = f"{link}({LIST}; stat -c '%a %Y %h' d/f; cat soft; echo mine > d/f; echo mine > new)"
+        for _ in range(2):
+            copy = ran(keeping, cache, words, kept=kept)
+            assert copy.output.tail == ". ./d ./d/f ./hard ./soft 640 99 2\none\n", copy.message
+            assert copy.has_warm_cache
+        cold = ran(keeping, replace(cache, start="cold"), f"{link}{LIST}; touch x")
+        assert (cold.output.tail, cold.has_warm_cache) == (". ", False), cold.message
+    assert keeping.engine.leftovers() == ()
+    assert volumes(keeping) == before
+
+
+def test_a_cache_that_cannot_be_made_says_nothing_about_the_version(keeping: World) -> None:
+    cache = Cache(name="kernels", at="job.json/x")
+    trial = ran(keeping, replace(cache, at="../job.json/x"), "true")
+    assert trial.end == "infrastructure"
+    assert trial.message.startswith("its cache at ../job.json/x cannot be made: ")
+
+
+HOLDER = """
+import os, sys, time
+from tests.contract.world import World
+print(World.open(sys.argv[1], os.environ).engine.make_cache(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_cache_of_a_killed_run_is_found_and_removed_and_that_of_a_living_one_stays(keeping: World) -> None:
+    command = [sys.executable, "-c", HOLDER, keeping.kind]
+    with (
+        made(keeping) as own,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=keeping.environ, cwd=ROOT) as other,
+    ):
+        assert other.stdout is not None
+        kept = other.stdout.readline().strip()
+        assert keeping.engine.leftovers() == ()
+        other.kill()
+        other.wait()
+        (left,) = keeping.engine.leftovers()
+        assert kept.endswith(left)
+        assert keeping.engine.remove_leftovers() == 1
+        assert keeping.engine.leftovers() == ()
+        assert ran(keeping, Cache(name="kernels", at="c"), LIST, kept=own).output.tail == ". "
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("user", ["root", "1234"])
+def test_a_container_has_its_cache_at_any_path_whatever_the_image_has_there(
+    docker: World, built: Built, user: str
+) -> None:
+    image = built(f"RUN mkdir -p /opt/cache && touch /opt/cache/of-the-image\nUSER {user}")
+    prepared = docker.engine.prepare(pulled(image), quiet)
+    cache, before = Cache(name="kernels", at="/opt/cache"), volumes(docker)
+    with made(docker) as kept:
+        filled = ran(docker, cache, "ls /opt/cache; echo one > /opt/cache/f", prepared=prepared, kept=kept, fills=True)
+        assert (filled.end, filled.output.tail) == ("completed", ""), json.dumps(filled.message)
+        copy = ran(docker, cache, "cat /opt/cache/f; echo two > /opt/cache/f", prepared=prepared, kept=kept)
+        assert (copy.end, copy.output.tail) == ("completed", "one\n"), copy.message
+    assert volumes(docker) == before
