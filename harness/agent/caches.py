@@ -1,5 +1,6 @@
 """Caches in a trial: links to them, and the copies of what another trial left in them."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -7,6 +8,7 @@ import stat
 
 CLONE = 0x40049409  # FICLONE: the copy shares the blocks, where the file system can
 WORDS = "its cache at %s cannot be made: %s (user %d)"
+NO_SPACE = "No space left on device; free some space on this host"
 
 
 def prepared(order, root):
@@ -19,8 +21,9 @@ def prepared(order, root):
             link(place_of(cache["at"], root), cache["path"])
             if cache["from"]:
                 copy(cache["from"], cache["path"], {})
-        except (OSError, shutil.Error) as error:
-            return WORDS % (cache["at"], getattr(error, "strerror", None) or error, os.getuid())
+        except OSError as error:
+            why = NO_SPACE if error.errno == errno.ENOSPC else error.strerror or error
+            return WORDS % (cache["at"], why, os.getuid())
     return ""
 
 

@@ -10,6 +10,7 @@ from harness.errors import InfrastructureError
 from harness.model import CellRun, Trial
 from harness.run.engine import Engine
 
+NO_SPACE, REMEDY = "No space left on device", "free some space on this host"
 IN_FILLING = "in the launch that fills its warm cache, which is cold"
 
 
@@ -37,6 +38,8 @@ class HostCaches:
             if trial.ended_well:
                 self._filled[place] = made
                 return made, None
+            if NO_SPACE in f"{trial.message} {trial.output.tail}":
+                return {}, replace(trial, end="infrastructure", message=f"{NO_SPACE} for its warm cache; {REMEDY}")
             return {}, replace(trial, message=f"{trial.message} ({IN_FILLING})", trace=None)
         finally:
             if place not in self._filled:
