@@ -88,7 +88,7 @@ def _no_leak(series: SampledSeries, *, rise: float, hidden: float) -> Growth:
     rate, interval = later.rate, (later.low, later.high)
     due = series.quantum / later.span  # the late rate of one more allocation, which may be due
     most_losses = series.losses.highest / series.steps_per_row
-    highest = min(later.high, series.highest_wide, series.highest_floor)
+    highest = min(later.high, series.highest_wide, series.highest_ceiling, series.highest_floor)
     if series.losses.possible:
         highest = max(highest, most_losses)
     excluded = max(highest, 0.0) + due
@@ -327,9 +327,24 @@ class SampledSeries:
     @cached_property
     def highest_wide(self) -> float:
         """Return the upper bound of the rate over both windows from WIDE_BLOCKS blocks, robust to bursts and waves."""
-        piece = self.values[len(self.values) // 4 :]
-        floors = block_levels(piece, share=FLOOR, blocks=WIDE_BLOCKS)
-        return highest_walk(floors, steps_per_block=len(piece) // WIDE_BLOCKS * self.steps_per_row, alpha=self.alpha)
+        return self._highest_wide(self._wide(FLOOR))
+
+    @property
+    def highest_ceiling(self) -> float:
+        """Return the same bound of the rate of the ceilings, robust to memory that is given back now and then; infinite
+        if the floors rise, because a collector may keep the ceiling where it is."""
+        return math.inf if self.later.low > 0 else self._highest_wide(self._wide(1.0))
+
+    def _highest_wide(self, levels: Floats) -> float:
+        return highest_walk(levels, steps_per_block=self._steps_per_wide_block, alpha=self.alpha)
+
+    def _wide(self, share: float) -> Floats:
+        return block_levels(self.values[len(self.values) // 4 :], share=share, blocks=WIDE_BLOCKS)
+
+    @property
+    def _steps_per_wide_block(self) -> float:
+        rows = len(self.values) - len(self.values) // 4
+        return rows // WIDE_BLOCKS * self.steps_per_row
 
     @cached_property
     def floor(self) -> Floor | None:
