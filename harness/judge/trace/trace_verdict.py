@@ -107,7 +107,9 @@ def judge_column(
     if growth.verdict != "leak" or growth.rate is None or name not in COLUMNS:
         return growth
     if column.before:
-        is_freed = _given_back(trace, name, column.before, limit=limit)
+        is_freed = _given_back(trace, name, column.before, limit=limit) or (
+            name == "rss_kib" and _stays_with_allocator(trace, limit=limit)
+        )
     else:
         kept = last_pace(trace.looks, name)
         is_freed = kept is not None and kept <= (1 - GIVEN_BACK) * growth.rate
@@ -116,6 +118,18 @@ def judge_column(
     cycles, per_step = "reference cycles", f"{general(growth.rate, 4)} KiB/{counted(per)}"
     why = f"{column.words} grows {per_step}, and gc.collect frees it: {cycles}"
     return replace(growth, verdict="plateau", layer=cycles, why=why)
+
+
+def _stays_with_allocator(trace: Trace, *, limit: float) -> bool:
+    """Return whether gc.collect freed the growth of resident memory, of which the allocator gave nothing back: the heap
+    in use shows that, and trimming it at the last look gives the memory back."""
+    resident = look_values(trace.looks, "rss_kib")
+    trimmed = look_values(trace.looks, "rss_trimmed_kib")
+    if not trimmed:
+        return False
+    (first, before), (last, after) = min(resident.items()), max(trimmed.items())
+    is_kept = after - before >= limit * (last - first)
+    return not is_kept and _given_back(trace, "heap_kib", "heap_before_kib", limit=limit)
 
 
 def judge_beside(trace: Trace, name: str, *, limit: float, steps: Steps | None = None, per: Per = "step") -> Growth:

@@ -171,6 +171,28 @@ def test_cyclic_garbage_is_no_leak():
     assert (found.verdict, found.growth.layer) == ("plateau", "reference cycles")
 
 
+@pytest.mark.parametrize(("trimmed", "verdict"), [(1.0, "plateau"), (1.6, "leak")])
+def test_garbage_that_the_allocator_keeps_resident_is_no_leak(trimmed, verdict):
+    """The heap in use falls at each look, but resident memory stays. Trimming it shows whether the rest is a leak."""
+    looks = tuple(
+        Look(step=n, values={
+            "rss_before_kib": 80_000 + 1.0 * n, "rss_kib": 80_000 + 1.0 * n,
+            "heap_before_kib": 50_000 + 1.0 * (n - since), "heap_kib": 50_000.0,
+            **({"rss_trimmed_kib": 80_000.0 + trimmed * 500 + (trimmed - 1) * 3500} if n == 4000 else {}),
+        }) for n, since in ((500, 0), (1000, 500), (2000, 1000), (4000, 2000))
+    )  # fmt: skip
+    assert judge(trace_of(memory(1.0), looks=looks)).verdict == verdict
+
+
+@pytest.mark.parametrize("period", [20, 120, 400])
+def test_memory_that_is_given_back_now_and_then_is_flat(period):
+    """A checkpoint every few steps: 32 launches could not decide this, because the floors jump."""
+    step = np.arange(4000)
+    checkpoints = np.where((step // period % 2 == 1) | (step > 2600), 1600.0, 0.0)
+    assert judge(trace_of(memory() + checkpoints)).verdict in ("flat", "plateau")
+    assert judge(trace_of(memory(2.0) + checkpoints)).verdict not in ("flat", "plateau")
+
+
 def test_a_leak_across_collections_stays_one():
     rss = memory(30.0)
     looks = tuple(
