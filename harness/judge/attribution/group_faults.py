@@ -274,8 +274,9 @@ TOUCHED_S = 5e-6
 
 
 def _is_plausible(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:
-    """Return whether growth is large enough for memory that grows, or for steps that take longer: these take longer for
-    what they add to the memory, and by as much as they slow down within a launch. True if the sizes are not known.
+    """Return whether growth is large enough for memory that grows, for a peak, or for steps that take longer: these
+    take longer for what they add to the memory, and by as much as they slow down within a launch. True if the sizes are
+    not known.
     """
     growth, effect, finding = cause.effect, result.effect, result.episode.finding
     if growth is None or effect is None:
@@ -283,13 +284,18 @@ def _is_plausible(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict
     if cause.metric in ITEM_KIB and result.metric in ("memory", "worker_memory"):
         return effect.value <= ITEM_KIB[cause.metric] * growth.value
     old, new = known.get(finding.before or ""), known.get(finding.after)
-    is_slowed = cause.metric in ("memory", "worker_memory", "shm") and result.metric == "step_time"
-    if not is_slowed or old is None or new is None:
+    if old is None or new is None or (more := _difference(result.metric, old, new)) is None:
         return True
-    before_s, after_s = old.of("step_time").value, new.of("step_time").value
-    if before_s is None or after_s is None or new.drift is None:
+    if (cause.metric, result.metric) == ("memory", "peak_memory"):
+        return more <= REASON * _size(growth, most=True) * new.steps
+    if cause.metric not in ("memory", "worker_memory", "shm") or result.metric != "step_time" or new.drift is None:
         return True
-    return after_s - before_s <= TOUCHED_S * growth.value + max(new.drift, 0.0) * after_s
+    return more <= TOUCHED_S * growth.value + max(new.drift, 0.0) * (new.of("step_time").value or 0.0)
+
+
+def _difference(metric: str, old: CellVerdict, new: CellVerdict) -> float | None:
+    before, after = old.of(metric).value, new.of(metric).value
+    return None if before is None or after is None else after - before
 
 
 def _is_printing(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]) -> bool:

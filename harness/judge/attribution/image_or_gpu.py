@@ -303,9 +303,8 @@ def _is_judged(verdict: CellVerdict, sign: Sign, *, smallest: float) -> bool:
     own = {"memory": "leak", "slowdown": "slowdown"}.get(sign)
     if own is not None:
         return (not failed or own in verdict.verdicts) and not (sign == "memory" and verdict.grows_slowly())
-    leaks = sign == "peak_memory" and "leak" in verdict.verdicts
     is_measured = sign not in ("step_time", "peak_memory") or verdict.of(sign).value is not None
-    return is_measured and not failed and not leaks
+    return is_measured and not failed
 
 
 def _history(versions: Sequence[str], findings: Sequence[Finding]) -> list[bool]:

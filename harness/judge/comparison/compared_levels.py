@@ -28,11 +28,31 @@ from harness.judge.comparison.round_tables import (
     table_of,
 )
 from harness.judge.comparison.which_launches import ended_as_slow, has_step_times, share_of_run
+from harness.judge.trace.samples import sampled
 from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Floats, Interval, Observed, Spread, Steps, Trial, ratio_of
 
 LevelEstimate = tuple[float, Interval | None]
 BEFORE_STEPS = EXACT | {"start_time", "setup_time", "ready_time"}
 """Level signals that do not depend on what the steps do."""
+
+
+MUCH_LEAKED = 0.1
+"""Share of a peak that a leak makes, beyond which the peak is not compared."""
+PEAKS = ("rss_kib", "gpu_process_kib", "gpu_kib", "gpu_pool_kib")
+"""The columns whose peaks are compared."""
+
+
+def leaked_kib(cell: CellVerdict, trials: Sequence[Trial]) -> float:
+    """Return the most that the leak of a cell kept in a launch, in KiB; infinite if its rate is not known."""
+    memory, steps = cell.of("memory"), max((trial.last_step for trial in trials), default=0)
+    rate = memory.value if memory.ci is None else memory.ci[1]
+    return math.inf if rate is None else rate * steps
+
+
+def _least_peak_kib(trials: Sequence[Trial]) -> float:
+    """Return the lowest peak of a column of memory: a leak in it might be much of it."""
+    rows = [trial.trace.column(name) for trial in trials if trial.trace is not None for name in PEAKS]
+    return min((float(np.nanmax(each)) for each in rows if each is not None and len(sampled(each))), default=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +86,12 @@ class Compared:
 
     @cached_property
     def steady(self) -> Sequence[Sequence[Trial]]:
-        """Return the trials of cells without leaks: the memory peak of a leak only shows how long the trial ran."""
-        return [
-            [] if "leak" in cell.verdicts else version for cell, version in zip(self.cells, self.working, strict=True)
-        ]
+        """Return the trials, without leaks that are much of the peak: it then only shows how long a launch ran."""
+        kept = (
+            "leak" not in cell.verdicts or leaked_kib(cell, version) <= MUCH_LEAKED * _least_peak_kib(version)
+            for cell, version in zip(self.cells, self.working, strict=True)
+        )
+        return [version if is_kept else [] for version, is_kept in zip(self.working, kept, strict=True)]
 
     @cached_property
     def tables(self) -> Mapping[str, RoundTable]:

@@ -75,6 +75,15 @@ def test_the_peak_of_a_leak_is_compared_with_nothing(searched: bool) -> None:
     assert (cells[0].of("peak_memory").value or 0.0) / 1024 == pytest.approx(78.2, abs=0.2)
 
 
+def test_a_small_leak_does_not_hide_a_large_peak() -> None:
+    """Only the leak was told of versions that kept 0.7 KiB a step, and of which the new one took 2 GiB at its start."""
+    rows = [[trial_of(number, rate=0.7, seed=9) for number in range(3)] for _ in range(2)]
+    for trial in rows[1]:
+        assert trial.trace is not None
+        trial.trace.columns["rss_kib"][:] += 2 << 20
+    assert ("peak_memory", 1) in {(each.metric, each.after) for each in find_changes(of_row(rows), limits=LIMITS)}
+
+
 def test_what_ran_on_another_day_has_its_own_figures_alone() -> None:
     trials = [launches(1.0, run="monday"), launches(1.0, run="monday"), launches(1.0, run="tuesday")]
     cells = shown(trials)

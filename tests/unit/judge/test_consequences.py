@@ -44,6 +44,21 @@ def test_a_leak_that_raises_the_peak_and_slows_the_steps_is_one_finding() -> Non
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("more_kib", "cause"), [(30_000.0, "memory"), (2_000_000.0, "")])
+def test_a_peak_that_a_leak_is_too_small_for_is_a_fault_of_its_own(more_kib: float, cause: str) -> None:
+    """A leak of 7.8 KiB/step does not take 2 GB in 4,000 steps; a user who mends it still lacks the memory."""
+    known = {
+        version: replace(
+            build.flat(),
+            steps=4000,
+            signals={"peak_memory": SignalVerdict(seen="good", value=60_000.0 + (0.0 if place < 3 else more_kib))},
+        )
+        for place, version in enumerate(VERSIONS)
+    }
+    found = (change("memory", LEAK), change("peak_memory", ratio(2.0)))
+    assert [each.consequence_of for each in with_consequences(found, VERSIONS, known)] == ["", cause]
+
+
 @pytest.mark.parametrize(("new_ms", "cause"), [(1.8, "output"), (4.0, "")])
 def test_steps_that_are_slower_by_what_they_print_are_no_fault_of_their_own(new_ms: float, cause: str) -> None:
     """A version that printed 1,000 bytes a step in place of 10 was also said to be slower, as a second fault. What
