@@ -9,6 +9,7 @@ from dataclasses import replace
 from packaging.utils import canonicalize_name
 
 from harness import facts
+from harness.amounts import count
 from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
 from harness.judge.comparable import as_whole_runs, set_apart, unlike_steps
 from harness.judge.comparison.compared_levels import Compared, Modes, fewer_steps, new_lines
@@ -19,7 +20,7 @@ from harness.judge.history.changes import find_changes, two_modes
 from harness.judge.history.flaky import MISS, outliving
 from harness.judge.history.precision import rises_of_levels
 from harness.judge.history.returned_values import Values, judge_values, nan_versions
-from harness.judge.history.transitions import ALIKE, outcome_states
+from harness.judge.history.transitions import ALIKE, outcome_states, perhaps_frequent
 from harness.judge.next.bisection import boundaries_of, rules_of, with_boundaries
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
@@ -321,9 +322,26 @@ def _warnings(
             "the neighbouring version, so the finding names a range of versions; run more launches (`--trials`) "
             "to narrow it"
         )
+    verdicts = [cell.verdict for cell in cells]
+    if flaky and (places := perhaps_frequent(verdicts, [cell.trials for cell in cells])):
+        yield f"{series} on {lane}, {variant}: {_perhaps(cells, places)}"
     for before, after in dict.fromkeys((change.before, change.after) for change in changes):
         if before is not None:
             yield from _of_another_kind(series, cells[before], cells[after])
+
+
+def _perhaps(cells: Sequence[CellResult], places: range) -> str:
+    """Return that launches of the versions at `places` may fail more often than those of the others."""
+    versions = dict.fromkeys(cells[place].cell.image.version for place in (places[0], places[-1]))
+    sides = [[cell.verdict for at, cell in enumerate(cells) if (at in places) is inside] for inside in (True, False)]
+    inside, others = (
+        f"{sum(each.failed for each in side)} of {count(sum(each.at_risk for each in side), 'launch')}"
+        for side in sides
+    )
+    return (
+        f"{inside} of {' to '.join(versions)} fail, and {others} of the other versions; chance may explain the "
+        "difference, and more launches (`--trials`) would show whether it does"
+    )
 
 
 MUCH_GROWTH_KIB = 1024.0

@@ -84,6 +84,21 @@ def test_much_output_is_told_once_with_its_version() -> None:
         assert [warning.partition(" MB")[0] + " MB" for warning in warnings if "printed" in warning] == told
 
 
+def test_a_failure_that_may_have_become_more_frequent_is_told() -> None:
+    """ "Bad from the start" alone hid that a crash came in 3 of 24 launches before, and in 8 of 16 since."""
+    series = build.series("six", ["1.0", "1.1", "1.2", "1.3", "1.4"])
+    for rates, told in (
+        ((1, 1, 1, 4, 4), ["8 of 16 launches of 1.3 to 1.4 fail, and 3 of 24 launches of the other"]),
+        ((2,) * 5, []),
+    ):
+        runs = [CellRun(cell=Cell(image=image, lane=build.HERE, variant=build.POP)) for image in series.images]
+        for run, crashes in zip(runs, rates, strict=True):
+            run.trials += [failed(number) if number < crashes else trial_of(number) for number in range(8)]
+        warnings = judge_row(row_run(runs, asked=Trials(least=2, most=8))).warnings
+        found = [warning.partition(": ")[2] for warning in warnings if "chance may explain" in warning]
+        assert [each[: len(start)] for each, start in zip(found, told, strict=True)] == told
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

@@ -9,7 +9,6 @@ from dataclasses import replace
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, xlogy  # scipy.stats takes longer to import than all the rest of a sweep
 
 from harness.judge.comparison.compared_levels import FEWEST_OF_MODE, Modes
@@ -35,6 +34,8 @@ from harness.model import (
 from harness.model.judged import State
 from harness.model.signals import MOST_LOG
 
+FailureName = tuple[str, int | None, str]
+"""What tells one failure from another: see `Trial.failed_by`."""
 ALPHA = 0.008
 """Chance of a false change in a series, for each metric."""
 UNTOLD = UNSURE | {"untested", "incompatible"}
@@ -120,6 +121,8 @@ def _run_of(number: int, changes: Sequence[Change], *, versions: int) -> range:
     return range(begin.after, versions if fix is None or fix.before is None else fix.before + 1)
 
 
+POSSIBLE = 0.2
+"""Significance level of what may be a version from which on a failure is more frequent."""
 FITS = 0.01
 """Likelihood ratio of a version's failures below which they come as seldom as in the versions that hardly fail."""
 
@@ -133,34 +136,41 @@ def without_flakes(
     it does not count in versions in which it is as rare as in all the others, and makes nobody bad in versions that may
     be of either kind. A failure that is nowhere more frequent does not count if another one is.
     """
-    of = [[(trial, trial.failed_by if trial.end in FAILURES else None) for trial in version] for version in trials]
-    names = dict.fromkeys(name for version in of for _, name in version if name is not None)
-    fine = [max(cell.at_risk - cell.failed, 0) for cell in cells]
-    counts = {name: [sum(own == name for _, own in version) for version in of] for name in names}
-    found = {name: _frequent(np.array(own), np.array(fine)) for name, own in counts.items()}
-    if not any(found.values()):
+    fine, counts = _failures_by_name(cells, trials)
+    found = {name: places for name, own in counts.items() if (places := _frequent(own, fine))}
+    if not found:
         return cells, trials
-    rare = {(name, at) for name in names for at in range(len(cells)) if found[name] is None}
+    rare = {(name, at) for name in counts for at in range(len(cells)) if name not in found}
     unclear = set[int]()
     for name, places in found.items():
         for at in range(len(cells)):
-            if places is None or at in places or not counts[name][at]:
+            if at in places or not counts[name][at]:
                 continue
             ratio = _likelihood_ratio(at, places, counts[name], fine)
             if ratio <= FITS:
                 rare.add((name, at))
             elif ratio < 1 / FITS:
                 unclear.add(at)
-    kept = [[trial for trial, name in version if (name, at) not in rare] for at, version in enumerate(of)]
+    kept = [[trial for trial in version if (trial.failed_by, at) not in rare] for at, version in enumerate(trials)]
     told = [_without(cell, own, left) for cell, own, left in zip(cells, trials, kept, strict=True)]
     for at in unclear:
         told[at] = replace(told[at], verdicts=("inconclusive",), signal=None)
     return told, kept
 
 
-def _frequent(failed: NDArray[np.int_], fine: NDArray[np.int_]) -> range | None:
+def _failures_by_name(
+    cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]
+) -> tuple[Sequence[int], Mapping[FailureName, Sequence[int]]]:
+    """Return how many launches of each version ended well, and how many failed, by what tells failures apart."""
+    failed = [[trial.failed_by for trial in version if trial.end in FAILURES] for version in trials]
+    names = dict.fromkeys(itertools.chain(*failed))
+    fine = [max(cell.at_risk - cell.failed, 0) for cell in cells]
+    return fine, {name: [own.count(name) for own in failed] for name in names}
+
+
+def _frequent(failed: Sequence[int], fine: Sequence[int], *, alpha: float = ALPHA) -> range | None:
     """Return the positions in a row, without a gap, where a failure is more frequent than elsewhere; None if chance may
-    explain that. `failed` and `fine` count the launches of each version, shape (versions,).
+    explain that, at the significance level `alpha`. `failed` and `fine` count the launches of each version.
 
     These are the positions of the largest likelihood ratio. The p-value of Fisher's exact test is corrected for the
     number of choices: half of the significance level goes to failures that last up to the newest version, and a quarter
@@ -178,7 +188,18 @@ def _frequent(failed: NDArray[np.int_], fine: NDArray[np.int_]) -> range | None:
     others, is_last = len(failed) - 1, end == len(failed)
     choices = (2 if is_last else 4) * (others if is_last or not first else others * (others - 1) / 2)
     p = exact_p(*((int(f[first, end]), int(n[first, end])) for f, n in (outside, inside)))
-    return range(first, end) if p * choices <= ALPHA else None
+    return range(first, end) if p * choices <= alpha else None
+
+
+def perhaps_frequent(cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]) -> range | None:
+    """Return the positions in which a failure of the other versions may be more frequent, though chance explains that,
+    too; None if there are none, or if it is certain somewhere."""
+    fine, counts = _failures_by_name(cells, trials)
+    others = [[at for at, failed in enumerate(own) if failed] for own in counts.values()]
+    found = [_frequent(own, fine, alpha=POSSIBLE) for own in counts.values()]
+    if any(_frequent(own, fine) for own in counts.values()):
+        return None
+    return next((places for places, own in zip(found, others, strict=True) if places and set(own) - set(places)), None)
 
 
 def _likelihood_ratio(at: int, places: range, failed: Sequence[int], fine: Sequence[int]) -> float:
