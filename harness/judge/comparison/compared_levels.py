@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -361,10 +362,17 @@ def log_lines_of(trial: Trial) -> dict[str, None]:
     return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
 
 
+WARNING = re.compile(r":\d+: \w*Warning: ")
+
+
 def _lines(text: str) -> list[str]:
-    """Return the lines as a terminal shows them, without progress bars: text before a carriage return is drawn over."""
+    """Return the lines as a terminal shows them, without progress bars: text before a carriage return is drawn over.
+    The line of code that Python prints below a warning is left out, because it says the same again.
+    """
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in re.split(r"\r?\n", text))
-    return [line for whole in lines if not PROGRESS.search(whole) for line in whole.splitlines()]
+    shown = [line for whole in lines if not PROGRESS.search(whole) for line in whole.splitlines()]
+    both = pairwise(["", *shown])
+    return [line for above, line in both if not (line.startswith("  ") and WARNING.search(above))]
 
 
 @functools.lru_cache(maxsize=20_000)
