@@ -103,7 +103,9 @@ def printing(*texts: str) -> list[Trial]:
 
 def test_a_warning_is_told_without_the_line_of_code_below_it() -> None:
     """One warning was told as two new errors."""
-    warned = '/x/a.py:6: RuntimeWarning: overflow encountered in multiply\n  warnings.warn("overflow", RuntimeWarning)\n'
+    warned = (
+        '/x/a.py:6: RuntimeWarning: overflow encountered in multiply\n  warnings.warn("overflow", RuntimeWarning)\n'
+    )
     (found,) = new_lines([printing("done\n", "done\n"), printing(warned + "done\n", warned + "done\n")])
     assert (found.signal, found.text) == ("error", "/x/a.py:#: RuntimeWarning: overflow encountered in multiply")
 
