@@ -84,10 +84,15 @@ class _Waiting(object):
         for stream, write in self._writes:
             stream.write = write
         self._writes = []
-        try:
-            _agent(self._root, "program_run").enter(self._root)
-        except Exception:  # whatever it is, the program must not notice it
-            pass
+        _unnoticed(lambda: _agent(self._root, "program_run").enter(self._root))
+
+
+def _unnoticed(act):
+    """Act. Whatever that raises, the program must not notice it: it then runs as it would alone."""
+    try:
+        act()
+    except Exception:
+        pass
 
 
 def _agent(root, name):
@@ -103,9 +108,6 @@ sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != _
 try:
     _run_own()
 finally:
-    try:
-        _words = os.environ.get("HARNESS_GROUP", "").split("\t")
-        if len(_words) == 5:
-            _enter(os.path.dirname(os.path.dirname(_folder)), _words[3], _words[4].split(","))
-    except Exception:  # whatever it is, the program must not notice it
-        pass
+    _words = os.environ.get("HARNESS_GROUP", "").split("\t")
+    if len(_words) == 5:
+        _unnoticed(lambda: _enter(os.path.dirname(os.path.dirname(_folder)), _words[3], _words[4].split(",")))
