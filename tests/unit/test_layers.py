@@ -227,7 +227,7 @@ def _imported_at_start(path: Path, name: str) -> set[str]:
     """Return the modules that are imported along with a module: not those in functions, or for type checkers only."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
+    for node in source.tree(path).body:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
