@@ -240,8 +240,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.parametrize("fails_at", [-1, 40])
+@pytest.mark.parametrize(("method", "fails_at"), [("fork", -1), ("spawn", 40)])
 def test_the_ranks_of_a_program_are_measured(world: World, tmp_path: Path, method: str, fails_at: int) -> None:
     """Training in several processes was untested, or its failure was that of the process that ended last."""
     program = tmp_path / "ranks.py"
