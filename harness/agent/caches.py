@@ -29,6 +29,7 @@ def prepared(order, root):
 
 def place_of(at, root):
     """Return the path at which a program finds a cache."""
+    at = at.rstrip("/")
     return os.path.expanduser(at) if at.startswith("~/") else os.path.join(root, "scenario", at)
 
 

@@ -28,7 +28,7 @@ def link(order, root):
     """Make the links of mounts with a relative place: to where a container has them, else to the host's own path."""
     for mount in order.get("mounts") or ():
         if not mount["at"].startswith("/"):
-            place = os.path.join(root, "scenario", mount["at"])
+            place = os.path.join(root, "scenario", mount["at"].rstrip("/"))
             if not os.path.isdir(os.path.dirname(place)):
                 os.makedirs(os.path.dirname(place), 0o755)
             os.symlink(path_of(mount), place)
@@ -36,8 +36,9 @@ def link(order, root):
 
 def path_of(mount):
     """Return the absolute path of mounted data in this trial."""
-    inside = os.path.join(IN_CONTAINERS, mount["at"])
-    return mount["at"] if mount["at"].startswith("/") else inside if os.path.lexists(inside) else mount["from"]
+    at = mount["at"].rstrip("/")  # of a file, too: whether it is one is not known yet
+    inside = os.path.join(IN_CONTAINERS, at)
+    return at if at.startswith("/") else inside if os.path.lexists(inside) else mount["from"]
 
 
 def in_trial(order):

@@ -101,6 +101,18 @@ def test_an_env_file_reaches_the_program_and_no_record(world: World) -> None:
     assert (trial.facts.environment or {}).get("NCCL_X") == WITHHELD
 
 
+@pytest.mark.parametrize("at", ["d/", "deep/er/"])
+def test_a_slash_after_the_place_of_a_folder_means_nothing_and_after_that_of_a_file_is_told(
+    world: World, data: Path, environ: dict[str, str], at: str
+) -> None:
+    """`the agent did not start: FileExistsError: …/scenario/data/`"""
+    scenario = scenario_of(world, Mount(source=data, at=at), "cat", f"{at}a")
+    trial = ran(world, scenario, found(world, scenario, environ))
+    assert trial.output.tail == "from the host\n", trial.message
+    with pytest.raises(DataUnavailable, match=rf"/a is a file, and its place a folder; write at: {at}a$"):
+        found(world, scenario_of(world, Mount(source=data / "a", at=at), "true"), environ)
+
+
 @pytest.mark.docker
 def test_a_container_may_not_write_and_has_the_data_at_any_path(
     docker: World, data: Path, environ: dict[str, str]

@@ -317,9 +317,10 @@ def caches_of(launch: LaunchRequest) -> list[Bind]:
 
 def place_of(mount: Mount | Cache) -> str:
     """Return the absolute path at which a container has a mount. The agent makes the link of any other place."""
+    at = mount.at.rstrip("/")
     if mount.is_absolute:
-        return mount.at
-    return f"{CACHES}/{mount.name}" if isinstance(mount, Cache) else f"{mounted_data.IN_CONTAINERS}/{mount.at}"
+        return at
+    return f"{CACHES}/{mount.name}" if isinstance(mount, Cache) else f"{mounted_data.IN_CONTAINERS}/{at}"
 
 
 def filled_at(cache: Cache) -> str:

@@ -83,6 +83,10 @@ class HostData:
             for job, mount in zip(mounts_of(there), there, strict=True)
         ]
         for mount, seen in zip(there, _described(jobs, cell, prepared, engine, say), strict=True):
+            if seen.kind == "file" and mount.at.endswith("/"):
+                text = f"{mount.source} is a file, and its place a folder; write at: {mount.at}{mount.source.name}"
+                self._found[mount] = DataUnavailable(text, place=place)
+                continue
             if seen.problem:
                 self._found[mount] = DataUnavailable(f"{mount.source}: {seen.problem}", place=place)
                 continue

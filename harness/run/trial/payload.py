@@ -122,7 +122,7 @@ def _packed(scenario: Scenario, job: Mapping[str, Any]) -> Payload:
     if (total := sum(map(size_of, files.values()))) > MOST_BYTES:
         raise MatrixError(
             f"files: {amounts.size(total)} would be copied into each launch, and at most {amounts.size(MOST_BYTES)} may"
-            " be; put data into the image",
+            " be; mount data instead, with mounts: of the scenario",
             place=scenario.where,
         )
     agent = dict(agent_files())
