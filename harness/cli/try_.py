@@ -177,7 +177,7 @@ def try_(
         vary=vary, results=results,
         served=served_by(serve, port=port, get=get, post=post, body=body, concurrency=concurrency),
     )  # fmt: skip
-    say(f"each launch: {draft.uses(drafted)}")
+    say(f"each launch: {draft.uses(drafted, os.environ)}")
     if write is not None:
         flow.write_matrix(drafted, write, os.environ)
         say(f"wrote {write}; run it with: harness sweep {write}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
 from dataclasses import replace
@@ -326,11 +327,19 @@ def test_every_word_of_a_command_comes_through_the_file_as_it_was(
 @pytest.mark.parametrize(
     ("asked", "there", "told"),
     [
-        ({}, "", "a container of docker from each image, no GPU, no network, copied in: train.py"),
-        ({}, "nvidiactl", "a container of docker from each image, all GPUs, no network, copied in: train.py"),
-        ({"of": ("a==1", "a==2")}, "", "a process of this machine, no GPU, the machine's network, copied in: train.py"),
-        ({}, "dxg", "a container of docker from each image, no GPU, although DEV/dxg is here: --gpus all asks for "),
-        ({"gpus": "0,1"}, "dxg", "a container of docker from each image, GPU 0,1, no network, "),
+        ({}, "", "a container of docker from each image (CPU), no GPU, no network, copied in: train.py"),
+        ({}, "nvidiactl", "a container of docker from each image (CPU), all GPUs, no network, copied in: train.py"),
+        (
+            {"of": ("a==1", "a==2")},
+            "",
+            "a process of this machine (CPU), no GPU, the machine's network, copied in: train.py",
+        ),
+        (
+            {},
+            "dxg",
+            "a container of docker from each image (CPU), no GPU, although DEV/dxg is here: --gpus all asks for ",
+        ),
+        ({"gpus": "0,1"}, "dxg", "a container of docker from each image (CPU), GPU 0,1, no network, "),
         ({"engine": "ssh://lab", "gpus": "each"}, "", "a container of ssh://lab from each image, one GPU in turn, no "),
     ],
 )
@@ -344,12 +353,13 @@ def test_what_each_launch_uses_is_one_line(
         (folder / there).touch()
     given = {"of": ("a:1", "a:2"), **asked}
     made = replace(draft_of(folder, "python", "train.py", of=given.pop("of")), **given)
-    assert draft.uses(made).startswith(told.replace("DEV", str(folder)))
+    assert draft.uses(made, {}).startswith(told.replace("DEV", str(folder)).replace("CPU", platform.machine()))
+    assert "(" not in draft.uses(made, {"DOCKER_HOST": "ssh://lab"})
     (host,) = read(flow.write(made, out=folder)).hosts
     assert (host.gpus == "none") is ("no GPU" in told)
     mounts = [{"from": "/data/x", "at": "/data"}, {"cache": "hub", "at": "~/hub"}]
     mounted = replace(made, more={"mounts": mounts})
-    assert draft.uses(mounted).endswith(", mounted: /data/x at /data, the warm cache hub at ~/hub")
+    assert draft.uses(mounted, {}).endswith(", mounted: /data/x at /data, the warm cache hub at ~/hub")
 
 
 # ---------------------------------------------------------------- the file

@@ -7,6 +7,7 @@ a step. What only some calls have is in `mounts.py`, `servers.py` and `vary.py`.
 from __future__ import annotations
 
 import json
+import platform
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ SETUP_S = 600.0
 """Seconds for setup, in addition to the time in steps: images may compile before their first step."""
 GPU_FILE = Path("/dev/nvidiactl")
 """The device file of NVIDIA's driver."""
+ELSEWHERE = ("DOCKER_HOST", "DOCKER_CONTEXT")
+"""The variables that name another engine than this machine's."""
 OTHER_GPU_FILES = tuple(map(Path, ("/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/kfd")))
 """The device files of GPUs under WSL2, on Jetson and of AMD, which `auto` does not use."""
 
@@ -179,13 +182,15 @@ def _gpus_of(draft: Draft) -> str:
     return "all" if is_here and GPU_FILE.exists() else "none"
 
 
-def uses(draft: Draft) -> str:
-    """Return what each launch uses, in one line: its engine, GPUs, network, files and mounts."""
+def uses(draft: Draft, environ: Mapping[str, str]) -> str:
+    """Return what each launch uses, in one line: its engine, processor, GPUs, network, files and mounts."""
     engine, gpus = engine_of(draft.engine, draft.series), _gpus_of(draft)
     kind = engine_kind(engine).can
     where = f"a container of {engine} from each image" if not kind.makes_environments else "a process of this machine"
     if kind.makes_environments and not kind.on_this_machine:
         where = f"engine {engine}"
+    elif kind.on_this_machine and not any(name in environ for name in ELSEWHERE):
+        where += f" ({platform.machine()})"
     if gpus == "none":
         there = next((path for path in OTHER_GPU_FILES if kind.on_this_machine and path.exists()), None)
         cards = f"no GPU, although {there} is here: --gpus all asks for them" if there else "no GPU"
