@@ -40,6 +40,27 @@ def test_the_kernels_kill_is_an_oom_and_spares_the_supervisor(tmp_path: Path, sm
     assert told.column("step") == list(range(1, 50))
 
 
+def test_a_child_that_the_kernel_kills_is_told_although_the_command_ends_well(
+    tmp_path: Path, small_cgroup: Path
+) -> None:
+    """A worker of a data loader was killed, the program went on with the others, and nothing said so."""
+    grows = f"'{sys.executable}' -c 'held = bytearray(200 << 20)' 2>/dev/null || true"
+    entered = ("sh", "-c", f'echo $$ > {small_cgroup}/cgroup.procs; exec "$@"', "sh")
+    told = run(tmp_path, sys.executable, None, command=["sh", "-c", grows], judge_exit=True, enter=entered)
+    assert told.done["end"] == "completed", told.done
+    assert told.done["output_tail"].splitlines()[-1] == (
+        "harness: a child process was killed by the kernel: out of memory"
+    )
+
+
+def test_an_orphan_that_dies_by_a_signal_is_told(tmp_path: Path) -> None:
+    """Nobody reads the exit code of a process whose parent has gone."""
+    orphan = f"('{sys.executable}' -c 'import os, time; time.sleep(0.3); os.abort()' &) 2>/dev/null; sleep 1"
+    told = run(tmp_path, sys.executable, None, command=["sh", "-c", orphan], judge_exit=True)
+    assert told.done["end"] == "completed", told.done
+    assert told.done["output_tail"] == "harness: a child process was killed by SIGABRT\n"
+
+
 def test_memory_that_others_used_up_accuses_no_version(tmp_path: Path, small_cgroup: Path) -> None:
     """The kernel kills the scenario first, whichever process took the memory: another program's leak made a good
     version an OOM.

@@ -74,11 +74,13 @@ def let_agent_in(root, program, link, modules):
 
 
 class Child(object):
-    """A started process. `death` is None while it lives; `output` is a non-blocking fd with its stdout and stderr."""
+    """A started process. `death` is None while it lives; `output` is a non-blocking fd with its stdout and stderr.
+    `orphans_killed`: the signals that ended processes whose parent had gone."""
 
     def __init__(self, root, command, folder, inherited=()):
         """Start the command in a folder. Raises OSError if it cannot be started."""
         self.death = None
+        self.orphans_killed = []
         self._start = os.fsencode(os.path.join(root, "start.py"))
         self._shared_before = {SHARED + name for name in processes.listed(SHARED)}
         self._process = subprocess.Popen(
@@ -104,6 +106,8 @@ class Child(object):
                 return
             if pid == 0:
                 return
+            if pid != self.pid and os.WIFSIGNALED(status):
+                self.orphans_killed.append(os.WTERMSIG(status))
             if pid == self.pid:
                 self._process.returncode = 0  # set here, so that Popen does not wait for it again
                 self.death = death_by(status, usage.ru_maxrss)

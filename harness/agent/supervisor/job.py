@@ -14,6 +14,7 @@ import traceback
 
 from .. import caches, ending, inside, libc, mounted, samples, stopping, wire
 from ..probes import file_sizes, gpus, image, memory, processes
+from ..scenario import children
 from . import census, child
 from .command import Command
 from .ranks import Ranks
@@ -384,12 +385,22 @@ class Job(object):
                 "at_exit": at_exit,
             }
 
+    def _tell_of_children(self):
+        """Add a line to the output for each way in which children died that no exit code shows. The kernel, out of
+        memory, killed one of them if it did not kill the child itself."""
+        told = [children.TOLD % ending.signal_name(each) for each in set(self.child.orphans_killed) & children.FATAL]
+        if self.done["end"] in ending.WELL and self.oom.killed():
+            told.append(children.TOLD % "the kernel: out of memory")
+        for line in sorted(told):
+            self.output.add(line.encode("ascii"))
+
     def _finish(self):
         """Kill what is left, then send the last samples and `done`."""
         if self.child is not None:
             self.census.end()
             if self.in_place and self.child.death is None:
                 self.child.ask_to_leave(LEAVE_S)
+            self._tell_of_children()
             self.child.kill()
             self.drain()
             self._send_ready()
