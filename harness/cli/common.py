@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Parsed = TypeVar("Parsed")
 FILE = click.Path(path_type=Path)
 OUT = click.option("--out", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
-IN = click.option("--in", "folder", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
+IN = click.option("--in", "source", type=FILE, default=Path("reports"), show_default=True, help="Folder of the runs.")
 HOSTS = click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only this host. Repeatable.")
 SERIES = click.option("--series", multiple=True, metavar="NAME", help="Only this series. Repeatable.")
 FRESH = click.option("--fresh", is_flag=True, help="Run everything again; do not reuse trials of earlier runs.")

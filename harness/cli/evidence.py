@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import __version__
-from harness.cli.common import FILE, JSON, OUT, print_json, say, show, to_stdout, write_file
+from harness.cli.common import FILE, IN, JSON, print_json, say, show, to_stdout, write_file
 from harness.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ ASK_ENGINE = click.option(
 @click.option(
     "--script", type=FILE, metavar="FILE", help="Write the script to FILE; for FILE.py, only its Python part."
 )
-@OUT
-def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) -> None:
+@IN
+def repro(*, run: str, cell: tuple[str, ...], script: Path | None, source: Path) -> None:
     """Print a shell script that runs a CELL of RUN again, without the harness.
 
     RUN is a run's directory, its id, or `latest`. CELL is the cell's id, or words that match only this cell: series,
@@ -51,7 +51,7 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
     from harness.report.issue import reproduction
     from harness.store import lookup
 
-    stored = lookup.open_run(run, out=out)
+    stored = lookup.open_run(run, out=source)
     chosen = lookup.find_cell(stored, cell)
     made = recipe(stored, chosen)
     say(f"cell {chosen.id}: {chosen}")
@@ -76,8 +76,8 @@ def repro(*, run: str, cell: tuple[str, ...], script: Path | None, out: Path) ->
     "--folder", type=FILE, metavar="FOLDER", help="Folder for the report's files.  [default: RUN/issue-NUMBER]"
 )
 @ASK_ENGINE
-@OUT
-def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine: bool, out: Path) -> None:
+@IN
+def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine: bool, source: Path) -> None:
     """Write a bug report on a FINDING of RUN, ready to paste, with its plots and script, to a folder.
 
     A terminal gets the name of the report's file; a pipe or a file gets its whole text.
@@ -97,7 +97,7 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
     from harness.flows import evidence
     from harness.report.issue import bug_report
 
-    stored, number, chosen, inspect = _chosen(run, finding, out=out, ask_engine=ask_engine)
+    stored, number, chosen, inspect = _chosen(run, finding, source=source, ask_engine=ask_engine)
     report = bug_report.render(evidence.issue(stored, chosen, inspect=inspect), harness_version=__version__)
     if folder is None:
         _write_into_run(stored.path, f"issue-{number}", report.files)
@@ -114,14 +114,14 @@ def issue(*, run: str, finding: tuple[str, ...], folder: Path | None, ask_engine
 
 
 def _chosen(
-    run: str, words: tuple[str, ...], *, out: Path, ask_engine: bool
+    run: str, words: tuple[str, ...], *, source: Path, ask_engine: bool
 ) -> tuple[StoredRun, int, Finding, Inspect | None]:
     """Return the run, the number of the finding and the finding, and how to ask the engine about its images."""
     from harness.flows.evidence import of_engine
     from harness.report.text import finding_words
     from harness.store import lookup
 
-    stored = lookup.open_run(run, out=out)
+    stored = lookup.open_run(run, out=source)
     number, finding = lookup.find_finding(stored, words, tell=finding_words.line)
     return stored, number, finding, of_engine(finding.lane.host, environ=os.environ) if ask_engine else None
 
@@ -148,8 +148,8 @@ def _write_into_run(run: Path, folder: str, files: Mapping[str, str | bytes]) ->
 @click.argument("finding", nargs=-1, required=True)
 @JSON
 @ASK_ENGINE
-@OUT
-def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool, out: Path) -> None:
+@IN
+def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool, source: Path) -> None:
     """Show what changed across a FINDING of RUN: packages, libraries, environment, limits, layers.
 
     RUN is a run's directory, its id, or `latest`. FINDING is its number, or words that match no other: series, version,
@@ -165,7 +165,7 @@ def diff(*, run: str, finding: tuple[str, ...], as_json: bool, ask_engine: bool,
     from harness.flows import evidence
     from harness.report import environment_diff
 
-    stored, _, chosen, inspect = _chosen(run, finding, out=out, ask_engine=ask_engine)
+    stored, _, chosen, inspect = _chosen(run, finding, source=source, ask_engine=ask_engine)
     difference = evidence.difference(stored, chosen, inspect=inspect)
     with to_stdout():
         if as_json:

@@ -32,7 +32,7 @@ NEWEST = 12
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @JSON
 def runs(
-    *, matrix: str | None, verdict: str | None, since: str | None, last: int | None, folder: Path, rebuild: bool,
+    *, matrix: str | None, verdict: str | None, since: str | None, last: int | None, source: Path, rebuild: bool,
     as_csv: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List all runs, oldest first.
@@ -50,7 +50,7 @@ def runs(
 
     with _one_format(as_csv=as_csv, as_json=as_json):
         rows = list_runs(
-            folder, matrix=matrix, verdict=verdict, begins=_begins(since), last=last, rebuild=rebuild, say=say
+            source, matrix=matrix, verdict=verdict, begins=_begins(since), last=last, rebuild=rebuild, say=say
         )
         if as_json:
             print_json(exports.runs_json(rows))
@@ -76,7 +76,7 @@ def runs(
 @JSON
 def history(
     *, series: str | None, matrix: str | None, host: str | None, only: tuple[str, ...], signals: tuple[str, ...],
-    since: str | None, last: int | None, every: bool, days: bool, folder: Path, rebuild: bool, as_csv: bool,
+    since: str | None, last: int | None, every: bool, days: bool, source: Path, rebuild: bool, as_csv: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Show verdicts and figures of SERIES over images and over days (default: all series).
@@ -102,7 +102,7 @@ def history(
     is_data = as_csv or as_json
     with _one_format(as_csv=as_csv, as_json=as_json):
         views, runs = list_histories(
-            folder, matrix=matrix, series=series, host=host, only=only, begins=_begins(since), rebuild=rebuild, say=say,
+            source, matrix=matrix, series=series, host=host, only=only, begins=_begins(since), rebuild=rebuild, say=say,
             last=None if every or (is_data and last is None) else last or NEWEST,
             signals=signals or (() if is_data else SHOWN),
         )  # fmt: skip
@@ -118,7 +118,7 @@ def history(
 @click.option("--out", type=FILE, required=True, help="Folder of the site: new, empty, or written by an earlier call.")
 @IN
 @click.option("--url", default="", metavar="URL", help="Address that the site will have, for links in the feed.")
-def publish(*, out: Path, folder: Path, url: str) -> None:
+def publish(*, out: Path, source: Path, url: str) -> None:
     """Write a static site of all runs: what is open now, each series over time, findings, a feed and badges.
 
     Any web server, object store or page host can serve it, and a browser can open it from disk. After a new run, only
@@ -134,7 +134,7 @@ def publish(*, out: Path, folder: Path, url: str) -> None:
 
     if url and not url.startswith(("https://", "http://")):
         raise UsageError(f"--url: {url!r} is not an address; give https://…/")
-    told = write_site(folder, out, url=f"{url.rstrip('/')}/" if url else "", say=say)
+    told = write_site(source, out, url=f"{url.rstrip('/')}/" if url else "", say=say)
     with to_stdout():
         click.echo(f"{out / 'index.html'}: {told}")
 

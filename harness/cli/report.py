@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FILE, IN, JSON, OUT, WIDE, print_json, to_stdout, write_file
+from harness.cli.common import FILE, IN, JSON, WIDE, print_json, to_stdout, write_file
 from harness.errors import UsageError
 
 FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
@@ -26,7 +26,7 @@ FORMATS = ("html", "md", "json", "junit", "csv", "terminal")
 @WIDE
 @click.option("--out", type=FILE, help="Write the report to this file instead of stdout.")
 @IN
-def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path) -> None:
+def report(*, run: str, wanted: str, wide: bool, out: Path | None, source: Path) -> None:
     """Print or write a report of RUN: a directory, an id, a matrix's name, or `latest`.
 
     Nothing is measured or judged again, and the run is not changed.
@@ -42,7 +42,7 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
 
     if wide and wanted != "terminal":
         raise UsageError("--wide: applies only to --format terminal; html, json and csv contain every signal anyway")
-    path = lookup.find_run(run, out=folder, option="--in")
+    path = lookup.find_run(run, out=source)
     from harness.cli import results
     from harness.report.terminal import run_report
     from harness.store.saved_run import read_result
@@ -61,8 +61,8 @@ def report(*, run: str, wanted: str, wide: bool, out: Path | None, folder: Path)
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN]...")
 @JSON
-@OUT
-def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
+@IN
+def compare(*, runs: tuple[str, ...], as_json: bool, source: Path) -> None:
     """Compare separate runs, from several hosts or days. For one RUN, compare its hosts.
 
     A RUN is the directory of a run (which may be a copy from another machine), an id, a matrix's name or `latest`.
@@ -80,7 +80,7 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
     from harness.report.terminal import compare_output
     from harness.store.lookup import find_run
 
-    comparison = compare_runs([find_run(run, out=out) for run in runs])
+    comparison = compare_runs([find_run(run, out=source) for run in runs])
     with to_stdout():
         if as_json:
             print_json(compare_output.to_json(comparison))
@@ -91,8 +91,8 @@ def compare(*, runs: tuple[str, ...], as_json: bool, out: Path) -> None:
 
 @click.command()
 @click.argument("run")
-@OUT
-def frontier(*, run: str, out: Path) -> None:
+@IN
+def frontier(*, run: str, source: Path) -> None:
     """Print and plot peak memory against throughput for the variants of RUN; mark those that no other beats in both.
 
     Writes the plot frontier.svg into RUN: a directory, an id, a matrix's name or `latest`.
@@ -107,7 +107,7 @@ def frontier(*, run: str, out: Path) -> None:
     from harness.report.terminal import compare_output
     from harness.store import RunDirectory, lookup
 
-    path = lookup.find_run(run, out=out)
+    path = lookup.find_run(run, out=source)
     settings = settings_of(path)
     RunDirectory(path).write("frontier.svg", compare_output.frontier_svg(settings))
     with to_stdout():

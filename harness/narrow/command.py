@@ -54,7 +54,8 @@ def narrow(
       harness narrow --good old.txt --bad new.txt scenario.py
       harness narrow --good old.txt --bad new.txt -- python -c 'import this'
 
-    Exit status: 0 found, 2 wrong usage, 3 something could not run, 4 undecided or not reproduced, 130 interrupted.
+    Exit status: 0 found (1 with --good and --bad: a version is bad), 2 wrong usage, 3 something could not run,
+    4 undecided or not reproduced, 130 interrupted.
     """
     from harness import exit_codes
     from harness.flows.sweep import SweepOptions
@@ -78,13 +79,14 @@ def narrow(
                 return
             answer = _of_files(selection, SweepOptions(out=out, fresh=fresh), stopped)
         else:
-            stored = lookup.open_run(words[0], out=out)
+            stored = lookup.open_run(words[0], out=out, option="--out")
             with of_run(stored, *lookup.find_finding(stored, words[1:], tell=finding_words.line)) as question:
                 if dry_run:
                     _tell_differences(question.plan, question, stopped)
                     return
                 answer = _narrow(question, stored.path, SweepOptions(out=out, fresh=fresh), stopped)
-    codes = {"found": exit_codes.OK, "interrupted": exit_codes.INTERRUPTED}
+    found = exit_codes.OK if good is None else exit_codes.BAD
+    codes = {"found": found, "interrupted": exit_codes.INTERRUPTED}
     sys.exit(codes.get(answer.verdict, exit_codes.UNDECIDED))
 
 

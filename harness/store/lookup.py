@@ -16,12 +16,12 @@ Thing = TypeVar("Thing")
 Named = TypeVar("Named", Cell, Finding)
 
 
-def open_run(text: str, *, out: Path) -> StoredRun:
+def open_run(text: str, *, out: Path, option: str = "--in") -> StoredRun:
     """Return the run that `text` names: a directory, `latest`, or the name of a matrix or the id of a run in `out`."""
-    return read_run(find_run(text, out=out))
+    return read_run(find_run(text, out=out, option=option))
 
 
-def find_run(text: str, *, out: Path, option: str = "--out") -> Path:
+def find_run(text: str, *, out: Path, option: str = "--in") -> Path:
     """Return the directory of the run that `text` names. If several runs match, return the newest one with a report, or
     else the newest.
 

@@ -98,10 +98,10 @@ def test_without_any_run_the_option_of_that_command_is_named(
     """`compare a b` did not say which of the two was missing."""
     out, path = str(tmp_path / "none"), stored_run.write(tmp_path)
     assert main(["report", "latest", "--in", out]) == 2
-    assert main(["compare", str(path), "b", "--out", out]) == 2
+    assert main(["compare", str(path), "b", "--in", out]) == 2
     assert capsys.readouterr().err.splitlines() == [
         f"harness: latest: {out} holds no run; sweep first, or name another folder with --in",
-        f"harness: b: no such directory, and {out} holds no run; sweep first, or name another folder with --out",
+        f"harness: b: no such directory, and {out} holds no run; sweep first, or name another folder with --in",
     ]
 
 
@@ -144,7 +144,7 @@ def test_of_two_runs_of_one_second_the_one_that_was_printed_last_is_the_latest(t
 def test_runs_are_named_alike_in_all_commands(tmp_path: Path) -> None:
     """A user who typed `issue latest 1` will type `compare latest` next."""
     path = stored_run.write(tmp_path)
-    out = ["--out", str(tmp_path / "reports")]
+    out = ["--in", str(tmp_path / "reports")]
     with pytest.raises(UsageError, match="a run on one host or card only"):
         CliRunner().invoke(cli, ["compare", "latest", *out], catch_exceptions=False)
     assert CliRunner().invoke(cli, ["frontier", "quickstart", *out], catch_exceptions=False).exit_code == 0
