@@ -95,7 +95,8 @@ def compare(*, runs: tuple[str, ...], as_json: bool, source: Path) -> None:
 def frontier(*, run: str, source: Path) -> None:
     """Print and plot peak memory against throughput for the variants of RUN; mark those that no other beats in both.
 
-    Writes the plot frontier.svg into RUN: a directory, an id, a matrix's name or `latest`.
+    Throughput is the param `batch`, or 1 without it, divided by the median step time. Writes the plot frontier.svg into
+    RUN: a directory, an id, a matrix's name or `latest`.
 
     \b
     For example:

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from harness.errors import ImageUnavailable
-from harness.model import Host, Image, Steps
+from harness.model import Host, Image, Mount, Steps
 from harness.run import open_engine, owners
 from harness.run.engine import Engine
+from harness.run.hosts.mounted_data import DataUnavailable
 from harness.run.slurm import steps
 from harness.run.slurm.request import NodeHold, NodeRequest
+from tests.contract.test_mounts import found, ran, scenario_of
 from tests.contract.world import BASE, World, installed, pulled, quiet
 from tests.dead import dead_name
 from tests.slurm.cluster import Cluster
@@ -89,6 +91,25 @@ def test_params_files_and_environment_arrive_and_nothing_of_ours(node: Node, tmp
     assert {f"value {value!r}", "file data", "content from the file", "environment TOLD a b"} <= set(told)
     assert "hunter2" not in trial.output.tail
     assert "environment SLURM_JOB_ID" not in trial.output.tail
+
+
+def test_a_container_of_a_node_sees_the_data_and_cannot_write_them(node: Node, tmp_path: Path) -> None:
+    """They are described by a launch of their own, in the container, as each trial sees them."""
+    data = tmp_path / "with space, and comma"
+    data.mkdir()
+    (data / "a").write_text("from the node\n")
+    for at in ("/mnt/data", "d"):
+        words = f"cat {at}/a; touch {at}/b 2>&1 | grep -o Read-only"
+        scenario = scenario_of(node.world, Mount(source=data, at=at), "sh", "-c", words)
+        seen = found(node.world, scenario, dict(node.world.environ))
+        assert seen.identity.endswith("(1 file, 14 B)")
+        trial = ran(node.world, scenario, seen)
+        assert trial.output.tail == "from the node\nRead-only\n", trial.message
+    with pytest.raises(DataUnavailable, match="gone does not exist on this host"):
+        found(
+            node.world, scenario_of(node.world, Mount(source=data / "gone", at="d"), "true"), dict(node.world.environ)
+        )
+    assert node.containers() == []
 
 
 def test_an_interrupted_trial_leaves_no_container(node: Node) -> None:
