@@ -12,9 +12,11 @@ from dataclasses import replace
 import docker as docker_sdk
 import pytest
 
-from harness.model import Cache, Limits, Prepared, Trial, Variant
+from harness.model import Cache, CellRun, Limits, Prepared, Trial, Variant
+from harness.run.hosts.warm_caches import HostCaches
 from harness.run.trial.payload import pack
-from tests.contract.world import ROOT, World, pulled, quiet
+from tests.contract.world import ROOT, World, host, pulled, quiet
+from tests.players.plans import a_cell
 
 Built = Callable[[str], str]
 FILL = "mkdir c/d; echo one > c/d/f; ln c/d/f c/hard; ln -s d/f c/soft; touch -d @99 c/d/f; chmod 640 c/d/f; mkfifo c/p"
@@ -84,6 +86,17 @@ def test_a_cache_that_cannot_be_made_says_nothing_about_the_version(keeping: Wor
     trial = ran(keeping, replace(cache, at="../job.json/x"), "true")
     assert trial.end == "infrastructure"
     assert trial.message.startswith("its cache at ../job.json/x cannot be made: ")
+
+
+def test_a_full_disk_says_nothing_about_the_version_that_fills_its_cache(keeping: World) -> None:
+    scenario = replace(keeping.launch("quiet").scenario, mounts=(Cache(name="kernels", at="c"),))
+    cell, before = replace(a_cell(on=host(keeping.kind)), variant=Variant(scenario=scenario)), volumes(keeping)
+    full = Trial(cell_id=cell.id, number=1, key="", end="crash", message="OSError: [Errno 28] No space left on device")
+    filled, failed = HostCaches().of(CellRun(cell=cell, key="key"), keeping.engine, lambda made: full)
+    assert failed is not None
+    assert (filled, failed.end) == ({}, "infrastructure")
+    assert failed.message == "No space left on device for its warm cache; free some space on this host"
+    assert volumes(keeping) == before
 
 
 HOLDER = """
