@@ -20,7 +20,8 @@ job.json
      "printed": {"loss": "loss: {}"},           of a program or a command: the numbers to read from its output; null:
                                                 those beside a name (scenario/printed.py)
      "serve": {…} or null,                      of a command that is a server, to which requests are sent
-                                                (serving/client.py)
+                                                (serving/client.py), by a `script` of the user's (serving/scripted.py),
+                                                or by another command, a `generator` (serving/generator.py)
      "client": ["/usr/bin/python3", "-I"],      the words that start the interpreter of the client; absent: the agent's
      "lines": "epoch #",                        of a program whose steps may be lines of output: the only ones that are;
                                                 "": none; null or absent: the first that recur (scenario/printed.py)

@@ -61,7 +61,7 @@ def load_matrix(
 def _learn(matrix: model.Matrix) -> None:
     """Note the credentials in a matrix file, so that no file and no output contains them."""
     for scenario in matrix.scenarios:
-        for words in (scenario.args, scenario.launcher, scenario.command, scenario.serve):
+        for words in (scenario.args, scenario.launcher, scenario.command, scenario.serve, scenario.generator):
             masking.learn_words(words)
         masking.learn_variables(scenario.environment)
         masking.learn(value for _, value in scenario.secrets)

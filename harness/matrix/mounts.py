@@ -22,7 +22,7 @@ def check_mounts(scenario: model.Scenario, key: KeyPath, context: Context, file:
     if file.hosts is None:
         bare = [DEFAULT_NAME]
     without = _meant(scenario, file, lambda host: not host.can.keeps_caches)
-    copied = {str(scenario.place_of(path)) for path in (scenario.file, *scenario.files) if path is not None}
+    copied = {str(scenario.place_of(path)) for path in scenario.carried}
     places, names = list[str](), list[str]()
     for position, mount in enumerate(scenario.mounts):
         place, at = (*key, "mounts", position, "at"), posixpath.normpath(mount.at)

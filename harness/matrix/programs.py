@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
 from pathlib import Path, PurePosixPath
@@ -65,8 +65,19 @@ class Script:
         return f"{shown(value)} is not allowed by {self.name}; allowed: {listed(allowed, most=20)}"
 
 
-def read_script(name: str, source: bytes) -> Script:
-    """Return the parsed script, called `name` in messages. Raises ScriptProblem if it is not a scenario."""
+def read_client(name: str, source: bytes) -> Script:
+    """Return the parsed script of a client, called `name` in messages. Raises ScriptProblem if it is none."""
+    script = read_script(name, source, form="setup(url)", is_to="return request(), which sends one")
+    if script.accepts == ():
+        raise ScriptProblem(f"setup in {name} takes nothing; let it take the server's url")
+    return script
+
+
+def read_script(
+    name: str, source: bytes, *, form: str = "setup(**params)", is_to: str = "return a step function"
+) -> Script:
+    """Return the parsed script, called `name` in messages, with a `setup` of this form that `is_to` do so. Raises
+    ScriptProblem if it is not a scenario."""
     tree = parse_python(name, source)
     if tree is None:
         return Script(name=name, title="")
@@ -80,7 +91,7 @@ def read_script(name: str, source: bytes) -> Script:
             params_at = f"{name}:{statement.lineno}"
             allowed = _literal_params(statement, params_at)
     if setup is None:
-        raise ScriptProblem(f"no setup(**params) in {name}; a scenario must define it and return a step function")
+        raise ScriptProblem(f"no {form} in {name}; a scenario must define it and {is_to}")
     title = title_of(tree)
     if not isinstance(setup, ast.FunctionDef):
         return Script(name=name, title=title, allowed=allowed)  # imported or assigned: its parameters are unknown
@@ -203,28 +214,36 @@ def read_script_or_program(
         context.add(key, "give exactly one of script, program, module, command and serve")
     if scenario.stop and not scenario.command:
         context.add((*key, "stop"), "is for a command: it ends what that starts outside its own processes")
-    if scenario.results is not None and not scenario.command:
+    if scenario.results is not None and not (scenario.command or scenario.serve):
         context.add((*key, "results"), "is for a command; a script returns numbers, a program prints or logs them")
-    for name in ("step_pattern", "judge") if "command" not in written else ():
-        if name in written:
-            why = "the steps of a program are counted from inside" if scenario.is_program else ""
-            why = why or ("the requests are its steps" if scenario.serve else "a script counts its steps itself")
-            context.add((*key, name), f"is for a command; {why}")
+    for name in {"step_pattern", "judge"} & written.keys() if "command" not in written else ():
+        why = "the steps of a program are counted from inside" if scenario.is_program else ""
+        why = why or ("the requests are its steps" if scenario.serve else "a script counts its steps itself")
+        context.add((*key, name), f"is for a command; {why}")
     if scenario.script is not None and scenario.folder is not None:
         context.add((*key, "folder"), "is for a program, a module or a command; a script runs in its own folder")
     _check_printed(scenario, key, context)
     if scenario.is_program:
         return _check_program(scenario, key, context)
-    for name in ("args", "steps_are", "launcher"):
-        if name in written:
-            context.add((*key, name), "is for a program or a module")
+    for name in {"args", "steps_are", "launcher"} & written.keys():
+        context.add((*key, name), "is for a program or a module")
     check_server(scenario, key, context)
+    if scenario.client_script is not None and context.existing((*key, "client")) is not None:
+        _check_client(scenario.client_script, {*dict(scenario.params)} - {*model.LOAD}, (*key, "client"), context)
     if scenario.serve and in_place:
         context.add((*key, "serve"), "is for images and environments; a varied command runs on this machine as it is")
     if (scenario.command or scenario.serve) and not in_place:
         _check_command(scenario, key, context)
     script = context.existing((*key, "script")) if scenario.script is not None else None
     return None if script is None else read_python(script, (*key, "script"), context, read_script)
+
+
+def _check_client(path: Path, params: Collection[str], key: KeyPath, context: Context) -> None:
+    """Check the script of a client, which may take the server's url and params."""
+    script = read_python(path, key, context, read_client)
+    for name in script.requires[1:] if script else ():
+        if name not in params:
+            context.add(key, f"setup in {path.name} needs {name!r}, which params does not contain")
 
 
 PYTHON = re.compile(r"(?:.*/)?python(?:3(?:\.\d+)?)?")

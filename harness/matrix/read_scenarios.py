@@ -116,13 +116,19 @@ def _check_params(
             seen.append(value)
             if script and (wrong := script.wrong_value(name, value)):
                 context.add((*place, position), wrong)
-        parts = scenario.command or (*scenario.args, *scenario.launcher, *scenario.serve)
+        parts = scenario.command or (*scenario.args, *scenario.launcher, *scenario.serve, *scenario.generator)
         sent = [(each.get, each.post, each.json_text, each.body) for each in scenario.request]
         parts = (*parts, *dict(scenario.environment).values(), *(text for texts in sent for text in texts if text))
-        is_load = bool(scenario.serve) and name in model.LOAD
-        if scenario.script is None and not is_load and not any(f"{{{name}}}" in part for part in parts):
+        is_load = bool(scenario.serve) and name in model.LOAD and not scenario.generator
+        may_be_sent = scenario.client_script is not None or scenario.requests is not None
+        if (
+            scenario.script is None
+            and not (is_load or may_be_sent)
+            and not any(f"{{{name}}}" in part for part in parts)
+        ):
             what = "the command has" if scenario.command else "args have"
             what = "serve and request have" if scenario.serve else what
+            what = "serve and client have" if scenario.generator else what
             text = f"{what} no '{{{name}}}', so all of its variants would be the same; put it there, or in environment"
             context.add(place, text)
     if script and (scenario.params or not included):

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
 
 from harness import model
 from harness.matrix.problems import Context, KeyPath
 from harness.model.forms import shown
 
-KEYS = ("port", "ready", "request", "request_timeout")
+KEYS = ("port", "ready", "request", "requests", "client", "request_timeout")
+SENDERS = ("request", "requests", "client")
+"""Keys of what sends requests, of which a server has one."""
+MOST_REQUESTS, MOST_BYTES = 100_000, 64 << 20
+"""Most lines and bytes of a file of requests."""
 MOST_CONCURRENCY = 1024
 """Most requests on their way at a time."""
+ADDRESS = ("{url}", "{port}")
+"""Words by which a load generator finds the server."""
 PATH = re.compile(r"/[!-~]*")
 HEADER, HEADER_VALUE = re.compile(r"[!#-'*+.^-z|~0-9A-Z-]+"), re.compile(r"[ -~\t]*")
 
@@ -24,10 +35,7 @@ def check_server(scenario: model.Scenario, key: KeyPath, context: Context) -> No
             if name in written:
                 context.add((*key, name), "is for a server; give serve: [its command]")
         return
-    if "printed" in written:
-        context.add((*key, "printed"), "is for a program, a module or a command; the replies of a server are read")
-    if not scenario.request:
-        context.add(key, "needs the requests to send: request: {get: /path}")
+    _check_senders(scenario, key, context)
     words = (*scenario.serve, *(value for _, value in scenario.environment))
     if (scenario.port is None) != any("{port}" in word for word in words):
         text = "say on which port it listens: write {port} in its arguments or its environment, or give port: 8000"
@@ -39,8 +47,62 @@ def check_server(scenario: model.Scenario, key: KeyPath, context: Context) -> No
         _check_request(
             request, (*key, "request", *([number] if isinstance(written.get("request"), list) else [])), context
         )
-    for place, text in _wrong_loads(scenario):
+    for place, text in _wrong_loads(scenario) if not scenario.generator else ():
         context.add((*key, "params", *place), text)
+    if scenario.requests is not None and context.existing((*key, "requests")) is not None:
+        _check_file(scenario.requests, (*key, "requests"), context)
+
+
+def _check_file(path: Path, key: KeyPath, context: Context) -> None:
+    """Check the requests in a file; only its first wrong line is told."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        context.add(key, f"{path} cannot be read: {error.strerror}")
+        return
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if len(text) > MOST_BYTES or not 0 < len(lines) <= MOST_REQUESTS:
+        context.add(key, f"{path.name} must have 1 to {MOST_REQUESTS:,} lines, and at most {MOST_BYTES >> 20} MiB")
+        return
+    reader = TypeAdapter(model.Request)
+    for number, line in lines:
+        if problem := _problem(line, reader, context):
+            context.add(key, f"{path.name}:{number}: {problem}")
+            return
+
+
+def _problem(line: bytes, reader: TypeAdapter[model.Request], context: Context) -> str:
+    """Return what is wrong with a line of a file of requests; "" if nothing is."""
+    example = 'a line is a request, such as {"post": "/generate", "json": {"prompt": "hello"}}'
+    try:
+        found = json.loads(line)
+        if not isinstance(found, dict):
+            return example
+        request = reader.validate_python(found, context=context.folder)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}; {example}"
+    except (ValueError, RecursionError) as error:
+        return f"is not JSON: {error}; {example}"
+    own = replace(context, data={"": found}, lines={(): 1}, found=[])
+    _check_request(request, ("",), own)
+    return str(own.found[0][1]).partition(": ")[2].lstrip(". ") if own.found else ""
+
+
+def _check_senders(scenario: model.Scenario, key: KeyPath, context: Context) -> None:
+    """Check that one key says what is sent, and who reads the numbers."""
+    written = context.written(*key)
+    for name in {"printed", "results"} & written.keys() if not scenario.generator else ():
+        text = "is for a program, a module, a command or a load generator; the replies of a server are read"
+        context.add((*key, name), text)
+    given = [name for name in SENDERS if name in written]
+    if not given:
+        context.add(key, "needs the requests to send: request: {get: /path}")
+    for name in given[1:]:
+        context.add((*key, name), f"sends requests, as {given[0]} does; give one of them")
+    if scenario.generator and not any(name in word for word in scenario.generator for name in ADDRESS):
+        context.add((*key, "client"), "does not say where the server is: write {url} or {port} in a word")
 
 
 def _check_path(path: str | None, place: KeyPath, context: Context) -> None:

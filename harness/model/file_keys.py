@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -293,6 +294,13 @@ AnyMount = Annotated[
 
 ONE_OR_MORE = BeforeValidator(lambda value: [value] if isinstance(value, dict) else value)
 """Marks a list that may be written as its only item, a mapping."""
+
+
+AnyClient = Annotated[
+    Annotated[Path, forms.Located(), Tag("<text>")]
+    | Annotated[tuple[forms.Anything, ...], forms.Within(items=1), Tag("<list>")],
+    forms.BY_FORM,
+]
 
 
 def json_text(value: Any) -> str:

@@ -204,6 +204,11 @@ class Scenario(FromFile):
     """For a server: when it is ready."""
     request: Annotated[tuple[Request, ...], file_keys.ONE_OR_MORE] = ()
     """For a server: the request, or a list of several: {post: /generate, json: {prompt: hello}}."""
+    requests: Annotated[Path | None, forms.Located()] = None
+    """For a server, in place of request: a file of JSON lines, of which each is one."""
+    client: Annotated[Path | tuple[str, ...] | None, forms.InFile(form=file_keys.AnyClient)] = None
+    """For a server, in place of request: a script with setup(url) that returns request(), which sends one; or a load
+    generator, as a list of its arguments, in which {url}, {host} and {port} are the server's."""
     request_timeout_s: Annotated[forms.Duration, forms.key("request_timeout", default="1m")] = 60.0
     """For a server: the time after which a request without a reply has failed."""
     step_pattern: file_keys.Expression | None = None
@@ -292,6 +297,22 @@ class Scenario(FromFile):
     def file(self) -> Path | None:
         """Return the Python file that is started; None for a command, and for a program that is a module."""
         return self.program or self.script
+
+    @property
+    def client_script(self) -> Path | None:
+        """Return the script that sends the requests to a server; None without one."""
+        return self.client if isinstance(self.client, Path) else None
+
+    @property
+    def generator(self) -> tuple[str, ...]:
+        """Return the words of the load generator that sends the requests to a server; () without one."""
+        return self.client if isinstance(self.client, tuple) else ()
+
+    @property
+    def carried(self) -> tuple[Path, ...]:
+        """Return the files and folders that are copied into each trial."""
+        own = (self.file, self.client_script, self.requests)
+        return (*(path for path in own if path is not None), *self.files)
 
     @property
     def needs_python(self) -> bool:

@@ -34,15 +34,16 @@ def read(path):
     if path.endswith(".csv"):
         return _of_csv(list(csv.reader(text.splitlines())))
     try:
-        return dict(_of_json(json.loads(text), ""))
+        return dict(numbers_of(json.loads(text)))
     except RecursionError:
         raise ValueError("is nested too deeply")
 
 
-def _of_json(value, name):
+def numbers_of(value, name=""):
+    """Yield (name, number) for each number of a JSON value, in order."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _of_json(inner, "%s.%s" % (name, key) if name else str(key))
+            yield from numbers_of(inner, "%s.%s" % (name, key) if name else str(key))
     elif isinstance(value, (int, float)) and not isinstance(value, bool) and name:
         yield name, value
 

@@ -7,6 +7,7 @@ in the order in which they end. Its events are those of a script (scenario/scrip
     {"type": "ready", "setup_s": …, "first_step_s": …, "address": "127.0.0.1"}     it waits
     {"type": "ended", "end": …, "errors": [["HTTP 500", 12], …]}                   it waits; then it ends
     {"type": "failed", "setup": true, "hang": false, "message": "…", "errors": […]}
+    {"type": "gave_up", "message": "…"}              a user's own client cannot send requests
     {"type": "broken", "message": "…"}               a bug of this client
 
 In a closed loop, `concurrency` requests are on their way at any time. With a `rate`, requests begin at the times of a
@@ -20,7 +21,6 @@ import os
 import random
 import select
 import socket
-import sys
 import time
 import traceback
 
@@ -57,6 +57,10 @@ class Failed(Exception):
         self.hang = hang
 
 
+class GaveUp(Exception):
+    """A user's own client cannot send requests; the text says why. That is not the server's fault."""
+
+
 class Kind(object):
     """One kind of request: what is sent, and what is expected."""
 
@@ -91,6 +95,28 @@ class Kind(object):
                 if own != value:
                     return "%s in the reply is %s" % (path, json.dumps(own)[:60] if own is not None else "missing")
         return ""
+
+
+def requests_of(file, params):
+    """Yield the requests in the lines of a file, as a job has them. A param replaces its name in braces."""
+    for line in filter(None, map(str.strip, file)):
+        asked = json.loads(line)
+        is_json = "json" in asked
+        body = json.dumps(asked["json"], ensure_ascii=False) if is_json else asked.get("body")
+        headers = dict({"Content-Type": "application/json"} if is_json else {}, **asked.get("headers") or {})
+        yield dict(
+            asked,
+            method="GET" if "get" in asked else "POST",
+            path=_filled(asked.get("get") or asked.get("post") or "/", params),
+            headers=headers,
+            body=body and _filled(body, params),
+        )
+
+
+def _filled(text, params):
+    for name, value in params.items():
+        text = text.replace("{%s}" % name, str(value))
+    return text
 
 
 def _first_line(text):
@@ -148,7 +174,10 @@ class Client(object):
     """One client, from the first try to connect to the last reply. `words`: the descriptors of events, answers and the
     table, the port, and when the server was started."""
 
+    _tells_kinds = False  # whether the kind of a request is told when it fails
+
     def __init__(self, root, words):
+        self.root = root
         events_fd, answers_fd, table_fd, self._port = map(int, words[:4])
         self._began = float(words[4])
         self.job = samples.read_job(root)
@@ -179,7 +208,10 @@ class Client(object):
     def run(self):
         try:
             self._wait_until_ready()
+            self._prepare()
             self._measure()
+        except GaveUp as error:
+            self.link.tell("gave_up", message=str(error))
         except Failed as error:
             self.link.tell(
                 "failed", setup=not self.steps, hang=error.hang, message=str(error), errors=self._told_errors()
@@ -199,9 +231,7 @@ class Client(object):
                 why = self._try(family, host, ready.get("http"))
                 if not why:
                     self.address = family, (host, self._port)
-                    self._poll = select.epoll()
-                    name = ("[%s]:%d" if ":" in host else "%s:%d") % (host, self._port)
-                    self.kinds = [Kind(each, name) for each in self.serve["requests"]]
+                    self.place = ("[%s]:%d" if ":" in host else "%s:%d") % (host, self._port)
                     return
                 if why != "refused":
                     break
@@ -238,10 +268,20 @@ class Client(object):
 
     # -------------------------------------------------------------- requests
 
+    def _prepare(self):
+        """Prepare what sends the requests, once the server is ready."""
+        asked = self.serve["requests"]
+        if self.serve.get("file"):
+            with open(os.path.join(self.root, self.serve["file"]), encoding="utf-8") as file:
+                asked = list(requests_of(file, self.job.get("params") or {}))
+        self.kinds = [Kind(each, self.place) for each in asked]
+        self._tells_kinds = len({kind.words for kind in self.kinds}) > 1
+        self._picked, self._poll, self._by_fd = self._pick(), select.epoll(), {}
+
     def _measure(self):
-        self._connections = [http.Connection(self.address, self._poll)]
-        self._idle, self._by_fd, self._busy = list(self._connections), {}, 0
-        self._picked = self._pick()
+        self._idle, self._busy = [], 0
+        self._connections = []
+        self._grow()
         setup_s, first_s = self._first()
         self.link.ask("ready", setup_s=setup_s, first_step_s=first_s, address=self.address[1][0])
         left, is_whole = samples.DueLooks(self.job), False
@@ -321,14 +361,22 @@ class Client(object):
         """Add a connection; return whether there may be one more."""
         if len(self._connections) >= max(MOST_CONNECTIONS, self._concurrency):
             return False
-        self._connections.append(http.Connection(self.address, self._poll))
+        self._connections.append(self._connection())
         self._idle.append(self._connections[-1])
         return True
 
+    def _connection(self):
+        """Return another one that can send requests."""
+        return http.Connection(self.address, self._poll)
+
     def _begin(self, now, started):
         link = self._idle.pop()
-        link.kind, link.started, link.until = next(self._picked), started, now + self._timeout_s
+        link.started, link.until = started, now + self._timeout_s
         self._busy += 1
+        self._start(link, now)
+
+    def _start(self, link, now):
+        link.kind = next(self._picked)
         self._send(link, now)
 
     def _send(self, link, now):
@@ -361,11 +409,14 @@ class Client(object):
             if now is not None and link.busy and link.reply.is_over:
                 self._answered(link, now)
         if not came:
-            now = self.clock()
-            for link in self._connections:
-                if link.busy and now >= link.until:
-                    link.close()
-                    self._fail(link, "no reply within %g s" % self._timeout_s, timed_out=True)
+            self._end_late()
+
+    def _end_late(self):
+        """End the requests whose replies are too late."""
+        now = self.clock()
+        for link in [link for link in self._connections if link.busy and now >= link.until]:
+            link.close()
+            self._fail(link, "no reply within %g s" % self._timeout_s, timed_out=True)
 
     def _lost(self, link, error, now):
         """Send a request again whose connection the server had closed, as it may after a reply; else it has failed."""
@@ -393,9 +444,7 @@ class Client(object):
         if problem:
             self._fail(link, problem)
             return
-        self._idle.append(link)
-        self._busy -= 1
-        self._why, self.failures, self.timeouts = "", 0, 0
+        self._succeeded(link)
         took_s = max(now - link.started, stepping.LEAST_S)
         first_s = token_s = None
         if reply.is_stream and reply.first_at is not None:
@@ -403,6 +452,11 @@ class Client(object):
             if reply.pieces > 1:
                 token_s = (reply.last_at - reply.first_at) / (reply.pieces - 1)
         self._step(now, (took_s, first_s, token_s, 0.0), self._numbers.of(reply))
+
+    def _succeeded(self, link):
+        self._idle.append(link)
+        self._busy -= 1
+        self._why, self.failures, self.timeouts = "", 0, 0
 
     def _fail(self, link, why, timed_out=False):
         self._idle.append(link)
@@ -412,7 +466,7 @@ class Client(object):
             return
         if not self._counts:
             return
-        told = "%s: %s" % (link.kind.words, why) if len(self.kinds) > 1 else why
+        told = "%s: %s" % (link.kind.words, why) if self._tells_kinds else why
         self.errors[told if told in self.errors or len(self.errors) < MOST_KINDS else "other"] += 1
         self.failures, self.timeouts = self.failures + 1, self.timeouts + 1 if timed_out else 0
         if self.header[samples.STOP] != samples.END:
@@ -456,11 +510,3 @@ class Client(object):
 
     def _told_errors(self):
         return self.errors.most_common(MOST_KINDS)
-
-
-def run(root, words):
-    """Run the client and return the exit code."""
-    for word in words[:3]:
-        os.set_inheritable(int(word), False)
-    sys.setswitchinterval(1.0)
-    return Client(root, words).run()

@@ -111,7 +111,7 @@ class Served(Outside):
         data = wire.read_available(self._events_fd)
         if data == b"":
             self._job.mute(self._events_fd)
-            if self._verdict is None:
+            if self._verdict is None and self._job.child.death is None:
                 self._job.end("infrastructure", "the client of the agent ended before the trial did")
         for line in self._events.feed(data or b""):
             event = json.loads(line.decode("ascii"))
@@ -153,8 +153,9 @@ class Served(Outside):
         if last:
             self.answered("go")
 
-    def _on_ended(self, end, errors):
+    def _on_ended(self, end, errors, run_s=None):
         self._note_errors(errors)
+        self._job.run_s = run_s
         if self._overdue_at is None:
             self._leave(end, "")
         else:
@@ -163,18 +164,27 @@ class Served(Outside):
 
     def _on_failed(self, setup, hang, message, errors):
         """Take the failure for the trial's end, unless the server's process has ended, which says more."""
-        until = self._job.clock() + DEATH_S
-        while not hang and self._job.child.death is None and self._job.clock() < until:
-            self._job.child.reap()
-            if not processes.listening(processes.descendants()):
-                time.sleep(DEATH_PAUSE_S)
-            else:
-                break
+        lives = hang or self._outlives_its_client()
         self._note_errors(errors)
-        if self._job.child.death is None:
+        if lives:
             place = "before the first reply" if setup else "after request %d" % self._job.steps()
             end = "setup" if setup else "hang" if hang else "crash"
             self._job.end(end, ": ".join((place, message)))
+
+    def _on_gave_up(self, message):
+        """End the trial, which says nothing about the server, unless the server's process has ended."""
+        if self._outlives_its_client():
+            self._job.end("infrastructure", message)
+
+    def _outlives_its_client(self):
+        """Wait for the death of the server's process if it listens no more. Return whether it lives."""
+        until = self._job.clock() + DEATH_S
+        while self._job.child.death is None and self._job.clock() < until:
+            self._job.child.reap()
+            if processes.listening(processes.descendants()):
+                break
+            time.sleep(DEATH_PAUSE_S)
+        return self._job.child.death is None
 
     def _on_broken(self, message):
         self._job.end("infrastructure", message)
@@ -213,6 +223,9 @@ class Served(Outside):
         steps = self._job.steps()
         if not steps:
             self._job.end("setup", self._not_ready(self._timeout_s))
+        elif self._serve.get("generator"):
+            self._job.shortfall = "timeout"
+            self._job.end("stopped", "time limit reached while the load generator ran")
         elif self._overdue_at is None:
             self._overdue_at = now
             self._is_stuck = self._job.is_stuck(now)
@@ -268,6 +281,7 @@ class Served(Outside):
         self._job.is_parked, self._job.asked_at = False, None
         steps = self._job.steps()
         place = "after request %d" % steps if steps else "before the first reply"
+        place = "while the load generator ran" if steps and self._serve.get("generator") else place
         if death.exit_code == 0:
             said = self._said()
             text = "%s: the server ended by itself with exit code 0%s" % (place, ": " + said if said else "")

@@ -172,10 +172,11 @@ class DockerEngine:
             return launch, (name,)
         carried_python.check_machine(architecture_of(self.facts))
         own, payload = carried_python.words(containers.ROOT), launch.payload
+        more = carried_python.needed_by(payload.files) if launch.scenario.client_script else frozenset()
         payload = replace(
             payload,
             job={**payload.job, "client": own},
-            agent={**payload.agent, **carried_python.carried_python()},
+            agent={**payload.agent, **carried_python.carried_python(more)},
             executable=payload.executable | set(carried_python.executables()),
         )
         return replace(launch, payload=payload), own if name is None else (name,)

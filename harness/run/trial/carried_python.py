@@ -8,6 +8,7 @@ and no variable is set that programs of the image would see.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib.util
 import json
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import InfrastructureError
+from harness.run.engine import Content
 from harness.run.images.disk_budget import architecture_of
 from harness.run.trial.payload import agent_files
 
@@ -61,12 +63,13 @@ def check_machine(architecture: str | None) -> None:
         raise InfrastructureError(text)
 
 
-@functools.cache
-def carried_python() -> Mapping[str, bytes]:
-    """Return the files by their paths in the root of a trial. Raises InfrastructureError."""
+@functools.lru_cache(maxsize=8)
+def carried_python(more: frozenset[str] = frozenset()) -> Mapping[str, bytes]:
+    """Return the files by their paths in the root of a trial. `more`: further modules of the standard library. Raises
+    InfrastructureError."""
     program = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
     try:
-        names = _of_library(agent_files().values()) | set(ALWAYS)
+        names = _of_library(agent_files().values()) | set(ALWAYS) | more
         home, modules, _ = _listed(program, names)
         # Functions of the library import further modules when they are called.
         names |= _of_library(Path(path).read_bytes() for path in modules if path.endswith(".py"))
@@ -85,6 +88,17 @@ def carried_python() -> Mapping[str, bytes]:
     if not any(_is_loader(Path(name)) for name in files):
         raise InfrastructureError(f"{program}: needs no loader, so it cannot run in other images; use another Python")
     return files
+
+
+def needed_by(files: Mapping[str, Content]) -> frozenset[str]:
+    """Return the modules of the standard library that the Python files of a scenario may import."""
+    sources = []
+    for name, content in files.items():
+        if name.startswith("scenario/") and name.endswith(".py") and isinstance(content, bytes):
+            with contextlib.suppress(SyntaxError, ValueError):
+                ast.parse(content)
+                sources.append(content)
+    return frozenset(_of_library(sources, with_inner=True))
 
 
 def executables() -> Sequence[str]:
@@ -114,15 +128,17 @@ NEVER = frozenset({"__main__", "antigravity", "idlelib", "lib2to3", "this", "tki
 """Modules that are imported for people at a terminal, or for tests."""
 
 
-def _of_library(sources: Iterable[bytes]) -> set[str]:
-    """Return the names of the modules of the standard library that these sources may import."""
-    names = {name for source in sources for name in _imported(source)}
+def _of_library(sources: Iterable[bytes], *, with_inner: bool = False) -> set[str]:
+    """Return the names of the modules of the standard library that these sources may import. `with_inner`: also those
+    that `from urllib import request` means."""
+    names = {name for source in sources for name in _imported(source, with_inner=with_inner)}
     return {name for name in names if (top := name.partition(".")[0]) in sys.stdlib_module_names and top not in NEVER}
 
 
-def _imported(source: bytes) -> Iterator[str]:
+def _imported(source: bytes, *, with_inner: bool) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if with_inner)

@@ -165,6 +165,10 @@ def _serve(variant: Variant) -> dict[str, Any]:
         "ready": {"http": scenario.ready.http, "line": scenario.ready.line},
         "ready_timeout_s": scenario.ready.timeout_s,
         "requests": list(variant.requests),
+        "file": f"scenario/{scenario.place_of(scenario.requests)}" if scenario.requests else None,
+        "script": f"scenario/{scenario.place_of(scenario.client_script)}" if scenario.client_script else None,
+        "generator": list(variant.filled(scenario.generator)) or None,
+        "wanted": [limit.metric for limit in scenario.limits.metrics],
         "concurrency": concurrency,
         "rate": rate,
         "seed": 1,  # the same for all versions, so that the same requests come at the same times
@@ -209,7 +213,7 @@ def _sources(scenario: Scenario) -> dict[PurePosixPath, Path]:
         )
 
     sources: dict[PurePosixPath, Path] = {}
-    for named in [*([scenario.file] if scenario.file else []), *scenario.files]:
+    for named in scenario.carried:
         top = scenario.place_of(named)
         inner = [path for path in sorted(named.rglob("*")) if path.is_file()] if named.is_dir() else [named]
         for path in inner:

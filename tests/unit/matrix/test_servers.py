@@ -20,12 +20,23 @@ hosts:
 scenarios:
   a:
 """
+BESIDE = {
+    "bad.py": "def request(): pass\n",
+    "none.py": "def setup(): pass\n",
+    "size.py": "def setup(url, size): pass\n",
+    "empty.jsonl": "\n",
+    "bad.jsonl": '{"get": "/x"}\n\n{"json": 1}\n',
+    "odd.jsonl": "hello\n",
+    "key.jsonl": '{"verb": "/x"}\n',
+}
 PLAIN = 'serve: [server, "{port}"]\n'
 
 
 def read(folder: Path, text: str) -> str:
     """Return the problems of the matrix; "" if it is right."""
     path = folder / "m.yaml"
+    for name, content in BESIDE.items():
+        (folder / name).write_text(content)
     path.write_text(HEAD + "".join(f"    {line}\n" for line in text.splitlines()))
     try:
         load_matrix(path, environ={}, index=FakeIndex(silent=True))
@@ -58,6 +69,20 @@ def read(folder: Path, text: str) -> str:
         ("serve: [server]\nport: 80\nrequest: {get: /x}", "servers on here share its ports"),
         ("serve: [python, server.py, '{port}']\nrequest: {get: /x}", "scenarios.a.serve: 'server.py' is not in this"),
         ("command: [x]\nrequest: {get: /x}", "scenarios.a.request: is for a server"),
+        (PLAIN + "client: no.py", "m.yaml:9: scenarios.a.client: 'no.py' does not exist"),
+        (PLAIN + "client: bad.py", "m.yaml:9: scenarios.a.client: no setup(url) in bad.py; a scenario must define it"),
+        (PLAIN + "client: none.py", "scenarios.a.client: setup in none.py takes nothing"),
+        (PLAIN + "client: size.py", "scenarios.a.client: setup in size.py needs 'size', which params does not contain"),
+        (PLAIN + "client: size.py\nrequest: {get: /x}", "scenarios.a.client: sends requests, as request does"),
+        (PLAIN + "client: [wrk]", "m.yaml:9: scenarios.a.client: does not say where the server is: write {url}"),
+        (PLAIN + "client: [wrk, '{url}']\nparams: {n: 2}", "serve and client have no '{n}'"),
+        (PLAIN + "client: []", "scenarios.a.client: is empty; give at least one"),
+        (PLAIN + "client: size.py\nresults: out.json\nparams: {size: 1}", "scenarios.a.results: is for a program"),
+        (PLAIN + "requests: no.jsonl", "m.yaml:9: scenarios.a.requests: 'no.jsonl' does not exist"),
+        (PLAIN + "requests: empty.jsonl", "scenarios.a.requests: empty.jsonl must have 1 to 100,000 lines"),
+        (PLAIN + "requests: bad.jsonl", "scenarios.a.requests: bad.jsonl:3: give one of get and post"),
+        (PLAIN + "requests: odd.jsonl", "scenarios.a.requests: odd.jsonl:1: is not JSON"),
+        (PLAIN + "requests: key.jsonl", "scenarios.a.requests: key.jsonl:1: verb"),
     ],
 )
 def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
@@ -82,3 +107,26 @@ def test_the_agent_gets_the_requests_with_their_params(tmp_path: Path) -> None:
     assert job["serve"]["ready"] == {"http": "/ok", "line": None}
     assert job["serve"]["ready_timeout_s"] == 60.0
     assert job["command"] == ["server", "{port}", "small"]
+
+
+def test_the_agent_gets_what_the_user_s_own_client_needs(tmp_path: Path) -> None:
+    for name in ("client.py", "lines.jsonl"):
+        (tmp_path / name).write_text('{"get": "/x"}\n' if name.endswith("l") else "def setup(url): pass\n")
+    path = tmp_path / "m.yaml"
+    kinds = (
+        "client: client.py",
+        "requests: lines.jsonl",
+        "client: [wrk, '{n}', '{url}']\n    metrics: {p: {rise: 5%}}",
+    )
+    jobs = []
+    for kind in kinds:
+        path.write_text(HEAD + f"    {PLAIN}    {kind}\n" + ("    params: {n: [2]}\n" if "wrk" in kind else ""))
+        (scenario,) = load_matrix(path, environ={}, index=FakeIndex(silent=True)).scenarios
+        packed = pack(Variant(scenario=scenario, params=(("n", 2),) if "wrk" in kind else ()))
+        jobs.append((packed.job["serve"], packed.files))
+    (script, script_files), (lines, lines_files), (command, _) = jobs
+    assert script["script"] == "scenario/client.py"
+    assert b"setup" in script_files["scenario/client.py"]  # type: ignore[operator]
+    assert lines["file"] == "scenario/lines.jsonl"
+    assert lines["file"] in lines_files
+    assert (command["generator"], command["wanted"]) == (["wrk", "2", "{url}"], ["p"])

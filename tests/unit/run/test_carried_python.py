@@ -15,7 +15,7 @@ from harness.run.trial.payload import agent_files
 LISTS = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from harness_agent.serving import client
+from harness_agent.serving import sender
 from harness_agent.supervisor import job
 import collections
 collections.Counter("aab").most_common(1)
@@ -42,3 +42,15 @@ def test_it_imports_the_agent_from_its_own_files_alone(tmp_path: Path) -> None:
 def test_another_processor_is_told_in_a_line() -> None:
     with pytest.raises(InfrastructureError, match="and that machine is riscv64"):
         carried_python.check_machine("riscv64")
+
+
+def test_it_brings_what_a_client_s_script_imports() -> None:
+    files = {
+        "scenario/client.py": b"from xmlrpc import client\n",
+        "scenario/bad.py": b"def",
+        "start.py": b"import turtle",
+    }
+    more = carried_python.needed_by(files)
+    assert more == {"xmlrpc", "xmlrpc.client"}
+    brought = carried_python.carried_python(more).keys() - carried_python.carried_python().keys()
+    assert any(name.endswith("/xmlrpc/client.pyc") for name in brought)

@@ -1,0 +1,117 @@
+"""Runs a load generator: any command that sends requests to the server, and whose numbers are results.
+
+The launch is its whole run, of which rows are samples of the server's memory, as those of a command without steps. Its
+numbers are those of its file of results, of a JSON text that it prints, or those beside names in its lines.
+"""
+
+import json
+import os
+import select
+import subprocess
+
+from .. import ending, samples
+from ..scenario import printed, result_file
+from . import client
+
+BEAT_S = 0.1
+KEPT_BYTES = 1 << 20  # of its output
+
+
+class Generator(client.Client):
+    """The client that is a command of the user's."""
+
+    def _prepare(self):
+        """Do nothing: the command is started later."""
+
+    def _measure(self):
+        began = self.clock()
+        self.link.ask("ready", setup_s=began - self._began, first_step_s=None, address=self.address[1][0])
+        folder = os.path.join(self.root, "scenario")
+        folder = folder if os.path.isdir(folder) else self.root
+        results = self.job.get("results") and os.path.join(folder, self.job["results"])
+        before = results and result_file.state(results)
+        code, text = self._run(self._words(), folder)
+        took_s = self.clock() - began
+        if code:
+            how = "was killed by %s" % ending.signal_name(-code) if code < 0 else "ended with exit code %d" % code
+            raise client.GaveUp(": ".join(filter(None, ("the load generator " + how, ending.last_words(text)))))
+        numbers = self._printed(text)
+        if results:
+            numbers.update(_of_file(results, before, self.job["results"]))
+        self._sample()
+        row = (self.steps - 1) // self._stride
+        for chosen in ([name for name in self.serve["wanted"] if name in numbers], numbers):  # there may be too many
+            self._metrics.record(row, self.steps, {name: numbers[name] for name in chosen})
+        self.link.ask("look", step=self.steps, last=True)
+        self.link.ask("ended", end="completed", errors=[], run_s=took_s)
+
+    def _words(self):
+        host = self.place.rpartition(":")[0]
+        filled = {"{url}": "http://" + self.place, "{host}": host, "{port}": str(self._port)}
+        words = self.serve["generator"]
+        for name, value in filled.items():
+            words = [word.replace(name, value) for word in words]
+        return words
+
+    def _run(self, words, folder):
+        """Run the command to its end; return its exit code and its output."""
+        try:
+            process = subprocess.Popen(
+                words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            raise client.GaveUp("the load generator cannot be started: %s: %s" % (words[0], os.strerror(error.errno)))
+        kept, until = b"", self.clock()
+        while True:
+            if select.select([process.stdout], [], [], max(0.0, until - self.clock()))[0]:
+                data = os.read(process.stdout.fileno(), 1 << 16)
+                if not data:
+                    return process.wait(), kept.decode("utf-8", "replace")
+                kept = (kept + data)[-KEPT_BYTES:]
+            if self.clock() >= until:
+                until = self.clock() + BEAT_S
+                self._sample()
+
+    def _sample(self):
+        """Record a row of the server's memory, as long as there is room: the last row has the results."""
+        if self.steps >= self._rows * self._stride:
+            return
+        self.steps += 1
+        if not self.steps % self._stride:
+            self._row = self.steps // self._stride - 1
+            self._probe(self._row, BEAT_S)
+        self.header[samples.STARTED], self.header[samples.STEPS] = self.clock(), self.steps
+
+    def _printed(self, text):
+        """Return the numbers that it printed: by the patterns of the scenario, or all."""
+        patterns = self.job.get("printed")
+        if patterns == {}:
+            return {}
+        if patterns is None:
+            found = _json_in(text)
+            if found:
+                return found
+        reader, numbers = printed.reader(patterns, None), {}
+        for line in text.replace("\r", "\n").split("\n"):
+            numbers.update(reader.values(line[: printed.LONGEST]))
+        return dict(reader.rest(), **numbers)
+
+
+def _json_in(text):
+    """Return the numbers of a JSON text that is all of the output, or its last line; {} if there is none."""
+    for part in (text, (text.strip().split("\n") or [""])[-1]):
+        if part.lstrip()[:1] == "{":
+            try:
+                return dict(result_file.numbers_of(json.loads(part)))
+            except (ValueError, RecursionError):
+                continue
+    return {}
+
+
+def _of_file(path, before, name):
+    if result_file.state(path) in (None, before):
+        raise client.GaveUp("the load generator has not written %s" % name)
+    try:
+        return result_file.read(path)
+    except ValueError as error:
+        raise client.GaveUp("results: %s: %s" % (name, error))

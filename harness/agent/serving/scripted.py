@@ -1,0 +1,167 @@
+"""Sends requests by a user's own script: its `setup(url)` returns `request()`, of which each call is a request.
+
+Each request that is on its way has a thread of its own, in which `setup` was called, so that it has its own connection.
+`request` may return numbers, as a step does, or an iterator over the parts of a streamed reply. An exception is a
+request that failed, after which `setup` is called again, because the connection may be broken. One in the first call of
+`setup`, or a script that cannot be imported, is never the server's fault.
+"""
+
+import os
+import queue
+import sys
+import threading
+import types
+
+from .. import ending
+from ..scenario import script_run, stepping
+from . import client
+
+LONGEST = 100  # characters of a failure
+REFUSALS = ("Connection refused", "ECONNREFUSED")
+
+
+class Caller(object):
+    """A thread that calls `request`, and puts (itself, why it failed, what it returned) into `done` after each call.
+
+    `first_at`, `last_at` and `pieces` are those of the parts of a streamed reply.
+    """
+
+    def __init__(self, setup, done, clock, script):
+        self.busy, self.started, self.until = False, 0.0, 0.0
+        self.is_lost = False  # its reply was too late
+        self.is_due = None  # when its request was due; None: when the call began
+        self._setup, self._done, self._clock, self._script = setup, done, clock, script
+        self._asked = queue.Queue()
+        thread = threading.Thread(target=self._run)
+        thread.daemon = True
+        thread.start()
+
+    def call(self):
+        self.busy = True
+        self._asked.put(None)
+
+    def _run(self):
+        try:
+            request = self._setup()
+        except BaseException as error:
+            why = ending.describe_failure(error, "setup of the client", self._script)
+            self._done.put((self, client.GaveUp(why), None))
+            return
+        self._done.put((self, "", None))
+        while True:
+            self._asked.get()
+            self.first_at = self.last_at = None
+            self.pieces, why, found = 0, "", None
+            self.began = self._clock()
+            try:
+                request = request or self._setup()
+                found = request()
+                if hasattr(found, "__next__"):
+                    found = self._streamed(found)
+            except BaseException as error:
+                request, why = None, self._told(error)
+            self.ended = self._clock()
+            self._done.put((self, why, found))
+
+    def _streamed(self, parts):
+        """Read all parts of a reply, and return the last one."""
+        newest = None
+        for newest in parts:  # noqa: B007 (it is returned)
+            self.last_at = self._clock()
+            self.first_at = self.first_at or self.last_at
+            self.pieces += 1
+        return newest
+
+    def _told(self, error):
+        text = ending.describe_failure(error, "request", self._script)
+        if any(word in text for word in REFUSALS):
+            return client.REFUSED
+        return text.strip().split("\n")[-1].replace("request: ", "", 1)[:LONGEST]
+
+
+class Scripted(client.Client):
+    """The client whose requests a script makes."""
+
+    def _prepare(self):
+        self._done, self.kinds = queue.Queue(), []
+        self._script = os.path.join(self.root, self.serve["script"])
+        try:
+            setup = self._module().setup
+            wanted = setup.__code__.co_varnames[: setup.__code__.co_argcount + setup.__code__.co_kwonlyargcount]
+        except BaseException as error:
+            raise client.GaveUp(ending.describe_failure(error, "the client", self._script))
+        params = {name: value for name, value in (self.job.get("params") or {}).items() if name in wanted[1:]}
+        self._setup = lambda: _callable(setup("http://" + self.place, **params))
+
+    def _module(self):
+        """Return the script as a module; what is beside it can be imported."""
+        folder, name = os.path.split(self._script)
+        sys.path.insert(0, folder)
+        with open(self._script, "rb") as file:
+            code = compile(file.read(), self._script, "exec", dont_inherit=True)
+        module = types.ModuleType(os.path.splitext(name)[0])
+        module.__file__ = self._script
+        sys.modules[module.__name__] = module
+        exec(code, module.__dict__)
+        return module
+
+    def _connection(self):
+        caller = Caller(self._setup, self._done, self.clock, self._script)
+        while True:
+            try:
+                other, why, found = self._done.get(timeout=self._timeout_s)
+            except queue.Empty:
+                raise client.GaveUp("setup of the client: it has not returned within %g s" % self._timeout_s)
+            if isinstance(why, client.GaveUp):
+                raise why
+            if other is caller:
+                return caller
+            self._ended(other, why, found)
+
+    def _start(self, link, now):
+        link.is_due = link.started if self._rate else None
+        link.call()
+
+    def _turn(self, most_s):
+        try:
+            link, why, found = self._done.get(timeout=most_s)
+        except queue.Empty:
+            self._end_late()
+            return
+        self._ended(link, why, found)
+
+    def _end_late(self):
+        now = self.clock()
+        for link in [link for link in self._connections if link.busy and now >= link.until]:
+            link.is_lost, link.busy = True, False
+            place = self._connections.index(link)
+            self._connections[place] = other = self._connection()
+            self._fail(other, "no reply within %g s" % self._timeout_s, timed_out=True)
+
+    def _ended(self, link, why, found):
+        if link.is_lost:
+            return
+        link.busy = False
+        if why:
+            self._fail(link, why)
+            return
+        self._succeeded(link)
+        began = link.began if link.is_due is None else link.is_due
+        took_s = max(link.ended - began, stepping.LEAST_S)
+        first_s = token_s = None
+        if link.first_at is not None:
+            first_s = link.first_at - began
+            if link.pieces > 1:
+                token_s = (link.last_at - link.first_at) / (link.pieces - 1)
+        numbers = found if isinstance(found, dict) else {}
+        self._step(link.ended, (took_s, first_s, token_s, 0.0), dict(numbers))
+
+
+def _callable(request):
+    """Return what `setup` returned, if it can be called for each request."""
+    if not callable(request):
+        text = "it must return a function that sends a request; it returned %s"
+        raise ending.ScenarioError(text % type(request).__name__)
+    if hasattr(request, "__code__") and request.__code__.co_flags & script_run.AWAITS:
+        raise ending.ScenarioError("request is async, so a call sends nothing; let it run its own event loop")
+    return request
