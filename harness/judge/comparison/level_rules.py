@@ -70,7 +70,7 @@ STALL = 2.0
 """Medians of the slowest version from which a step counts as a stall."""
 PACES = frozenset({"step_time", "throughput"})
 """Level signals that even a slow launch has; in slices, they are compared by cycles."""
-PAIRED = PACES | {"cpu_time", "first_token", "token_time"}
+PAIRED = PACES | {"cpu_time", "first_token", "token_time", "tail"}
 """Level signals of which launches in slices, which share the pace of the host, have less noise than launches alone."""
 LATE = 0.125
 """Share of a whole launch, at its end, that shows whether late steps are slower."""
