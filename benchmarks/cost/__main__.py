@@ -10,10 +10,11 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks.cost import agent, launches, pools, reports, sweeps
+from benchmarks.cost import agent, client, launches, pools, reports, sweeps
 
 CASES: Mapping[str, Callable[..., bool]] = {
     "agent": agent.agent,
+    "client": client.client,
     "launch": launches.launch,
     "trial": launches.trial,
     "length": launches.length,

@@ -194,7 +194,7 @@ class Client(object):
         self._stride, self._rows = self.table.stride, self.table.rows
         names = ("step_s", "first_token_s", "token_s", "failed")
         self._columns = [self.table.column(samples.COLUMNS.index(name)) for name in names]
-        self._pids, self._pids_until = [], 0.0
+        self._sizes, self._pids_until = processes.Sizes(), 0.0
         processes.OURS.add(os.getpid())
         rss, self._anon_kib = (self.table.column(samples.COLUMNS.index(name)) for name in ("rss_kib", "anon_kib"))
         self._row = 0
@@ -501,8 +501,9 @@ class Client(object):
         anonymous."""
         now = self.clock()
         if now >= self._pids_until:
-            self._pids, self._pids_until = processes.descendants(os.getppid()), now + PIDS_S
-        resident_kib, anonymous_kib = processes.memory_kib(self._pids)
+            self._sizes.watch(processes.descendants(os.getppid()))
+            self._pids_until = now + PIDS_S
+        resident_kib, anonymous_kib = self._sizes.memory_kib()
         if not resident_kib:
             return float("nan")
         self._anon_kib[self._row] = anonymous_kib

@@ -61,29 +61,23 @@ class Reply(object):
         end = data.find(b"\r\n\r\n")
         if end < 0:
             return self._wait_for_more(data, "head")
-        first, *lines = data[:end].decode("latin-1").split("\r\n")
-        words = first.split(None, 2)
-        try:
-            self.status = int(words[1])
-        except (IndexError, ValueError):
-            raise Bad("the reply is not HTTP: it begins with %r" % first[:40])
+        head = data[:end]
+        known = KNOWN_HEADS.get(head)
+        if known is None:
+            known = _parsed(head)
+            if len(KNOWN_HEADS) >= MOST_KNOWN:
+                KNOWN_HEADS.clear()
+            KNOWN_HEADS[head] = known
+        self.status, self.headers, self.closes, self.is_stream, is_chunked = known
         if 100 <= self.status < 200:
             return data[end + 4 :]
-        headers = self.headers
-        for line in lines:
-            name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
-        connection = headers.get("connection", "").lower()
-        self.closes = "close" in connection or (words[0] == "HTTP/1.0" and "keep-alive" not in connection)
-        is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
-        self.is_stream = is_chunked or headers.get("content-type", "").startswith(STREAMS)
         if self.status in EMPTY:
             self.is_over = True
         elif is_chunked:
             self._read = self._read_chunk_size
         else:
             self._read = self._read_body
-            length = headers.get("content-length")
+            length = self.headers.get("content-length")
             if length is None:
                 self.closes = True
             elif not length.isdigit():
@@ -149,6 +143,30 @@ class Reply(object):
             raise Bad("the reply is longer than %d MiB" % (MOST_BODY_BYTES >> 20))
         if len(self.text) < KEPT_BYTES:
             self.text += data[: KEPT_BYTES - len(self.text)]
+
+
+KNOWN_HEADS, MOST_KNOWN = {}, 16
+"""What the newest heads say: most replies of a server within a second have the same."""
+
+
+def _parsed(head):
+    """Return the status and the headers of a head, whether the connection is not used again, and whether the reply is
+    streamed and in chunks. Raises Bad."""
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(None, 2)
+    try:
+        status = int(words[1])
+    except (IndexError, ValueError):
+        raise Bad("the reply is not HTTP: it begins with %r" % first[:40])
+    headers = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    connection = headers.get("connection", "").lower()
+    closes = "close" in connection or (words[0] == "HTTP/1.0" and "keep-alive" not in connection)
+    is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+    is_stream = is_chunked or headers.get("content-type", "").startswith(STREAMS)
+    return status, headers, closes, is_stream, is_chunked
 
 
 class Connection(object):
