@@ -87,7 +87,11 @@ def restored(
         path.write_bytes(contents[place])
     started = None if scenario.file is None else paths.pop(scenario.file_place)
     home = into / PREFIX if scenario.folder else None
-    restored = replace(scenario, files=tuple(paths.values()), folder=home)
+    script, lines = (
+        path and paths.pop(str(scenario.place_of(path))) for path in (scenario.client_script, scenario.requests)
+    )
+    restored = replace(scenario, client=script or scenario.client, requests=lines)
+    restored = replace(restored, files=tuple(paths.values()), folder=home)
     if scenario.is_program:
         return replace(restored, program=started), ()
     return replace(restored, script=started), ()
