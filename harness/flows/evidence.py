@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import fnmatch
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from harness import doors, facts, masking
+from harness import doors, facts
 from harness.errors import HarnessError, UsageError
 from harness.judge.comparison.compared_levels import new_lines
-from harness.model import BAD, GOOD, Build, Cell, Finding, Host, Install, Pull, Trial, Variant, signal_of
+from harness.model import BAD, GOOD, Build, Cell, Finding, Host, Install, Pull, Trial, signal_of
 from harness.model.answers import Changed, Container, EnvironmentDifference, InPlace, Issue, Machine, Recipe, Section
 from harness.registry.image_references import split_tag
 from harness.run.docker.containers import PIDS_LIMIT
@@ -102,16 +101,6 @@ def _system(trial: Trial) -> Mapping[str, Any]:
 REFERENCE = re.compile(r"[A-Za-z0-9][\w.:/@+-]*", re.ASCII)
 
 
-def by_hand(variant: Variant) -> str:
-    """Return the commands that start a server and send it its first request."""
-    port, sent = str(variant.scenario.port or 8000), variant.requests[0]
-    start = shlex.join(masking.told_words(word.replace("{port}", port) for word in variant.command))
-    headers = [("-H", f"{name}: {value}") for name, value in masking.told(sent["headers"].items()).items()]
-    words = ["curl", *(word for pair in headers for word in pair), *(("-d", sent["body"]) if sent["body"] else ())]
-    words.append(f"http://127.0.0.1:{port}{sent['path']}")
-    return f"start `{start}`, and send `{shlex.join(words)}`"
-
-
 def recipe(run: StoredRun, cell: Cell) -> Recipe:
     """Return the recipe of a cell. Raises UsageError if the run did not keep what it ran, or the cell never ran."""
     result = run.cells[cell.id]
@@ -121,8 +110,6 @@ def recipe(run: StoredRun, cell: Cell) -> Recipe:
         raise UsageError(f"{run.path}/trials: has no launch of {cell.id}; copy the whole directory of the run again")
     if trial is None:
         raise UsageError(f"{cell.id}: never ran, so there is nothing to repeat: {result.verdict.why}")
-    if scenario.serve:
-        raise UsageError(f"{cell.id}: is a server, which no script starts yet: {by_hand(cell.variant)}")
     files, missing = inputs.read_inputs(run.files.get(scenario.name, {}), run.path)
     script = scenario.script.name if scenario.script else None
     if script is not None and script not in files:

@@ -33,12 +33,15 @@ from harness.model import (
     Cache,
     CellVerdict,
     Effect,
+    Expect,
     Finding,
     Install,
     Lane,
     Pull,
+    Request,
     SignalVerdict,
     Variant,
+    WhenReady,
 )
 from harness.model.answers import Container, EnvironmentDifference, Machine, Section
 from harness.report.environment_diff import render, to_json
@@ -304,6 +307,35 @@ def test_a_param_of_any_letters_is_printed_by_a_python_without_a_locale(tmp_path
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+SERVES = (Path(__file__).parents[1] / "agent" / "server.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        ("", 0, ["[ready after", "[requests up to 4000: median ", " 0 failed, RSS "]),
+        ("garbage", 0, ["1000 failed", "[1000 times BadStatusLine: "]),
+        ("dies", 1, ["the model is gone", "[the server ended with 3]"]),
+    ],
+)
+def test_a_server_is_started_and_sent_its_requests(tmp_path: Path, fault: str, code: int, said: list[str]) -> None:
+    words = (sys.executable, "-c", SERVES, "{port}", *([fault] if fault else []))
+    request = (Request(get="/x", expect=Expect(json=(("score", 42),))),)
+    run = opened(tmp_path, script=None, serve=words, request=request, ready=WhenReady(line="listening"))
+    done = played(script_of(run, "6.3.0"), tmp_path / "bare")
+    assert done.returncode == code, done.stderr
+    assert [text for text in said if text not in done.stdout + done.stderr] == []
+
+
+def test_a_server_is_sent_requests_by_the_user_s_own_client(tmp_path: Path) -> None:
+    words = (sys.executable, "-c", SERVES, "{port}")
+    loads = (sys.executable, "-c", "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read())")
+    run = opened(tmp_path, script=None, serve=words, client=(*loads, "{url}/x"))
+    done = played(script_of(run, "6.3.0"), tmp_path / "bare")
+    assert done.returncode == 0, done.stderr
+    assert '{"score": 42}' in done.stdout
 
 
 def test_a_command_is_repeated_with_its_files(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness import amounts
-from harness.masking import WITHHELD, is_private, is_secret, scrubbed, told_words
+from harness.masking import WITHHELD, is_private, is_secret, scrubbed, told, told_words
 from harness.model import SIGNALS, Build, CellResult, Install, Pull, RunResult, Scalar, Source, Trial, unit_per, written
 from harness.model.answers import Container, InPlace, Issue, Machine, Recipe
 from harness.report.text import signal_words
@@ -113,6 +113,8 @@ def python_file(recipe: Recipe) -> str:
         return ""
     variant, scenario = recipe.cell.variant, recipe.cell.variant.scenario
     limit_s = f"{scenario.timeout_s:g}" if math.isfinite(scenario.timeout_s) else "1e9"
+    if scenario.serve:
+        return "\n\n".join(filter(None, (_files(recipe, script="repro.py"), _server(recipe))))
     if recipe.script is None:
         command = repr(told_words(variant.command))
         if scenario.is_program:  # it is started by the interpreter that runs the file
@@ -135,6 +137,34 @@ def python_file(recipe: Recipe) -> str:
         .render(title=repr(scenario.name), params=literal(dict(variant.params)), steps=recipe.steps, limit_s=limit_s)
     )
     return "\n".join([*head, *(["", "", unpack] if unpack else []), *body]).lstrip("\n") + tail
+
+
+def _server(recipe: Recipe) -> str:
+    """Return the text of the file that starts a server and sends it requests."""
+    variant, scenario = recipe.cell.variant, recipe.cell.variant.scenario
+    ready_s = min(scenario.ready.timeout_s or scenario.timeout_s, 86400.0)
+    arguments: dict[str, Any] = {
+        "command": told_words(variant.command),
+        "port": scenario.port,
+        "variables": {name: value for name, value in recipe.environment if "{port}" in value},
+        "ready": {"http": scenario.ready.http},
+        "limit_s": ready_s,
+        "requests": [
+            {**{name: each[name] for name in SENT}, "headers": told(each["headers"].items())}
+            for each in variant.requests
+        ],
+        "file": None if scenario.requests is None else str(scenario.place_of(scenario.requests)),
+        "client": None if scenario.client_script is None else str(scenario.place_of(scenario.client_script)),
+        "generator": told_words(variant.filled(scenario.generator)),
+        "at_a_time": variant.load[0],
+        "steps": recipe.steps,
+    }
+    written_as = {name: repr(value) for name, value in arguments.items()}
+    return templates().get_template("reduced_server.py.j2").render(arguments=written_as)
+
+
+SENT = ("method", "path", "headers", "body", "expect")
+"""What a script needs to know of a request."""
 
 
 def literal(value: Mapping[str, Scalar] | Scalar) -> str:
@@ -237,7 +267,7 @@ def shell(recipe: Recipe) -> str:
     """Return the shell script. It contains no credentials; it reads them from the environment when it is started."""
     recipe = withholding(recipe, is_secret)
     script = python_file(recipe)
-    told = {
+    values = {
         "what": plain(str(recipe.cell)),
         "measured": shortened(
             scrubbed(f"{signal_words.cell_text(recipe.result.verdict)}: {signal_words.why(recipe.result)}"), most=200
@@ -268,11 +298,11 @@ def shell(recipe: Recipe) -> str:
     }
     run = recipe.run
     if isinstance(run, InPlace):
-        told |= {"folder": _without_home(run.folder), "command": _typed(recipe)}
-        return templates().get_template("repro_in_place.sh.j2").render(told)
+        values |= {"folder": _without_home(run.folder), "command": _typed(recipe)}
+        return templates().get_template("repro_in_place.sh.j2").render(values)
     if isinstance(run, Machine):
-        return templates().get_template("repro_process.sh.j2").render({**told, **_of_machine(recipe, run)})
-    return templates().get_template("repro_docker.sh.j2").render({**told, **_of_container(recipe, run)})
+        return templates().get_template("repro_process.sh.j2").render({**values, **_of_machine(recipe, run)})
+    return templates().get_template("repro_docker.sh.j2").render({**values, **_of_container(recipe, run)})
 
 
 def asked_for(recipe: Recipe) -> Iterator[str]:
