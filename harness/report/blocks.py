@@ -70,7 +70,7 @@ class TextTable:
         return self.has_figures and self.names <= column < len(self.columns) - self.ends_in_text
 
 
-ChartName = Literal["history", "trace", "frontier"]
+ChartName = Literal["history", "trace", "latency", "frontier"]
 
 
 @dataclass(frozen=True, kw_only=True)

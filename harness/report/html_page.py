@@ -25,7 +25,7 @@ from harness.model.measured import Facts
 from harness.report import environment_diff, version_table
 from harness.report.added import added_to
 from harness.report.blocks import Block, Box, Charts, Code, Drawing, ReportSection, TextTable
-from harness.report.charts import history_chart, traces
+from harness.report.charts import history_chart, latencies, traces
 from harness.report.charts import vega_charts as charts
 from harness.report.document import document
 from harness.report.finding_boxes import FindingBox
@@ -226,7 +226,7 @@ def histories(
         machines = ", ".join(dict.fromkeys(cell.result.machine for cell in cells if cell.result.machine))
         title = f"{name}, measured on {plain(machines)}" if machines else name
         blocks: list[Block] = [
-            Charts(drawn=tuple(history_chart.drawings(row, name=name))),
+            Charts(drawn=(*history_chart.drawings(row, name=name), *latencies.drawings(row, name=name))),
             _evidence(row, anchors, in_full),
         ]
         if signals := version_table.signal_table(row):

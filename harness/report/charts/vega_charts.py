@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.report.blocks import ChartName, Drawing
 
-DRAWN_BY_A_PAGE: tuple[ChartName, ...] = ("history", "trace")
+DRAWN_BY_A_PAGE: tuple[ChartName, ...] = ("history", "trace", "latency")
 Palette = Mapping[str, str]
 Definition = dict[str, Any]
 
@@ -36,7 +36,12 @@ _ROOM = 8
 
 def definitions(palette: Palette) -> dict[ChartName, Definition]:
     """Return the definitions of all charts, without data and as wide as their containers."""
-    return {"history": _history(palette), "trace": _trace(palette), "frontier": _frontier(palette)}
+    return {
+        "history": _history(palette),
+        "trace": _trace(palette),
+        "latency": _latency(palette),
+        "frontier": _frontier(palette),
+    }
 
 
 def svg(drawing: Drawing) -> str:
@@ -161,6 +166,37 @@ def _trace(palette: Palette) -> Definition:
             _layer("lines", {"type": "line", "strokeWidth": 1.3}, {}) | flat,
             _layer("lines", unseen, {"tooltip": tooltip}) | flat,
             _layer("looks", {"type": "point", "filled": False, "size": 55}, {"tooltip": tooltip}) | flat,
+        ],
+    }
+
+
+# ---------------------------------------------------------------- the latencies of requests
+
+
+def _latency(palette: Palette) -> Definition:
+    """Return the chart of the latencies of the requests to a server, on a logarithmic scale.
+
+    The dataset `lines` has version, and share (a percentile) and value, which are lists of the same length.
+    """
+    colour = {
+        "field": "version", "type": "nominal", "title": None, "sort": None,
+        "scale": {"range": [palette[name] for name in _TRIAL_COLOURS]},
+        "legend": {"orient": "top", "direction": "horizontal", "offset": 4, "symbolType": "stroke", "columns": 4},
+    }  # fmt: skip
+    share = {"field": "share", "type": "ordinal", "sort": None, "title": "share of requests", "axis": {"labelAngle": 0}}
+    value = {
+        "field": "value", "type": "quantitative", "title": None, "scale": {"type": "log", "nice": False},
+        "axis": {"tickCount": 12, "format": "~g"},  # with fewer, only powers of ten have a number
+    }  # fmt: skip
+    tooltip = [{"field": name, "title": name} for name in ("version", "share", "value")]
+    flat = {"transform": [{"flatten": ["share", "value"]}]}
+    unseen = {"type": "point", "opacity": 0, "size": 60, "aria": False}
+    return _base(palette) | {
+        "height": 200,
+        "encoding": {"x": share, "y": value, "color": colour},
+        "layer": [
+            _layer("lines", {"type": "line", "strokeWidth": 1.5}, {}) | flat,
+            _layer("lines", unseen, {"tooltip": tooltip}) | flat,
         ],
     }
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from harness.errors import InfrastructureError
-from harness.model import CellVerdict, Effect, Setting, SignalVerdict
+from harness.model import CellResult, CellVerdict, Effect, Setting, SignalVerdict
 from harness.model.answers import Issue
 from harness.report import html_page, version_table
 from harness.report.blocks import Charts, Drawing, ReportSection, TextTable
@@ -25,7 +25,7 @@ from harness.report.issue import bug_report, reproduction
 from harness.report.terminal import compare_output
 from tests.players import build
 from tests.players.pages import HOSTILE, poisoned
-from tests.players.trials import facts_of
+from tests.players.trials import facts_of, trace_of, trial_of
 
 
 def first_history(result: Any) -> ReportSection:
@@ -52,6 +52,25 @@ def test_a_history_is_drawn_with_its_changes_and_what_is_ruled_out() -> None:
     assert (points[3]["value"], points[3]["tone"], points[0]["excluded"]) == (7.838, "bad", 0.017)
     assert peak.rows["changes"] == []
     assert {point["tone"] for point in peak.rows["points"]} == {"good"}
+
+
+def test_the_latencies_of_a_server_are_drawn_up_to_where_enough_requests_are_slower() -> None:
+    """A percentile beyond the last few requests would show nothing but chance."""
+    result = build.quickstart()
+
+    def served(number: int, entry: CellResult) -> CellResult:
+        latencies = np.tile(np.linspace(0.001, 0.002, 100), 10) * (1 + number)
+        trials = [trial_of(each, steps=1000, facts={"step_kind": "request"}) for each in range(2)]
+        return replace(entry, trials=tuple(replace(each, trace=trace_of(step_s=latencies)) for each in trials))
+
+    cells = tuple(served(number, entry) for number, entry in enumerate(result.cells))
+    *_, drawn = drawings_of(first_history(replace(result, cells=cells)))
+    assert drawn.chart == "latency"
+    assert len(drawn.rows["lines"]) <= 8
+    first = drawn.rows["lines"][0]
+    assert dict(zip(first["share"], first["value"], strict=True))["50 %"] == pytest.approx(1.5, rel=0.05)
+    assert first["share"][-1] == "99.5 %"
+    assert "latency" not in [each.chart for each in drawings_of(first_history(result))]
 
 
 def test_a_version_without_a_figure_has_its_verdict_in_its_place() -> None:
@@ -238,7 +257,7 @@ def test_a_frontier_names_every_setting() -> None:
     assert picture.startswith("<svg")
     assert "batch=1" in picture
     assert "&lt;b&gt;" in picture
-    assert set(embedded(html_page.render(build.quiet(), library="0;"))["definitions"]) == {"history", "trace"}
+    assert set(embedded(html_page.render(build.quiet(), library="0;"))["definitions"]) == {"history", "trace", "latency"}
 
 
 def test_launches_that_failed_are_drawn_where_there_were_any() -> None:
