@@ -257,7 +257,11 @@ def test_a_frontier_names_every_setting() -> None:
     assert picture.startswith("<svg")
     assert "batch=1" in picture
     assert "&lt;b&gt;" in picture
-    assert set(embedded(html_page.render(build.quiet(), library="0;"))["definitions"]) == {"history", "trace", "latency"}
+    assert set(embedded(html_page.render(build.quiet(), library="0;"))["definitions"]) == {
+        "history",
+        "trace",
+        "latency",
+    }
 
 
 def test_launches_that_failed_are_drawn_where_there_were_any() -> None:
