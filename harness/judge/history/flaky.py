@@ -13,7 +13,7 @@ from itertools import accumulate, groupby, pairwise, takewhile
 import numpy as np
 from scipy.special import gammaln
 
-from harness.amounts import plural
+from harness.amounts import number, plural
 from harness.judge.launches import AGREE, rarest_failure, too_short
 from harness.model import FAILURES, CellVerdict, Floats, Trial, Trials
 from harness.model.judged import BAD, GOOD, UNSURE, State
@@ -242,7 +242,7 @@ def wanted_launches(
                 good, own = cells[able].at_risk, cells[place]
                 luck = chance_of_luck([seen[each] or NOTHING for each in bad], [seen[able] or NOTHING])
                 reasons[able] = (
-                    f"there is a chance of {luck:.0%} that {good} good {plural('launch', good)} would miss a failure "
+                    f"there is a chance of {number(100 * luck)} % that {good} good {plural('launch', good)} would miss a failure "
                     f"that occurred in {own.failed} of {own.at_risk} launches of a nearby version"
                 )
     return reasons
