@@ -63,7 +63,10 @@ def of_run(run: StoredRun, number: int, finding: Finding) -> Iterator[NarrowQues
         given = [*a.image.environment, *b.image.environment, *scenario.environment]
         if withheld := list(dict.fromkeys(name for name, value in given if value == WITHHELD)):
             raise UsageError(f"{run.path}: withholds the value of {', '.join(withheld)}, which a launch needs")
-        if any(WITHHELD in word for word in (*scenario.args, *scenario.launcher, *scenario.command)):
+        if any(
+            WITHHELD in word
+            for word in (*scenario.args, *scenario.launcher, *scenario.command, *scenario.serve, *scenario.generator)
+        ):
             raise UsageError(f"{run.path}: withholds a credential of the command, which a launch needs")
         row = next(row for row in run.plan.rows if old in row.cells)
         yield NarrowQuestion(

@@ -242,8 +242,8 @@ def wanted_launches(
                 good, own = cells[able].at_risk, cells[place]
                 luck = chance_of_luck([seen[each] or NOTHING for each in bad], [seen[able] or NOTHING])
                 reasons[able] = (
-                    f"there is a chance of {number(100 * luck)} % that {good} good {plural('launch', good)} would miss a failure "
-                    f"that occurred in {own.failed} of {own.at_risk} launches of a nearby version"
+                    f"there is a chance of {number(100 * luck)} % that {good} good {plural('launch', good)} would miss "
+                    f"a failure that occurred in {own.failed} of {own.at_risk} launches of a nearby version"
                 )
     return reasons
 

@@ -198,7 +198,7 @@ def test_doubtful_neighbours_of_a_rare_failure_get_launches():
     wanted = more_launches(FLAT, FLAT, cell("crash", trials=8, failed=2), FLAT)
     assert set(wanted) == {1, 3}
     assert wanted[1] == (
-        "there is a chance of 38% that 3 good launches would miss a failure that occurred in 2 of 8 launches of a "
+        "there is a chance of 38.2 % that 3 good launches would miss a failure that occurred in 2 of 8 launches of a "
         "nearby version"
     )
 
