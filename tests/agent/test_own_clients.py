@@ -75,6 +75,35 @@ def test_a_script_whose_connection_broke_is_set_up_again(tmp_path: Path) -> None
     assert told.done["message"].startswith("50 of 100 requests failed: EOFError: nobody is there (client.py:")
 
 
+def test_a_version_that_is_slow_for_a_moment_does_not_hang(tmp_path: Path) -> None:
+    """The second late reply comes while another connection takes the place of the first."""
+    late_at_once = """
+        import threading, time
+        made, both = [], threading.Barrier(2)
+
+        def setup(url):
+            made.append(None)
+            number, calls = len(made), []
+            if number > 3:
+                time.sleep(0.4)
+            def request():
+                calls.append(None)
+                if number <= 2 and len(calls) == 5:
+                    both.wait()
+                    time.sleep(1.2 if number == 1 else 0.75)
+            return request
+    """
+    told = run(tmp_path, client=late_at_once, concurrency=3, timeout_s=0.45)
+    assert (told.done["end"], told.done["last_step"]) == ("completed", 100)
+
+
+def test_a_server_that_hangs_in_the_setup_of_another_connection_hangs(tmp_path: Path) -> None:
+    greets = SENDS.replace("def request", "link.sendall(b'GET / HTTP/1.1'), link.recv(65536)\n        def request")
+    told = run(tmp_path, "hangs", client=greets, timeout_s=0.3)
+    assert told.done["end"] == "hang"
+    assert "3 requests in a row had no reply within 0.3 s" in told.done["message"]
+
+
 @pytest.mark.parametrize(
     ("client", "message"),
     [

@@ -2,8 +2,9 @@
 
 Each request that is on its way has a thread of its own, in which `setup` was called, so that it has its own connection.
 `request` may return numbers, as a step does, or an iterator over the parts of a streamed reply. An exception is a
-request that failed, after which `setup` is called again, because the connection may be broken. One in the first call of
-`setup`, or a script that cannot be imported, is never the server's fault.
+request that failed, after which `setup` is called again, because the connection may be broken; after a reply that is
+too late, another thread calls it. One in the first call of `setup`, or a script that cannot be imported, is never the
+server's fault.
 """
 
 import os
@@ -23,16 +24,17 @@ REFUSALS = ("Connection refused", "ECONNREFUSED")
 class Caller(object):
     """A thread that calls `request`, and puts (itself, why it failed, what it returned) into `done` after each call.
 
-    `first_at`, `last_at` and `pieces` are those of the parts of a streamed reply.
+    `first_at`, `last_at` and `pieces` are those of the parts of a streamed reply. `replaces`: it takes the place of one
+    whose reply was too late, and calls `setup` in its first request, as after one that failed.
     """
 
-    def __init__(self, setup, done, clock, script):
+    def __init__(self, setup, done, clock, script, replaces=False):
         self.busy, self.started, self.until = False, 0.0, 0.0
         self.is_lost = False  # its reply was too late
         self.is_due = None  # when its request was due; None: when the call began
         self._setup, self._done, self._clock, self._script = setup, done, clock, script
         self._asked = queue.Queue()
-        thread = threading.Thread(target=self._run)
+        thread = threading.Thread(target=self._run, args=(replaces,))
         thread.daemon = True
         thread.start()
 
@@ -40,14 +42,15 @@ class Caller(object):
         self.busy = True
         self._asked.put(None)
 
-    def _run(self):
+    def _run(self, replaces):
         try:
-            request = self._setup()
+            request = None if replaces else self._setup()
         except BaseException as error:
             why = ending.describe_failure(error, "setup of the client", self._script)
             self._done.put((self, client.GaveUp(why), None))
             return
-        self._done.put((self, "", None))
+        if not replaces:
+            self._done.put((self, "", None))
         while True:
             self._asked.get()
             self.first_at = self.last_at = None
@@ -106,7 +109,7 @@ class Scripted(client.Client):
         return module
 
     def _connection(self):
-        caller = Caller(self._setup, self._done, self.clock, self._script)
+        caller = self._caller()
         while True:
             try:
                 other, why, found = self._done.get(timeout=self._timeout_s)
@@ -117,6 +120,9 @@ class Scripted(client.Client):
             if other is caller:
                 return caller
             self._ended(other, why, found)
+
+    def _caller(self, **more):
+        return Caller(self._setup, self._done, self.clock, self._script, **more)
 
     def _start(self, link, now):
         link.is_due = link.started if self._rate else None
@@ -135,7 +141,7 @@ class Scripted(client.Client):
         for link in [link for link in self._connections if link.busy and now >= link.until]:
             link.is_lost, link.busy = True, False
             place = self._connections.index(link)
-            self._connections[place] = other = self._connection()
+            self._connections[place] = other = self._caller(replaces=True)
             self._fail(other, "no reply within %g s" % self._timeout_s, timed_out=True)
 
     def _ended(self, link, why, found):
