@@ -105,6 +105,18 @@ def test_a_server_that_hangs_in_the_setup_of_another_connection_hangs(tmp_path: 
 
 
 @pytest.mark.parametrize(
+    ("does", "end"), [("time.sleep(9)", "hang"), ("raise OSError('HTTP 500')", "crash")]
+)  # fmt: skip
+def test_a_connection_that_cannot_be_set_up_later_is_the_server_s_outcome(tmp_path: Path, does: str, end: str) -> None:
+    later = (
+        f"import time\nmade = []\ndef setup(url):\n    made.append(1)\n    if len(made) > 1: {does}\n    return int\n"
+    )
+    told = run(tmp_path, client=later, concurrency=2, timeout_s=0.3)
+    assert told.done["end"] == end
+    assert "setup of the client: " in told.done["message"]
+
+
+@pytest.mark.parametrize(
     ("client", "message"),
     [
         ("import no_such_module\n", "the client: ModuleNotFoundError: No module named 'no_such_module' (client.py:1"),

@@ -114,9 +114,10 @@ class Scripted(client.Client):
             try:
                 other, why, found = self._done.get(timeout=self._timeout_s)
             except queue.Empty:
-                raise client.GaveUp("setup of the client: it has not returned within %g s" % self._timeout_s)
+                text = "setup of the client: it has not returned within %g s" % self._timeout_s
+                raise client.Failed(text, hang=True) if self.steps else client.GaveUp(text)
             if isinstance(why, client.GaveUp):
-                raise why
+                raise client.Failed(str(why)) if self.steps else why
             if other is caller:
                 return caller
             self._ended(other, why, found)
