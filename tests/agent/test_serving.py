@@ -16,7 +16,7 @@ POST = {"method": "POST", "path": "/generate", "headers": {}, "body": "{}", "wei
 
 
 def run(root: Path, fault: str = "", *, python: str = sys.executable, **changed: Any) -> Told:
-    job = {name: changed.pop(name) for name in ("looks", "command") if name in changed}
+    job = {name: changed.pop(name) for name in ("looks", "command", "enter") if name in changed}
     serve = {
         "port": None, "ready": {"http": None, "line": None}, "ready_timeout_s": None, "requests": [POST],
         "concurrency": 1, "rate": None, "seed": 1, "timeout_s": 5.0, **changed,
@@ -136,6 +136,22 @@ def test_a_port_in_use_is_never_the_version_s_fault(tmp_path: Path) -> None:
         told = run(tmp_path, port=taken.getsockname()[1])
     assert told.done["end"] == "infrastructure"
     assert "is in use on this machine" in told.done["message"]
+
+
+def test_a_low_limit_of_open_files_does_not_limit_the_client(tmp_path: Path) -> None:
+    """The limit of a shell is often lower than a server's own, which Docker or systemd gives."""
+    command = ["prlimit", "--nofile=1000:1000", sys.executable, "server.py", "{port}"]
+    told = run(tmp_path, command=command, concurrency=80, enter=["prlimit", "--nofile=64:1000"])
+    assert (told.done["end"], told.done["message"]) == ("completed", "")
+
+
+def test_a_client_that_may_open_no_more_files_is_never_the_version_s_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack_with(monkeypatch, tmp_path, "serving/sender.py", "_NOFILE, (most, most)", "_NOFILE, (16, 16)")
+    told = run(tmp_path / "run", concurrency=20)
+    assert told.done["end"] == "infrastructure"
+    assert told.done["message"] == "this client may open no more connections: Too many open files"
 
 
 def test_a_mistake_of_the_client_is_never_the_version_s_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

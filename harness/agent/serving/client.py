@@ -7,7 +7,7 @@ in the order in which they end. Its events are those of a script (scenario/scrip
     {"type": "ready", "setup_s": …, "first_step_s": …, "address": "127.0.0.1"}     it waits
     {"type": "ended", "end": …, "errors": [["HTTP 500", 12], …]}                   it waits; then it ends
     {"type": "failed", "setup": true, "hang": false, "message": "…", "errors": […]}
-    {"type": "gave_up", "message": "…"}              a user's own client cannot send requests
+    {"type": "gave_up", "message": "…"}              this client, or the user's own, cannot send requests
     {"type": "broken", "message": "…"}               a bug of this client
 
 In a closed loop, `concurrency` requests are on their way at any time. With a `rate`, requests begin at the times of a
@@ -16,6 +16,7 @@ Poisson process, whatever the server does, and a request's time counts from the 
 
 import bisect
 import collections
+import errno
 import json
 import os
 import random
@@ -58,7 +59,7 @@ class Failed(Exception):
 
 
 class GaveUp(Exception):
-    """A user's own client cannot send requests; the text says why. That is not the server's fault."""
+    """A client cannot send requests; the text says why. That is not the server's fault."""
 
 
 class Kind(object):
@@ -420,6 +421,8 @@ class Client(object):
 
     def _lost(self, link, error, now):
         """Send a request again whose connection the server had closed, as it may after a reply; else it has failed."""
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise GaveUp("this client may open no more connections: %s" % os.strerror(error.errno))
         may_be_old = link.used == 1 or (link.used > 1 and now - link.idle_since > IDLE_S)
         again = link.busy and may_be_old and not (link.reply and link.reply.has_begun)
         link.close()
