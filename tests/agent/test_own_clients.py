@@ -51,6 +51,16 @@ def test_each_call_of_a_script_is_a_request(tmp_path: Path, python: str) -> None
     assert set(told.counts["threads"]) <= set(range(8))  # those of the client are not the server's
 
 
+@pytest.mark.parametrize(
+    ("returns", "items"), [("{'items': 32}", 96), ("8", 24), ("True", 3), ("iter([5, 6])", 3), ("{'items': 'x'}", None)]
+)
+def test_the_items_that_a_script_returns_are_its_throughput(tmp_path: Path, returns: str, items: int | None) -> None:
+    """Otherwise tokens a second cannot be compared, although a step may return them."""
+    client = f"def setup(url):\n    return lambda: {returns}\n"
+    told = run(tmp_path, client=client, concurrency=3)
+    assert set(told.column("items")) == {items}
+
+
 def test_the_parts_that_a_script_yields_are_tokens(tmp_path: Path) -> None:
     streams = """
         import time

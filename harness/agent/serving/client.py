@@ -24,6 +24,7 @@ import select
 import socket
 import time
 import traceback
+from numbers import Real
 
 from .. import result_names, samples
 from ..probes import processes
@@ -490,8 +491,9 @@ class Client(object):
             for place, column in enumerate(self._columns):
                 if values[place] is not None:
                     column[row] = values[place]
-            if not self._rate:  # by Little's law, items by their time are requests by the time
-                numbers["items"] = self._concurrency
+            if not self._rate:  # by Little's law, items by their time are requests, or what each has, by the time
+                own = numbers.get("items", 1)
+                numbers["items"] = self._concurrency * own if isinstance(own, Real) else own
             self._metrics.record(row, number, numbers)
             if not number % self._stride:
                 self._row = row

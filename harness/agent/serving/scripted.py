@@ -12,6 +12,7 @@ import queue
 import sys
 import threading
 import types
+from numbers import Real
 
 from .. import ending
 from ..scenario import script_run, stepping
@@ -160,8 +161,9 @@ class Scripted(client.Client):
             first_s = link.first_at - began
             if link.pieces > 1:
                 token_s = (link.last_at - link.first_at) / (link.pieces - 1)
-        numbers = found if isinstance(found, dict) else {}
-        self._step(link.ended, (took_s, first_s, token_s, 0.0), dict(numbers))
+        if link.first_at is None and isinstance(found, Real) and not isinstance(found, bool):
+            found = {"items": found}
+        self._step(link.ended, (took_s, first_s, token_s, 0.0), dict(found) if isinstance(found, dict) else {})
 
 
 def _callable(request):
