@@ -374,8 +374,8 @@ class Variant(ById):
     @property
     def load(self) -> tuple[int, float | None]:
         """Return how many requests to a server are on their way at a time, and how many come in a second: None if each
-        comes after another one has ended."""
-        params = dict(self.params)
+        comes after another one has ended. The params of a load generator are its own."""
+        params = {} if self.scenario.generator else dict(self.params)
         rate = params.get("rate")
         return int(params.get("concurrency") or 1), None if rate is None else rate_of(rate)
 

@@ -130,3 +130,15 @@ def test_the_agent_gets_what_the_user_s_own_client_needs(tmp_path: Path) -> None
     assert lines["file"] == "scenario/lines.jsonl"
     assert lines["file"] in lines_files
     assert (command["generator"], command["wanted"]) == (["wrk", "2", "{url}"], ["p"])
+
+
+def test_rate_and_concurrency_of_a_load_generator_are_its_own(tmp_path: Path) -> None:
+    """The check of the matrix leaves them alone, and then the launch must not refuse them."""
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        HEAD + f"    {PLAIN}    client: [wrk, '-R{{rate}}', '-c{{concurrency}}', '{{url}}']\n"
+        "    params: {rate: [200000], concurrency: [few]}\n"
+    )
+    (scenario,) = load_matrix(path, environ={}, index=FakeIndex(silent=True)).scenarios
+    job = pack(Variant(scenario=scenario, params=(("rate", 200000), ("concurrency", "few")))).job
+    assert job["serve"]["generator"] == ["wrk", "-R200000", "-cfew", "{url}"]
