@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.agent import driver
-from tests.agent.driver import Told
+from tests.agent.driver import Told, pack_with
 from tests.agent.test_serving import SERVER, measured
 
 SENDS = """
@@ -29,6 +29,7 @@ LOADS = "import sys, urllib.request\nfor _ in range(5): urllib.request.urlopen(s
 def run(root: Path, fault: str = "", *, client: str = "", generator: str = "", python: str = sys.executable,
         **changed: Any) -> Told:  # fmt: skip
     job = {name: changed.pop(name) for name in ("looks", "results", "params", "printed") if name in changed}
+    job["timeout_s"] = changed.pop("limit_s", 30.0)
     serve = {
         "port": None, "ready": {"http": None, "line": None}, "ready_timeout_s": None, "requests": [],
         "script": "scenario/client.py" if client else None, "wanted": [],
@@ -179,6 +180,16 @@ def test_a_load_generator_that_fails_is_never_the_version_s_fault(tmp_path: Path
     dies = run(tmp_path / "c", "dies", generator=LOADS.replace("range(5)", "range(50)"))
     assert dies.done["end"] == "crash"
     assert "while the load generator ran: the process ended with exit code 3" in dies.done["message"]
+
+
+def test_a_server_that_ends_late_has_not_reached_the_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load generator had ended long before."""
+    pack_with(monkeypatch, tmp_path, "supervisor/served.py", "GRACE_S = 10.0", "GRACE_S = 3.0")
+    told = run(tmp_path / "run", "ignores", generator=LOADS, limit_s=2.5)
+    assert told.done["end"] == "completed"
+    assert told.done["message"] == "the server did not end within 3 s of SIGTERM, and was killed"
 
 
 def test_requests_come_from_a_file(tmp_path: Path) -> None:

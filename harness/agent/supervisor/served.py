@@ -221,6 +221,8 @@ class Served(Outside):
 
     def overdue(self, now):
         steps = self._job.steps()
+        if self._verdict is not None:
+            return  # the server was told to end, which has a limit of its own
         if not steps:
             self._job.end("setup", self._not_ready(self._timeout_s))
         elif self._serve.get("generator"):
@@ -230,11 +232,7 @@ class Served(Outside):
             self._overdue_at = now
             self._is_stuck = self._job.is_stuck(now)
             self.set_stop(samples.END)
-        if (
-            self._verdict is None
-            and self._overdue_at is not None
-            and (self._is_stuck or now - self._overdue_at > STOP_S)
-        ):
+        if self._overdue_at is not None and (self._is_stuck or now - self._overdue_at > STOP_S):
             self._job.end("hang", "after request %d: no progress at the time limit of %g s" % (steps, self._timeout_s))
 
     def _not_ready(self, limit_s):
