@@ -141,9 +141,11 @@ def _planned_row(row: VersionRow, payload: str | None) -> PlannedRow:
 
 def _public_scenario(scenario: Scenario) -> Scenario:
     """Return a scenario without folders of this machine: its files are named by their places in a trial."""
-    place = Path(scenario.file_place)
+    place, client, requests = Path(scenario.file_place), scenario.client_script, scenario.requests
     return replace(
         scenario,
+        client=Path(scenario.place_of(client)) if client else scenario.client,
+        requests=Path(scenario.place_of(requests)) if requests else None,
         script=place if scenario.script else None,
         program=place if scenario.program else None,
         folder=Path() if scenario.folder else None,
