@@ -42,7 +42,7 @@ IDS = {"6.2.0": "sha256:" + "2" * 64, "6.3.0": "sha256:" + "3" * 64, "6.3.2": "s
 SERIES = build.series("multidict", list(IDS))
 
 
-def scenario(folder: Path, **fields: object) -> Scenario:
+def scenario(folder: Path, /, **fields: object) -> Scenario:
     """Write a real script, and a file next to it, into `folder`."""
     (folder / "grow.py").write_text(SCRIPT)
     (folder / "helper.py").write_text(HELPER)
@@ -91,6 +91,7 @@ def leaking(version: str, _lane: Lane, _variant: Variant) -> CellVerdict:
 
 def write(
     folder: Path,
+    /,
     *,
     lane: Lane = build.HERE,
     judge: build.Judge = leaking,
@@ -126,7 +127,7 @@ def write_judged(result: RunResult, path: Path, **plan: Any) -> Path:
     return path
 
 
-def opened(folder: Path, **given: Any) -> StoredRun:
+def opened(folder: Path, /, **given: Any) -> StoredRun:
     """Return the run that `write` writes."""
     return read_again(write(folder, **given))
 

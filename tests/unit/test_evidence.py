@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -336,6 +337,55 @@ def test_a_server_is_sent_requests_by_the_user_s_own_client(tmp_path: Path) -> N
     done = played(script_of(run, "6.3.0"), tmp_path / "bare")
     assert done.returncode == 0, done.stderr
     assert '{"score": 42}' in done.stdout
+
+
+TELLS = """
+import sys, http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print("asked", self.path, flush=True)
+        self.send_response(200), self.end_headers()
+    def log_message(self, *_): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+CLIENT = """
+import urllib.request
+import helper
+def setup(url, size):
+    return lambda: urllib.request.urlopen(f"{url}/{size}/{helper.SIZE}").read()
+"""
+
+
+def test_a_server_is_sent_the_same_requests_again(tmp_path: Path) -> None:
+    """Without the params, the bug report of a finding that depends on them shows nothing."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/client.py").write_text(CLIENT)
+    (tmp_path / "lib/helper.py").write_text("SIZE = 7\n")
+    (tmp_path / "lines.jsonl").write_text('{"get": "/{size}", "weight": 3}\n{"get": "/other"}\n')
+    serve: dict[str, Any] = {"script": None, "serve": (sys.executable, "-c", TELLS, "{port}"), "folder": tmp_path}
+    kinds: list[dict[str, Any]] = [
+        {"client": tmp_path / "lib/client.py", "files": (tmp_path / "lib/helper.py",)},
+        {"requests": tmp_path / "lines.jsonl", "files": ()},
+    ]
+    asked = []
+    for number, kind in enumerate(kinds):
+        (tmp_path / str(number)).mkdir()
+        run = opened(tmp_path / str(number), params=(("size", "small"),), **serve, **kind)
+        text = script_of(run, "6.3.0").replace("steps=4000", "steps=400")
+        done = played(text, tmp_path / f"bare {number}")
+        assert done.returncode == 0, done.stderr
+        asked.append(Counter(line for line in done.stdout.splitlines() if line.startswith("asked")))
+    assert asked[0] == {"asked /small/7": 400}
+    assert asked[1].keys() == {"asked /small", "asked /other"}
+    assert 250 < asked[1]["asked /small"] < 350
+
+
+def test_a_client_that_sends_nothing_repeats_nothing(tmp_path: Path) -> None:
+    (tmp_path / "client.py").write_text("def setup(url): raise ValueError(url)\n")
+    words = (sys.executable, "-c", SERVES, "{port}")
+    run = opened(tmp_path, script=None, serve=words, client=tmp_path / "client.py")
+    done = played(script_of(run, "6.3.0"), tmp_path / "bare")
+    assert (done.returncode, "[no request was sent]" in done.stderr) == (1, True)
 
 
 def test_a_command_is_repeated_with_its_files(tmp_path: Path) -> None:

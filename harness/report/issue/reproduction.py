@@ -155,15 +155,16 @@ def _server(recipe: Recipe) -> str:
         ],
         "file": None if scenario.requests is None else str(scenario.place_of(scenario.requests)),
         "client": None if scenario.client_script is None else str(scenario.place_of(scenario.client_script)),
+        "params": dict(variant.params),
         "generator": told_words(variant.filled(scenario.generator)),
         "at_a_time": variant.load[0],
         "steps": recipe.steps,
     }
-    written_as = {name: repr(value) for name, value in arguments.items()}
+    written_as = {name: literal(value) if name == "params" else repr(value) for name, value in arguments.items()}
     return templates().get_template("reduced_server.py.j2").render(arguments=written_as)
 
 
-SENT = ("method", "path", "headers", "body", "expect")
+SENT = ("method", "path", "headers", "body", "expect", "weight")
 """What a script needs to know of a request."""
 
 
