@@ -319,12 +319,15 @@ SERVES = (Path(__file__).parents[1] / "agent" / "server.py").read_text()
         ("", 0, ["[ready after", "[requests up to 4000: median ", " 0 failed, RSS "]),
         ("garbage", 0, ["1000 failed", "[1000 times BadStatusLine: "]),
         ("dies", 1, ["the model is gone", "[the server ended with 3]"]),
+        ("ipv6", 0, [" 0 failed, RSS "]),
+        ("hangs", 1, ["[time is up after 20 requests]"]),
     ],
 )
 def test_a_server_is_started_and_sent_its_requests(tmp_path: Path, fault: str, code: int, said: list[str]) -> None:
     words = (sys.executable, "-c", SERVES, "{port}", *([fault] if fault else []))
     request = (Request(get="/x", expect=Expect(json=(("score", 42),))),)
-    run = opened(tmp_path, script=None, serve=words, request=request, ready=WhenReady(line="listening"))
+    run = opened(tmp_path, script=None, serve=words, request=request, ready=WhenReady(line="listening"),
+                 timeout_s=3.0 if fault == "hangs" else 60.0)  # fmt: skip
     done = played(script_of(run, "6.3.0"), tmp_path / "bare")
     assert done.returncode == code, done.stderr
     assert [text for text in said if text not in done.stdout + done.stderr] == []

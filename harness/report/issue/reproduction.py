@@ -142,13 +142,13 @@ def python_file(recipe: Recipe) -> str:
 def _server(recipe: Recipe) -> str:
     """Return the text of the file that starts a server and sends it requests."""
     variant, scenario = recipe.cell.variant, recipe.cell.variant.scenario
-    ready_s = min(scenario.ready.timeout_s or scenario.timeout_s, 86400.0)
+    limit_s = min(scenario.timeout_s, 86400.0)
     arguments: dict[str, Any] = {
         "command": told_words(variant.command),
         "port": scenario.port,
         "variables": {name: value for name, value in recipe.environment if "{port}" in value},
         "ready": {"http": scenario.ready.http},
-        "limit_s": ready_s,
+        "ready_s": scenario.ready.timeout_s or limit_s,
         "requests": [
             {**{name: each[name] for name in SENT}, "headers": told(each["headers"].items())}
             for each in variant.requests
@@ -159,6 +159,7 @@ def _server(recipe: Recipe) -> str:
         "generator": told_words(variant.filled(scenario.generator)),
         "at_a_time": variant.load[0],
         "steps": recipe.steps,
+        "limit_s": limit_s,
     }
     written_as = {name: literal(value) if name == "params" else repr(value) for name, value in arguments.items()}
     return templates().get_template("reduced_server.py.j2").render(arguments=written_as)
