@@ -392,6 +392,9 @@ class Client(object):
 
     def _turn(self, most_s):
         """Handle what has come; wait for it up to `most_s`."""
+        if self._rate:  # epoll waits for whole milliseconds, by which requests would begin late
+            select.select([self._poll], [], [], most_s)
+            most_s = 0.0
         came = self._poll.poll(most_s)
         for fd, event in came:
             link = self._by_fd[fd]
