@@ -53,6 +53,20 @@ def test_each_call_of_a_script_is_a_request(tmp_path: Path, python: str) -> None
 
 
 @pytest.mark.parametrize(
+    "client",
+    [
+        "def setup(url, **params):\n    return lambda: {'quality': params['size'] + params['other']}\n",
+        "import functools\ndef of(place, url, size):\n    return lambda: {'quality': place + size}\n"
+        "setup = functools.partial(of, 1)\n",
+    ],
+)
+def test_any_setup_gets_the_params_that_it_takes(tmp_path: Path, client: str) -> None:
+    told = run(tmp_path, client=client, params={"size": 4, "other": 1})
+    assert (told.done["end"], told.done["message"]) == ("completed", "")
+    assert set(told.column("quality")) == {5}
+
+
+@pytest.mark.parametrize(
     ("returns", "items"), [("{'items': 32}", 96), ("8", 24), ("True", 3), ("iter([5, 6])", 3), ("{'items': 'x'}", None)]
 )
 def test_the_items_that_a_script_returns_are_its_throughput(tmp_path: Path, returns: str, items: int | None) -> None:

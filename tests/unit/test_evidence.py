@@ -354,8 +354,8 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 CLIENT = """
 import urllib.request
 import helper
-def setup(url, size):
-    return lambda: urllib.request.urlopen(f"{url}/{size}/{helper.SIZE}").read()
+def setup(url, **params):
+    return lambda: urllib.request.urlopen(f"{url}/{params['size']}/{helper.SIZE}").read()
 """
 
 

@@ -7,6 +7,7 @@ too late, another thread calls it. One in the first call of `setup`, or a script
 server's fault.
 """
 
+import inspect
 import os
 import queue
 import sys
@@ -91,10 +92,9 @@ class Scripted(client.Client):
         self._script = os.path.join(self.root, self.serve["script"])
         try:
             setup = self._module().setup
-            wanted = setup.__code__.co_varnames[: setup.__code__.co_argcount + setup.__code__.co_kwonlyargcount]
+            params = _taken(setup, self.job.get("params") or {})
         except BaseException as error:
             raise client.GaveUp(ending.describe_failure(error, "the client", self._script))
-        params = {name: value for name, value in (self.job.get("params") or {}).items() if name in wanted[1:]}
         self._setup = lambda: _callable(setup("http://" + self.place, **params))
 
     def _module(self):
@@ -164,6 +164,14 @@ class Scripted(client.Client):
         if link.first_at is None and isinstance(found, Real) and not isinstance(found, bool):
             found = {"items": found}
         self._step(link.ended, (took_s, first_s, token_s, 0.0), dict(found) if isinstance(found, dict) else {})
+
+
+def _taken(setup, params):
+    """Return those of the params that `setup` takes after the url."""
+    first, *others = inspect.signature(setup).parameters.values()
+    names = [each.name for each in others if each.kind != each.VAR_KEYWORD]
+    takes_all = len(names) < len(others)
+    return {name: params[name] for name in params if name in names or (takes_all and name != first.name)}
 
 
 def _callable(request):
