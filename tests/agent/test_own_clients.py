@@ -28,7 +28,9 @@ LOADS = "import sys, urllib.request\nfor _ in range(5): urllib.request.urlopen(s
 
 def run(root: Path, fault: str = "", *, client: str = "", generator: str = "", python: str = sys.executable,
         **changed: Any) -> Told:  # fmt: skip
-    job = {name: changed.pop(name) for name in ("looks", "results", "params", "printed") if name in changed}
+    job = {
+        name: changed.pop(name) for name in ("looks", "results", "params", "printed", "variables") if name in changed
+    }
     job["timeout_s"] = changed.pop("limit_s", 30.0)
     serve = {
         "port": None, "ready": {"http": None, "line": None}, "ready_timeout_s": None, "requests": [],
@@ -183,6 +185,14 @@ def test_the_numbers_of_a_load_generator_are_results(tmp_path: Path, prints: str
     assert told.done["run_s"] > 0
     assert {name: measured(told, name) for name in numbers} == {name: [value] for name, value in numbers.items()}
     assert measured(told, "step_s") == []
+
+
+def test_a_load_generator_has_the_variables_of_the_image(tmp_path: Path) -> None:
+    """Images of NVIDIA find their libraries by LD_LIBRARY_PATH."""
+    variables = {"LD_LIBRARY_PATH": "/opt/a/lib", "PYTHONPATH": "/opt/b"}
+    tells = f"import os\nprint('score:', sum(os.environ.get(name) == value for name, value in {variables}.items()))\n"
+    told = run(tmp_path, generator=LOADS + tells, variables=variables)
+    assert (told.done["end"], told.column("score")[-1]) == ("completed", 2)
 
 
 def test_a_load_generator_that_fails_is_never_the_version_s_fault(tmp_path: Path) -> None:

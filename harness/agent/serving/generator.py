@@ -11,7 +11,7 @@ import subprocess
 
 from .. import ending, samples
 from ..scenario import printed, result_file
-from . import client
+from . import KEPT, client
 
 BEAT_S = 0.1
 KEPT_BYTES = 1 << 20  # of its output
@@ -55,9 +55,10 @@ class Generator(client.Client):
 
     def _run(self, words, folder):
         """Run the command to its end; return its exit code and its output."""
+        given = {name[len(KEPT) if name.startswith(KEPT) else 0 :]: value for name, value in os.environ.items()}
         try:
             process = subprocess.Popen(
-                words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+                words, cwd=folder, env=given, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
             )
         except OSError as error:
             raise client.GaveUp("the load generator cannot be started: %s: %s" % (words[0], os.strerror(error.errno)))

@@ -13,6 +13,7 @@ import time
 
 from .. import ending, libc, samples, wire
 from ..probes import processes
+from ..serving import KEPT
 from . import child
 from .command import ANON_KIB, RSS_KIB, STEP_S, Outside
 
@@ -87,7 +88,9 @@ class Served(Outside):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LD_"))},
+            env={
+                KEPT + name if name.startswith(("PYTHON", "LD_")) else name: value for name, value in os.environ.items()
+            },
             pass_fds=inherited,
             start_new_session=True,
             preexec_fn=child.dying_with(os.getpid()),  # noqa: PLW1509 (the supervisor has one thread)
