@@ -195,6 +195,13 @@ def test_a_load_generator_has_the_variables_of_the_image(tmp_path: Path) -> None
     assert (told.done["end"], told.column("score")[-1]) == ("completed", 2)
 
 
+def test_what_a_load_generator_leaves_behind_does_not_prolong_its_run(tmp_path: Path) -> None:
+    leaves = "import subprocess\nprint('score: 1', flush=True)\nsubprocess.Popen(['sleep', '20'])\n"
+    told = run(tmp_path, generator=LOADS + leaves)
+    assert (told.done["end"], told.column("score")[-1]) == ("completed", 1)
+    assert told.done["run_s"] < 15
+
+
 def test_a_load_generator_that_fails_is_never_the_version_s_fault(tmp_path: Path) -> None:
     fails = run(tmp_path / "a", generator="raise SystemExit('no such option')")
     assert fails.done["end"] == "infrastructure"

@@ -64,11 +64,13 @@ class Generator(client.Client):
             raise client.GaveUp("the load generator cannot be started: %s: %s" % (words[0], os.strerror(error.errno)))
         kept, until = b"", self.clock()
         while True:
-            if select.select([process.stdout], [], [], max(0.0, until - self.clock()))[0]:
+            has_ended = process.poll() is not None  # a process that it left behind may hold its output open
+            if select.select([process.stdout], [], [], 0.0 if has_ended else max(0.0, until - self.clock()))[0]:
                 data = os.read(process.stdout.fileno(), 1 << 16)
-                if not data:
-                    return process.wait(), kept.decode("utf-8", "replace")
+                has_ended = not data
                 kept = (kept + data)[-KEPT_BYTES:]
+            if has_ended:
+                return process.wait(), kept.decode("utf-8", "replace")
             if self.clock() >= until:
                 until = self.clock() + BEAT_S
                 self._sample()
