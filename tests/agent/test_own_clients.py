@@ -39,7 +39,7 @@ def run(root: Path, fault: str = "", *, client: str = "", generator: str = "", p
         "concurrency": 1, "rate": None, "seed": 1, "timeout_s": 5.0, **changed,
     }  # fmt: skip
     files = {"server.py": SERVER.read_text(), "client.py": client, "load.py": generator}
-    files["lines.jsonl"] = '{"get": "/{size}"}\n\n{"post": "/b", "json": [1]}\n'
+    files["lines.jsonl"] = '\ufeff{"get": "/{size}"}\n\n{"post": "/b", "json": [1]}\n'
     command = [python, "server.py", "{port}", *([fault] if fault else [])]
     return driver.run(root, python, None, files=files, command=command, serve=serve, **job)
 

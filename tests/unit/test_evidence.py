@@ -364,7 +364,7 @@ def test_a_server_is_sent_the_same_requests_again(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/client.py").write_text(CLIENT)
     (tmp_path / "lib/helper.py").write_text("SIZE = 7\n")
-    (tmp_path / "lines.jsonl").write_text('{"get": "/{size}", "weight": 3}\n{"get": "/other"}\n')
+    (tmp_path / "lines.jsonl").write_text('\ufeff{"get": "/{size}", "weight": 3}\n{"get": "/other"}\n')
     serve: dict[str, Any] = {"script": None, "serve": (sys.executable, "-c", TELLS, "{port}"), "folder": tmp_path}
     kinds: list[dict[str, Any]] = [
         {"client": tmp_path / "lib/client.py", "files": (tmp_path / "lib/helper.py",)},

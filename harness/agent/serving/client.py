@@ -274,7 +274,7 @@ class Client(object):
         """Prepare what sends the requests, once the server is ready."""
         asked = self.serve["requests"]
         if self.serve.get("file"):
-            with open(os.path.join(self.root, self.serve["file"]), encoding="utf-8") as file:
+            with open(os.path.join(self.root, self.serve["file"]), encoding="utf-8-sig") as file:
                 asked = list(requests_of(file, self.job.get("params") or {}))
         self.kinds = [Kind(each, self.place) for each in asked]
         self._tells_kinds = len({kind.words for kind in self.kinds}) > 1
