@@ -32,7 +32,10 @@ def read(path):
     if len(text) > MOST_BYTES:
         raise ValueError("is larger than %d MiB" % (MOST_BYTES >> 20))
     if path.endswith(".csv"):
-        return _of_csv(list(csv.reader(text.splitlines())))
+        try:
+            return _of_csv(list(csv.reader(text.splitlines())))
+        except csv.Error as error:  # a field may have 128 KiB
+            raise ValueError(str(error))
     try:
         return dict(numbers_of(json.loads(text)))
     except RecursionError:

@@ -266,6 +266,12 @@ def test_the_numbers_of_a_file_are_named_by_their_keys_or_columns(
     assert result_file.read(str(tmp_path / name)) == numbers
 
 
+def test_a_field_of_csv_that_is_too_long_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("score\n" + "x" * (1 << 18))
+    with pytest.raises(ValueError, match="field larger than"):
+        result_file.read(str(tmp_path / "a.csv"))
+
+
 @pytest.mark.parametrize("text", ["{", "\udcff", "[" * 100_000, " " * (result_file.MOST_BYTES + 1)])
 def test_a_damaged_file_of_results_is_no_bug_of_the_agent(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_text(text, errors="surrogateescape")
