@@ -93,9 +93,10 @@ def _problem(line: bytes, reader: TypeAdapter[model.Request], context: Context) 
 def _check_senders(scenario: model.Scenario, key: KeyPath, context: Context) -> None:
     """Check that one key says what is sent, and who reads the numbers."""
     written = context.written(*key)
-    for name in {"printed", "results"} & written.keys() if not scenario.generator else ():
-        text = "is for a program, a module, a command or a load generator; the replies of a server are read"
-        context.add((*key, name), text)
+    for name, others in {"printed": "a program, a module, ", "results": ""}.items() if not scenario.generator else ():
+        if name in written:
+            text = f"is for {others}a command or a load generator; the replies of a server are read"
+            context.add((*key, name), text)
     given = [name for name in SENDERS if name in written]
     if not given:
         context.add(key, "needs the requests to send: request: {get: /path}")

@@ -190,8 +190,8 @@ class Scenario(FromFile):
     ] = "auto"
     """For a program: what counts as its steps; auto, the default: those of the first framework that makes one."""
     printed: file_keys.Printed | None = None
-    """For a program or a command: the numbers that it prints, such as {loss: "loss: {}"}, where {} is the number; off:
-    none. Default: all numbers beside a name."""
+    """For a program, a command or a load generator: the numbers that it prints, such as {loss: "loss: {}"}, where {} is
+    the number; off: none. Default: all numbers beside a name."""
     command: Annotated[tuple[forms.Anything, ...], forms.Within(items=1), forms.MASKED_WORDS] = ()
     """Any other program, as a list of its arguments, measured from outside. Give this, script, program or module."""
     serve: Annotated[tuple[forms.Anything, ...], forms.Within(items=1), forms.MASKED_WORDS] = ()
@@ -214,7 +214,8 @@ class Scenario(FromFile):
     step_pattern: file_keys.Expression | None = None
     """For a command: a regular expression; each line of output that matches it is a step."""
     results: forms.Text | None = None
-    """For a command: the file that it writes, such as out.json or out.csv, whose numbers are results."""
+    """For a command or a load generator: the file that it writes, such as out.json or out.csv, whose numbers are
+    results."""
     stop: tuple[forms.Anything, ...] = ()
     """For a command of a varied series: what ends what it starts outside its own processes, such as [docker, rm, -f,
     bench]. It runs after every launch, also after one that was killed."""

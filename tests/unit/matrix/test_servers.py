@@ -77,7 +77,7 @@ def read(folder: Path, text: str) -> str:
         (PLAIN + "client: [wrk]", "m.yaml:9: scenarios.a.client: does not say where the server is: write {url}"),
         (PLAIN + "client: [wrk, '{url}']\nparams: {n: 2}", "serve and client have no '{n}'"),
         (PLAIN + "client: []", "scenarios.a.client: is empty; give at least one"),
-        (PLAIN + "client: size.py\nresults: out.json\nparams: {size: 1}", "scenarios.a.results: is for a program"),
+        (PLAIN + "client: size.py\nresults: out.json\nparams: {size: 1}", "scenarios.a.results: is for a command or"),
         (PLAIN + "requests: no.jsonl", "m.yaml:9: scenarios.a.requests: 'no.jsonl' does not exist"),
         (PLAIN + "requests: empty.jsonl", "scenarios.a.requests: empty.jsonl must have 1 to 100,000 lines"),
         (PLAIN + "requests: bad.jsonl", "scenarios.a.requests: bad.jsonl:3: give one of get and post"),
