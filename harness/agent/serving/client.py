@@ -451,19 +451,19 @@ class Client(object):
         if problem:
             self._fail(link, problem)
             return
-        self._succeeded(link)
-        took_s = max(now - link.started, stepping.LEAST_S)
-        first_s = token_s = None
-        if reply.is_stream and reply.first_at is not None:
-            first_s = reply.first_at - link.started
-            if reply.pieces > 1:
-                token_s = (reply.last_at - reply.first_at) / (reply.pieces - 1)
-        self._step(now, (took_s, first_s, token_s, 0.0), self._numbers.of(reply))
+        self._succeeded(link, link.started, now, reply if reply.is_stream else None, self._numbers.of(reply))
 
-    def _succeeded(self, link):
+    def _succeeded(self, link, began, ended, streamed, numbers):
+        """Count a request that succeeded. `streamed`: what has `first_at`, `last_at` and `pieces` if its reply was."""
         self._idle.append(link)
         self._busy -= 1
         self._why, self.failures, self.timeouts = "", 0, 0
+        took_s, first_s, token_s = max(ended - began, stepping.LEAST_S), None, None
+        if streamed is not None and streamed.first_at is not None:
+            first_s = streamed.first_at - began
+            if streamed.pieces > 1:
+                token_s = (streamed.last_at - streamed.first_at) / (streamed.pieces - 1)
+        self._step(ended, (took_s, first_s, token_s, 0.0), numbers)
 
     def _fail(self, link, why, timed_out=False):
         self._idle.append(link)

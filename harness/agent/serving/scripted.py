@@ -16,7 +16,7 @@ import types
 from numbers import Real
 
 from .. import ending
-from ..scenario import script_run, stepping
+from ..scenario import script_run
 from . import client
 
 LONGEST = 100  # characters of a failure
@@ -33,7 +33,7 @@ class Caller(object):
     def __init__(self, setup, done, clock, script, replaces=False):
         self.busy, self.started, self.until = False, 0.0, 0.0
         self.is_lost = False  # its reply was too late
-        self.is_due = None  # when its request was due; None: when the call began
+        self.due_at = None  # when its request was due; None: when the call began
         self._setup, self._done, self._clock, self._script = setup, done, clock, script
         self._asked = queue.Queue()
         thread = threading.Thread(target=self._run, args=(replaces,))
@@ -127,7 +127,7 @@ class Scripted(client.Client):
         return Caller(self._setup, self._done, self.clock, self._script, **more)
 
     def _start(self, link, now):
-        link.is_due = link.started if self._rate else None
+        link.due_at = link.started if self._rate else None
         link.call()
 
     def _turn(self, most_s):
@@ -153,17 +153,10 @@ class Scripted(client.Client):
         if why:
             self._fail(link, why)
             return
-        self._succeeded(link)
-        began = link.began if link.is_due is None else link.is_due
-        took_s = max(link.ended - began, stepping.LEAST_S)
-        first_s = token_s = None
-        if link.first_at is not None:
-            first_s = link.first_at - began
-            if link.pieces > 1:
-                token_s = (link.last_at - link.first_at) / (link.pieces - 1)
         if link.first_at is None and isinstance(found, Real) and not isinstance(found, bool):
             found = {"items": found}
-        self._step(link.ended, (took_s, first_s, token_s, 0.0), dict(found) if isinstance(found, dict) else {})
+        began = link.began if link.due_at is None else link.due_at
+        self._succeeded(link, began, link.ended, link, dict(found) if isinstance(found, dict) else {})
 
 
 def _taken(setup, params):
