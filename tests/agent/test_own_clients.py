@@ -8,7 +8,7 @@ import pytest
 
 from tests.agent import driver
 from tests.agent.driver import Told, pack_with
-from tests.agent.test_serving import SERVER, measured
+from tests.agent.test_serving import POST, SERVER, measured
 
 SENDS = """
     import socket
@@ -46,12 +46,13 @@ def run(root: Path, fault: str = "", *, client: str = "", generator: str = "", p
 
 @pytest.mark.smoke
 def test_each_call_of_a_script_is_a_request(tmp_path: Path, python: str) -> None:
-    told = run(tmp_path, client=SENDS, python=python, concurrency=3, params={"size": 4, "other": 1})
+    told = run(tmp_path / "own", client=SENDS, python=python, concurrency=3, params={"size": 4, "other": 1})
     assert (told.done["end"], told.done["message"], told.done["last_step"]) == ("completed", "", 100)
     assert told.one("ready")["step_kind"] == "request"
     assert len(measured(told, "step_s")) == 100
     assert set(told.column("quality")) == {2.0}
-    assert set(told.counts["threads"]) <= set(range(8))  # those of the client are not the server's
+    built_in = run(tmp_path / "built-in", python=python, concurrency=3, requests=[POST])
+    assert told.counts["threads"][-1] == built_in.counts["threads"][-1]  # those of the client are not the server's
 
 
 @pytest.mark.parametrize(
