@@ -412,7 +412,8 @@ def is_brief(trace: Trace) -> bool:
 
 
 def _at_a_time(trace: Trace) -> float:
-    """Return how many steps are made at a time: requests to a server, of which each has as many items."""
+    """Return how many steps are made at a time: requests to a server, of which each has as many items. It is more if a
+    script returns items of its own, and then a launch only ends later than it might."""
     items = sampled(trace.column("items")) if is_told(trace, "failed") else np.empty(0)
     return max(1.0, float(np.median(items))) if len(items) else 1.0
 
