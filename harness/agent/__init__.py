@@ -40,9 +40,9 @@ job.json
      "probe": {"name": "optrace", …} or null,   a wrapping probe with its settings (inside/__init__.py)
      "mounts": [{"at": "/data", "from": "/srv/d", "files": hash or null, …}, …]
                                                 mounted data (mounted.py); those with `files` are looked at
-     "caches": [{"at": "~/.cache/hub", "path": "/x", "from": "/y" or null}, …]
+     "caches": [{"at": "~/.cache/hub", "own": "/", "path": "/x", "from": "/y" or null}, …]
                                                 folders in which this trial alone writes, each a copy of another one, or
-                                                empty (caches.py)
+                                                empty (caches.py); nothing outside of `own` is removed for them
      "survey": true,                            only describe the mounts, in `mounted` messages, and exit
      "environment": ["CUDA_*", "TF_*", ...]}    names (fnmatch) whose values `hello` may report
 

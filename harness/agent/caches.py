@@ -18,7 +18,7 @@ def prepared(order, root):
         try:
             if not os.path.isdir(cache["path"]):
                 os.makedirs(cache["path"], 0o700)
-            link(place_of(cache["at"], root), cache["path"])
+            link(place_of(cache["at"], root), cache["path"], cache["own"])
             if cache["from"]:
                 copy(cache["from"], cache["path"], {})
         except OSError as error:
@@ -33,10 +33,14 @@ def place_of(at, root):
     return os.path.expanduser(at) if at.startswith("~/") else os.path.join(root, "scenario", at)
 
 
-def link(place, path):
-    """Make a link, unless the cache itself is there. What an image has there is not seen, as under a mount."""
+def link(place, path, own):
+    """Make a link, unless the cache itself is there. What an image has there is not seen, as under a mount. Nothing is
+    removed or made outside of `own`, the folder that is the launch's own. Raises OSError."""
     if place == path:
         return
+    own = os.path.realpath(own)
+    if os.path.commonpath([os.path.realpath(os.path.dirname(place)), own]) != own:
+        raise OSError("it would be outside of the launch's own folder")
     if os.path.isdir(place) and not os.path.islink(place):
         shutil.rmtree(place)
     elif os.path.lexists(place):

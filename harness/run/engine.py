@@ -132,11 +132,12 @@ class LaunchRequest:
     caches: Mapping[str, str] = field(default_factory=dict)
     fills: bool = False
 
-    def with_caches(self, *, path: Callable[[Cache], str], filled: Callable[[Cache], str]) -> LaunchRequest:
+    def with_caches(self, *, own: str, path: Callable[[Cache], str], filled: Callable[[Cache], str]) -> LaunchRequest:
         """Return the launch with a job that tells the agent where its caches are: `path`, the folder in which it
-        writes, and `filled`, the folder of which that is a copy at first."""
+        writes, and `filled`, the folder of which that is a copy at first. `own`: the folder that is the launch's own,
+        outside of which the agent removes nothing."""
         told = [
-            {"at": each.at, "path": path(each), "from": filled(each) if self.copies(each) else None}
+            {"at": each.at, "own": own, "path": path(each), "from": filled(each) if self.copies(each) else None}
             for each in self.scenario.caches
         ]
         payload = replace(self.payload, job={**self.payload.job, "caches": told})

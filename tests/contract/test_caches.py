@@ -8,10 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import docker as docker_sdk
 import pytest
 
+from harness.agent import caches
+from harness.errors import InfrastructureError
 from harness.model import Cache, CellRun, Limits, Prepared, Trial, Variant
 from harness.run.hosts.warm_caches import HostCaches
 from harness.run.trial.payload import pack
@@ -86,6 +89,19 @@ def test_a_cache_that_cannot_be_made_says_nothing_about_the_version(keeping: Wor
     trial = ran(keeping, replace(cache, at="../job.json/x"), "true")
     assert trial.end == "infrastructure"
     assert trial.message.startswith("its cache at ../job.json/x cannot be made: ")
+
+
+def test_a_cache_never_replaces_a_folder_of_the_user(process: World, tmp_path: Path) -> None:
+    """A scenario that set HOME to the user's own lost the user the models in it."""
+    (own := tmp_path / "hub/model").mkdir(parents=True)
+    launch = process.launch("quiet", environment=(("HOME", str(tmp_path)),), mounts=(Cache(name="hub", at="~/hub"),))
+    with pytest.raises(InfrastructureError, match="a cache in ~ needs the launch's own HOME; leave HOME out"):
+        process.run(launch)
+    (root := tmp_path / "trial").mkdir()
+    (root / "data").symlink_to(tmp_path)
+    told = {"at": "../data/hub", "own": str(root), "path": str(root / "cache"), "from": None}
+    assert "it would be outside of the launch's own folder" in caches.prepared({"caches": [told]}, str(root))
+    assert own.is_dir()
 
 
 def test_a_full_disk_says_nothing_about_the_version_that_fills_its_cache(keeping: World) -> None:

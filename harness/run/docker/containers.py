@@ -249,7 +249,7 @@ def running(
 def _started(
     client: docker.DockerClient, launch: LaunchRequest, *, python: Sequence[str], ways: Ways
 ) -> Iterator[AttachedSession]:
-    launch = launch.with_caches(path=place_of, filled=filled_at)
+    launch = launch.with_caches(own="/", path=place_of, filled=filled_at)
     scenario, payload, gpus = launch.scenario, launch.payload, [gpu.uuid for gpu in launch.gpus]
     with created(
         client,

@@ -93,6 +93,7 @@ class ProcessEngine(EnvironmentStore):
             ends.enter_context(environments.in_use(Path(python)))
             ends.callback(owners.remove_folder, root)
             launch = launch.with_caches(
+                own=str(root),
                 path=lambda cache: (
                     launch.caches[cache.name] if launch.fills and cache.is_warm else str(root / CACHES / cache.name)
                 ),
@@ -106,6 +107,7 @@ class ProcessEngine(EnvironmentStore):
             command = [*prefix, python, "-B", str(root / "start.py")]
             environment = environment_of(launch, root=str(root), own=self._environ)
             try:
+                _check_home(launch, environment.get("HOME", ""), root)
                 process = piped(command, environment=environment, folder=root)
             except (OSError, ValueError) as error:  # ValueError: a NUL or "=" that the system rejects
                 why = error.strerror if isinstance(error, OSError) else error
@@ -282,6 +284,15 @@ def environment_of(launch: LaunchRequest, *, root: str, own: Mapping[str, str]) 
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in launch.gpus),  # "": no GPU, as in a container
         **launch.environment,
     }
+
+
+def _check_home(launch: LaunchRequest, home: str, root: Path) -> None:
+    """Refuse a cache in a home that is not the launch's own. Raises InfrastructureError, and ValueError for no path."""
+    in_home = any(cache.at.startswith("~/") for cache in launch.scenario.caches)
+    if in_home and not Path(home).resolve().is_relative_to(root.resolve()):
+        raise InfrastructureError(
+            "a cache in ~ needs the launch's own HOME; leave HOME out of the variables, or give it a relative `at`"
+        )
 
 
 def _end(process: subprocess.Popen[bytes], cgroup: TrialCgroup | None, *, leave_s: float) -> None:
