@@ -250,7 +250,7 @@ class Run:
                 launcher = cell_launcher(
                     each, host, lease, context, self.journal, trials=self.plan.trials, reuse=self.reuse, disk=disk
                 )
-                opened.callback(launcher.images.close)
+                opened.callback(launcher.close)
                 own = Gate(memory_bytes=gate.memory_bytes and gate.memory_bytes / len(lanes)) if lanes else gate
                 workers.append(
                     HostRun(
@@ -290,7 +290,7 @@ def cell_launcher(
     disk: Disk | None = None,
 ) -> CellLauncher:
     """Return what launches cells on one connection to a leased machine. `disk`: the space for images, if it is limited.
-    The caller closes its images.
+    The caller closes it.
     """
     images = HostImages(
         engine=engine,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -89,7 +89,9 @@ def narrow(narrowing: Narrowing, *, out: Path, fresh: bool) -> Narrowed:
     both.context.progress.plan(most={lane: about.most}, exact=False, about={lane: about.launches})
     interrupted = False
     try:
-        _worker(narrowing, journal, reuse=not fresh).run(queue)
+        worker = _worker(narrowing, journal, reuse=not fresh)
+        with closing(worker.launcher):
+            worker.run(queue)
     except Interrupted:
         interrupted = True
     good, bad = (both.cells[side].image.version for side in ("A", "B"))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+from pathlib import Path
+
 import pytest
 
+from harness.run.owners import CACHE_PREFIX
 from tests.integration.conftest import ENGINES, Harness
+from tests.waiting import until
 
 pytestmark = pytest.mark.index
 PROGRAM = """\
@@ -58,3 +63,18 @@ def test_a_fault_that_shows_only_with_a_warm_cache_is_told_as_that(harness: Harn
     cells = {(cell["scenario"], cell["image"]): cell for cell in harness.summary()["cells"]}
     assert cells["cold", "1.16.0"]["verdict"] == "flat"
     assert "(in the launch that fills its warm cache" in cells["broken", "1.16.0"]["why"]
+
+
+@pytest.mark.kills
+def test_ctrl_c_removes_the_caches_of_workers_that_share_a_host(harness: Harness, tmp_path: Path) -> None:
+    """Each interrupted sweep left gigabytes until the next one."""
+    (harness.folder / "kernels.py").write_text(f"{PROGRAM}import time\ntime.sleep(60 if is_warm else 0)\n")
+    (temporary := tmp_path / "tmp").mkdir()
+    harness.environ["TMPDIR"] = str(temporary)
+    matrix = MATRIX.replace("{{engine: {engine}}}", "{{engine: {engine}, parallel: 2}}").partition("  cold:")[0]
+    process = harness.start("sweep", harness.write(matrix.format(engine="process")))
+    kept = lambda: list(temporary.glob(f"{CACHE_PREFIX}*/of"))  # noqa: E731
+    assert until(kept, seconds=60)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert list(temporary.glob(f"{CACHE_PREFIX}*")) == []

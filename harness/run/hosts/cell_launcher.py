@@ -72,6 +72,11 @@ class CellLauncher:
     caches: HostCaches = field(default_factory=HostCaches)
     noted: set[str] = field(default_factory=set)
 
+    def close(self) -> None:
+        """Abandon the background pulls, and remove all caches."""
+        self.images.close()
+        self.caches.close(self.engine)
+
     # ------------------------------------------------------------ images
 
     def prepare(self, run: CellRun) -> None:

@@ -24,7 +24,8 @@ from harness.schedule import RowQueue, Turn
 
 @dataclass(frozen=True, kw_only=True)
 class HostRun:
-    """Runs rows on one connection to an engine. `worker`: its name among the workers that share the rows.
+    """Runs rows on one connection to an engine. `worker`: its name among the workers that share the rows. The caller
+    closes the `launcher`.
 
     Several objects, each with its own `launcher`, can work on the rows of one host at the same time: they share the
     name, the `gate` and everything else.
@@ -35,13 +36,12 @@ class HostRun:
     rng: random.Random
     finished: Callable[[RowRun], None]
     gate: Gate = field(default_factory=Gate)
-    shares_images: bool = False
     slices: bool = False
     cycles: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def with_engine(self, engine: Engine) -> HostRun:
-        """Return a copy that uses another connection and shares everything else. The caller closes the images."""
-        return replace(self, launcher=replace(self.launcher, engine=engine), shares_images=True)
+        """Return a copy that uses another connection and shares everything else."""
+        return replace(self, launcher=replace(self.launcher, engine=engine))
 
     def run(self, queue: RowQueue) -> None:
         """Run the rows and fill in their CellRuns, with the reason for each cell that could not run.
@@ -55,10 +55,6 @@ class HostRun:
         except BaseException:
             queue.abandon(self.worker)
             raise
-        finally:
-            if not self.shares_images:
-                self.launcher.images.close()
-                self.launcher.caches.close(self.launcher.engine)
 
     def look_ahead(self, queue: RowQueue) -> None:
         """Start the pulls of the images that the rows need."""

@@ -37,7 +37,7 @@ class OnlyBFails:
     """A host on which only B itself fails, so that making B again heals it. `ends`: how the row ends."""
 
     def __init__(self, ends: HarnessError | None = None) -> None:
-        self.ends = ends
+        self.ends, self.launcher = ends, Mock()
 
     def run(self, rows: RowQueue) -> None:
         (row,) = rows.ahead("local")
