@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -112,6 +114,28 @@ def test_a_full_disk_says_nothing_about_the_version_that_fills_its_cache(keeping
     assert failed is not None
     assert (filled, failed.end) == ({}, "infrastructure")
     assert failed.message == "No space left on device for its warm cache; free some space on this host"
+    assert volumes(keeping) == before
+
+
+def test_rows_have_their_own_caches_and_versions_of_one_image_fill_them_once(keeping: World) -> None:
+    """A row that ended removed the cache of another scenario with the same command."""
+    given, before = keeping.launch("quiet").scenario, volumes(keeping)
+    scenarios = [replace(given, name=name, mounts=(Cache(name="kernels", at="c"),)) for name in ("a", "b")]
+    cells = [replace(a_cell(on=host(keeping.kind)), variant=Variant(scenario=scenario)) for scenario in scenarios]
+    ended, rest, fills, kept = CellRun(cell=cells[0], key="k"), CellRun(cell=cells[1], key="k"), [], HostCaches()
+
+    def fill(made: Mapping[str, str]) -> Trial:
+        time.sleep(0.2)
+        fills.append(made)
+        return Trial(cell_id="", number=1, key="k", end="completed")
+
+    with ThreadPoolExecutor() as pool:
+        found = [made for made, _ in pool.map(lambda run: kept.of(run, keeping.engine, fill), (ended, rest, ended))]
+    assert len(fills) == 2
+    assert found[0] == found[2] != found[1]
+    kept.forget([ended], keeping.engine)
+    assert not kept.lacks(rest)
+    kept.close(keeping.engine)
     assert volumes(keeping) == before
 
 

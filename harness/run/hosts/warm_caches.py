@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,9 +18,11 @@ IN_FILLING = "in the launch that fills its warm cache, which is cold"
 @dataclass(kw_only=True)
 class HostCaches:
     """The references of filled caches by their names, for each version that has been launched in a row that goes on.
-    The two of an A/A replicate share them."""
+    Versions of a row that are the same image share them, as the two of an A/A replicate do. Thread-safe."""
 
-    _filled: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    _filled: dict[Place, Mapping[str, str]] = field(default_factory=dict)
+    _locks: dict[Place, threading.Lock] = field(default_factory=dict)
+    """Held while a cache is filled."""
 
     def of(
         self, run: CellRun, engine: Engine, fill: Callable[[Mapping[str, str]], Trial]
@@ -28,22 +31,23 @@ class HostCaches:
         does not end well, also return that launch: it is the version's own outcome. Raises InfrastructureError and any
         error of `fill`."""
         place, made = _place(run), dict[str, str]()
-        if not self.lacks(run):
-            return self._filled.get(place, {}), None
-        try:
-            for cache in run.cell.variant.scenario.caches:
-                if cache.is_warm:
-                    made[cache.name] = engine.make_cache()
-            trial = fill(made)
-            if trial.ended_well:
-                self._filled[place] = made
-                return made, None
-            if NO_SPACE in f"{trial.message} {trial.output.tail}":
-                return {}, replace(trial, end="infrastructure", message=f"{NO_SPACE} for its warm cache; {REMEDY}")
-            return {}, replace(trial, message=f"{trial.message} ({IN_FILLING})", trace=None)
-        finally:
-            if place not in self._filled:
-                _remove(engine, made.values())
+        with self._locks.setdefault(place, threading.Lock()):
+            if not self.lacks(run):
+                return self._filled.get(place, {}), None
+            try:
+                for cache in run.cell.variant.scenario.caches:
+                    if cache.is_warm:
+                        made[cache.name] = engine.make_cache()
+                trial = fill(made)
+                if trial.ended_well:
+                    self._filled[place] = made
+                    return made, None
+                if NO_SPACE in f"{trial.message} {trial.output.tail}":
+                    return {}, replace(trial, end="infrastructure", message=f"{NO_SPACE} for its warm cache; {REMEDY}")
+                return {}, replace(trial, message=f"{trial.message} ({IN_FILLING})", trace=None)
+            finally:
+                if place not in self._filled:
+                    _remove(engine, made.values())
 
     def lacks(self, run: CellRun) -> bool:
         """Return whether the next launch of a version fills a cache before."""
@@ -60,8 +64,12 @@ class HostCaches:
             _remove(engine, self._filled.popitem()[1].values())
 
 
-def _place(run: CellRun) -> tuple[str, str]:
-    return run.cell.image.series, run.key
+Place = tuple[str, str, str, str]
+
+
+def _place(run: CellRun) -> Place:
+    """Return the row and the key: each row removes its own caches."""
+    return run.cell.image.series, str(run.cell.lane), run.cell.variant.id, run.key
 
 
 def _remove(engine: Engine, references: Iterable[str]) -> None:
