@@ -79,8 +79,10 @@ def restored(
     them. Return the scenario with these paths, and the files that are missing; if any is, none is written.
     """
     contents, missing = read_inputs(files.get(scenario.name, {}), directory)
-    if missing or (scenario.file is not None and scenario.file_place not in contents):
-        return scenario, missing or (str(scenario.file),)
+    own = [path for path in (scenario.file, scenario.client_script, scenario.requests) if path is not None]
+    lacking = missing or tuple(str(path) for path in own if str(scenario.place_of(path)) not in contents)
+    if lacking:
+        return scenario, lacking
     paths = {place: into / PREFIX / place for place in contents}
     for place, path in paths.items():
         path.parent.mkdir(parents=True, exist_ok=True)

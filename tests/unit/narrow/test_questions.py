@@ -59,6 +59,14 @@ def test_the_program_of_a_finding_is_the_one_that_the_run_kept(run: StoredRun, t
     assert pack(Variant(scenario=kept)).files, "its files go to different places"
 
 
+@pytest.mark.parametrize("key", ["client", "requests"])
+def test_a_run_that_did_not_keep_what_a_server_is_sent_is_refused(run: StoredRun, tmp_path: Path, key: str) -> None:
+    """`narrow` ended with KeyError."""
+    served = {"script": None, "serve": ("server",), key: Path("sent")}
+    scenario = replace(run.findings[0].variant.scenario, **served)
+    assert inputs.restored(scenario, run.files, run.path, into=tmp_path / "copy") == (scenario, ("sent",))
+
+
 def test_a_repair_is_no_finding_to_narrow(run: StoredRun) -> None:
     assert "is where a fault was fixed; give narrow a finding at which" in refused(run, run.findings[1])
 
