@@ -135,8 +135,8 @@ UNTOLD = Field(exclude=True)
 MASKED = PlainSerializer(masking.told)
 """Marks variables or build arguments, of which files have no credentials."""
 WITHOUT_CREDENTIALS = PlainSerializer(masking.without_credentials)
-MASKED_WORDS = PlainSerializer(masking.told_words)
-"""Marks the words of a command, of which files have no credentials."""
+MASKED_WORDS = PlainSerializer(lambda each: masking.told_words(each) if isinstance(each, tuple) else each)
+"""Marks the words of a command, of which files have no credentials. A path in their place is kept."""
 
 
 class Located:

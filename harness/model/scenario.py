@@ -206,7 +206,7 @@ class Scenario(FromFile):
     """For a server: the request, or a list of several: {post: /generate, json: {prompt: hello}}."""
     requests: Annotated[Path | None, forms.Located()] = None
     """For a server, in place of request: a file of JSON lines, of which each is one."""
-    client: Annotated[Path | tuple[str, ...] | None, forms.InFile(form=file_keys.AnyClient)] = None
+    client: Annotated[Path | tuple[str, ...] | None, forms.InFile(form=file_keys.AnyClient), forms.MASKED_WORDS] = None
     """For a server, in place of request: a script with setup(url) that returns request(), which sends one; or a load
     generator, as a list of its arguments, in which {url}, {host} and {port} are the server's."""
     request_timeout_s: Annotated[forms.Duration, forms.key("request_timeout", default="1m")] = 60.0

@@ -89,12 +89,14 @@ def test_no_file_of_a_run_contains_a_credential_of_the_matrix(tmp_path: Path) ->
         "version: 1\nseries: {s: {install: ['six @ https://ada:hunter22@host/six-{version}.whl'], versions: ['1']}}\n"
         "hosts: {here: {engine: process}}\nscenarios:\n"
         "  one: {command: [train, --password, x, --hf-token, abcd-1234], environment: {MY_PWD: abcd-5678}}\n"
+        "  two: {serve: [server, '{port}'], client: [load, '{url}', --api-key, x1y2z3]}\n"
     )
     plan = make_plan(selected(path, SweepOptions(), {}))
     written = json.dumps(plan_to_json(plan))
-    assert not re.findall("hunter22|abcd-1234|abcd-5678", written)
-    (scenario,) = json.loads(written)["scenarios"]
+    assert not re.findall("hunter22|abcd-1234|abcd-5678|x1y2z", written)
+    scenario, served = json.loads(written)["scenarios"]
     assert scenario["command"] == ["train", "--password", WITHHELD, "--hf-token", WITHHELD]
+    assert served["client"] == ["load", "{url}", "--api-key", WITHHELD]
     run = RunDirectory(tmp_path)
     run.write("report.md", "it printed abcd-1234 and ada:hunter22")
     run.write_decision({"why": "abcd-5678"})
