@@ -1,14 +1,13 @@
 """Caches in a trial: links to them, and the copies of what another trial left in them."""
 
 import errno
-import fcntl
 import os
 import shutil
 import stat
 
 CLONE = 0x40049409  # FICLONE: the copy shares the blocks, where the file system can
 WORDS = "its cache at %s cannot be made: %s (user %d)"
-NO_SPACE = "No space left on device; free some space on this host"
+NO_SPACE, REMEDY = "No space left on device", "free some space on this host"
 
 
 def prepared(order, root):
@@ -22,7 +21,7 @@ def prepared(order, root):
             if cache["from"]:
                 copy(cache["from"], cache["path"], {})
         except OSError as error:
-            why = NO_SPACE if error.errno == errno.ENOSPC else error.strerror or error
+            why = "%s; %s" % (NO_SPACE, REMEDY) if error.errno == errno.ENOSPC else error.strerror or error
             return WORDS % (cache["at"], why, os.getuid())
     return ""
 
@@ -75,6 +74,8 @@ def copy(source, target, named):
 
 
 def copy_file(old, new):
+    import fcntl  # here, because Windows lacks it, where the harness reads the words of this file
+
     with open(old, "rb") as have, open(new, "wb") as made:
         try:
             fcntl.ioctl(made.fileno(), CLONE, have.fileno())

@@ -113,7 +113,10 @@ def test_a_full_disk_says_nothing_about_the_version_that_fills_its_cache(keeping
     filled, failed = HostCaches().of(CellRun(cell=cell, key="key"), keeping.engine, lambda made: full)
     assert failed is not None
     assert (filled, failed.end) == ({}, "infrastructure")
-    assert failed.message == "No space left on device for its warm cache; free some space on this host"
+    assert failed.message == (
+        "OSError: [Errno 28] No space left on device (in the launch that fills its warm cache, which is cold); free "
+        "some space on this host, or give it a larger `shm_size` if that was full"
+    )
     assert volumes(keeping) == before
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from harness.agent.caches import NO_SPACE, REMEDY
 from harness.errors import InfrastructureError
 from harness.model import CellRun, Trial
 from harness.run.engine import Engine
 
-NO_SPACE, REMEDY = "No space left on device", "free some space on this host"
 IN_FILLING = "in the launch that fills its warm cache, which is cold"
+OR_SHM = f"{REMEDY}, or give it a larger `shm_size` if that was full"
 
 
 @dataclass(kw_only=True)
@@ -42,9 +43,10 @@ class HostCaches:
                 if trial.ended_well:
                     self._filled[place] = made
                     return made, None
+                failed = replace(trial, message=f"{trial.message} ({IN_FILLING})", trace=None)
                 if NO_SPACE in f"{trial.message} {trial.output.tail}":
-                    return {}, replace(trial, end="infrastructure", message=f"{NO_SPACE} for its warm cache; {REMEDY}")
-                return {}, replace(trial, message=f"{trial.message} ({IN_FILLING})", trace=None)
+                    failed = replace(failed, end="infrastructure", message=f"{failed.message}; {OR_SHM}")
+                return {}, failed
             finally:
                 if place not in self._filled:
                     _remove(engine, made.values())
