@@ -156,10 +156,12 @@ class Daemon:
                 raise LabError(f"{self.name}: no {image} of this machine's engine: {done.stderr.strip()}")
 
     def clear(self) -> None:
-        """Remove all containers."""
+        """Remove all containers and volumes."""
         with contextlib.closing(self.client()) as client:
             for container in client.containers.list(all=True):
                 container.remove(force=True)
+            for volume in client.volumes.list():
+                volume.remove(force=True)
 
     def set_gpus(self, **changes: Any) -> None:
         """Change the data of its GPUs; the next container sees the change."""
