@@ -19,7 +19,7 @@ def prepared(order, root):
                 os.makedirs(cache["path"], 0o700)
             link(place_of(cache["at"], root), cache["path"], cache["own"])
             if cache["from"]:
-                copy(cache["from"], cache["path"], {})
+                copy(cache["from"], cache["path"])
         except OSError as error:
             why = "%s; %s" % (NO_SPACE, REMEDY) if error.errno == errno.ENOSPC else error.strerror or error
             return WORDS % (cache["at"], why, os.getuid())
@@ -49,28 +49,33 @@ def link(place, path, own):
     os.symlink(path, place)
 
 
-def copy(source, target, named):
-    """Copy what is in a folder, with modes and times, which caches compare. `named`: the copies of files that have more
-    than one name, by their inodes. Raises OSError."""
-    for name in os.listdir(source):
-        old, new = os.path.join(source, name), os.path.join(target, name)
-        entry = os.lstat(old)
-        if stat.S_ISLNK(entry.st_mode):
-            os.symlink(os.readlink(old), new)
-            continue
-        if stat.S_ISDIR(entry.st_mode):
-            os.mkdir(new, 0o700)
-            copy(old, new, named)
-        elif entry.st_ino in named:
-            os.link(named[entry.st_ino], new)
-        elif stat.S_ISREG(entry.st_mode):
-            copy_file(old, new)
-            if entry.st_nlink > 1:
-                named[entry.st_ino] = new
-        else:  # a socket or a pipe of a process that has ended
-            continue
-        os.utime(new, ns=(entry.st_atime_ns, entry.st_mtime_ns))
-        os.chmod(new, stat.S_IMODE(entry.st_mode))
+def copy(source, target):
+    """Copy what is in a folder, with modes and times, which caches compare. Raises OSError."""
+    folders, named = [(source, target)], {}  # `named`: copies of files that have more than one name, by their inodes
+    for above, below in folders:
+        for name in os.listdir(above):
+            old, new = os.path.join(above, name), os.path.join(below, name)
+            entry = os.lstat(old)
+            if stat.S_ISLNK(entry.st_mode):
+                os.symlink(os.readlink(old), new)
+            elif stat.S_ISDIR(entry.st_mode):
+                os.mkdir(new, 0o700)
+                folders.append((old, new))
+            elif entry.st_ino in named:
+                os.link(named[entry.st_ino], new)
+            elif stat.S_ISREG(entry.st_mode):  # else a socket or a pipe of a process that has ended
+                copy_file(old, new)
+                keep_times(entry, new)
+                if entry.st_nlink > 1:
+                    named[entry.st_ino] = new
+    for old, new in reversed(folders[1:]):  # a folder's time changes with what is made in it
+        keep_times(os.lstat(old), new)
+
+
+def keep_times(entry, new):
+    """Give a copy the times and the mode of what it is a copy of."""
+    os.utime(new, ns=(entry.st_atime_ns, entry.st_mtime_ns))
+    os.chmod(new, stat.S_IMODE(entry.st_mode))
 
 
 def copy_file(old, new):

@@ -21,6 +21,7 @@ import re
 import secrets
 import shutil
 import stat
+import subprocess
 import tempfile
 import time
 import uuid
@@ -182,7 +183,7 @@ def remove_folder(path: Path) -> None:
             if path.is_symlink():  # a trial replaced its own folder
                 path.unlink()
             else:
-                shutil.rmtree(path)
+                _remove_tree(path)
         except OSError as error:
             is_shared = isinstance(error, FileNotFoundError)  # another run removes it at the same time
             if time.monotonic() > until_s + is_shared * SHARED_S:
@@ -192,10 +193,20 @@ def remove_folder(path: Path) -> None:
             time.sleep(0.02)
 
 
+def _remove_tree(path: Path) -> None:
+    """Remove a folder, however deep its folders are. Raises OSError."""
+    try:
+        shutil.rmtree(path)
+    except RecursionError:  # deeper than Python goes
+        removed = subprocess.run(("rm", "-rf", "--", path), capture_output=True, text=True, check=False)
+        if removed.returncode:
+            raise OSError(removed.returncode, removed.stderr.strip()) from None
+
+
 def _open_up(folder: Path) -> None:
     """Restore the owner's permissions on all folders: a scenario may have removed them, and caches of some languages
     do."""
-    with contextlib.suppress(OSError):  # gone, or another user's: the next attempt at removal reports that
+    with contextlib.suppress(OSError, RecursionError):  # gone, or another user's: the next attempt reports it
         folder.chmod(stat.S_IRWXU)
         for inner in folder.iterdir():
             if inner.is_dir() and not inner.is_symlink():

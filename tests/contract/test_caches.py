@@ -86,6 +86,19 @@ def test_each_launch_has_its_own_copy_of_what_one_launch_left(keeping: World, at
     assert volumes(keeping) == before
 
 
+def test_a_cache_may_be_deep(keeping: World) -> None:
+    """Folders in folders, as some compilers make them, ended the launch with RecursionError, and so did their
+    removal."""
+    cache = Cache(name="kernels", at="c")
+    deep = "i=0; cd -P c; while [ $i -lt 1100 ]; do {} d; cd -P d; i=$((i+1)); done"
+    with made(keeping) as kept:
+        filled = ran(keeping, cache, f"{deep.format('mkdir')}; touch -d @99 ../d", kept=kept, fills=True)
+        assert filled.end == "completed", filled.message
+        copy = ran(keeping, cache, f"{deep.format(':')} && stat -c %Y .", kept=kept)
+        assert (copy.end, copy.output.tail) == ("completed", "99\n"), copy.message
+    assert keeping.engine.leftovers() == ()
+
+
 def test_a_cache_that_cannot_be_made_says_nothing_about_the_version(keeping: World) -> None:
     cache = Cache(name="kernels", at="job.json/x")
     trial = ran(keeping, replace(cache, at="../job.json/x"), "true")
