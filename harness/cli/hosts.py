@@ -12,6 +12,7 @@ import click
 from harness.cli.common import (
     FILE,
     HOSTS,
+    IN,
     JSON,
     OUT,
     heard,
@@ -29,9 +30,9 @@ from harness.errors import EngineUnreachable
 @click.command()
 @click.argument("matrix", type=FILE)
 @HOSTS
-@OUT
+@IN
 @JSON
-def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) -> None:
+def doctor(*, matrix: Path, hosts: tuple[str, ...], source: Path, as_json: bool) -> None:
     """Check all hosts of MATRIX in parallel, and which image can run where, before a sweep.
 
     Shows for each host: reachability, engine, GPUs, lease, free disk space, noise, leftovers of killed runs, and which
@@ -51,7 +52,7 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], out: Path, as_json: bool) ->
 
     with stop_on_signals() as stopped, shown_progress(stopped) as context:
         registry = open_registries(os.environ, stopped)
-        checkup = flow.check(matrix, hosts=hosts, out=out, context=context, registry=registry)
+        checkup = flow.check(matrix, hosts=hosts, source=source, context=context, registry=registry)
     with to_stdout():
         if as_json:
             print_json(doctor_output.to_json(checkup))

@@ -84,8 +84,9 @@ class Examined:
         return tuple({gpu.uuid: gpu for lane in self.machine.lanes for gpu in lane.gpus}.values())
 
 
-def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContext, registry: Registry) -> Checkup:
-    """Check the hosts of a matrix (all, or those in `hosts`) and all images on them.
+def check(matrix: Path, *, hosts: tuple[str, ...], source: Path, context: RunContext, registry: Registry) -> Checkup:
+    """Check the hosts of a matrix (all, or those in `hosts`) and all images on them. `source`: the folder of earlier
+    runs.
 
     A host that cannot be used has a `problem`. Raises MatrixError, UsageError, Interrupted.
     """
@@ -96,7 +97,7 @@ def check(matrix: Path, *, hosts: tuple[str, ...], out: Path, context: RunContex
             found = [Examined(machine=each) for each in _given(every, context)]
             in_threads([functools.partial(_look, own, context) for own in found], context.stopped)
             plan = make_plan(selection, lanes_of([own.machine for own in found]))
-            runs = newest_runs(out / plan.matrix.name)
+            runs = newest_runs(source / plan.matrix.name)
             for own in found:
                 each = own.machine
                 _look_for_data(own, plan)

@@ -139,7 +139,7 @@ def check(
     with plain_progress(progress or io.StringIO()) as watching:
         context = RunContext(environ={}, progress=watching, stopped=over, open_engine=open_engine)
         found = doctor.check(
-            folder / "matrix.yaml", hosts=(), out=folder / "reports", context=context, registry=planted
+            folder / "matrix.yaml", hosts=(), source=folder / "reports", context=context, registry=planted
         )
     assert all(engine.closed for engine in engines)
     return found
