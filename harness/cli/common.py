@@ -37,13 +37,13 @@ WIDE = click.option(
 TRIALS = click.option(
     "--trials",
     metavar="LEAST[:MOST]",
-    help="The fewest and the most launches of each version with each set of params, whatever the matrix says.",
+    help="The fewest and the most launches of each version with each set of params.",
 )
 UNTIL = click.option(
     "--until",
     type=click.Choice(["first-bad", "end"]),
-    help="first-bad: stop after the first finding that is confirmed; end: go on to the end, whatever the matrix's "
-    "`stop` says. A finding is confirmed by a second launch on each side.",
+    help="first-bad: stop after the first finding that is confirmed; end: go on to the end. A finding is confirmed "
+    "by a second launch on each side.",
 )
 QUICK = click.option(
     "--quick", is_flag=True, help="Stop after one round of every row, plus launches that confirm suspects."
