@@ -164,7 +164,7 @@ def try_(
     from harness.flows import try_ as flow
     from harness.flows.sweep import SweepOptions
     from harness.matrix import draft
-    from harness.matrix.draft.servers import served_by
+    from harness.matrix.draft.options import served_by
     from harness.model.forms import seconds
 
     options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)

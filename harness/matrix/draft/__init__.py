@@ -1,7 +1,7 @@
 """Makes the text of a matrix file from the versions and the command that a user typed.
 
 `series.py` reads the versions; `job.py` the command, with the files that `copied.py` finds; `steps.py` what counts as
-a step. What only some calls have is in `mounts.py`, `servers.py` and `vary.py`.
+a step. What only some calls have is in `options.py` and `vary.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.matrix.draft.job import DraftJob, job_of
-from harness.matrix.draft.mounts import mounts_of
+from harness.matrix.draft.options import mounts_of
 from harness.matrix.draft.series import DraftSeries, series_of
 from harness.matrix.draft.steps import steps_of
 from harness.matrix.draft.vary import job_in_place, varied
