@@ -216,7 +216,7 @@ class Scenario(FromFile):
     results: forms.Text | None = None
     """For a command or a load generator: the file that it writes, such as out.json or out.csv, whose numbers are
     results."""
-    stop: tuple[forms.Anything, ...] = ()
+    stop: Annotated[tuple[forms.Anything, ...], forms.MASKED_WORDS] = ()
     """For a command of a varied series: what ends what it starts outside its own processes, such as [docker, rm, -f,
     bench]. It runs after every launch, also after one that was killed."""
     judge: InitVar[Literal["exit"] | None] = None

@@ -86,16 +86,20 @@ def test_a_credential_that_was_given_is_masked_wherever_it_turns_up() -> None:
 def test_no_file_of_a_run_contains_a_credential_of_the_matrix(tmp_path: Path) -> None:
     path = tmp_path / "m.yaml"
     path.write_text(
-        "version: 1\nseries: {s: {install: ['six @ https://ada:hunter22@host/six-{version}.whl'], versions: ['1']}}\n"
+        "version: 1\nseries:\n  s: {install: ['six @ https://ada:hunter22@host/six-{version}.whl'], versions: ['1']}\n"
+        "  v: {vary: A, versions: ['1']}\n"
         "hosts: {here: {engine: process}}\nscenarios:\n"
-        "  one: {command: [train, --password, x, --hf-token, abcd-1234], environment: {MY_PWD: abcd-5678}}\n"
-        "  two: {serve: [server, '{port}'], client: [load, '{url}', --api-key, x1y2z3]}\n"
+        "  one: {series: [s], command: [train, --password, x, --hf-token, abcd-1234],\n"
+        "        environment: {MY_PWD: abcd-5678}}\n"
+        "  end: {series: [v], command: [up], stop: [down, --token, x1y2z3]}\n"
+        "  two: {series: [s], serve: [server, '{port}'], client: [load, '{url}', --api-key, x1y2z3]}\n"
     )
     plan = make_plan(selected(path, SweepOptions(), {}))
     written = json.dumps(plan_to_json(plan))
     assert not re.findall("hunter22|abcd-1234|abcd-5678|x1y2z", written)
-    scenario, served = json.loads(written)["scenarios"]
+    scenario, varied, served = json.loads(written)["scenarios"]
     assert scenario["command"] == ["train", "--password", WITHHELD, "--hf-token", WITHHELD]
+    assert varied["stop"] == ["down", "--token", WITHHELD]
     assert served["client"] == ["load", "{url}", "--api-key", WITHHELD]
     run = RunDirectory(tmp_path)
     run.write("report.md", "it printed abcd-1234 and ada:hunter22")
