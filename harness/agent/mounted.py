@@ -110,7 +110,7 @@ class Walk(object):
             raise Unusable("user %d of the launch may not read it" % os.getuid())
         files, inodes = hashlib.sha256(), hashlib.sha256()
         if identity != "name":
-            for name, entry, target in [(b"", top, b"")] if kind == "file" else self._below(b""):
+            for name, entry, target in [(b"", top, b"")] if kind == "file" else self._below():
                 told = (name, kind_of(entry.st_mode).encode("ascii"), target)
                 if stat.S_ISREG(entry.st_mode):
                     self.bytes += entry.st_size
@@ -140,15 +140,14 @@ class Walk(object):
         name = os.path.relpath(os.fsencode(path or self._path), self._path)
         return os.fsdecode(name).encode("utf-8", "replace").decode("utf-8")
 
-    def _below(self, folder):
-        """Yield (name, lstat, target of a link) of everything below a folder. Raises OSError, Unusable."""
-        names = []
-        with os.scandir(os.path.join(self._path, folder)) as found:
-            for entry in found:
-                names.append(entry.name)
-                self._count()
-        for last in sorted(names):
-            name = os.path.join(folder, last)
+    def _below(self):
+        """Yield (name, lstat, target of a link) of everything in the folder, however deep. Raises OSError, Unusable."""
+        waiting = [self._names(b"")]
+        while waiting:
+            name = next(waiting[-1], None)
+            if name is None:
+                waiting.pop()
+                continue
             path = os.path.join(self._path, name)
             entry, target = os.lstat(path), b""
             if stat.S_ISLNK(entry.st_mode):
@@ -156,8 +155,16 @@ class Walk(object):
                 self._check_link(name, target)
             yield name, entry, target
             if stat.S_ISDIR(entry.st_mode) and os.access(path, os.R_OK | os.X_OK):
-                for inner in self._below(name):
-                    yield inner
+                waiting.append(self._names(name))
+
+    def _names(self, folder):
+        """Return an iterator over the sorted names in a folder, each relative to the data. Raises OSError, Unusable."""
+        names = []
+        with os.scandir(os.path.join(self._path, folder)) as found:
+            for entry in found:
+                names.append(os.path.join(folder, entry.name))
+                self._count()
+        return iter(sorted(names))
 
     def _check_link(self, name, target):
         inside = os.path.normpath(os.path.join(os.path.dirname(name), target))

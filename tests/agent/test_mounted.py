@@ -41,6 +41,15 @@ def test_data_that_did_not_change_are_the_same_and_any_change_shows(data: Path) 
     assert described(data, identity="name")["files"] == described(data / "a", identity="name")["files"]
 
 
+def test_data_may_be_in_any_number_of_folders(data: Path) -> None:
+    """A traceback said nothing about the version, nor about the data."""
+    try:
+        subprocess.run(["sh", "-c", "for i in $(seq 1100); do mkdir d; cd -P d; done"], cwd=data, check=True)
+        assert described(data)["entries"] == 1104
+    finally:
+        subprocess.run(["rm", "-rf", data / "d"], check=True)  # Python's own removal is recursive
+
+
 def test_contents_are_hashed_once_as_long_as_no_file_changed(data: Path) -> None:
     first = described(data, identity="content")
     os.utime(data / "a", ns=(1, 1))
