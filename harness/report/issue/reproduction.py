@@ -160,6 +160,7 @@ def _server(recipe: Recipe) -> str:
         "at_a_time": variant.load[0],
         "steps": recipe.steps,
         "limit_s": limit_s,
+        "request_s": scenario.request_timeout_s,
     }
     written_as = {name: literal(value) if name == "params" else repr(value) for name, value in arguments.items()}
     return templates().get_template("reduced_server.py.j2").render(arguments=written_as)
