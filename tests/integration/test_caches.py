@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,10 @@ def test_a_fault_that_shows_only_with_a_warm_cache_is_told_as_that(harness: Harn
     assert ended.code == 1, ended.err
     assert "warm crashes since 1.16.0, with a warm cache" in ended.out
     assert "broken crashes since 1.16.0; cold" in ended.out, "it crashes with a cold cache, too"
+    if engine == "process":
+        script = harness.run_here("repro", "latest", "1.16.0", "warm").out
+        again = subprocess.run(["sh"], input=script, capture_output=True, text=True, timeout=120, check=False)
+        assert (again.returncode, "stale kernel" in again.stdout) == (1, True), "it began with a cold cache"
     cells = {(cell["scenario"], cell["image"]): cell for cell in harness.summary()["cells"]}
     assert cells["cold", "1.16.0"]["verdict"] == "flat"
     assert "(in the launch that fills its warm cache" in cells["broken", "1.16.0"]["why"]

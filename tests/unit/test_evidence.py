@@ -252,9 +252,8 @@ def test_a_script_says_that_it_runs_twice_if_the_launch_had_a_warm_cache(run: St
     cell = recipe.cell
     warm = replace(cell, variant=replace(cell.variant, scenario=replace(cell.variant.scenario, mounts=mounts)))
     text = shell(replace(recipe, result=replace(recipe.result, cell=warm)))
-    assert "# Run it twice, and keep what the first run leaves in /hub: the launch began with that." in text
+    assert "the launch began with what another one had left in /hub and ~/.cache/own." in text
     assert "--mount type=volume,source=repro-hub,target=/hub" in text
-    assert "leaves in ~/.cache/own" in text
     assert "/x" not in text
 
 

@@ -125,7 +125,7 @@ def python_file(recipe: Recipe) -> str:
         runner = (
             templates()
             .get_template("reduced_command.py.j2")
-            .render(command=command, pattern=repr(scenario.step_pattern), limit_s=limit_s)
+            .render(command=command, pattern=repr(scenario.step_pattern), limit_s=limit_s, fills=_is_warm(recipe))
         )
         unpack = _files(recipe, script="repro.py")
         return f"{unpack}\n\n{runner}" if unpack else runner
@@ -413,9 +413,15 @@ def data_notes(recipe: Recipe) -> Iterator[str]:
             yield f"The program reads {at}: {identity}."
         else:
             yield f"Set {each.variable} to the path of the data that the launch saw as {at}: {identity}."
-    for cache in recipe.cell.variant.scenario.caches:
-        if cache.is_warm:
-            yield f"Run it twice, and keep what the first run leaves in {plain(cache.at)}: the launch began with that."
+    if _is_warm(recipe):
+        places = " and ".join(plain(cache.at) for cache in recipe.cell.variant.scenario.caches if cache.is_warm)
+        is_twice = recipe.script is None and not isinstance(recipe.run, InPlace)
+        how = "The script runs it twice" if is_twice else "Run it twice, and keep what the first run leaves"
+        yield f"{how}: the launch began with what another one had left in {places}."
+
+
+def _is_warm(recipe: Recipe) -> bool:
+    return any(cache.is_warm for cache in recipe.cell.variant.scenario.caches)
 
 
 def arguments(recipe: Recipe) -> str:
