@@ -50,6 +50,8 @@ def find_cell(run: StoredRun, words: Sequence[str]) -> Cell:
     named = [cell for cell in cells if words and cell.id == words[0]]
     named = named or [bad_cell(run, finding) for _, finding in _numbered(run, words)]
     found = named or _fitting(cells, words, lambda cell: {cell.id, cell.image.series, cell.image.version})
+    if not found and len(words) == 1 and words[0].isdecimal():
+        raise UsageError(f"{run.path}: this run has no finding {words[0]}; name a cell, such as {cells[0].id}")
     return _the_only(found, run=run, what="cell", of=cells, tell=lambda cell: f"{cell.id}    {cell}")
 
 
@@ -69,10 +71,13 @@ def find_finding(run: StoredRun, words: Sequence[str], *, tell: Callable[[Findin
 
 
 def _why_none(run: StoredRun) -> str:
-    if run.told.verdict != "interrupted":
-        return "nothing that it measured changed"
     measured = sum(result.verdict.trials > 0 for result in run.cells.values())
-    return f"it was interrupted with {measured} of {len(run.cells)} cells measured; run the same command again"
+    if run.told.verdict == "interrupted":
+        return f"it was interrupted with {measured} of {len(run.cells)} cells measured; run the same command again"
+    if not measured:
+        return "nothing could be measured"
+    is_sure = run.told.verdict == "ok"
+    return "nothing that it measured changed" if is_sure else "nothing is confirmed; its report says what is undecided"
 
 
 def _numbered(run: StoredRun, words: Sequence[str]) -> list[tuple[int, Finding]]:
