@@ -42,6 +42,8 @@ def check_mounts(scenario: model.Scenario, key: KeyPath, context: Context, file:
             context.add(place, f"{what}; write {link}, or at: {source or home}")
         places.append(at)
         if isinstance(mount, model.Cache):
+            if bare and at.startswith("~/") and any(name == "HOME" for name, _ in scenario.environment):
+                context.add(place, f"{shown(mount.at)} needs the home of the launch; leave HOME out of the environment")
             if without:
                 text = f"the engine of host {without[0]} keeps no caches; name other hosts, with hosts: of the scenario"
                 context.add((*key, "mounts", position), text)
