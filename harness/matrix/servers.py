@@ -38,7 +38,8 @@ def check_server(scenario: model.Scenario, key: KeyPath, context: Context) -> No
     _check_senders(scenario, key, context)
     words = (*scenario.serve, *(value for _, value in scenario.environment))
     if (scenario.port is None) != any("{port}" in word for word in words):
-        text = "say on which port it listens: write {port} in its arguments or its environment, or give port: 8000"
+        where = "write {port} in its arguments or its environment, or, if it runs in containers, give port: 8000"
+        text = f"say on which port it listens: {where}"
         context.add((*key, "serve"), text if scenario.port is None else "has {port}, so leave out port")
     if scenario.ready.http and scenario.ready.line:
         context.add((*key, "ready"), "give one of http and line")

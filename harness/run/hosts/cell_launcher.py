@@ -374,9 +374,10 @@ def review(cell: Cell, trial: Trial) -> tuple[Trial, str]:
     said = trial.output.tail if WITHOUT_SERVER.search(trial.message) else trial.message
     fails_early = trial.end in ("setup", "crash") and not trial.last_step
     if cell.lane.host.can.sees_ports and fails_early and PORT_IN_USE.search(said):
+        way = "by {port} in its arguments" if cell.variant.scenario.serve else "as `torchrun --standalone` does"
         message = (
             "a port that the program needs is in use on this host, or two of its processes ask for the same one; "
-            f"let it take a free one, as `torchrun --standalone` does: {trial.message}"
+            f"let it take a free one, {way}: {trial.message}"
         )
         return replace(trial, end="infrastructure", message=message), ""
     if fails_early and (remedy := _remedy(cell, trial)):
