@@ -17,7 +17,7 @@ from ..result_names import LARGEST
 # A probe may cost this share of the step that it follows, or the floor if that is more. Every verdict on memory needs
 # the resident memory, so its floor is high: it is skipped only if it costs ten times the usual.
 SHARE = 0.0005
-FLOOR_S = {"rss_kib": 20e-6, "anon_kib": 0.5e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
+FLOOR_S = {"rss_kib": 20e-6, "heap_kib": 0.5e-6, "blocks": 0.5e-6, "gpu_pool_kib": 0.5e-6}
 
 CALIBRATIONS = 1000
 LEAST_S = 1e-9  # lower bound of a step's duration
@@ -47,7 +47,9 @@ class Sampler(object):
     def add(self, name, read):
         """Sample another column from the next step on."""
         self.names.append(name)
-        self.probes.append(cost_limited(read, self.table.column(samples.COLUMNS.index(name)), FLOOR_S[name]))
+        column = self.table.column(samples.COLUMNS.index(name))
+        is_free = name not in FLOOR_S
+        self.probes.append(free_of_cost(read, column) if is_free else cost_limited(read, column, FLOOR_S[name]))
 
     def make_looker(self):
         """Return what takes the looks. The frameworks' pools are sampled at the steps as well if a pool in use can be
@@ -148,6 +150,15 @@ def clock_cost_s():
         took_s = clock() - started
         least_s = min(least_s, took_s)
     return least_s
+
+
+def free_of_cost(read, column):
+    """Return a probe of what another one has read: to time it would take longer."""
+
+    def probe(row, busy_s):
+        column[row] = read()
+
+    return probe
 
 
 def cost_limited(read, column, floor_s, clock=time.perf_counter):
