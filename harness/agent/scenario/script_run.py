@@ -26,6 +26,19 @@ from . import children, stepping
 CAME_BACK = "a forked process returned from it; end that process with os._exit"
 
 
+def loaded(script):
+    """Return a script as a module, with the import path that `python script.py` would have."""
+    folder, name = os.path.split(script)
+    sys.path.insert(0, folder)
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec", dont_inherit=True)
+    module = types.ModuleType(os.path.splitext(name)[0])
+    module.__file__ = script
+    sys.modules[module.__name__] = module
+    exec(code, module.__dict__)
+    return module
+
+
 class Link(object):
     """The conversation with the supervisor. If it is broken, the process ends at once, so that no program catches that:
     the supervisor is gone, or the scenario closed the descriptors."""
@@ -140,7 +153,8 @@ class ScriptRun(object):
         self.link.tell("metric", name=name)
 
     def _set_up(self):
-        self.module = self._load()
+        sys.argv = [self.script]
+        self.module = loaded(self.script)
         if not callable(getattr(self.module, "setup", None)):
             raise ending.ScenarioError("%s has no function setup" % os.path.basename(self.script))
         step = self.module.setup(**self.job["params"])
@@ -154,19 +168,6 @@ class ScriptRun(object):
         if problem:
             raise ending.ScenarioError(problem + self.step_place)
         return step
-
-    def _load(self):
-        """Return the script as a module, with the import path that `python script.py` would have."""
-        folder, name = os.path.split(self.script)
-        sys.path.insert(0, folder)
-        sys.argv = [self.script]
-        with open(self.script, "rb") as file:
-            code = compile(file.read(), self.script, "exec", dont_inherit=True)
-        module = types.ModuleType(os.path.splitext(name)[0])
-        module.__file__ = self.script
-        sys.modules[module.__name__] = module
-        exec(code, module.__dict__)
-        return module
 
     def _step_and_look(self, stepper, sampler, looker):
         """Run to the budget, to the answer "stop", or to the supervisor's request; return how it ended."""

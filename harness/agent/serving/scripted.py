@@ -10,9 +10,7 @@ server's fault.
 import inspect
 import os
 import queue
-import sys
 import threading
-import types
 from numbers import Real
 
 from .. import ending
@@ -91,23 +89,11 @@ class Scripted(client.Client):
         self._done, self.kinds = queue.Queue(), []
         self._script = os.path.join(self.root, self.serve["script"])
         try:
-            setup = self._module().setup
+            setup = script_run.loaded(self._script).setup
             params = _taken(setup, self.job.get("params") or {})
         except BaseException as error:
             raise client.GaveUp(ending.describe_failure(error, "the client", self._script))
         self._setup = lambda: _callable(setup("http://" + self.place, **params))
-
-    def _module(self):
-        """Return the script as a module; what is beside it can be imported."""
-        folder, name = os.path.split(self._script)
-        sys.path.insert(0, folder)
-        with open(self._script, "rb") as file:
-            code = compile(file.read(), self._script, "exec", dont_inherit=True)
-        module = types.ModuleType(os.path.splitext(name)[0])
-        module.__file__ = self._script
-        sys.modules[module.__name__] = module
-        exec(code, module.__dict__)
-        return module
 
     def _connection(self):
         caller = self._caller()

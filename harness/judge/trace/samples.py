@@ -120,8 +120,8 @@ def without_file_pages(trace: Trace) -> Trace:
     """Return the trace with resident memory without the pages of mapped files, but with what was swapped out. These
     pages are then the column `file_kib`. A trace in which they were not told apart, or no longer are, is unchanged.
 
-    The agent reads them in fewer rows if that costs too much of a step, and shared and swapped memory at the looks
-    alone: in between, they count as if they changed steadily.
+    A row may lack them, and shared and swapped memory is read at the looks alone: in between, they count as if they
+    changed steadily.
     """
     rss, anon = trace.column("rss_kib"), trace.column("anon_kib")
     if rss is None or anon is None or not len(sampled(anon)):
