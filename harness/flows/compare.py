@@ -45,6 +45,7 @@ from harness.model import (
 from harness.store.saved_run import StoredRun, read_run
 
 NOT_TWICE = "no variant of an image was measured on two of these hosts or cards"
+ONCE = "measured once: the later run took over these trials from the first; sweep with --fresh to measure again"
 APART = (
     "not measured side by side (another host or another day): heat, load and hardware of both sides affect the ratios, "
     "and trials are not pooled"
@@ -63,7 +64,8 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
     if len(columns) < 2:
         raise UsageError(f"{paths[0]}: a run on one host or card only; give a second run to compare it with")
     beside = list(partners(columns))
-    pairs = [pair for one, other in beside for pair in pairs_of(runs[one.number], one, runs[other.number], other)]
+    found = [pair for one, other in beside for pair in pairs_of(runs[one.number], one, runs[other.number], other)]
+    pairs = [pair for pair in found if pair.refused != (ONCE,)] or found
     together = _together(runs, columns, pairs)
     if all(pair.refused for pair in pairs) and together is None:
         raise UsageError(_nothing(pairs))
@@ -71,7 +73,12 @@ def compare_runs(paths: Sequence[Path]) -> Comparison:
         columns=tuple(columns),
         pairs=tuple(pairs),
         together=together,
-        notes=(*machines_apart(runs, beside), *_notes(pairs), *_on_one_side(runs, beside, pairs)),
+        notes=(
+            *machines_apart(runs, beside),
+            *_notes(pairs),
+            *_on_one_side(runs, beside, found),
+            *_taken_over(beside, found),
+        ),
         exit_code=exit_code(pairs, together),
         since=tuple(itertools.chain.from_iterable(_since(runs, both, pairs) for both in beside)),
     )
@@ -113,7 +120,7 @@ def _notes(pairs: Sequence[Pair]) -> Iterator[str]:
             "one side has no A/A launches, so it is unknown how much equal images seem to differ there: small ratios "
             "mean little"
         )
-    refused = [pair for pair in pairs if pair.refused]
+    refused = [pair for pair in pairs if pair.refused and pair.one.machine != pair.other.machine]
     if refused:
         yield f"{len(refused)} of {len(pairs)} cells are not comparable, so no cause is attributed"
 
@@ -125,6 +132,13 @@ def _on_one_side(runs: Sequence[StoredRun], beside: Sequence[Beside], pairs: Seq
             compared = sum((pair.one, pair.other) == (one, other) for pair in pairs)
             cells = f"{apart} cells were" if apart > 1 else "1 cell was"
             yield f"{cells} measured only in one of {one.label} and {other.label}; {compared} in both"
+
+
+def _taken_over(beside: Sequence[Beside], pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield how many cells have the same trials in both columns, so that they tell nothing."""
+    for one, other in beside:
+        if cells := sum(pair.refused == (ONCE,) for pair in pairs if (pair.one, pair.other) == (one, other)):
+            yield f"{amounts.count(cells, 'cell')} of {one.label} and {other.label}: {ONCE}"
 
 
 def _launched(run: StoredRun, lane: Lane) -> set[tuple[str, str, str, str]]:
@@ -244,13 +258,7 @@ def _pair(one: CellOfRun, other: CellOfRun, *, columns: tuple[Column, Column]) -
     trials = [first, [trial for trial in second if (trial.run, trial.started) not in measured_before]]
     if not first or not second:
         return None
-    refused = (
-        tuple(refused_fields(one, other, first=first[0], second=trials[1][0]))
-        if trials[1]
-        else (
-            "measured once: the later run took over these trials from the first; sweep with --fresh to measure again",
-        )
-    )
+    refused = tuple(refused_fields(one, other, first=first[0], second=trials[1][0])) if trials[1] else (ONCE,)
     steps = one[1].variant.scenario.steps
     sides = [
         ComparedCell(verdict=cell.verdict, trials=own, noise=_noise(run, row, steps=steps))

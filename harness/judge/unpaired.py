@@ -13,17 +13,21 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from harness.judge.attribution.group_faults import with_consequences
 from harness.judge.comparison.noise import CONFIDENCE, NEGLIGIBLE, floor, spread_of
 from harness.judge.comparison.round_tables import level_columns
 from harness.judge.launches import judge_launches
 from harness.model import (
     BAD,
+    FAILURES,
     GOOD,
     GROWTHS,
     LEVELS,
     METRIC_PREFIX,
     SIGNALS,
     CellVerdict,
+    Effect,
+    Finding,
     Interval,
     Limits,
     MachineChange,
@@ -37,6 +41,8 @@ from harness.model import (
     log_of,
     ratio_of,
     share_of,
+    signal_of,
+    unit_per,
 )
 
 SEPARATED = 0.995
@@ -175,26 +181,50 @@ def _standing(first: bool | None, second: bool | None) -> Standing:
 
 def machine_changes(pairs: Sequence[Pair], before: Sequence[str], after: Sequence[str]) -> Iterator[MachineChange]:
     """Yield each signal that is worse in some cells since the software of their machine changed from `before` to
-    `after`. A level is worse if it is certainly higher, and by more than its limit; it is alike if a rise by the limit
-    is ruled out. All `pairs` are of one machine.
+    `after`, unless it is the consequence of another one there. A level is worse if it is certainly higher, and by more
+    than its limit; it is alike if a rise by the limit is ruled out. All `pairs` are of one machine.
     """
-    for metric in dict.fromkeys(one.metric for pair in pairs for one in pair.measured):
-        known = [(pair, one) for pair in pairs for one in pair.measured if one.metric == metric]
-        states = [(pair, one, _became_worse(pair, one)) for pair, one in known]
-        ratios = [one.ratio for _, one, worse in states if worse and one.ratio is not None]
-        if any(worse for *_, worse in states):
-            yield MachineChange(
-                before=tuple(before),
-                after=tuple(after),
-                metric=metric,
-                worse=tuple(pair for pair, _, worse in states if worse),
-                alike=tuple(pair for pair, _, worse in states if worse is False),
-                ratio=(min(ratios), max(ratios)) if ratios else None,
-            )
+    told = [(pair, {one.metric: _became_worse(pair, one) for one in pair.measured}, _faults(pair)) for pair in pairs]
+    for metric in dict.fromkeys(name for *_, own in told for name in own):
+        yield MachineChange(
+            before=tuple(before),
+            after=tuple(after),
+            metric=metric,
+            worse=tuple(pair for pair, _, own in told if metric in own),
+            alike=tuple(pair for pair, worse, _ in told if worse.get(metric) is False),
+            effects=tuple(effect for *_, own in told if (effect := own.get(metric)) is not None),
+        )
+
+
+def _faults(pair: Pair) -> dict[Metric, Effect | None]:
+    """Return the sizes of the signals that are worse in the second column, without the consequences of others."""
+    worse = [one for one in pair.measured if _became_worse(pair, one)]
+    findings = [
+        Finding(
+            series=pair.series, lane=pair.other.lane, variant=pair.variant, metric=one.metric, kind="first_bad",
+            before="one", after="other", effect=_effect(pair, one),
+        )
+        for one in worse
+    ]  # fmt: skip
+    known = dict(zip(("one", "other"), pair.verdicts, strict=True))
+    told = with_consequences(findings, tuple(known), known)
+    return {each.metric: each.effect for each in told if not each.consequence_of}
+
+
+def _effect(pair: Pair, measured: Measured) -> Effect | None:
+    if measured.metric in LEVELS and measured.ratio is not None:
+        return Effect(value=measured.ratio, unit="ratio", ci=measured.ci)
+    signal, own = signal_of(measured.metric), pair.verdicts[1]
+    if signal.kind != "growth" or measured.other is None:
+        return None
+    return Effect(value=measured.other, unit=unit_per(signal, own.per), ci=own.of(measured.metric).ci)
 
 
 def _became_worse(pair: Pair, measured: Measured) -> bool | None:
     """Return whether a signal is worse in the second column; None if that is not certain."""
+    if measured.metric == "outcome":
+        fails = [bool(FAILURES & set(verdict.verdicts)) for verdict in pair.verdicts]
+        return None if measured.standing == "unknown" else fails == [False, True]
     if measured.standing in ("worse", "better", "same") and measured.ci is None:
         return measured.standing == "worse"
     limit = pair.variant.scenario.limits.log_of(measured.metric) if measured.metric in LEVELS else None

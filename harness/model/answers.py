@@ -70,8 +70,8 @@ class Pair:
 @dataclass(frozen=True, kw_only=True)
 class MachineChange:
     """A signal that is worse on a machine since its software changed. `before` and `after`: what changed, such as
-    `driver 535.104.05`. `worse`: the cells in which it is; `alike`: those in which it certainly is not. `ratio`: the
-    lowest and the highest ratio among the worse cells, for a level.
+    `driver 535.104.05`. `worse`: the cells in which it is; `alike`: those in which it certainly is not. `effects`: by
+    how much, in the worse cells in which that is known.
     """
 
     before: tuple[str, ...]
@@ -79,7 +79,7 @@ class MachineChange:
     metric: Metric
     worse: tuple[Pair, ...]
     alike: tuple[Pair, ...]
-    ratio: Interval | None = None
+    effects: tuple[Effect, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

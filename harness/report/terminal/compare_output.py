@@ -90,7 +90,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
                     "before": change.before,
                     "after": change.after,
                     "metric": change.metric,
-                    "ratio": change.ratio,
+                    "ratio": _ratio(change),
                     "worse": list(map(_cell_name, change.worse)),
                     "alike": list(map(_cell_name, change.alike)),
                     "sentence": since_text(change, comparison.pairs),
@@ -101,6 +101,12 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         }
     )
     return ready
+
+
+def _ratio(change: MachineChange) -> tuple[float, float] | None:
+    """Return the lowest and the highest ratio of a level in the worse cells; None for other signals."""
+    ratios = [effect.value for effect in change.effects if effect.unit == "ratio"]
+    return (min(ratios), max(ratios)) if ratios else None
 
 
 def standing_text(measured: Measured, one: str, other: str) -> str:
@@ -127,8 +133,7 @@ def since_text(change: MachineChange, pairs: Sequence[Pair]) -> str:
     fault.
     """
     signal = signal_words.shown_signal(change.metric)
-    effects = [Effect(value=end, unit="ratio") for end in change.ratio or ()]
-    what = signal_words.verb(signal, fault_sentences.sizes(effects, metric=change.metric))
+    what = signal_words.verb(signal, fault_sentences.sizes(change.effects, metric=change.metric))
     versions, good = (list(dict.fromkeys(pair.image for pair in side)) for side in (change.worse, change.alike))
     columns = change.worse[0].one, change.worse[0].other
     asked = sum((pair.one, pair.other) == columns for pair in pairs)
