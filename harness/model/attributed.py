@@ -69,6 +69,11 @@ class Episode:
         return tuple(finding for finding in (self.begins, self.ends) if finding is not None)
 
     @property
+    def from_start(self) -> bool:
+        """Return whether no version before it is known to be good."""
+        return self.begins is not None and self.begins.kind == "bad_from_start"
+
+    @property
     def is_gradual(self) -> bool:
         """Return whether it became worse with each version of `since`."""
         return self.begins is not None and self.begins.kind == "drift"

@@ -24,8 +24,10 @@ from harness.judge.attribution.image_or_gpu import (
 )
 from harness.judge.attribution.param_rules import find_rule
 from harness.judge.comparable import software
+from harness.judge.history.transitions import FailureName
 from harness.judge.launches import AGREE
 from harness.model import (
+    FAILURES,
     GOOD,
     Attribution,
     Cell,
@@ -58,7 +60,7 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
         for sign in signs(own):
             seen = {(row.variant, row.lane): row_states(row, known, own, sign=sign) for row in rows}
             states = with_clean_rows(rows, seen, known, own, sign=sign)
-            for faults in _faults(rows, states, own, sign=sign):
+            for faults in _faults(rows, states, known, own, sign=sign):
                 group = _Group(
                     plan=plan, rows=rows, known=known, findings=findings, sign=sign, states=states, faults=faults
                 )
@@ -67,8 +69,14 @@ def attribute(plan: Plan, cells: Iterable[CellResult], findings: Sequence[Findin
 
 
 def _faults(
-    rows: Sequence[VersionRow], states: Mapping[LaneOfVariant, RowStates], findings: Sequence[Finding], *, sign: Sign
+    rows: Sequence[VersionRow],
+    states: Mapping[LaneOfVariant, RowStates],
+    known: Mapping[str, CellResult],
+    findings: Sequence[Finding],
+    *,
+    sign: Sign,
 ) -> list[list[Fault]]:
+    failures = {(row.variant, row.lane): _failures(row, known) for row in rows if sign == "outcome"}
     of: dict[Variant, dict[Lane, Sequence[Episode]]] = {}
     for row in rows:
         place = (row.variant, row.lane)
@@ -76,10 +84,21 @@ def _faults(
     faults = [
         fault
         for variant, episodes in of.items()
-        for fault in faults_of(variant, episodes, {lane: states[variant, lane] for lane in episodes})
+        for fault in faults_of(
+            variant,
+            episodes,
+            {lane: states[variant, lane] for lane in episodes},
+            {lane: failures.get((variant, lane), ()) for lane in episodes},
+        )
         if any(True in on_lane for on_lane in fault.states.values())  # contradictory findings have no bad version
     ]
     return alike(faults)
+
+
+def _failures(row: VersionRow, known: Mapping[str, CellResult]) -> list[set[FailureName]]:
+    """Return what tells apart the failures that were seen in each version of a row."""
+    trials = [known[cell.id].trials if cell.id in known else () for cell in row.cells]
+    return [{trial.failed_by for trial in own if trial.end in FAILURES} for own in trials]
 
 
 def deciding_cells(attributions: Iterable[Attribution]) -> tuple[Cell, ...]:

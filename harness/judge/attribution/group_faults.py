@@ -1,86 +1,172 @@
 """Groups the episodes of one sign into faults, over all lanes and variants of a scenario. Pure.
 
-On several lanes of a variant, episodes that may share a version are one fault: an image that is bad on two lanes is bad
-for one reason. In several variants, episodes are one fault if they may have begun and ended at the same versions, and
-no version is known to be bad in one variant and good in the other.
+On several lanes of a variant, episodes that may have begun at the same version are one fault, and so are others that
+share a version: an image that is bad on two lanes is bad for one reason. In several variants, episodes are one fault if
+they may have begun and ended at the same versions, and no version is known to be bad in one variant and good in the
+other.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from harness.judge.attribution.clean_rows import RowStates
-from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Lane, Variant, grouped, signal_of
-from harness.model.attributed import Order, episodes_of, met, mostly_fixed, sign_of
+from harness.judge.history.transitions import FailureName
+from harness.model import SIGNALS, CellVerdict, Effect, Episode, Finding, Interval, Lane, Variant, grouped, signal_of
+from harness.model.attributed import Bounds, Order, episodes_of, met, mostly_fixed, sign_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
     """A fault of one variant: its `episodes` by lane, and the `states` of the versions by lane, for this fault.
 
-    A version that is bad in another episode is unknown for this one.
+    A version that is bad in another episode is unknown for this one; one that this fault made worse later is good.
     """
 
     variant: Variant
-    depth: int
     episodes: Mapping[Lane, Sequence[Episode]]
     states: Mapping[Lane, RowStates]
 
 
+Failures = Mapping[Lane, Sequence[Collection[FailureName]]]
+"""What tells apart the failures that were seen in each version on a lane."""
+
+
 def faults_of(
-    variant: Variant, episodes: Mapping[Lane, Sequence[Episode]], states: Mapping[Lane, RowStates]
+    variant: Variant,
+    episodes: Mapping[Lane, Sequence[Episode]],
+    states: Mapping[Lane, RowStates],
+    failures: Failures = MappingProxyType({}),
 ) -> list[Fault]:
-    """Return the faults of a variant, from its episodes and the states of its versions on each lane."""
-    linked: list[list[tuple[Lane, Episode]]] = []
-    for lane, on_lane in episodes.items():
-        for episode in on_lane:
-            near = [group for group in linked if any(_shares(episode, other) for _, other in group)]
-            linked = [group for group in linked if group not in near]
-            linked.append([*(entry for group in near for entry in group), (lane, episode)])
-    return [_fault(variant, group, states) for group in linked]
+    """Return the faults of a variant, from its episodes and the states of its versions on each lane.
+
+    Episodes that may have begun at the same version, with the same effect, are linked first; then those of one size or
+    failure that share a version. No fault has two episodes in the same version of a lane: they are two faults.
+    """
+    placed = [_Placed(lane, episode, _rise(episode, own)) for lane, own in episodes.items() for episode in own]
+    pairs = [(one, other) for one, other in itertools.combinations(placed, 2) if one.lane != other.lane]
+    links = sorted((pair for pair in pairs if _begin_alike(*pair)), key=lambda pair: pair[0].since != pair[1].since)
+    links += [pair for pair in pairs if _shares(*pair, failures=failures)]
+    group_of = {each: [each] for each in placed}
+    for one, other in links:
+        both = [*group_of[one], *group_of[other]]
+        if group_of[one] is not group_of[other] and not _doubled(both):
+            group_of |= dict.fromkeys(both, both)
+    groups = {id(group): group for group in group_of.values()}
+    return [_fault(variant, group, states) for group in groups.values()]
 
 
-def _shares(one: Episode, other: Episode) -> bool:
-    """Return whether the episodes have the same depth and a similar size, and share a version that may be bad."""
-    is_alike = one.depth == other.depth and _alike_sizes(one.finding, other.finding)
-    return is_alike and bool(set(one.span) & set(other.span))
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """An episode on its lane. `rise`: by how much its growth exceeds that of the episode which it makes worse, at least
+    and at most, per step; None if it is no growth."""
+
+    lane: Lane
+    episode: Episode
+    rise: Interval | None
+
+    @property
+    def since(self) -> Bounds | None:
+        return self.episode.since
+
+    @property
+    def unit(self) -> str:
+        effect = self.episode.finding.effect
+        return "" if effect is None else effect.unit
 
 
-def _alike_sizes(one: Finding, other: Finding) -> bool:
-    """Return whether two growths may be one fault: their rates differ by a factor of at most ONE_FAULT, or their
-    intervals overlap."""
-    sizes = [each.effect for each in (one, other) if each.effect is not None and each.effect.value > 0]
-    if signal_of(one.metric).kind != "growth" or len(sizes) < 2 or sizes[0].unit != sizes[1].unit:
+def _rise(episode: Episode, on_lane: Sequence[Episode]) -> Interval | None:
+    effect = episode.finding.effect
+    if signal_of(episode.finding.metric).kind != "growth" or effect is None:
+        return None
+    milder = next(
+        (one.finding.effect for one in on_lane if one.depth == episode.depth - 1 and _meet(one, episode)), None
+    )
+    least, most = _bounds(effect)
+    low, high = (0.0, 0.0) if milder is None else _bounds(milder)
+    return max(least - high, 0.0), max(most - low, 0.0)
+
+
+def _bounds(effect: Effect) -> Interval:
+    return effect.ci or (effect.value, effect.value)
+
+
+def _meet(one: Episode, other: Episode) -> bool:
+    """Return whether the episodes share a version that may be bad."""
+    return bool(set(one.span) & set(other.span))
+
+
+def _turned(early: Episode, late: Episode) -> bool:
+    """Return whether the lane of `late` is known to be good in a version that is bad on the other lane, where none was
+    ever good."""
+    is_apart = early.from_start and not late.from_start
+    return is_apart and any(early.states[place] and late.states[place] is False for place in early.span)
+
+
+def _begin_alike(one: _Placed, other: _Placed) -> bool:
+    """Return whether both may have begun at the same version, and growth rose by alike rates."""
+    if one.since is None or other.since is None:
+        return False
+    (low, high), (other_low, other_high) = one.since, other.since
+    return max(low, other_low) < min(high, other_high) and _are_alike(one, other)
+
+
+def _shares(one: _Placed, other: _Placed, *, failures: Failures) -> bool:
+    """Return whether the episodes share a version that may be bad, and have the same depth and a similar size, or a
+    failure in common. If one lane was always bad and the other one turned bad, each has a fault of its own.
+    """
+    if one.episode.depth != other.episode.depth or not _meet(one.episode, other.episode):
+        return False
+    if _turned(one.episode, other.episode) or _turned(other.episode, one.episode):
+        return False
+    names = [_names_of(each, failures) for each in (one, other)]
+    return _are_alike(one, other) and (not all(names) or not names[0].isdisjoint(names[1]))
+
+
+def _names_of(placed: _Placed, failures: Failures) -> set[FailureName]:
+    seen = failures.get(placed.lane, ())
+    return {name for place in placed.episode.span if place < len(seen) for name in seen[place]}
+
+
+def _are_alike(one: _Placed, other: _Placed) -> bool:
+    """Return whether two growths may be one fault: they rise by rates that differ by a factor of at most ONE_FAULT, or
+    whose intervals overlap. What is no growth, or has another unit, is alike.
+    """
+    rises = [each.rise for each in (one, other) if each.rise is not None]
+    if len(rises) < 2 or len({each.unit for each in (one, other)}) > 1:
         return True
-    small, large = sorted(sizes, key=lambda effect: effect.value)
-    overlap = small.ci is not None and large.ci is not None and small.ci[1] >= large.ci[0]
-    return overlap or large.value <= ONE_FAULT * small.value
+    small, large = sorted(rises)
+    return small[1] >= large[0] or sum(large) <= ONE_FAULT * sum(small)
 
 
-def _fault(variant: Variant, group: Sequence[tuple[Lane, Episode]], states: Mapping[Lane, RowStates]) -> Fault:
-    by_lane = {lane: [episode for at, episode in group if at == lane] for lane in states}
-    depth = group[0][1].depth
+def _doubled(group: Sequence[_Placed]) -> bool:
+    """Return whether two of the episodes are on one lane and share a version."""
+    pairs = itertools.combinations(group, 2)
+    return any(one.lane == other.lane and _meet(one.episode, other.episode) for one, other in pairs)
+
+
+def _fault(variant: Variant, group: Sequence[_Placed], states: Mapping[Lane, RowStates]) -> Fault:
+    by_lane = {lane: [each.episode for each in group if each.lane == lane] for lane in states}
     return Fault(
         variant=variant,
-        depth=depth,
         episodes={
             lane: sorted(on_lane, key=lambda episode: episode.span.start)
             for lane, on_lane in by_lane.items()
             if on_lane
         },
-        states={lane: _states_of(by_lane[lane], on_lane, depth=depth) for lane, on_lane in states.items()},
+        states={lane: _states_of(by_lane[lane], on_lane) for lane, on_lane in states.items()},
     )
 
 
-def _states_of(episodes: Sequence[Episode], on_lane: RowStates, *, depth: int) -> RowStates:
+def _states_of(episodes: Sequence[Episode], on_lane: RowStates) -> RowStates:
     """Return the states of a lane's versions for this fault alone. Versions before a worsening are good."""
     inside = {place for episode in episodes for place in episode.span}
     first = min(inside, default=0)
-    milder = depth > 0 and bool(episodes)
+    milder = any(episode.depth for episode in episodes)
     return tuple(
         state if not state or place in inside else False if milder and place < first else None
         for place, state in enumerate(on_lane)
@@ -136,7 +222,7 @@ class _Group:
     def fits(self, fault: Fault) -> bool:
         """Return whether a fault may be the same as the faults of the group."""
         lanes = [lane for lane in fault.episodes if lane in self._episodes]
-        if fault.depth != self.members[0].depth or not (lanes or self._places & _places(fault)):
+        if not (lanes or self._places & _places(fault)):
             return False
         if fault.variant in {member.variant for member in self.members}:  # their sizes differ
             return False
@@ -313,7 +399,7 @@ def _is_printing(cause: _Sized, result: _Sized, known: Mapping[str, CellVerdict]
 def _same_time(cause: _Sized, result: _Sized) -> bool:
     """Return whether both may have begun at the same version and, if either ended, have ended at the same version."""
     first, second = cause.episode.begins, result.episode.begins
-    if first is None or second is None or (first.kind == "bad_from_start") != (second.kind == "bad_from_start"):
+    if first is None or second is None or cause.episode.from_start != result.episode.from_start:
         return False
     pairs = itertools.product(cause.ends, result.ends)
     return any((one.until is None) == (other.until is None) and met([one, other]) is not None for one, other in pairs)

@@ -57,7 +57,7 @@ def clause(attribution: Attribution, result: RunResult) -> str:
     found = [episode.finding for episode in attribution.episodes]
     effects = [effect for episode in attribution.episodes if (effect := size_of(episode)) is not None]
     size = sizes(effects, metric=attribution.metric)
-    if attribution.episodes[0].depth and size and effects[0].unit == "ratio":
+    if all(episode.depth for episode in attribution.episodes) and size and effects[0].unit == "ratio":
         size = f"a further {size}"
     since, where = _since_and_where(attribution, result)
     what = predicate(found, size, gives=gives(attribution, result))

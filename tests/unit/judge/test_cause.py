@@ -83,8 +83,6 @@ def test_all_cards_of_two_hosts_are_of_one_kind_only_if_the_cards_are() -> None:
     ("rows", "wanted"),
     [
         ({OLD: "ggb", NEW: "gbu"}, ["22.12 new/RTX 4090"]),  # may become bad on both
-        ({OLD: "ggb", NEW: "bbb"}, []),  # the RTX 4090 may cause it by itself, whatever the image
-        ({OLD: "ggb", NEW: "bbu", lane("third", "RTX 5090"): "ggg"}, ["22.12 new/RTX 4090"]),
         ({OLD: "bub", NEW: "ubu", lane("third", "RTX 5090"): "ggg"}, ["21.08 old/RTX 3090"]),  # one image each
         ({OLD: "bbb", NEW: "bbb", lane("x", "RTX 4090"): "ggg"}, []),  # host new, and the RTX 3090 or host old
     ],
@@ -93,6 +91,23 @@ def test_two_lanes_that_fail_in_two_ways_do_not_become_one_cause(rows: faults.Sq
     told = only(run(rows))
     assert told.cause == "undecided"
     assert [f"{cell.image.version} {cell.lane}" for cell in told.missing][:1] == wanted
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        ({OLD: "ggb", NEW: "bbb"}, [("gpu", [NEW]), ("image", [OLD])]),
+        ({OLD: "gga", NEW: "bbm"}, [("gpu", [NEW]), ("image", [OLD, NEW])]),  # 36 KiB/step more on both
+        ({OLD: "gag", NEW: "bmb"}, [("gpu", [NEW]), ("image", [OLD, NEW])]),
+        ({OLD: "ggb", NEW: "bbu", lane("third", "RTX 5090"): "ggg"}, [("gpu", [NEW]), ("interaction", [OLD])]),
+    ],
+)
+def test_a_card_that_always_leaks_does_not_hide_what_an_image_adds(
+    rows: faults.Square, wanted: list[tuple[str, list[Lane]]]
+) -> None:
+    """Both faults became one, "undecided: no cell of this matrix can settle it", or the image's two halves of one."""
+    told = run(rows).attribution
+    assert sorted((one.cause, list(one.bad_lanes)) for one in told) == wanted
 
 
 def test_histories_that_differ_are_told_apart() -> None:

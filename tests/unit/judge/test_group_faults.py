@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -87,6 +88,29 @@ def test_lanes_that_may_share_a_version_are_one_fault_and_others_are_not() -> No
     assert count("ggbbbbbbbb", "gggbbbbbbb") == 1
     assert count("gbbggggggg", "ggggggbbbb") == 2
     assert count("gbbggggggg", "gbbgggbbbb") == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "faults"),
+    [
+        ("TypeError", "TypeError", 1),
+        ("TypeError", "ValueError", 2),  # one card dies since 1.1 and the other since 1.3, in different ways
+        ("", "ValueError", 1),  # not known
+    ],
+)
+def test_failures_that_began_apart_are_one_fault_only_if_they_are_alike(old: str, new: str, faults: int) -> None:
+    rows = {OLD: "ggggbbbbbb", NEW: "ggbbbbbbbb"}
+    states = {lane: tuple(LETTERS[letter] for letter in row) for lane, row in rows.items()}
+    found = {
+        lane: [replace(each, metric="outcome", effect=None) for each in findings(row, VARIANTS[0], lane)]
+        for lane, row in rows.items()
+    }
+    episodes = {lane: episodes_of(own, ORDER, states[lane]) for lane, own in found.items()}
+    names = {
+        lane: [{("crash", None, name)} if name and state else set() for state in states[lane]]
+        for lane, name in ((OLD, old), (NEW, new))
+    }
+    assert len(faults_of(VARIANTS[0], episodes, states, names)) == faults
 
 
 def test_a_version_that_is_bad_by_another_fault_is_not_known_here() -> None:
