@@ -55,6 +55,7 @@ VERDICTS: Mapping[str, Callable[[], CellVerdict]] = {
     "b": lambda: build.leak(24.1),
     "m": lambda: build.leak(60.1),  # more, by 36
     "a": lambda: build.leak(36),
+    "z": lambda: build.leak(500),
     "g": build.flat,
     "s": lambda: build.unknown("suspect", "grows, but lacks one sign of a leak"),
     "n": lambda: replace(build.unknown("inconclusive", "RSS is too noisy to tell"), trials=2, steps=4000),

@@ -108,9 +108,13 @@ def _turned(early: Episode, late: Episode) -> bool:
 
 
 def _begin_alike(one: _Placed, other: _Placed) -> bool:
-    """Return whether both may have begun at the same version, and growth rose by alike rates."""
+    """Return whether both may have begun at the same version. Growth must rise by alike rates, unless both lanes were
+    good before and turned bad at the same version.
+    """
     if one.since is None or other.since is None:
         return False
+    if one.since == other.since and not one.episode.from_start:
+        return True
     (low, high), (other_low, other_high) = one.since, other.since
     return max(low, other_low) < min(high, other_high) and _are_alike(one, other)
 

@@ -99,6 +99,8 @@ def test_two_lanes_that_fail_in_two_ways_do_not_become_one_cause(rows: faults.Sq
         ({OLD: "ggb", NEW: "bbb"}, [("gpu", [NEW]), ("image", [OLD])]),
         ({OLD: "gga", NEW: "bbm"}, [("gpu", [NEW]), ("image", [OLD, NEW])]),  # 36 KiB/step more on both
         ({OLD: "gag", NEW: "bmb"}, [("gpu", [NEW]), ("image", [OLD, NEW])]),
+        ({OLD: "ggb", NEW: "ggz"}, [("image", [OLD, NEW])]),  # twenty times as much on the other card
+        ({OLD: "bbb", NEW: "zzz"}, [("undecided", [NEW]), ("undecided", [OLD])]),  # nothing was ever good
         ({OLD: "ggb", NEW: "bbu", lane("third", "RTX 5090"): "ggg"}, [("gpu", [NEW]), ("interaction", [OLD])]),
     ],
 )
@@ -107,7 +109,7 @@ def test_a_card_that_always_leaks_does_not_hide_what_an_image_adds(
 ) -> None:
     """Both faults became one, "undecided: no cell of this matrix can settle it", or the image's two halves of one."""
     told = run(rows).attribution
-    assert sorted((one.cause, list(one.bad_lanes)) for one in told) == wanted
+    assert sorted(((one.cause, list(one.bad_lanes)) for one in told), key=str) == wanted
 
 
 def test_histories_that_differ_are_told_apart() -> None:
