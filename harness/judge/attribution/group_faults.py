@@ -120,15 +120,16 @@ def _begin_alike(one: _Placed, other: _Placed) -> bool:
 
 
 def _shares(one: _Placed, other: _Placed, *, failures: Failures) -> bool:
-    """Return whether the episodes share a version that may be bad, and have the same depth and a similar size, or a
-    failure in common. If one lane was always bad and the other one turned bad, each has a fault of its own.
+    """Return whether the episodes share a version that may be bad, and have the same depth and a failure in common, or
+    a similar size. If one lane always grew and the other one turned bad, each has a fault of its own; of failures, the
+    later one may have been there all along.
     """
     if one.episode.depth != other.episode.depth or not _meet(one.episode, other.episode):
         return False
-    if _turned(one.episode, other.episode) or _turned(other.episode, one.episode):
-        return False
     names = [_names_of(each, failures) for each in (one, other)]
-    return _are_alike(one, other) and (not all(names) or not names[0].isdisjoint(names[1]))
+    if all(names):
+        return not names[0].isdisjoint(names[1])
+    return _are_alike(one, other) and not (_turned(one.episode, other.episode) or _turned(other.episode, one.episode))
 
 
 def _names_of(placed: _Placed, failures: Failures) -> set[FailureName]:
