@@ -3,8 +3,8 @@
     python -m benchmarks.accuracy_narrow --seed 1 --count 200 --json narrow.json
 
 The other searches see the same generated versions: a bisection of the sorted list of groups and, if they are installed
-(`pip install picire mlbisect==0.1`), picire's `ddmin` and mlbisect. The first two launch each hybrid once, and count a
-hybrid that cannot be made as good.
+(`pip install picire mlbisect==0.1 'setuptools<81'`), picire's `ddmin` and mlbisect. The first two launch each hybrid
+once, and count a hybrid that cannot be made as good.
 """
 
 from __future__ import annotations
