@@ -233,7 +233,7 @@ class _Level:
                 is_next = place - before == 1
                 times = f"{'at least ' if before in little else ''}{_factor(new / old)}"
                 other = "the version before" if is_next else "the last version before it that was measured"
-                why = f"{signal.title} is {times} times that of {other}, in {self._launched(place)}"
+                why = f"{times} times that of {other}, in {self._launched(place)}"
                 marked[place] = replace(verdict, seen="suspect", why=why, remedy=SETTLED)
         return marked
 
@@ -335,8 +335,8 @@ def _unconfirmed(name: str, cell: CellVerdict) -> str:
     """Return why a change of a level or a value is not a finding."""
     if cell.trials < signal_of(name).rounds:
         rounds = signal_of(name).rounds
-        return f"it seems to have changed, which needs {rounds} launches of each version to be confirmed"
-    return "it seems to have changed, which may be due to chance among so many comparisons"
+        return f"{rounds} launches of each version are needed to confirm this change"
+    return "this change may be due to chance among so many comparisons"
 
 
 def _bad_signals(findings: Sequence[Finding], order: Sequence[str], *, whole: bool) -> list[tuple[str, str]]:

@@ -98,7 +98,7 @@ def level(signal: str, ratio: float, **fields: Any) -> Finding:
 
 
 SLOW = SignalVerdict(
-    seen="suspect", value=0.3, limit=0.1, why="step time is 5.73 times that of the version before, in 1 launch",
+    seen="suspect", value=8.19e-5, limit=0.1, why="5.73 times that of the version before, in 1 launch",
     remedy="more launches would settle it",
 )  # fmt: skip
 COARSE = SignalVerdict(seen="blind", visible=3.33, limit=1.0)

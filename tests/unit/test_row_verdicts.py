@@ -435,7 +435,7 @@ def test_no_version_is_accused_of_a_tail_by_fewer_than_five_launches(metric: str
     assert [one.metric for one in result.findings] == ([metric] if named else [])
     signal = result.cells[1].verdict.signals[metric]
     assert signal.seen == ("bad" if named else "suspect")
-    assert named or signal.why == "it seems to have changed, which needs 5 launches of each version to be confirmed"
+    assert named or signal.why == "5 launches of each version are needed to confirm this change"
 
 
 @pytest.mark.parametrize("beginning", [1e-9, 0.4])

@@ -207,4 +207,4 @@ def _seems_bad(entry: CellResult, older: Sequence[CellResult]) -> str:
     by = "" if entry.verdict.verdict in GOOD else launches
     where = f"provisional; {variant_text(cell.variant)}, {lane_text(cell.lane)}{by}"
     name = f"{plain(cell.image.series)} {version(cell.image.version)}"
-    return f"{name} {seems} ({where}): {looks_bad_because(entry)}"
+    return f"{name} {seems} ({where}): {looks_bad_because(entry, before)}"

@@ -475,9 +475,14 @@ def why(result: CellResult) -> str:
     return reason if problem in ("", reason) else f"{HINDERED}: {problem}; {reason}"
 
 
-def looks_bad_because(entry: CellResult) -> str:
-    """Return why a cell looks bad, in whole clauses: for a cell that ran well, the reason of its worst signal."""
-    name = matter(entry.verdict)
-    worst = entry.verdict.signals.get(name) if name is not None else None
-    own = worst.why if worst is not None and entry.verdict.verdict in GOOD else ""
-    return whole_clauses(own or why(entry), most=160)
+def looks_bad_because(entry: CellResult, before: CellResult | None) -> str:
+    """Return why a cell looks bad, in whole clauses: for a cell that ran well, its worst signal with the sizes in the
+    version `before` and here, and the reason: `step time 4 → 7 ms: 1.75 times that of …`."""
+    name, verdict = matter(entry.verdict), entry.verdict
+    if name is None or verdict.verdict not in GOOD or not (reason := verdict.signals[name].why):
+        return whole_clauses(why(entry), most=160)
+    old, new = None if before is None else before.verdict.of(name).value, verdict.of(name).value
+    like = amounts.middle((old, new))
+    end, begin = (value_text(name, value, like=like, per=verdict.per) for value in (new, old))
+    sizes = " → ".join(filter(None, (amounts.without_unit(begin, end), end)))
+    return whole_clauses(f"{shown_signal(name).title}{' ' * bool(sizes)}{sizes}: {reason}", most=160)

@@ -342,3 +342,12 @@ def test_all_signals_in_a_pipe_break_no_word(
     verdict = build.seen(build.flat(), processes=counted, zombies=counted, threads=counted, peak_memory=counted)
     results.print_result(one_row(verdict), wide=True)
     assert capsys.readouterr().out.count("processes/step") == 4
+
+
+def test_a_change_that_is_not_confirmed_is_named_with_its_sizes() -> None:
+    """The headline read `seems bad first: it seems to have changed`, and no word said what."""
+    why = "5.73 times that of the version before, in 1 launch"
+    old, new = SignalVerdict(seen="good", value=0.004), SignalVerdict(seen="suspect", value=0.007, limit=0.1, why=why)
+    before, entry = (one_row(build.seen(build.flat(), step_time=signal)).cells[0] for signal in (old, new))
+    assert signal_words.looks_bad_because(entry, before) == f"step time 4.00 → 7.00 ms: {why}"
+    assert signal_words.looks_bad_because(entry, None) == f"step time 7.00 ms: {why}"
