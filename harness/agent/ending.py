@@ -32,6 +32,11 @@ def place_after(steps, budget):
     return "step %d" % (steps + 1) if steps < budget else AT_EXIT
 
 
+def before_steps(steps_are):
+    """Return where a program is that has made no step; "" if nobody said that it makes any."""
+    return "" if steps_are == "auto" else "before the first step"
+
+
 def of_death(death, place, in_setup, oom_killed, said=""):
     """Return (end, message) for a process that died by a signal or os._exit without reporting a failure.
 
@@ -39,16 +44,21 @@ def of_death(death, place, in_setup, oom_killed, said=""):
     for lack of memory, if the cgroup counted that, else by another process, which is no evidence about the image.
     """
     if death.signal == signal.SIGKILL and not oom_killed:
-        return "infrastructure", "%s: killed by SIGKILL from outside, but the cgroup counted no OOM kill" % place
+        return "infrastructure", placed(place, "killed by SIGKILL from outside, but the cgroup counted no OOM kill")
     end = "setup" if in_setup else "crash"
     if oom_killed:
-        return ("setup" if in_setup else "oom"), "%s: out of memory: killed by the kernel" % place
+        return ("setup" if in_setup else "oom"), placed(place, "out of memory: killed by the kernel")
     if death.signal is not None:
         how = "killed by %s" % signal_name(death.signal)
         how += ", as when /dev/shm is full: try a larger `shm_size`" if death.signal == signal.SIGBUS else ""
     else:
         how = "the process ended with exit code %d" % death.exit_code
-    return end, ": ".join(filter(None, (place, how, said)))
+    return end, placed(place, how, said)
+
+
+def placed(*parts):
+    """Return `step 3: killed by SIGSEGV: no room`, without the parts that are ""."""
+    return ": ".join(filter(None, parts))
 
 
 def is_bad(death):
@@ -72,7 +82,7 @@ def of_judged_command(death, oom_killed, said):
     if death.exit_code == 0:
         return "completed", ""
     if death.exit_code == 125:
-        return "setup", ": ".join(filter(None, ("exit code 125: the command says that this cannot be tested", said)))
+        return "setup", placed("exit code 125: the command says that this cannot be tested", said)
     return of_death(death, "command", False, oom_killed, said)
 
 
@@ -83,8 +93,7 @@ def of_command(death, steps, pattern, oom_killed, said):
     """
     before_first_step = pattern is not None and steps == 0
     if death.exit_code != 0:
-        place = "after %s %d" % ("sample" if pattern is None else "step", steps)
-        place = "before the first step" if before_first_step else place
+        place = "" if pattern is None else "after step %d" % steps if steps else "before the first step"
         return of_death(death, place, before_first_step, oom_killed, said)
     if before_first_step:
         last = "; its last line is: %s" % said if said else "; it printed nothing"
@@ -186,24 +195,24 @@ def call(function, name, **params):
 
 
 def describe_failure(error, where, script, else_place=""):
-    """Return text that ends with `where: TypeName: message (script.py:12 in function)`.
+    """Return text that ends with `where: TypeName: message (script.py:12 in function)`; `where` may be "".
 
     `else_place` replaces the part in parentheses if no line of the scenario was reached, because it could not even be
     called. The memory of the failed frames is released first, so that enough is left to write the text.
     """
     if isinstance(error, ScenarioError):
-        return "%s: %s" % (where, _text_of(error))
+        return placed(where, _text_of(error))
     try:
         return _described(error, where, script, else_place)
     except MemoryError:
-        return "%s: %s" % (where, type(error).__name__)
+        return placed(where, type(error).__name__)
 
 
 def _described(error, where, script, else_place):
     trace = _without_ours(error.__traceback__)
     place = _frame_place(error, trace, script)
     traceback.clear_frames(error.__traceback__)
-    last = "%s: %s%s" % (where, _headline(error), place or else_place)
+    last = placed(where, _headline(error) + (place or else_place))
     if not place:
         return last
     lines = "".join(traceback.format_exception(type(error), error, trace)).splitlines()

@@ -98,7 +98,7 @@ USAGE = r"echo 'usage: train.py'; printf '\033[31mtrain.py: error: no --foo\033[
         (USAGE, STEP, "setup", 2, None,
          "before the first step: the process ended with exit code 2: train.py: error: no --foo"),
         ("exit 0", STEP, "setup", 0, None, ".*"),
-        ("echo no room; exit 7", {}, "crash", 7, None, r"after sample \d: the process ended with exit code 7: no room"),
+        ("echo no room; exit 7", {}, "crash", 7, None, "the process ended with exit code 7: no room"),
         ("kill -ABRT $$", {}, "crash", None, 6, ".*"),
         ("kill -KILL $$", {}, "infrastructure", None, 9, ".*"),
         ("exit 0", JUDGED, "completed", 0, None, ""),

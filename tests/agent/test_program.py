@@ -382,6 +382,19 @@ def test_a_module_that_is_not_there_is_said(tmp_path: Path, thorough_python: str
     assert "module pkg.go: " in told.done["message"]
 
 
+@pytest.mark.parametrize("text", ["raise ValueError('bad')", "import os; os.kill(os.getpid(), 11)"])
+def test_a_program_that_nobody_said_to_make_steps_did_not_fail_before_its_first(
+    tmp_path: Path, thorough_python: str, text: str
+) -> None:
+    """Of a program that makes no steps, the report said that it failed before the first of them."""
+    place = "before the first step: "
+    named = run(tmp_path / "named", thorough_python, text, steps_are="torch").done
+    message = named["message"].splitlines()[-1]
+    assert message.startswith(place)
+    unnamed = run(tmp_path / "unnamed", thorough_python, text).done
+    assert (unnamed["end"], unnamed["message"].splitlines()[-1]) == (named["end"], message.removeprefix(place))
+
+
 @pytest.mark.parametrize(
     ("text", "end", "words"),
     [
@@ -398,7 +411,7 @@ def test_a_module_that_is_not_there_is_said(tmp_path: Path, thorough_python: str
         (STEP + "for _ in range(7): o.step()\nimport sys; sys.exit(3)", "crash",
          "step 8: the program called sys.exit(3)"),
         (STEP + "for _ in range(60): o.step()\nimport sys; sys.exit(0)", "stopped", "60 of 100 steps"),
-        ("import sys; sys.exit('no data')", "setup", "before the first step: the program called sys.exit('no data')"),
+        ("import sys; sys.exit('no data')", "setup", "the program called sys.exit('no data')"),
         ("import argparse as a\np = a.ArgumentParser()\np.add_argument('--lr', required=True)\np.parse_args()", "setup",
          "the program called sys.exit(2): train.py: error: the following arguments are required: --lr"),
         ("input()", "setup", "EOFError: EOF when reading a line (train.py:1 in <module>); its stdin is empty here"),
@@ -468,10 +481,10 @@ def test_a_program_that_waits_for_what_never_comes_hangs_long_before_the_time_li
     pack_with(monkeypatch, tmp_path, "supervisor/standstill.py", "AFTER_FAILURE_S = 10.0", "AFTER_FAILURE_S = 0.2")
     waits = "import threading\nlock = threading.Lock()\nfor n in range(%d): print('shard', n)\n"
     waits += "for n in 1, 2: lock.acquire()"
-    for count, place in ((1, "before the first step"), (9, "step 8")):
-        done = run(tmp_path / place, thorough_python, waits % count, timeout_s=10.0).done
+    for count, place in ((1, ""), (9, "step 8: ")):
+        done = run(tmp_path / f"{count}", thorough_python, waits % count, timeout_s=10.0).done
         assert done["end"] == "hang"
-        assert re.match(place + r": nothing was done for \d s \(train.py:4 in <module>\)$", done["message"])
+        assert re.match(place + r"nothing was done for \d s \(train.py:4 in <module>\)$", done["message"])
     goes_on = "import time\nfor n in range(6): print('wait', 0, flush=True); time.sleep(0.7)"
     for text in (goes_on, goes_on.replace("time.sleep(0.7)", "sum(range(2 * 10 ** 7))"), "import time; time.sleep(1)"):
         told = run(tmp_path / str(len(text)), thorough_python, text, timeout_s=10.0)

@@ -326,7 +326,7 @@ class ProgramRun(object):
         elif self._has_joined():
             self.link.tell("left")
 
-    def _fail(self, error, place="before the first step"):
+    def _fail(self, error, place=None):
         """Report the failure of this process, and return its exit code. `place`: where it was if it made no step."""
         at = time.perf_counter()
         exits = isinstance(error, SystemExit) and not isinstance(error.code, str)
@@ -336,6 +336,7 @@ class ProgramRun(object):
             sys.stderr.flush()
             error = ending.ScenarioError("the program called sys.exit(%s)" % repr(error.code)[:300])
         steps = self._ticker.steps if self._has_joined() else 0
+        place = ending.before_steps(self._program["steps_are"]) if place is None else place
         place = "step %d" % (steps + 1) if steps else place
         message = ending.describe_failure(error, place, self.script)
         if isinstance(error, EOFError):

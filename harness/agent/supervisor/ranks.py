@@ -518,7 +518,8 @@ class Ranks(object):
         if is_lost:
             self._end("infrastructure", ending.LOST % (self._job.steps(), self._lowest_fd), death=death)
             return
-        place = "setup" if in_setup else self._place()
+        unmade = "setup" if self._program is None else ending.before_steps(self._steps_are)
+        place = unmade if in_setup else self._place()
         end, message = ending.of_death(death, place, in_setup, self._job.oom.killed())
         stacks = self._stacks.written()
         self._end(end, message + self._where.place(stacks), death=death, stacks=stacks)
@@ -528,7 +529,7 @@ class Ranks(object):
         job, lead = self._job, self._group.lead
         steps = job.steps() if lead is not None else 0
         if ending.is_bad(death):
-            place = ending.place_after(steps, self._budget) if steps else "setup"
+            place = ending.place_after(steps, self._budget) if steps else ending.before_steps(self._steps_are)
             end, message = ending.of_death(death, place, not steps, job.oom.killed(), self._last_words())
             self._end(end, message, death=death)
             return

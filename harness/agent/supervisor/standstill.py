@@ -82,7 +82,8 @@ class Standstill(object):
         quiet_s = self._quiet.seconds(now)
         if quiet_s < self._share(stalls.QUIET_S):
             return None
-        return self._hung("%s: nothing was done for %.0f s" % (self._place(), quiet_s))
+        place = self._place() if self._group.ranks else ending.before_steps(self._job.order["program"]["steps_are"])
+        return self._hung(ending.placed(place, "nothing was done for %.0f s" % quiet_s))
 
     def _share(self, least_s):
         return max(least_s, MISSED_SHARE * self._job.order["timeout_s"])
