@@ -30,6 +30,8 @@ _LEAST_SAMPLES = 6
 _MOST_SAMPLES = 512
 _WIDE = 60
 _REFRESHES_PER_S = 4
+_FEW = 10
+"""Of the trials that have ended, at most one for each _FEW may be under way when what a trial takes is computed."""
 
 
 def open_progress(
@@ -97,8 +99,9 @@ class LaneState:
 
     `ran` counts the trials of this run; `done` also counts reused trials of earlier runs, and is at most `most`.
     `about` is the expected number of trials, 0 if unknown. Each thread that works in the lane has an activity.
-    `elapsed_s` returns the seconds since the run began, `began_s` of which passed before the first trial: the lane may
-    have waited for its host.
+    `elapsed_s` returns the seconds since the run began. In `busy_s` of them, trials of this run were running, up to the
+    last moment at which hardly any was under way: the trials of a round take turns, and end together. Since `since_s`,
+    others are running. `trial_s` is what a trial takes of the lane, None if it is not known yet.
     """
 
     elapsed_s: Callable[[], float]
@@ -107,7 +110,9 @@ class LaneState:
     about: int = 0
     done: int = 0
     ran: int = 0
-    began_s: float | None = None
+    busy_s: float = 0.0
+    since_s: float = 0.0
+    trial_s: float | None = None
     activities: dict[int, Activity] = field(default_factory=dict)
 
     def plan(self, *, most: int, exact: bool, about: int) -> None:
@@ -142,9 +147,9 @@ class LaneState:
     def begin_trial(self, activity: str, *, steps: int) -> None:
         """Begin a trial in this thread, or the preparation of a trial (`steps` is 0)."""
         self.activities.pop(threading.get_ident(), None)
-        if steps and self.began_s is None:
-            self.began_s = self.elapsed_s()
         trials = {key: activity for key, activity in self.activities.items() if activity.steps}
+        if not trials:
+            self.since_s = self.elapsed_s()
         self.activities = {**trials, threading.get_ident(): Activity(text=activity, steps=steps)}
 
     def sample(self, step: int, rss_kib: float | None) -> None:
@@ -160,19 +165,23 @@ class LaneState:
         self.done += not replicate
         self.ran += not (reused or replicate)
         self.most = max(self.most, self.done)
-        self.activities.pop(threading.get_ident(), None)
+        ended = self.activities.pop(threading.get_ident(), Activity())
+        running = sum(activity.steps > 0 for activity in self.activities.values())
+        if ended.steps and _FEW * running <= self.ran:
+            now_s = self.elapsed_s()
+            self.busy_s, self.since_s = self.busy_s + now_s - self.since_s, now_s
+            self.trial_s = self.busy_s / self.ran if self.ran else None
 
     @property
     def left(self) -> str:
-        """Return `about 1 min left, ≤ 3 min`, at the rate so far; "" before the first trial of this run has ended, and
-        after the last.
+        """Return `about 1 min left, ≤ 3 min`, at the rate of the trials that have ended; "" while it is unknown, and
+        after the last trial.
         """
-        if self.ran == 0 or self.done >= self.most:
+        if self.trial_s is None or self.done >= self.most:
             return ""
-        trial_s = (self.elapsed_s() - (self.began_s or 0.0)) / self.ran
-        most = amounts.duration(trial_s * (self.most - self.done))
+        most = amounts.duration(self.trial_s * (self.most - self.done))
         if self.likely:
-            return f"about {amounts.duration(trial_s * (self.likely - self.done))} left, ≤ {most}"
+            return f"about {amounts.duration(self.trial_s * (self.likely - self.done))} left, ≤ {most}"
         return f"{'' if self.exact else '≤ '}{most} left"
 
 

@@ -119,12 +119,30 @@ def test_a_log_has_a_line_where_a_cell_ends_otherwise_and_one_a_minute() -> None
     assert stream.getvalue().splitlines() == [
         f"cell {CELL}: flat",
         "after 1 min, local: launch 2, about 9, at most 12; multidict 6.3.0: multidict_pop #3; "
-        "about 3 min 30 s left, <= 5 min",
+        "about 2 min 20 s left, <= 3 min 20 s",
         f"BAD {CELL}: flat",
         "after 2 min, local: launch 5, about 9, at most 12; multidict 6.3.0: multidict_pop #6; "
-        "about 1 min 36 s left, <= 2 min 48 s",
+        "about 1 min 20 s left, <= 2 min 20 s",
         f"cell {CELL}: flat",
     ]
+
+
+def test_the_time_left_does_not_jump_while_launches_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two versions took turns for 20 s in each round. The time left doubled until the first of them had ended."""
+    clock, told, thread = Clock(), [], [0]
+    monkeypatch.setattr(threading, "get_ident", lambda: thread[0])
+    lane = LaneState(elapsed_s=clock)
+    lane.plan(most=8, exact=True, about=0)
+    for _ in range(3):
+        for thread[0] in (1, 2):
+            lane.begin_trial(CELL, steps=4000)
+        for _ in range(4):
+            clock.now_s += 5
+            told.append(lane.left)
+        for thread[0] in (1, 2):
+            lane.end_trial(reused=False, replicate=False)
+            told.append(lane.left)
+    assert list(dict.fromkeys(told)) == ["", "1 min left", "50 s left", "40 s left", "30 s left", "20 s left"]
 
 
 def test_known_launches_are_told_before_the_first_new_one() -> None:
@@ -237,6 +255,7 @@ def test_no_rate_before_it_means_something_and_no_time_before_it_is_known() -> N
     assert state.newest.rate_kib_per_step() is None
     state.end_trial(reused=True, replicate=False)
     assert state.left == ""
+    state.begin_trial(CELL, steps=4000)
     clock.now_s = 10
     state.end_trial(reused=False, replicate=False)
     assert state.left == "20 s left"
