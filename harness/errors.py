@@ -39,15 +39,21 @@ class UsageError(HarnessError):
 
 
 class MatrixError(HarnessError):
-    """Raised for an error in a matrix file, or in a file it names. Its place is `file:line: key.path`."""
+    """Raised for an error in a matrix file, or in a file it names. Its place is `file:line: key.path`, of the `key`."""
+
+    def __init__(self, text: str, *, place: object = "", key: tuple[str | int, ...] = ()) -> None:
+        super().__init__(text, place=place)
+        self.key = key
+        self.errors: tuple[MatrixError, ...] = (self,)
 
 
 class MatrixErrors(MatrixError):
     """Raised for all errors of a matrix file together, in order of line. The message has a line for each."""
 
     def __init__(self, errors: Iterable[MatrixError]) -> None:
-        self.errors = tuple(errors)
-        super().__init__("\n".join(dict.fromkeys(error.text for error in self.errors)))
+        every = tuple(errors)
+        super().__init__("\n".join(dict.fromkeys(error.text for error in every)))
+        self.errors = every
 
     def __str__(self) -> str:
         return "\n".join(dict.fromkeys(map(str, self.errors)))

@@ -169,13 +169,14 @@ def try_(
 
     options = SweepOptions(trials=trials_of(trials), stop=stop_of(until, quick=quick, time=time), fresh=fresh, out=out)
     here = Path() if write is not None and write.parent == Path() else Path.cwd()  # so that a folder can be moved
+    command = ctx.meta.get("command", ())
     drafted = draft.drafted(
-        ("harness", "try", *ctx.meta["typed"]), folder=here, versions=versions,
-        command=ctx.meta.get("command", ()), engine=engine, gpus=gpus, files=files, without=without, beside=beside,
-        python=python, steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
+        ("harness", "try", *ctx.meta["typed"]), folder=here, versions=versions, command=command, engine=engine,
+        gpus=gpus, files=files, without=without, beside=beside, python=python,
+        steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time), volumes=volumes, caches=caches, env_file=env_file,
         vary=vary, results=results,
-        served=served_by(serve, port=port, get=get, post=post, body=body, concurrency=concurrency),
+        served=served_by(command, serve, port=port, get=get, post=post, body=body, concurrency=concurrency),
     )  # fmt: skip
     say(f"each launch: {draft.uses(drafted, os.environ)}")
     if write is not None:

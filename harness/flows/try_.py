@@ -22,8 +22,9 @@ from harness.history import database
 from harness.history.selection import remember
 from harness.matrix import load_matrix
 from harness.matrix.draft import Draft, text
+from harness.matrix.draft.options import option_of
 from harness.matrix.draft.steps import called_in_loops, functions
-from harness.matrix.draft.words import safe
+from harness.matrix.draft.words import near_command, safe
 from harness.model import RunResult, Stop, Trial, Trials
 from harness.model.measured import LEAST_STEPS
 from harness.model.watching import Say
@@ -52,22 +53,21 @@ def tried(
     oldest, or if nothing was launched. Then the file and the runs are removed.
     """
     matrix = write(draft, out=options.out)
-    check(matrix, environ)
+    check(draft, matrix, environ)
     attempt = _Attempt(matrix=matrix, options=options, environ=environ, sweep=sweep, say=say)
     try:
         first = attempt.launched(0, 2 if draft.job.source else 1)
     except Interrupted:  # nothing was started
         matrix.unlink(missing_ok=True)
         raise
-    if draft.job.source or "step_pattern" in draft.job.entry or draft.series.in_place:
-        try:
-            check_steps(draft, first)
-            if fails_at_once(draft, first) and not stopped.is_set():
-                check_both(draft, first, attempt.launched(-1, 1))
-        except (UsageError, Undecided) as error:
-            attempt.refuse(error)
-        if (note := note_on_whole_run(draft, first)) is not None:
-            say(note)
+    try:
+        check_steps(draft, first)
+        if fails_at_once(draft, first) and not stopped.is_set():
+            check_both(draft, first, attempt.launched(-1, 1))
+    except (UsageError, Undecided) as error:
+        attempt.refuse(error)
+    if (note := note_on_whole_run(draft, first)) is not None:
+        say(note)
     if stopped.is_set() or first.hosts[0].problem:
         attempt.refuse_unlaunched()
         if stopped.is_set():
@@ -170,18 +170,19 @@ def write(draft: Draft, *, out: Path) -> Path:
 def write_matrix(draft: Draft, path: Path, environ: Mapping[str, str]) -> None:
     """Write the draft's matrix file to `path`, for the user to keep and edit. Raises UsageError."""
     write_new({path: text(draft, name=safe(path.stem))}, otherwise="choose another name for --write")
-    check(path, environ)
+    check(draft, path, environ)
 
 
-def check(matrix: Path, environ: Mapping[str, str]) -> None:
+def check(draft: Draft, matrix: Path, environ: Mapping[str, str]) -> None:
     """Check a matrix file that was just written. If it is refused, remove it, and raise UsageError. The message names
-    no line or key of the file, because the user typed a command line and never saw the file.
+    the options, and no line or key of the file: the user typed a command line and never saw the file.
     """
     try:
         load_matrix(matrix, environ=environ)
     except MatrixError as error:
         matrix.unlink(missing_ok=True)
-        raise UsageError(error.text) from error
+        told = (": ".join(filter(None, (option_of(one.key, draft.more), one.text))) for one in error.errors)
+        raise UsageError("\n".join(dict.fromkeys(told))) from error
 
 
 def write_new(files: Mapping[Path, str], *, otherwise: str) -> None:
@@ -292,6 +293,9 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
             "if that is a file of this folder, also copy it in: --file NAME; "
             "if it is in a folder above, start in the folder that contains both"
         )
+    started = (draft.job.entry.get("command") or draft.job.entry.get("serve") or ("",))[0]
+    if what.endswith(f"{started}: No such file or directory"):
+        remedy = f"{near_command(started).lstrip('; ')} name a command that all versions have".lstrip()
     if "No module named" in what and "install" in draft.series.entry:
         remedy = "if that is a package, also install it: --with PACKAGE"
     elif "No module named" in what:

@@ -37,9 +37,9 @@ def check_mounts(scenario: model.Scenario, key: KeyPath, context: Context, file:
             context.add(place, f"{shown(mount.at)} is where {other} is mounted, too; choose another path")
         elif bare and mount.is_absolute and at != source:
             what = f"host {bare[0]} has no containers, so that no path of its own can be replaced there"
-            link = f"at: {posixpath.basename(at)}, which becomes a link in the folder of the launch"
+            link = f"{posixpath.basename(at)}, which becomes a link in the folder of the launch"
             home = f"~/{posixpath.basename(at)}, in its home"
-            context.add(place, f"{what}; write {link}, or at: {source or home}")
+            context.add(place, f"{what}; write {link}, or {source or home}")
         places.append(at)
         if isinstance(mount, model.Cache):
             if bare and at.startswith("~/") and any(name == "HOME" for name, _ in scenario.environment):

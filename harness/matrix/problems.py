@@ -51,7 +51,7 @@ class Context:
         place = self.where(*path)
         line = line or place.line
         key = f": {place.key}" if place.key else ""
-        self.found.append((line, MatrixError(one_line(text), place=f"{place.file}:{line}{key}")))
+        self.found.append((line, MatrixError(one_line(text), place=f"{place.file}:{line}{key}", key=path)))
 
     def fail(self, path: KeyPath, text: str) -> NoReturn:
         """Add a problem after which nothing more can be read, and raise all problems."""
@@ -77,7 +77,10 @@ class Context:
             path.stat()
         except OSError as error:
             reason = "does not exist" if isinstance(error, FileNotFoundError) else error.strerror
-            self.add(key, f"{shown(text)} {reason}; paths are relative to the matrix file's folder")
+            remedy = (
+                "name one that exists" if Path(text).is_absolute() else "paths are relative to the matrix file's folder"
+            )
+            self.add(key, f"{shown(text)} {reason}; {remedy}")
             return None
         return path
 

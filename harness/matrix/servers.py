@@ -152,5 +152,6 @@ def check_ports(scenarios: Sequence[model.Scenario], hosts: Sequence[model.Host]
             context.add(("scenarios", scenario.name, "serve"), text)
         shared = [host.name for host in meant if host.can.sees_ports]
         if scenario.serve and scenario.port is not None and shared:
-            text = f"servers on {shared[0]} share its ports, and several are alive together; write {{port}} in serve"
+            why = f"servers on {shared[0]} share its ports, and several are alive together"
+            text = f"{why}; write {{port}} among its arguments"
             context.add(("scenarios", scenario.name, "port"), text)

@@ -414,7 +414,7 @@ def test_a_call_that_is_refused_leaves_no_matrix_and_no_folder(
     """The message named a line of a file that the user had not asked for, and the file stayed."""
     monkeypatch.chdir(folder)
     assert run(["try", "a:1", "a:2", "--engine", "podmann", "--", "python", "train.py"]) == 2
-    assert "\nharness: unknown engine 'podmann'; allowed: docker" in capsys.readouterr().err
+    assert "\nharness: --engine: unknown engine 'podmann'; allowed: docker" in capsys.readouterr().err
     assert not (folder / "reports").exists()
     (folder / "reports").mkdir()
     assert run(["try", "a:1", "a:2", "--engine", "podmann", "--", "python", "train.py"]) == 2
@@ -677,6 +677,40 @@ def test_what_both_ends_lack_is_said_after_three_launches(folder: Path) -> None:
     )
     with pytest.raises(UsageError, match=r"'…/data/a'; if that is a file of this folder, .*start in the folder that"):
         flow.check_both(plain_loop(folder), one, other)
+
+
+def test_a_command_that_exists_nowhere_is_refused_with_the_name_that_was_meant(folder: Path) -> None:
+    """`-- pyhton train.py` was launched in all versions, and the report said that nothing bad was found."""
+    lacks = ended("setup", "cannot start pyhton: No such file or directory")
+    made = draft_of(folder, "pyhton", "train.py")
+    assert flow.fails_at_once(made, lacks)
+    with pytest.raises(UsageError, match=r"did you mean 'python3?'\? name a command that all versions have$"):
+        flow.check_both(made, lacks, lacks)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--cache", "x:/c"], "--cache x:/c: host local has no containers, so that no path of its own can be replaced "
+         "there; write c, which becomes a link in the folder of the launch, or ~/c, in its home"),
+        (["-v", "/etc:/"], "-v /etc:/: '/' cannot be mounted over; choose another path, such as /data"),
+        (["--gpus", ""], "--gpus: is empty; write some text"),
+        (["--python", "abc"], "--python: 'abc' is not a version of Python 3, such as 3.11"),
+        (["--env-file", "/nope"], "--env-file: '/nope' does not exist; name one that exists"),
+        (["--with", "num py"], "--with: 'num py' is not a requirement"),
+        (["--serve", "--get", "/"], "--serve: the command must be told its port; write {port} in its place, or give"),
+        (["--serve", "--get", "/", "--port", "80"], "--port: servers on local share its ports"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_an_option_names_the_option(
+    folder: Path, options: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`write at: c` is for a matrix file, and `is empty; write some text` did not say what."""
+    monkeypatch.chdir(folder)
+    typed = ["try", "six==1.16.0", "six==1.17.0", *options, "--write", "m.yaml", "--", "python", "train.py"]
+    assert run(typed) == exit_codes.USAGE
+    assert f"harness: {told}" in capsys.readouterr().err
+    assert not (folder / "m.yaml").exists()
 
 
 def test_try_has_the_options_that_the_first_launch_names() -> None:

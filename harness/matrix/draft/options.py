@@ -9,6 +9,21 @@ from typing import Any
 
 from harness.errors import UsageError
 
+OPTIONS = {
+    "gpus": "--gpus", "engine": "--engine", "install": "--with", "python": "--python", "env_file": "--env-file",
+    "results": "--results", "port": "--port", "get": "--get", "post": "--post", "concurrency": "--concurrency",
+}  # fmt: skip
+"""The option of `harness try` from which each of these keys of a matrix file is made."""
+
+
+def option_of(key: Sequence[str | int], more: Mapping[str, Any]) -> str:
+    """Return the option from which a key of a drafted matrix file was made, as it was typed if it is one of several; ""
+    if there is none. `more`: the further keys of its scenario."""
+    if "mounts" in key:
+        mount = more["mounts"][key[key.index("mounts") + 1]]
+        return f"--cache {mount['cache']}:{mount['at']}" if "cache" in mount else f"-v {mount['from']}:{mount['at']}"
+    return next((OPTIONS[step] for step in reversed(key) if isinstance(step, str) and step in OPTIONS), "")
+
 
 def mounts_of(volumes: Sequence[str], caches: Sequence[str], folder: Path) -> dict[str, Any]:
     """Return the scenario's key for volumes that are written HOST:AT, as for `docker run -v`, and warm caches, written
@@ -30,10 +45,17 @@ def mounts_of(volumes: Sequence[str], caches: Sequence[str], folder: Path) -> di
 
 
 def served_by(
-    serve: bool, *, port: int | None, get: str | None, post: str | None, body: str | None, concurrency: int | None
+    command: Sequence[str],
+    serve: bool,
+    *,
+    port: int | None,
+    get: str | None,
+    post: str | None,
+    body: str | None,
+    concurrency: int | None,
 ) -> Mapping[str, Any] | None:
-    """Return the keys of a server's scenario for the options as typed; None if the command starts none. Raises
-    UsageError."""
+    """Return the keys of the scenario of a server that `command` starts, for the options as typed; None without
+    `serve`. Raises UsageError."""
     typed = {"--port": port, "--get": get, "--post": post, "--body": body, "--concurrency": concurrency}
     if not serve:
         for name, value in typed.items():
@@ -48,6 +70,10 @@ def served_by(
         sent = {} if body is None else {"json": json.loads(body)}
     except ValueError as error:
         raise UsageError(f"--body {body}: is not JSON: {error}") from error
+    if port is None and not any("{port}" in word for word in command):
+        raise UsageError(
+            "--serve: the command must be told its port; write {port} in its place, or give the port of images: --port"
+        )
     request = {"get": get} if post is None else {"post": post, **sent}
     given = {"port": port, "request": request, "params": None if concurrency is None else {"concurrency": concurrency}}
     return {name: value for name, value in given.items() if value is not None}

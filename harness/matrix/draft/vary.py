@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.matrix.draft.copied import IN_A_SHELL, MOST_SOURCE_BYTES, check_size
 from harness.matrix.draft.job import DraftJob
 from harness.matrix.draft.series import DraftSeries
-from harness.matrix.draft.words import checked_pattern, name_of, repeated_in, safe
+from harness.matrix.draft.words import checked_pattern, name_of, near_command, repeated_in, safe
 
 VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -63,7 +63,8 @@ def job_in_place(
     if "/" in words[0] and not os.access(path, os.X_OK):
         raise UsageError(f"{words[0]}: is not executable; run chmod +x on it, or start it with its interpreter")
     if "/" not in words[0] and shutil.which(words[0]) is None:
-        raise UsageError(f"{words[0]}: no such command on this machine; a line for a shell is written: sh -c '…'")
+        near = near_command(words[0])
+        raise UsageError(f"{words[0]}: no such command on this machine{near} a line for a shell is written: sh -c '…'")
     pieces = [*words, *(piece for word in words for piece in IN_A_SHELL.split(word))]
     named = (piece.split("=", 1)[-1] if piece.startswith("-") else piece for piece in pieces)
     paths = {name: folder / name for name in named if name and not Path(name).is_absolute() and ".." not in name}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import UsageError, did_you_mean
 from harness.model.forms import LETTERS
 
 
@@ -22,6 +23,13 @@ def name_of(words: Sequence[str]) -> str:
     """Return the name of the scenario that runs these words."""
     telling = next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
     return safe(Path(telling).stem)
+
+
+def near_command(name: str) -> str:
+    """Return `; did you mean 'python'?` if a command of this machine has a name that is close to this one, else `;`."""
+    folders = (Path(folder) for folder in os.get_exec_path() if Path(folder).is_dir())
+    known = {path.name for folder in folders for path in folder.iterdir()}
+    return did_you_mean(name, known=sorted(one for one in known if one[:1] == name[:1]))
 
 
 def repeated_in(words: Sequence[str]) -> list[str]:

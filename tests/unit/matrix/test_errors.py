@@ -170,7 +170,7 @@ MEANING = [
     ("memory: 8GiB", "mounts: [3]", "21: scenarios.signal.mounts[0]: must be a mapping, not 3"),
     ("memory: 8GiB", "mounts: [{cache: c, at: /d}]",
      "21: scenarios.signal.mounts[0].at: host venv has no containers, so that no path of its own can be "
-     "replaced there; write at: d, which becomes a link in the folder of the launch, or at: ~/d, in its home"),
+     "replaced there; write d, which becomes a link in the folder of the launch, or ~/d, in its home"),
     ("memory: 8GiB", "mounts: [{cache: c, at: ~/d}]\n    environment: {HOME: /home/me}",
      "21: scenarios.signal.mounts[0].at: '~/d' needs the home of the launch; leave HOME out of the environment"),
     ("memory: 8GiB", "mounts: [{cache: c, at: d}, {cache: c, at: ~/d}]",
