@@ -100,7 +100,7 @@ class _Attempt:
         some = replace(self.options, stop=Stop(), trials=Trials(least=launches, most=launches))
         whole = load_matrix(self.matrix, environ=self.environ)
         chosen = tuple(replace(series, images=(series.images[version],)) for series in whole.series)
-        return self.swept(some.select(replace(whole, series=chosen)), some)
+        return self.swept(replace(some.select(replace(whole, series=chosen)), rehearsal=True), some)
 
     def swept(self, selection: Selection, options: SweepOptions) -> RunResult:
         self.runs.append(self.sweep(selection, options))

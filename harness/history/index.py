@@ -32,12 +32,12 @@ class OpenIndex:
 
     @cached_property
     def runs(self) -> dict[str, IndexedRun]:
-        """Return all runs by path, including directories that cannot be read."""
+        """Return all runs by path, including directories that cannot be read, without what `try` launched first."""
         said = self._connection.execute("SELECT run, sentence FROM causes ORDER BY run, number")
         sentences: dict[int, list[str]] = grouped(said)
         rows = self._connection.execute(
             "SELECT id, path, matrix, kind, started, coalesce(duration_s, 0.0), verdict, cells, bad, findings,"
-            " warnings, problem, stamp FROM runs ORDER BY started, path"
+            " warnings, problem, stamp FROM runs WHERE kind != 'rehearsal' ORDER BY started, path"
         )
         return {
             path: IndexedRun(

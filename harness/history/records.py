@@ -11,7 +11,7 @@ from typing import Literal
 from harness.model.from_file import Scalar
 from harness.model.judged import CellState, CellVerdict, Effect, FindingKind, Metric
 
-RunKind = Literal["sweep", "probe", "killed"]
+RunKind = Literal["sweep", "rehearsal", "probe", "killed"]
 Life = Literal["open", "fixed", "not seen again"]
 """`open`: the newest measured versions still have it. `not seen again`: a later run measured both sides of the finding
 and did not find it."""

@@ -71,7 +71,7 @@ def _read(folder: Path) -> tuple[Columns, Sweep | None]:
     if (folder / result_file.FILE).exists():
         plan = plan_from_file(read_plan_file(folder), folder)
         told = result_file.read_result(folder, plan)
-        return _of_sweep(plan, told), (plan, told)
+        return ({"kind": "rehearsal"}, None) if plan.rehearsal else (_of_sweep(plan, told), (plan, told))
     return _of_probe(folder) if (folder / PROBES).exists() else _of_killed(folder), None
 
 

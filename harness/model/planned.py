@@ -102,12 +102,15 @@ AUTO_SEARCHED = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
+    """All cells of a run. `rehearsal`: it makes the first launches of `harness try`, which the sweep takes over."""
+
     matrix: Matrix
     rows: tuple[VersionRow, ...]
     trials: Trials
     seed: int
     search: SearchMode = "full"
     stop: Stop = field(default_factory=Stop)
+    rehearsal: bool = False
 
     def searched(self, row: VersionRow) -> bool:
         """Return whether the first bad image of a row is searched for, instead of running all images."""

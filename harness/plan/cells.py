@@ -44,6 +44,7 @@ class Selection:
     seed: int
     search: SearchMode
     stop: Stop
+    rehearsal: bool = False
 
     @property
     def images(self) -> dict[Host, list[Image]]:
@@ -102,7 +103,7 @@ def make_plan(selection: Selection, lanes: Mapping[str, Sequence[Lane]] = Mappin
             rows.append(VersionRow(series=series, lane=lane, variant=variant, cells=cells))
     return Plan(
         matrix=matrix, rows=tuple(rows), trials=selection.trials, seed=selection.seed, search=selection.search,
-        stop=selection.stop,
+        stop=selection.stop, rehearsal=selection.rehearsal,
     )  # fmt: skip
 
 

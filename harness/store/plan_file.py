@@ -79,6 +79,7 @@ class PlanFile:
     rows: tuple[PlannedRow, ...]
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     dockerfiles: Mapping[str, str] = field(default_factory=dict)
+    rehearsal: bool = False
 
     def json(self) -> dict[str, Any]:
         """Return the content as plain data."""
@@ -111,6 +112,7 @@ def plan_to_json(
         seed=plan.seed,
         search=plan.search,
         stop=plan.stop,
+        rehearsal=plan.rehearsal,
         trials=plan.trials,
         include=plan.matrix.include,
         exclude=plan.matrix.exclude,
@@ -199,7 +201,10 @@ def plan_from_file(file: PlanFile, folder: Path) -> Plan:
         include=file.include,
         exclude=file.exclude,
     )
-    return Plan(matrix=matrix, rows=rows, trials=file.trials, seed=file.seed, search=file.search, stop=file.stop)
+    return Plan(
+        matrix=matrix, rows=rows, trials=file.trials, seed=file.seed, search=file.search, stop=file.stop,
+        rehearsal=file.rehearsal,
+    )  # fmt: skip
 
 
 def _row(entry: PlannedRow, series: Series, lane: Lane, scenario: Scenario) -> VersionRow:

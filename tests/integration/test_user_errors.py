@@ -81,6 +81,18 @@ def test_a_mistake_is_named_with_its_place(harness: Harness, name: str) -> None:
         assert not (harness.folder / "reports").exists()
 
 
+def test_a_client_that_cannot_begin_says_why_on_the_first_screen(harness: Harness) -> None:
+    """The terminal said `untested`, because the traceback of each launch named another folder."""
+    serves = "http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler)"
+    (harness.folder / "server.py").write_text(f"import http.server, sys\n{serves}.serve_forever()\n")
+    (harness.folder / "client.py").write_text("def setup(url):\n    raise RuntimeError('no TOKEN')\n")
+    edits = [("    script: quiet.py\n    params: {a: [1, 2]}", '    serve: [python, server.py, "{port}"]\n'
+              "    files: [server.py]\n    client: client.py")]  # fmt: skip
+    ended = harness.run_here("sweep", harness.write(changed(GOOD, edits)))
+    assert ended.code == 3, ended.err
+    assert "untested: setup of the client: RuntimeError: no TOKEN (client.py:2" in " ".join(ended.out.split())
+
+
 def test_a_full_disk_is_said_and_nothing_is_torn(harness: Harness) -> None:
     """A run of days must end with a message about the disk, and its journal must still be readable."""
     if os.geteuid() != 0:

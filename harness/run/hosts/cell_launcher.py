@@ -17,6 +17,7 @@ from harness import compat
 from harness.errors import EngineUnreachable, HarnessError, InfrastructureError, Interrupted
 from harness.judge.api import Length, decide_at_look, describe_trial, length_of, wants_alone
 from harness.model import Cell, CellRun, Mount, Prepared, ProgressListener, Proposal, Trial, Trials
+from harness.model.measured import gist
 from harness.model.watching import EndedTrial
 from harness.run.engine import NO_PYTHON, Engine, LaunchRequest, Lease
 from harness.run.hosts import side_by_side
@@ -207,7 +208,7 @@ class CellLauncher:
         self._report_end(run, description, reused=False)
         run.failures = run.failures + 1 if trial.end == "infrastructure" else 0
         if run.failures >= INFRASTRUCTURE_TRIES:
-            run.problem = trial.message
+            run.problem = gist(trial.message)
         if trial.conditions.disturbed:
             self._rest(why=trial.conditions.disturbed, lane=lane)
 

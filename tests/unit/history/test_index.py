@@ -287,6 +287,14 @@ def test_a_run_that_cannot_be_read_is_named_and_hides_no_other(tmp_path: Path, k
     paths(tmp_path)  # reported once
 
 
+def test_what_try_launched_first_is_no_run_that_the_user_asked_for(tmp_path: Path) -> None:
+    """One `harness try` was listed as two runs, and its oldest version as measured in both."""
+    first, *_ = made.three_days(tmp_path)
+    _edited(first / "plan.json", lambda plan: plan.update(rehearsal=True))
+    assert len(paths(tmp_path)) == 2
+    assert len(tables(tmp_path)["cells"]) == 4
+
+
 def test_what_is_no_text_or_no_number_is_stored_as_one_that_is(tmp_path: Path) -> None:
     run = made.write_run(tmp_path, 1, {"1.0": made.good()})
 
