@@ -104,7 +104,10 @@ def outcome_changes(
     found = state_changes("outcome", states)
     for number, change in enumerate(found):
         bad = telling[change.bad_side]
-        run = [telling[place] for place in _run_of(number, found, versions=len(cells))]
+        places = _run_of(number, found, versions=len(cells))
+        known = [telling[place] for place in places if states[place]]
+        # If the bad versions always fail, a version beside them that does not is no evidence that they do so seldom.
+        run = known if all(cell.failed == cell.at_risk for cell in known) else [telling[place] for place in places]
         failed, at_risk = sum(cell.failed for cell in run), sum(cell.at_risk for cell in run)
         p = None if change.before is None else _fisher_p(states, telling, before=change.before, after=change.after)
         ci = exact_interval(failed, at_risk)

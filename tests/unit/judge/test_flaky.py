@@ -236,6 +236,15 @@ def test_two_failures_that_come_and_go_are_weighed_together() -> None:
     assert [one.kind for one in found] == ["bad_from_start"]
 
 
+def test_a_version_that_always_fails_is_not_told_to_fail_in_half_of_the_launches_of_the_next() -> None:
+    """`crashes in 50 % of launches since a version after 2` stood above a table in which 4 crashed and 5 was good."""
+    trials = _rows("gg", "gg", "gg", "tt", "gg")
+    (found,) = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
+    assert (found.kind, found.after) == ("first_bad", 3)
+    assert found.effect is not None
+    assert found.effect.value == 1.0
+
+
 def test_the_share_of_failing_launches_is_that_of_all_versions_that_may_fail() -> None:
     """Two of eight launches failed, and 32 of newer versions did not: that was told as 25 % in every version since."""
     trials = _rows(*(["g" * 8] * 3), "ttgggggg", *(["g" * 8] * 4))
