@@ -187,10 +187,12 @@ def try_(
     try:
         with stop_on_signals() as stopped:
             sweep = functools.partial(swept, stopped=stopped, told=set())
-            result = flow.tried(drafted, options, os.environ, sweep=sweep, stopped=stopped, say=say)
+            result, note = flow.tried(drafted, options, os.environ, sweep=sweep, stopped=stopped, say=say)
     finally:
         if is_new:
             with suppress(OSError):
                 out.rmdir()  # succeeds only if the folder is empty
     print_result(result, as_json=as_json)
+    if note is not None:
+        say(note)
     sys.exit(result.exit_code)

@@ -44,8 +44,9 @@ def tried(
     sweep: Sweep,
     stopped: threading.Event,
     say: Say,
-) -> RunResult:
-    """Write the draft's matrix file, fit its budget and its timeout to the first launches, and sweep it.
+) -> tuple[RunResult, str | None]:
+    """Write the draft's matrix file, fit its budget and its timeout to the first launches, and sweep it. Return the
+    result, and a note that belongs below it.
 
     The oldest version is launched before all others: a program twice, because the second launch of a version is the
     first to run the whole budget. The sweep takes over these launches. Raises UsageError if what the user named as a
@@ -81,7 +82,7 @@ def tried(
     result = attempt.swept(selected(attempt.matrix, options, environ), options)
     attempt.refuse_unlaunched()
     say(f"the matrix is {attempt.matrix}; edit it, and run it with: harness sweep {attempt.matrix}")
-    return result
+    return result, note_on_peaks(draft, result)
 
 
 @dataclass(kw_only=True)
@@ -316,13 +317,29 @@ def note_on_whole_run(draft: Draft, result: RunResult) -> str | None:
     if trial.ended_early:
         made = f"made {trial.last_step} step{'s' if trial.last_step > 1 else ''} and ended"
         return f"{_named(draft)}: {made}; growth needs at least {LEAST_STEPS}, so everything else is judged"
+    figures = "run time, processor time, peak memory, output, what it holds at its end and printed numbers"
+    finer = _finer(draft, trial)
+    hint = f"; {finer} makes it finer" if finer else ""
+    return f"{_named(draft)}: no step was seen, so each launch is one figure: {figures}{hint}"
+
+
+def note_on_peaks(draft: Draft, result: RunResult) -> str | None:
+    """Return what tells a leak from a larger peak, if only the whole run was judged and a peak of memory became worse;
+    None if that is no question, or if no option is known to help."""
+    trial = _first(result)
+    peaks = [finding.metric for finding in result.findings if finding.metric in ("peak_memory", "gpu_peak")]
+    finer = _finer(draft, trial) if peaks and trial is not None and trial.is_one_figure else ""
+    return f"no step was seen, so a leak shows only as a larger peak: {finer} tells them apart" if finer else None
+
+
+def _finer(draft: Draft, trial: Trial) -> str:
+    """Return the options by which a program is judged step by step, of which no step was seen; "" if none is known."""
+    if not draft.job.source or trial.last_step > 1:
+        return ""
     looped, pattern = called_in_loops(draft.job.source), _pattern(trial)
     function = next((name for name in _functions(draft) if name.rpartition(".")[2] in looped), "")
     finer = [f"--steps-are {draft.job.module}:{function}"] if function else []
-    finer += [f"--step-pattern {pattern}"] if pattern else []
-    figures = "run time, processor time, peak memory, output, what it holds at its end and printed numbers"
-    hint = f"; {' or '.join(finer)} makes it finer" if finer else ""
-    return f"{_named(draft)}: no step was seen, so each launch is one figure: {figures}{hint}"
+    return " or ".join([*finer, *([f"--step-pattern {pattern}"] if pattern else [])])
 
 
 def fit(draft: Draft, matrix: Path, first: RunResult, *, out: Path) -> tuple[Path, Draft]:

@@ -741,6 +741,20 @@ def test_a_program_without_steps_is_not_refused_but_judged_as_a_whole(folder: Pa
     assert flow.note_on_whole_run(made, ran(64, "own_end")) is None
 
 
+def test_below_a_larger_peak_stands_what_tells_whether_it_is_a_leak(folder: Path) -> None:
+    """The hint scrolled by as a line of progress, and the result named 71 MiB in place of 14, but no leak."""
+    made = plain_loop(folder)
+    (folder / "loop.py").write_text(LOOP + "for _ in range(9): load(); train_one()\n")
+    whole = ran(1, "no_step", end="completed")
+    (finding, *_) = build.quickstart().findings
+    worse = replace(whole, findings=(replace(finding, metric="peak_memory"),))
+    note = flow.note_on_peaks(made, worse)
+    assert note is not None
+    assert "a leak shows only as a larger peak: --steps-are loop:train_one or --step-pattern" in note
+    assert flow.note_on_peaks(made, replace(whole, findings=())) is None
+    assert flow.note_on_peaks(made, replace(ran(500, "own_end"), findings=worse.findings)) is None
+
+
 def test_a_program_that_ends_alike_in_every_version_is_no_wrong_usage(folder: Path) -> None:
     """A script that ends with sys.exit(3) was told that it must run in one of the versions, with exit code 2."""
     bye = ended("setup", "before the first step: the program called sys.exit(3): bye")
