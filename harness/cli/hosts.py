@@ -24,22 +24,24 @@ from harness.cli.common import (
     stop_on_signals,
     to_stdout,
 )
-from harness.errors import EngineUnreachable
+from harness.errors import EngineUnreachable, UsageError
 
 
 @click.command()
-@click.argument("matrix", type=FILE)
+@click.argument("matrix", type=FILE, required=False)
 @HOSTS
 @IN
 @JSON
-def doctor(*, matrix: Path, hosts: tuple[str, ...], source: Path, as_json: bool) -> None:
-    """Check all hosts of MATRIX in parallel, and which image can run where, before a sweep.
+def doctor(*, matrix: Path | None, hosts: tuple[str, ...], source: Path, as_json: bool) -> None:
+    """Check all hosts of MATRIX in parallel, and which image can run where, before a sweep; without MATRIX, this
+    machine.
 
     Shows for each host: reachability, engine, GPUs, lease, free disk space, noise, leftovers of killed runs, and which
     change in step time a sweep will show; if no earlier run tells, a control runs there for half a minute.
 
     \b
     For example:
+      harness doctor
       harness doctor matrix.yaml
       harness doctor matrix.yaml --host new --json
 
@@ -50,6 +52,10 @@ def doctor(*, matrix: Path, hosts: tuple[str, ...], source: Path, as_json: bool)
     from harness.flows.context import open_registries
     from harness.report.terminal import doctor_output
 
+    if matrix is None:
+        if hosts:
+            raise UsageError(f"--host {hosts[0]}: is for the hosts of a matrix file; name the file, too")
+        say("no matrix file, so this machine is checked: its engines, GPUs, disk space and noise, but no image")
     with stop_on_signals() as stopped, shown_progress(stopped) as context:
         registry = open_registries(os.environ, stopped)
         checkup = flow.check(matrix, hosts=hosts, source=source, context=context, registry=registry)

@@ -19,7 +19,9 @@ from harness.flows.estimate import ScenarioReplicates, newest_runs, noise_betwee
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions, selected
 from harness.judge.comparison.noise import Replicates
+from harness.matrix.draft import ELSEWHERE, GPU_FILE
 from harness.model import (
+    Host,
     HostState,
     Image,
     Install,
@@ -31,10 +33,12 @@ from harness.model import (
     Steps,
     Trial,
     Variant,
+    Varied,
+    Where,
 )
 from harness.model.answers import Checkup, HostCheck, HostCondition, ImageFit
 from harness.model.matrix import Gpu
-from harness.plan.cells import make_plan
+from harness.plan.cells import Selection, make_plan
 from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
 from harness.run import owners
@@ -84,16 +88,43 @@ class Examined:
         return tuple({gpu.uuid: gpu for lane in self.machine.lanes for gpu in lane.gpus}.values())
 
 
-def check(matrix: Path, *, hosts: tuple[str, ...], source: Path, context: RunContext, registry: Registry) -> Checkup:
-    """Check the hosts of a matrix (all, or those in `hosts`) and all images on them. `source`: the folder of earlier
-    runs.
+MACHINE = """version: 1
+name: this-machine
+series: {this-machine: {vary: HARNESS_DOCTOR, versions: [as it is]}}
+hosts: {process: {engine: process, gpus: %s}}
+scenarios: {control: {command: ["true"]}}
+"""
+"""The matrix file without images by which this machine is checked."""
+SOCKET = Path("/var/run/docker.sock")
+
+
+def machine_selection(context: RunContext) -> tuple[Selection, Mapping[Host, list[Image]]]:
+    """Return what is checked of this machine, and its hosts with their images: none for Docker, if it is here."""
+    with owners.folder_for_files() as folder:
+        path = folder / "machine.yaml"
+        path.write_text(MACHINE % ("all" if GPU_FILE.exists() else "none"))
+        selection = selected(path, SweepOptions(), context.environ)
+    has_docker = SOCKET.exists() or any(name in context.environ for name in ELSEWHERE)
+    docker = Host(name="docker", engine="docker", gpus="none", where=Where(file="docker", line=0, key=""))
+    return selection, {**({docker: []} if has_docker else {}), **selection.images}
+
+
+def check(
+    matrix: Path | None, *, hosts: tuple[str, ...], source: Path, context: RunContext, registry: Registry
+) -> Checkup:
+    """Check the hosts of a matrix (all, or those in `hosts`) and all images on them; without a matrix, this machine.
+    `source`: the folder of earlier runs.
 
     A host that cannot be used has a `problem`. Raises MatrixError, UsageError, Interrupted.
     """
-    selection = selected(matrix, SweepOptions(hosts=hosts), context.environ)
+    if matrix is None:
+        selection, images = machine_selection(context)
+    else:
+        selection = selected(matrix, SweepOptions(hosts=hosts), context.environ)
+        images = selection.images
     interrupted = Interrupted("interrupted; nothing was changed")
     try:
-        with using_hosts(selection.images, context) as every:
+        with using_hosts(images, context) as every:
             found = [Examined(machine=each) for each in _given(every, context)]
             in_threads([functools.partial(_look, own, context) for own in found], context.stopped)
             plan = make_plan(selection, lanes_of([own.machine for own in found]))
@@ -117,7 +148,7 @@ def check(matrix: Path, *, hosts: tuple[str, ...], source: Path, context: RunCon
         return Checkup(
             matrix=plan.matrix.name,
             hosts=tuple(_host_check(own, pool, plan, told) for pool in pools for own in pool),
-            fits=tuple(fit for own in one_each for fit in _fits(own, told)),
+            fits=() if matrix is None else tuple(fit for own in one_each for fit in _fits(own, told)),
         )
     except Interrupted as error:
         raise interrupted from error
@@ -145,7 +176,8 @@ def _look(own: Examined, context: RunContext) -> None:
             say = context.preparing(lane=each.host.name, image=f"{image.series} {image.version}")
             say("looking for it")
             if (found := each.engine.look(image, say)) is not None:
-                own.images[name_of(image)] = found, each.engine.size_bytes(found)
+                size_bytes = 0 if isinstance(image.source, Varied) else each.engine.size_bytes(found)
+                own.images[name_of(image)] = found, size_bytes
             elif isinstance(image.source, Install) and not each.host.can.makes_environments:
                 base = replace(image, source=Pull(reference=image.source.base))
                 if (found := each.engine.look(base, say)) is not None:
@@ -265,7 +297,7 @@ class Control:
 def _control_pool(pool: Sequence[Examined], context: RunContext) -> None:
     """Measure the control on all machines of a pool, and on a host for which earlier runs do not predict what will
     show."""
-    usable = [own for own in pool if own.machine.usable]
+    usable = [own for own in pool if own.machine.usable and own.machine.images]
     if len(usable) > 1 or any(not own.predicted for own in usable):
         measure(usable, context)
 

@@ -410,3 +410,18 @@ def control(rng: np.random.Generator, number: int, cycle: int) -> Trial:
     return made_trial(
         cell_id="control", number=1, end="completed", round=number, last_step=rows, steps_asked=rows, trace=trace
     )
+
+
+def test_without_a_matrix_file_this_machine_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who wanted to know whether the machine is fit for a sweep had to write a matrix file first."""
+    monkeypatch.setattr(doctor, "SOCKET", tmp_path / "docker.sock")
+    registry: Any = PlantedRegistry()
+    with plain_progress(io.StringIO()) as watching:
+        environ = {"HARNESS_CACHE": str(tmp_path / "cache")}
+        context = RunContext(environ=environ, progress=watching, stopped=threading.Event())
+        found = doctor.check(None, hosts=(), source=tmp_path, context=context, registry=registry)
+    (host,) = found.hosts
+    assert (host.host.engine, host.problem, found.fits) == ("process", None, ())
+    assert host.condition is not None
+    assert host.condition.room is not None
+    assert (registry.asked, exit_code(found)) == ([], 0)
