@@ -132,7 +132,7 @@ class HostCost:
     """The workload of a host. `launches_expected` assumes one clear change in each row that is searched, and clear
     results in all others. `worst_s` assumes that each of these launches uses its whole timeout; it excludes pulls
     and builds. `images` are prepared in any case, `images_if_asked` only if a search chooses them. `commands` are those
-    that run on the host as it is, as a shell takes them."""
+    that run on the host as it is, as a shell takes them. `fills`: the further launches that fill warm caches."""
 
     name: str
     engine: str
@@ -145,6 +145,7 @@ class HostCost:
     images_if_asked: tuple[str, ...]
     worst_s: float
     commands: tuple[str, ...] = ()
+    fills: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,6 +71,7 @@ def _host_cost(host: Host, plan: Plan) -> HostCost:
         images=tuple(_source_text(image, host) for image in certain),
         images_if_asked=tuple(_source_text(image, host) for image in possible if image not in certain),
         commands=tuple(dict.fromkeys(map(typed, (cell for cell in cells if cell.in_place)))),
+        fills=sum(any(cache.is_warm for cache in cell.variant.scenario.caches) for cell in cells),
         worst_s=max(worst_s.values()) if host.parallel is True else sum(worst_s.values()),
     )
 

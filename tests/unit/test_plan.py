@@ -31,6 +31,7 @@ from harness.model import (
     Variant,
 )
 from harness.model.matrix import Gpu
+from harness.model.mounts import Cache
 from harness.plan.cells import choose_lanes, make_plan, matches, select, variants
 from harness.plan.explain import explain
 from harness.report.terminal.plan_output import dry_run
@@ -158,6 +159,15 @@ def test_explain_counts_launches_and_the_worst_time() -> None:
     assert "install numpy==2.0.0 over python:3.11\n" in dry_run(explained)
     assert "install numpy==2.0.0 in a virtual environment of the running Python\n" in dry_run(explained)
     assert "left out: 2 × numpy on here: known" in dry_run(explained)
+
+
+def test_the_launches_that_fill_warm_caches_are_foretold() -> None:
+    """Of a sweep that downloads a model once for each version, the dry run did not tell these launches."""
+    warm, cold = (Cache(name="hub", at="/hub", start=start) for start in ("warm", "cold"))
+    for cache, is_told in ((warm, True), (cold, False)):
+        caching = tuple(replace(each, mounts=(cache,)) for each in MATRIX.scenarios)
+        told = dry_run(explain(make_plan(select(replace(MATRIX, scenarios=caching), seed=1, hosts=["venv"]))))
+        assert ("8 more launches to fill warm caches: one for each" in told) is is_told
 
 
 def test_a_search_promises_no_image_that_it_may_not_need() -> None:

@@ -43,6 +43,8 @@ def _of_host(host: HostCost, *, is_estimated: bool) -> Iterator[Block]:
     if not is_estimated:
         worst, expected = amounts.duration(host.worst_s), amounts.count(host.launches_expected, "launch")
         yield f"{expected}; if every one reached its `timeout`, they would take {worst}; most end sooner"
+    if host.fills:
+        yield f"{amounts.count(host.fills, 'more launch')} to fill warm caches: one for each version and variant"
     yield from (f"prepare {image}" for image in host.images)
     yield from (f"run {command}" for command in host.commands)
     if host.images_if_asked:
