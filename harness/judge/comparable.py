@@ -240,8 +240,8 @@ def _times_drawn(trial: Trial) -> int:
 
 def as_whole_runs(trials: Sequence[Trial]) -> tuple[Trial, ...]:
     """Return launches whose steps cannot be compared with those of other versions as whole runs: the last of each
-    number, and no figure of a step. Of a launch that did not end by itself, only the end counts; without any that did,
-    the version is not judged."""
+    number, look and count, and no figure of a step. Of a launch that did not end by itself, only the end counts;
+    without any that did, the version is not judged."""
     some_ended = any(trial.ran_to_its_end for trial in trials)
     return tuple(_as_whole_run(trial, some_ended=some_ended) for trial in trials)
 
@@ -258,9 +258,11 @@ def _as_whole_run(trial: Trial, *, some_ended: bool) -> Trial:
         why, failure = UNLIKE_STEPS, replace(trial.failure, shortfall="own_end")
         return replace(whole, trace=None, end="stopped", message=why, failure=failure)
     columns = {name: _last(values) for name, values in trial.trace.columns.items() if name not in AGENT_COLUMNS}
+    counts = {name: np.ones(1) if name == "step" else values[-1:] for name, values in trial.trace.counts.items()}
+    looks = tuple(replace(look, step=1) for look in trial.trace.looks[-1:])
     return replace(
         whole,
-        trace=replace(trial.trace, step=np.ones(1), columns=columns, looks=(), counts={}),
+        trace=replace(trial.trace, step=np.ones(1), columns=columns, looks=looks, counts=counts),
         failure=replace(trial.failure, shortfall="no_step"),
         not_finite=dict.fromkeys(trial.not_finite, (1, 1)),
     )

@@ -263,7 +263,7 @@ _TABLE = (
         name="held", kind="level", group="resources", title="held at the end", short="held", noun="more that is held",
         verb="holds {more} at its end (files, threads, processes)", unit="", limit=1.0, weight=0.25, least=20.0,
         explains=("peak_memory", "run_time", "end_time"),
-        help="open files, threads and processes at the end of a program of which no step was seen",
+        help="open files, threads and processes at the end of a program whose steps are none, few or not comparable",
     ),
     Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",

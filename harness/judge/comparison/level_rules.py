@@ -513,11 +513,20 @@ def _is_whole_run(trial: Trial) -> bool:
     return trial.run_s is not None and not has_step_times(trial)
 
 
-def _held(trial: Trial) -> float | None:
-    """Return how many open files, threads and processes a whole run without steps had at its end."""
-    counts = {} if trial.trace is None or not _is_whole_run(trial) else trial.trace.counts
-    own = [float(counts[name][-1]) for name in ("open_files", "threads", "processes") if len(counts.get(name, ()))]
-    return sum(own) if own else None
+HELD = ("open_files", "threads", "processes", "zombies")
+"""The counts at the end of a whole run that are compared."""
+
+
+def _held(launches: Launches) -> LaunchFigure:
+    """Make the figure of how much whole runs hold at their end, if growth cannot be judged in some of them."""
+    is_judged = any(trial.is_one_figure or _is_whole_run(trial) for version in launches for trial in version)
+
+    def figure(trial: Trial) -> float | None:
+        counts = trial.trace.counts if is_judged and trial.ran_to_its_end and trial.trace is not None else {}
+        own = [float(counts[name][-1]) for name in HELD if len(counts.get(name, ()))]
+        return sum(own) if own else None
+
+    return figure
 
 
 def _of_a_warm_start(figure: LaunchFigure, absent: str = "not measured", *, least_s: float = 0.0) -> FigureRule:
@@ -590,7 +599,7 @@ RULES: Mapping[str, FigureRule] = {
     ),
     "held": FigureRule(
         usable=is_clean,
-        prepare=_of_itself(_held),
+        prepare=_held,
         any_round=True,
         least=lambda launches: SIGNALS["held"].least / 2,
         absent="only growth with its steps is judged",

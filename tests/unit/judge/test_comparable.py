@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.judge.comparable import conditions, differences, set_apart, unlike_steps
+from harness.judge.comparable import as_whole_runs, conditions, differences, set_apart, unlike_steps
+from harness.judge.comparison.level_rules import launch_figure_of
 from harness.judge.history.changes import find_changes
 from harness.judge.row import judge_row
-from harness.model import Cell, CellRun, JudgedRow, Trial
+from harness.model import Cell, CellRun, JudgedRow, Look, Trial
 from harness.model.measured import Facts
 from tests.players import build
 from tests.players.trials import LIMITS, facts_of, of_row, row_run, times, trial_of
@@ -136,6 +137,17 @@ def test_versions_that_count_other_steps_are_compared_as_whole_runs(other: tuple
     ]
     brief = judge_row(row_run(runs))
     assert [cell.verdict.verdict for cell in brief.cells] == ["flat"] * 3, "the first rounds are brief"
+
+
+def test_a_whole_run_is_judged_by_what_it_holds_and_used_at_its_end() -> None:
+    """A program whose bar was drawn three times left 200 files open, and all its versions were good."""
+    counts = {"step": np.array([1.0, 400.0]), "open_files": np.array([5.0, 207.0]), "zombies": np.array([0.0, 3.0])}
+    looks = tuple(Look(step=step, values={"cpu_s": step / 100}) for step in (75, 400))
+    trial = trial_of(steps=400, facts=Facts(step_kind="line", run_s=2.0))
+    assert trial.trace is not None
+    (whole,) = as_whole_runs([replace(trial, trace=replace(trial.trace, counts=counts, looks=looks))])
+    figures = {name: launch_figure_of(name, [[whole]])(whole) for name in ("held", "cpu_time")}
+    assert figures == {"held": 210, "cpu_time": 4.0}
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,8 @@ def test_what_a_run_without_steps_holds_at_its_end_is_compared() -> None:
     whole = replace(stepping, trace=replace(stepping.trace, columns=columns, counts=counts), facts=Facts(run_s=9.0))
     assert launch_figure_of("held", [[whole]])(whole) == 802
     assert launch_figure_of("held", [[stepping]])(stepping) is None
+    short = replace(stepping, last_step=30, trace=replace(stepping.trace, counts=counts), facts=Facts(run_s=9.0))
+    assert launch_figure_of("held", [[short]])(short) == 802, "30 epochs are too few to judge their growth"
 
 
 def test_output_of_a_launch_that_was_cut_is_compared_by_the_sample() -> None:
