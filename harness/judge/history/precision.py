@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import chdtri, stdtrit
 
 from harness.judge.comparable import set_apart
@@ -128,28 +129,43 @@ class KnownLevels:
         means = without_rounds(self.table.values).mean(axis=0)
         base = positions.index(baseline) if baseline in positions else 0
         reference = next(piece for piece in pieces if base in piece)
-        found = {}
-        for number, piece in enumerate(pieces):
-            for column in piece:
-                others = [[each for each in side if each != column] for side in (reference, pieces[max(number - 1, 0)])]
-                found[positions[column]] = max(
-                    (self._rise(means, column, side) for side in others if side),
-                    key=lambda each: each.high,
-                    default=Rise(size=0.0, margin=self.margin(1)),
-                )
-        return found
+        found = dict(zip(reference, self._rises_within(means[reference], base - reference.start), strict=True))
+        for before, piece in itertools.pairwise([reference, *pieces]):
+            for column in piece if piece != reference else ():
+                sizes = [float(means[column] - means[side].mean()) for side in (reference, before)]
+                rises = [
+                    Rise(size=size, margin=float(self.margins(1, len(side))))
+                    for size, side in zip(sizes, (reference, before), strict=True)
+                ]
+                found[column] = max(rises, key=lambda each: each.high)
+        return {positions[column]: found[column] for column in sorted(found)}
 
-    def _rise(self, means: Floats, column: int, others: Sequence[int]) -> Rise:
-        return Rise(size=float(means[column] - means[others].mean()), margin=self.margin(len(others)))
+    def _rises_within(self, means: Floats, base: int) -> Iterator[Rise]:
+        """Yield the rise of each version of the reference level, in which no change was found: the highest of all
+        stretches of neighbours with which it may have risen, over the rest of the level. A comparison of a version
+        with all others would hide a rise that they share. Only the base itself has not risen."""
+        if len(means) == 1:
+            yield Rise(size=0.0, margin=float(self.margins(1, 1)))
+            return
+        first, stop = np.triu_indices(len(means) + 1, 1)
+        holds_base = (first <= base) & (base < stop)
+        first, stop = (each[~holds_base | (stop - first == 1)] for each in (first, stop))
+        sums, count = np.concatenate([[0.0], np.cumsum(means)]), stop - first
+        inside, others = sums[stop] - sums[first], len(means) - count
+        sizes, margins = inside / count - (sums[-1] - inside) / others, self.margins(count, others)
+        highs = np.maximum(sizes, 0.0) + margins
+        for column in range(len(means)):
+            best = int(np.argmax(np.where((first <= column) & (column < stop), highs, -np.inf)))
+            yield Rise(size=float(sizes[best]), margin=float(margins[best]))
 
-    def margin(self, others: int) -> float:
-        """Return the margin of a rise, against `others` versions: at least what two equal images differ by."""
+    def margins(self, versions: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
+        """Return the margins of the rises of so many versions over others: at least what equal images differ by."""
         rounds = len(self.table.values)
         if not self.spread.deviation:
-            return 0.0
+            return np.zeros(np.shape(versions))
         quantile = float(stdtrit(cautious(self.spread, rounds).freedom, SURE))
-        error = self.spread.deviation * math.sqrt((1 + 1 / others) / rounds)
-        return max(quantile * error, floor(self.noise, self.metric, rounds=rounds))
+        errors = self.spread.deviation * np.sqrt((1 / np.asarray(versions) + 1 / np.asarray(others)) / rounds)
+        return np.maximum(quantile * errors, floor(self.noise, self.metric, rounds=rounds))
 
     def after(self, rounds: int) -> KnownLevels:
         """Return what would be known after so many rounds if the noise is as low as it may be."""
@@ -349,7 +365,7 @@ def too_wide(
     }
     later, versions = known.after(most), len(table.positions)
     found = least_found(later.spread, rounds=most, versions=versions, alpha=alpha)
-    margin = later.margin(versions - 1)
+    margin = float(later.margins(1, versions - 1))
     if not any(margin <= least or rise.size >= max(least, found) for rise in unsure.values()):
         return None
     highest = signal_share_of(metric, max(rise.high for rise in unsure.values()))
