@@ -123,6 +123,8 @@ class _Level:
             return verdict
         if self.name in ("run_time", "end_time") and not self.levels and len(self.figures) > 1:
             return replace(verdict, seen="none", why="too few launches ran to their own end", remedy="")
+        if self.name == "left":
+            return replace(verdict, seen="none", why="other programs may use the same folders", remedy="")
         if self.name in VARYING and (verdict.visible or math.inf) <= HIDDEN * (self._limit or 0.0):
             why = f"it varies so much that a rise of up to {verdict.visible:.0%} is not ruled out"
             return replace(verdict, seen="none", why=why, remedy="")

@@ -266,6 +266,12 @@ _TABLE = (
         help="open files, threads and processes at the end of a program whose steps are none, few or not comparable",
     ),
     Signal(
+        name="left", kind="level", group="resources", title="left on the disk", short="left",
+        noun="more that is left on the disk", verb="leaves {more} on the disk", unit="KiB", limit=1.0, weight=0.25,
+        least=1024.0, explains=("bytes_written", "run_time", "end_time"),
+        help="KiB in temporary folders, the home and /dev/shm at the end of such a program",
+    ),
+    Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",
         verb="takes {more} disk space", unit="B", limit=0.50, weight=0.5, least=float(50 << 20),
         help="the size of the image, or of the environment, on disk",

@@ -513,20 +513,20 @@ def _is_whole_run(trial: Trial) -> bool:
     return trial.run_s is not None and not has_step_times(trial)
 
 
-HELD = ("open_files", "threads", "processes", "zombies")
-"""The counts at the end of a whole run that are compared."""
+def _at_the_end(*names: str) -> Callable[[Launches], LaunchFigure]:
+    """Make the `prepare` of the sum of these counts at the end of whole runs, if growth cannot be judged in some."""
 
+    def prepare(launches: Launches) -> LaunchFigure:
+        is_judged = any(trial.is_one_figure or _is_whole_run(trial) for version in launches for trial in version)
 
-def _held(launches: Launches) -> LaunchFigure:
-    """Make the figure of how much whole runs hold at their end, if growth cannot be judged in some of them."""
-    is_judged = any(trial.is_one_figure or _is_whole_run(trial) for version in launches for trial in version)
+        def figure(trial: Trial) -> float | None:
+            counts = trial.trace.counts if is_judged and trial.ran_to_its_end and trial.trace is not None else {}
+            own = [float(counts[name][-1]) for name in names if len(counts.get(name, ()))]
+            return sum(own) if own else None
 
-    def figure(trial: Trial) -> float | None:
-        counts = trial.trace.counts if is_judged and trial.ran_to_its_end and trial.trace is not None else {}
-        own = [float(counts[name][-1]) for name in HELD if len(counts.get(name, ()))]
-        return sum(own) if own else None
+        return figure
 
-    return figure
+    return prepare
 
 
 def _of_a_warm_start(figure: LaunchFigure, absent: str = "not measured", *, least_s: float = 0.0) -> FigureRule:
@@ -599,9 +599,16 @@ RULES: Mapping[str, FigureRule] = {
     ),
     "held": FigureRule(
         usable=is_clean,
-        prepare=_held,
+        prepare=_at_the_end("open_files", "threads", "processes", "zombies"),
         any_round=True,
         least=lambda launches: SIGNALS["held"].least / 2,
+        absent="only growth with its steps is judged",
+    ),
+    "left": FigureRule(
+        usable=is_clean,
+        prepare=_at_the_end("disk", "shm"),
+        any_round=True,
+        least=lambda launches: SIGNALS["left"].least / 2,
         absent="only growth with its steps is judged",
     ),
     "image_size": FigureRule(

@@ -242,6 +242,8 @@ def test_what_a_run_without_steps_holds_at_its_end_is_compared() -> None:
     whole = replace(stepping, trace=replace(stepping.trace, columns=columns, counts=counts), facts=Facts(run_s=9.0))
     assert launch_figure_of("held", [[whole]])(whole) == 802
     assert launch_figure_of("held", [[stepping]])(stepping) is None
+    counts |= {"disk": np.array([24.0]), "shm": np.array([6000.0])}
+    assert launch_figure_of("left", [[whole]])(whole) == 6024, "temporary files were left"
     short = replace(stepping, last_step=30, trace=replace(stepping.trace, counts=counts), facts=Facts(run_s=9.0))
     assert launch_figure_of("held", [[short]])(short) == 802, "30 epochs are too few to judge their growth"
 
