@@ -20,15 +20,20 @@ NEITHER = _words(
     " threshold tol tolerance total var variance weight weights"
 )
 """Beside these, `loss` or `score` is no result: `error_code`, `loss_weight`, `num_errors`."""
-NEVER = _words(
-    "address batch batches build byte bytes chunk chunks clock cpu cpus cuda cudnn data date day days device devices"
-    " driver duration elapsed epoch epochs eta example examples fps frames freq gb gib gpu gpus hour hours id ids idx"
-    " image images index ips item items it iter iters iteration iterations job jobs kb kib latency layer layers line"
-    " lines lr mb mem memory mib min mins minute minutes ms node nodes ns page pages per pid ping port process"
-    " processes progress python qps rank ranks remaining row rows rss s sample samples scale scaler sec second seconds"
-    " secs seed seeds seen shape size sizes speed step steps stride take thread threads throughput time timestamp"
-    " token tokens took tps tz us v ver version versions vram warmup worker workers year"
+COUNTERS = _words(
+    "batch batches chunk chunks epoch epochs example examples frames id ids idx image images index item items it iter"
+    " iters iteration iterations job jobs layer layers line lines page pages rank ranks remaining row rows sample"
+    " samples seen shape step steps stride take took token tokens"
 )
+RESOURCES = _words(
+    "address build byte bytes clock cpu cpus cuda cudnn data date day days device devices driver duration elapsed eta"
+    " fps freq gb gib gpu gpus hour hours ips kb kib latency lr mb mem memory mib min mins minute minutes ms node"
+    " nodes ns per pid ping port process processes progress python qps rss s scale scaler sec second seconds secs seed"
+    " seeds size sizes speed thread threads throughput time timestamp tps tz us v ver version versions vram warmup"
+    " worker workers year"
+)
+"""Times, sizes, settings and parts of the machine."""
+NEVER = COUNTERS | RESOURCES
 AFTER = _words(
     "at avg average ema epoch eval evaluation final k last macro mean micro rate running smoothed step sum test top"
     " train training val valid validation weighted"

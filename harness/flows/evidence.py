@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import doors, facts
 from harness.errors import HarnessError, UsageError
-from harness.judge.comparison.compared_levels import new_lines
+from harness.judge.comparison.printed_lines import new_lines
 from harness.model import BAD, GOOD, Build, Cell, Finding, Host, Install, Pull, Trial, signal_of
 from harness.model.answers import Changed, Container, EnvironmentDifference, InPlace, Issue, Machine, Recipe, Section
 from harness.registry.image_references import split_tag

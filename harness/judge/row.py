@@ -12,8 +12,9 @@ from harness import facts
 from harness.amounts import count
 from harness.judge.api import describe_trial, judge_cell_of, judge_so_far
 from harness.judge.comparable import as_whole_runs, set_apart, unlike_steps
-from harness.judge.comparison.compared_levels import Compared, Modes, fewer_steps, new_lines
+from harness.judge.comparison.compared_levels import Compared, Modes
 from harness.judge.comparison.level_rules import EXACT
+from harness.judge.comparison.printed_lines import fewer_steps, new_lines, other_lines
 from harness.judge.comparison.round_tables import never_side_by_side
 from harness.judge.comparison.which_launches import limits_of_run
 from harness.judge.history.changes import find_changes, two_modes
@@ -160,7 +161,7 @@ def _observations(row: VersionRow, cells: Sequence[CellResult], values: Mapping[
     """Yield what was seen in a row and is not judged."""
     trials, versions = [cell.trials for cell in cells], [cell.cell.image.version for cell in cells]
     observed = [each for metric in values.values() for each in metric.observed]
-    for each in (*observed, *fewer_steps(trials), *new_lines(trials)):
+    for each in (*observed, *fewer_steps(trials), *other_lines(trials, versions), *new_lines(trials)):
         yield Observation(
             series=row.series.name, lane=row.lane, variant=row.variant, signal=each.signal, text=each.text,
             before=versions[each.before], after=versions[each.after],

@@ -295,13 +295,18 @@ _TABLE = (
         verb="makes fewer steps", unit="steps", help="a program that ends by itself after fewer steps than before",
     ),
     Signal(
+        name="other_lines", kind="observation", group="values", title="other lines", noun="other lines of output",
+        verb="prints other lines", unit="lines",
+        help="lines that are the same in all launches of a version, with other numbers or texts in all of the next",
+    ),
+    Signal(
         name="deprecated", kind="observation", group="values", title="deprecated", noun="a new notice of removal",
         verb="announces a removal", unit="lines", help="new lines that say that something will be removed",
     ),
 )  # fmt: skip
 
 SIGNALS: Mapping[str, Signal] = {signal.name: signal for signal in _TABLE}
-NOTABLE = ("error", "other_result", "fewer_steps", "deprecated")
+NOTABLE = ("error", "other_result", "fewer_steps", "other_lines", "deprecated")
 """The observations that nobody should miss: a version with one is never simply good."""
 UNSETTLING = NOTABLE[:2]
 """The observations that leave a run without findings undecided."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.agent.scenario import printed
-from harness.judge.comparison.compared_levels import NOTABLE_LINES
+from harness.judge.comparison.printed_lines import NOTABLE_LINES
 from tests.agent import driver
 from tests.agent.driver import LATE, Told, pack_with
 from tests.agent.driver import run_program as run

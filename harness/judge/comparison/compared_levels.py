@@ -1,21 +1,16 @@
-"""Computes the levels of the versions of a row, which findings compare and reports show, and finds new log lines and
-launches in two modes.
+"""Computes the levels of the versions of a row, which findings compare and reports show, and finds launches in two
+modes.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
-from harness.amounts import plural
 from harness.judge.comparable import set_apart
 from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
 from harness.judge.comparison.noise import log_t_interval
@@ -28,9 +23,9 @@ from harness.judge.comparison.round_tables import (
     often,
     table_of,
 )
-from harness.judge.comparison.which_launches import ended_as_slow, has_step_times, share_of_run
+from harness.judge.comparison.which_launches import ended_as_slow, share_of_run
 from harness.judge.trace.samples import sampled
-from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Floats, Interval, Observed, Spread, Steps, Trial, ratio_of
+from harness.model import BAD, LEVELS, SIGNALS, CellVerdict, Floats, Interval, Spread, Steps, Trial, ratio_of
 
 LevelEstimate = tuple[float, Interval | None]
 BEFORE_STEPS = EXACT | {"start_time", "setup_time", "ready_time"}
@@ -275,107 +270,3 @@ def _fit(values: Floats) -> tuple[float, np.ndarray[tuple[int, ...], np.dtype[np
     is_apart = gap > TIGHT * distance and int(between.sum()) <= BETWEEN * between.size
     is_sure = many or float(np.std(of_round)) < gap / 4
     return (gap, slow & ~between, usual) if is_apart and is_sure else None
-
-
-# ---------------------------------------------------------------- what each version makes and prints
-
-
-FEWER = 0.1
-"""Least share by which all launches of a version make fewer steps than those of the version before."""
-
-
-def fewer_steps(launches: Sequence[Sequence[Trial]]) -> Iterator[Observed]:
-    """Yield, for each version whose programs end by themselves after fewer steps than before, the numbers of steps: an
-    early end may be the fault that nobody reports. A launch that the agent ended would have made more."""
-    before: tuple[int, int] | None = None
-    for place, version in enumerate(launches):
-        made = [trial for trial in version if trial.ended_well and has_step_times(trial)]
-        own = [trial.last_step for trial in made if trial.run_s is not None]
-        whole = [*own, *(trial.last_step for trial in made if trial.run_s is None and trial.end == "completed")]
-        if before is not None and len(own) > 1 and own == whole and max(own) < (1 - FEWER) * before[1]:
-            text = f"it ends after {max(own)} {plural('step', max(own))}; the version before makes {before[1]}"
-            yield Observed(signal="fewer_steps", before=before[0], after=place, text=text)
-        if len(whole) > 1:
-            before = place, min(whole)
-
-
-MOST_LINES = 400
-"""Most lines of a launch that are compared, half from the beginning and half from the end of its output."""
-MOST_TOLD = 5
-"""Most new lines of one version that are reported."""
-LONGEST = 300
-"""Most characters of a line that are compared."""
-NOTABLE_LINES = {
-    "error": re.compile(
-        r"Traceback \(most recent|\bXid\b|NCCL WARN|Segmentation fault|core dumped|\b[Kk]illed\b(?!:? ?#)"
-        r"|\b[A-Z]\w*(?:Error|Exception)\b(?=:(?! ?#)|$)|\bException (?:in|ignored)\b"
-        r"|\b(?:Error|ERROR|FATAL)\b(?=\]?:? ?[^\s:#])"
-        r"|\b(?:overflow|invalid value|divide by zero) encountered\b"
-        r"|[:=\[(,]\s*-?(?:nan|NaN)(?![\w./-])|(?<=[A-Za-z_])\s+-?nan(?![\w./-])"
-        r"|(?i:out of memory|\bf[ae]ll(?:s|ing)? back\b)"
-    ),
-    "deprecated": re.compile(r"(?i:deprecat.{0,200}\bremoved\b)"),
-}
-"""What a masked line must contain to be of that signal, and not of `log`. A number after `Error:` is a metric."""
-PROGRESS = re.compile(r"\d%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
-"""What only a progress bar contains."""
-MASKED = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b|/tmp/\S+|\d+(?:[.:,]\d+)*")
-
-
-def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
-    """Return, for each version, the lines that most of its launches print and that no earlier version printed."""
-    known: set[str] = set()
-    before: int | None = None
-    observed: list[Observed] = []
-    for place, version in enumerate(launches):
-        printed = [log_lines_of(trial) for trial in version if trial.measured]
-        if not printed:
-            continue
-        usual = [
-            line
-            for line, count in Counter(line for lines in printed for line in lines).items()
-            if 2 * count > len(printed)
-        ]
-        new = [line for line in usual if line not in known]
-        if before is not None:
-            observed += _observed(before, place, new)
-        known.update(*printed)
-        before = place
-    return tuple(observed)
-
-
-def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
-    """Yield the notable lines first. The first line of a traceback comes after its last, which says more."""
-    kinds = {line: next((name for name, like in NOTABLE_LINES.items() if like.search(line)), "log") for line in lines}
-    lines = sorted(lines, key=lambda line: (kinds[line] == "log", line.startswith("Traceback ")))
-    for line in lines[:MOST_TOLD]:
-        yield Observed(signal=kinds[line], before=before, after=after, text=line)
-    if len(lines) > MOST_TOLD:
-        text = f"and {len(lines) - MOST_TOLD} more new lines"
-        yield Observed(signal="log", before=before, after=after, text=text)
-
-
-def log_lines_of(trial: Trial) -> dict[str, None]:
-    """Return the distinct lines that a launch printed, masked, in the order in which they appear."""
-    head, tail = (_lines(text) for text in (trial.output.head, trial.output.tail))
-    lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
-    return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
-
-
-WARNING = re.compile(r":\d+: \w*Warning: ")
-
-
-def _lines(text: str) -> list[str]:
-    """Return the lines as a terminal shows them, without progress bars: text before a carriage return is drawn over.
-    The line of code that Python prints below a warning is left out, because it says the same again.
-    """
-    lines = (line.rstrip("\r").rpartition("\r")[2] for line in re.split(r"\r?\n", text))
-    shown = [line for whole in lines if not PROGRESS.search(whole) for line in whole.splitlines()]
-    both = pairwise(["", *shown])
-    return [line for above, line in both if not (line.startswith("  ") and WARNING.search(above))]
-
-
-@functools.lru_cache(maxsize=20_000)
-def mask(line: str) -> str:
-    """Mask a line: `E0731 12:01:02 load of libcudnn.so.8 failed` -> `E# # load of libcudnn.so.# failed`."""
-    return MASKED.sub("#", line).strip()

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.comparison.compared_levels import fewer_steps, mask, modes_of, new_lines
+from harness.judge.comparison.compared_levels import modes_of
 from harness.judge.comparison.level_rules import RULES, launch_figure_of, usable
+from harness.judge.comparison.printed_lines import fewer_steps, mask, new_lines, other_lines
 from harness.judge.comparison.round_tables import RoundTable
 from harness.judge.history.changes import find_changes
 from harness.judge.history.precision import wants_round
@@ -186,6 +187,43 @@ def test_a_version_that_ends_after_fewer_steps_is_never_simply_good() -> None:
     assert not list(fewer_steps([version(300, 300), version(290, 290)]))
     assert not list(fewer_steps([version(300, 90), version(100, 80)])), "it ends when it has learned enough"
     assert not list(fewer_steps([version(300, 300), version(100, 100, run_s=None)]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("top item3 10\ntop item14 9\n", "top item0 0\ntop item11 1\n", "top item3 10 → top item0 0"),
+        ("digest 3fa81c02\n", "digest 91bc0e77\n", "digest 3fa81c02 → digest 91bc0e77"),
+        ("winner: bob\n", "winner: eve\n", "winner: bob → winner: eve"),
+        ("[3, 1, 2]\nbye 1\n", "[1, 2, 3]\nbye 1\n", "[3, 1, 2] → [1, 2, 3]"),
+        ("fig\npear\n", "pear\nfig\n", "fig → pear"),
+        ("mean 3.14159265\n", "mean 3.14159266\n", None),
+        ("numpy 1.26\nversion 1.26.4\nsplit 1.26.4\n", "numpy 2.0\nversion 2.0.1\nsplit 2.0.1\n", None),
+        ("took 3 s\n412 MiB used\n5 it/s\n", "took 4 s\n519 MiB used\n7 it/s\n", None),
+        ("wrote /env/a3f901/x1.bin at 0x7f01\n", "wrote /env/b77e02/x2.bin at 0x7f02\n", None),
+        ("x.py:12: FutureWarning: no 3\n", "x.py:15: FutureWarning: no 4\n", None),
+        ("INFO: loaded alpha\n", "INFO: loaded beta\n", None),
+        ("a 1\n", "a 2\na 3\n", None),
+    ],
+)
+def test_a_result_without_a_name_that_all_launches_print_otherwise_is_told(
+    old: str, new: str, told: str | None
+) -> None:
+    """A program that printed its best rows in another order was good in all versions, and nothing was told."""
+
+    def version(*texts: str) -> list[Trial]:
+        more = {"facts": Facts(run_s=2.0), "end": "completed"}
+        return [replace(one, trace=None) for one in (trial_of(**more, output=Printed(head=t, tail=t)) for t in texts)]
+
+    def found(*launches: list[Trial]) -> list[str]:
+        return [each.text for each in other_lines(launches, ["1.26.4", "2.0.1"])]
+
+    same = version(old, old)
+    assert found(same, version(new, new)) == ([told] if told else [])
+    assert not found(same, version(new, old)), "it comes by chance"
+    assert not found(version(old, new), version(new, new)), "it came by chance before"
+    assert not found(same, same)
+    assert not found(same, version(new)), "one launch shows nothing"
 
 
 def test_a_notice_of_removal_is_no_error() -> None:

@@ -1,0 +1,207 @@
+"""Finds what the versions of a row make and print otherwise: fewer steps, new lines, and lines of a form that all have,
+with other numbers or texts in all launches of a version.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from harness.agent.result_names import RESOURCES, WORD
+from harness.amounts import plural
+from harness.judge.comparison.which_launches import has_step_times
+from harness.model import Observed, Trial
+
+FEWER = 0.1
+"""Least share by which all launches of a version make fewer steps than those of the version before."""
+
+
+def fewer_steps(launches: Sequence[Sequence[Trial]]) -> Iterator[Observed]:
+    """Yield, for each version whose programs end by themselves after fewer steps than before, the numbers of steps: an
+    early end may be the fault that nobody reports. A launch that the agent ended would have made more."""
+    before: tuple[int, int] | None = None
+    for place, version in enumerate(launches):
+        made = [trial for trial in version if trial.ended_well and has_step_times(trial)]
+        own = [trial.last_step for trial in made if trial.run_s is not None]
+        whole = [*own, *(trial.last_step for trial in made if trial.run_s is None and trial.end == "completed")]
+        if before is not None and len(own) > 1 and own == whole and max(own) < (1 - FEWER) * before[1]:
+            text = f"it ends after {max(own)} {plural('step', max(own))}; the version before makes {before[1]}"
+            yield Observed(signal="fewer_steps", before=before[0], after=place, text=text)
+        if len(whole) > 1:
+            before = place, min(whole)
+
+
+MOST_LINES = 400
+"""Most lines of a launch that are compared, half from the beginning and half from the end of its output."""
+MOST_TOLD = 5
+"""Most new lines of one version that are reported."""
+LONGEST = 300
+"""Most characters of a line that are compared."""
+NOTABLE_LINES = {
+    "error": re.compile(
+        r"Traceback \(most recent|\bXid\b|NCCL WARN|Segmentation fault|core dumped|\b[Kk]illed\b(?!:? ?#)"
+        r"|\b[A-Z]\w*(?:Error|Exception)\b(?=:(?! ?#)|$)|\bException (?:in|ignored)\b"
+        r"|\b(?:Error|ERROR|FATAL)\b(?=\]?:? ?[^\s:#])"
+        r"|\b(?:overflow|invalid value|divide by zero) encountered\b"
+        r"|[:=\[(,]\s*-?(?:nan|NaN)(?![\w./-])|(?<=[A-Za-z_])\s+-?nan(?![\w./-])"
+        r"|(?i:out of memory|\bf[ae]ll(?:s|ing)? back\b)"
+    ),
+    "deprecated": re.compile(r"(?i:deprecat.{0,200}\bremoved\b)"),
+}
+"""What a masked line must contain to be of that signal, and not of `log`. A number after `Error:` is a metric."""
+PROGRESS = re.compile(r"\d%\||\dit/s|s/it\b|[\u2501\u2588]{3}")
+"""What only a progress bar contains."""
+MASKED = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b|/tmp/\S+|\d+(?:[.:,]\d+)*")
+
+
+def new_lines(launches: Sequence[Sequence[Trial]]) -> tuple[Observed, ...]:
+    """Return, for each version, the lines that most of its launches print and that no earlier version printed."""
+    known: set[str] = set()
+    before: int | None = None
+    observed: list[Observed] = []
+    for place, version in enumerate(launches):
+        printed = [log_lines_of(trial) for trial in version if trial.measured]
+        if not printed:
+            continue
+        usual = [
+            line
+            for line, count in Counter(line for lines in printed for line in lines).items()
+            if 2 * count > len(printed)
+        ]
+        new = [line for line in usual if line not in known]
+        if before is not None:
+            observed += _observed(before, place, new)
+        known.update(*printed)
+        before = place
+    return tuple(observed)
+
+
+def _observed(before: int, after: int, lines: Sequence[str]) -> Iterator[Observed]:
+    """Yield the notable lines first. The first line of a traceback comes after its last, which says more."""
+    kinds = {line: next((name for name, like in NOTABLE_LINES.items() if like.search(line)), "log") for line in lines}
+    lines = sorted(lines, key=lambda line: (kinds[line] == "log", line.startswith("Traceback ")))
+    for line in lines[:MOST_TOLD]:
+        yield Observed(signal=kinds[line], before=before, after=after, text=line)
+    if len(lines) > MOST_TOLD:
+        text = f"and {len(lines) - MOST_TOLD} more new lines"
+        yield Observed(signal="log", before=before, after=after, text=text)
+
+
+def log_lines_of(trial: Trial) -> dict[str, None]:
+    """Return the distinct lines that a launch printed, masked, in the order in which they appear."""
+    head, tail = (_lines(text) for text in (trial.output.head, trial.output.tail))
+    lines = [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]
+    return dict.fromkeys(masked for line in lines if (masked := mask(line[:LONGEST])))
+
+
+WARNING = re.compile(r":\d+: \w*Warning: ")
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines as a terminal shows them, without progress bars: text before a carriage return is drawn over.
+    The line of code that Python prints below a warning is left out, because it says the same again.
+    """
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in re.split(r"\r?\n", text))
+    shown = [line for whole in lines if not PROGRESS.search(whole) for line in whole.splitlines()]
+    both = pairwise(["", *shown])
+    return [line for above, line in both if not (line.startswith("  ") and WARNING.search(above))]
+
+
+@functools.lru_cache(maxsize=20_000)
+def mask(line: str) -> str:
+    """Mask a line: `E0731 12:01:02 load of libcudnn.so.8 failed` -> `E# # load of libcudnn.so.# failed`."""
+    return MASKED.sub("#", line).strip()
+
+
+# ---------------------------------------------------------------- lines with other numbers or texts
+#
+# A program that prints the same in each launch of a version, and something else in each launch of the next one, has
+# another result, whether or not a name says so: the top ten in another order, a digest, a label. Lines have one form if
+# they are equal but for their numbers, or begin with the same label (`winner: bob`).
+
+VALUE = re.compile(r"(?<![\w.])-?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|(?=\w*\d)[0-9a-fA-F]{6,})(?!\w)|\d+(?:\.\d+)?")
+ELSEWHERE = re.compile(
+    r".*[^\d/.,].*/.*|.*/.*[^\d/.,].*|.*\.\w+:\d+.*|0x[0-9a-fA-F]+\W*|\D*\d+([.:-]\d+){2,}.*|\d+:\d\d"
+)
+"""A path, a line of source code, an address, a version, a date or a time of day: none of these words is a result."""
+UNIT = re.compile(
+    r"\d\s?(?:[mun\u00b5]?s|secs?|seconds?|min|minutes?|h|hours?|[kKMGT]?i?B|bytes|[\w.]{1,12}/s(?:ec)?)\b"
+)
+LABEL = re.compile(r"([A-Za-z_][\w ]{0,39})[:=] ?(?=\S)")
+LEVELS_OF_LOGS = frozenset({"debug", "info", "notice", "warning", "warn", "critical"})
+ROUNDING = 1e-6
+"""Largest relative difference of two decimal numbers that may be rounding."""
+SHOWN = 70
+"""Characters of each of two lines that are told."""
+Line = tuple[str, tuple[str, ...]]
+"""A line and its values."""
+
+
+def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) -> Iterator[Observed]:
+    """Yield, for each version, the first line that all its whole launches print otherwise than all those of the version
+    before. Forms whose values differ between launches of any version are left out: they come by chance."""
+    printed = [[_by_form(trial) for trial in own if trial.ran_to_its_end] for own in launches]
+    varying = {form for own in printed for each in own for form in own[0] if own[0][form] != each.get(form)}
+    for before, after in pairwise(place for place, own in enumerate(printed) if len(own) > 1):
+        old, new, names = printed[before][0], printed[after][0], (versions[before], versions[after])
+        alike = [form for form in old if form not in varying and _is_alike(form, old[form], new.get(form, ()))]
+        for (one, a), (other, b) in (pair for form in alike for pair in zip(old[form], new[form], strict=True)):
+            if _differ(a, b, names):
+                text = f"{one[:SHOWN]} → {other[:SHOWN]}"
+                yield Observed(signal="other_lines", before=before, after=after, text=text)
+                break
+
+
+def _by_form(trial: Trial) -> Mapping[str, Sequence[Line]]:
+    """Return the lines, by form, without those that tell of resources or of numbers that are judged by their names."""
+    names = {} if trial.trace is None else trial.trace.metrics
+    judged = {word for name in names for word in WORD.findall(name.lower())}
+    head, tail = trial.output.head.splitlines(), trial.output.tail.splitlines()
+    is_all = head == tail and len(head) <= MOST_LINES
+    found: dict[str, list[Line]] = {}
+    for line in head if is_all else [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]:
+        words, form, values = _parsed(line.strip()[:LONGEST])
+        if words and not words & judged:
+            found.setdefault(form, []).append((line.strip(), values))
+    return found
+
+
+@functools.lru_cache(maxsize=20_000)
+def _parsed(line: str) -> tuple[frozenset[str], str, tuple[str, ...]]:
+    """Return the words of a line, its form and its values; no words if the line is none that is compared."""
+    words = frozenset(word.rstrip("0123456789") or word for word in WORD.findall(line.lower()))
+    unlike = (PROGRESS, WARNING, UNIT, *NOTABLE_LINES.values())
+    if words & RESOURCES or any(like.search(line) for like in unlike):
+        return frozenset(), "", ()
+    told = " ".join(word for word in line.split() if not ELSEWHERE.fullmatch(word))
+    values, label = tuple(VALUE.findall(told)), LABEL.match(told)
+    if label is not None and label[1].lower() not in LEVELS_OF_LOGS and not VALUE.search(label[1]):
+        return words, label[0], (VALUE.sub("#", told[label.end() :]), *values)
+    return words, VALUE.sub("#", told) if values else "", values or (told,)
+
+
+def _is_alike(form: str, old: Sequence[Line], new: Sequence[Line]) -> bool:
+    """Return whether as many lines have the form; of plain lines, whether they are the same in any order."""
+    return len(old) == len(new) if form else sorted(old) == sorted(new)
+
+
+def _differ(old: tuple[str, ...], new: tuple[str, ...], versions: tuple[str, str]) -> bool:
+    """Return whether values differ by more than rounding and the names of the versions."""
+    return len(old) != len(new) or any(
+        a != b and not all(map(str.startswith, versions, (a, b))) and not _is_rounding(a, b)
+        for a, b in zip(old, new, strict=True)
+    )
+
+
+def _is_rounding(old: str, new: str) -> bool:
+    """Return whether two decimal numbers differ by rounding only, at most by one of the last digit that both have."""
+    decimals = [len(text.partition(".")[2]) for text in (old, new) if "." in text]
+    try:
+        a, b = float(old), float(new)
+    except ValueError:
+        return False
+    last = 1.01 * 10.0 ** -min(decimals) if len(decimals) == 2 and "e" not in (old + new).lower() else 0.0
+    return bool(decimals) and abs(a - b) <= max(ROUNDING * max(abs(a), abs(b)), last)
