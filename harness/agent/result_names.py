@@ -21,16 +21,16 @@ NEITHER = _words(
 )
 """Beside these, `loss` or `score` is no result: `error_code`, `loss_weight`, `num_errors`."""
 COUNTERS = _words(
-    "batch batches chunk chunks epoch epochs example examples frames id ids idx image images index item items it iter"
-    " iters iteration iterations job jobs layer layers line lines page pages rank ranks remaining row rows sample"
-    " samples seen shape step steps stride take took token tokens"
+    "batch batches chunk chunks device devices epoch epochs example examples frames id ids idx image images index it"
+    " item items iter iteration iterations iters job jobs layer layers line lines node nodes page pages process"
+    " processes rank ranks remaining row rows sample samples seen shape step steps stride take thread threads token"
+    " tokens took worker workers"
 )
 RESOURCES = _words(
-    "address build byte bytes clock cpu cpus cuda cudnn data date day days device devices driver duration elapsed eta"
-    " fps freq gb gib gpu gpus hour hours ips kb kib latency lr mb mem memory mib min mins minute minutes ms node"
-    " nodes ns per pid ping port process processes progress python qps rss s scale scaler sec second seconds secs seed"
-    " seeds size sizes speed thread threads throughput time timestamp tps tz us v ver version versions vram warmup"
-    " worker workers year"
+    "address build byte bytes clock cpu cpus cuda cudnn data date day days driver duration elapsed eta fps freq gb"
+    " gib gpu gpus hour hours ips kb kib latency lr mb mem memory mib min mins minute minutes ms ns per pid ping port"
+    " progress python qps rss s scale scaler sec second seconds secs seed seeds size sizes speed throughput time"
+    " timestamp tps tz us v ver version versions vram warmup year"
 )
 """Times, sizes, settings and parts of the machine."""
 NEVER = COUNTERS | RESOURCES

@@ -142,9 +142,13 @@ Line = tuple[str, tuple[str, ...]]
 
 def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) -> Iterator[Observed]:
     """Yield, for each version, the first line that all its whole launches print otherwise than all those of the version
-    before. Forms whose values differ between launches of any version are left out: they come by chance."""
+    before. Forms whose values differ between launches of any version are left out: they come by chance. So does the
+    order of lines that threads print."""
     printed = [[_by_form(trial) for trial in own if trial.ran_to_its_end] for own in launches]
-    varying = {form for own in printed for each in own for form in own[0] if own[0][form] != each.get(form)}
+    for form in _varying(printed):
+        for each in (each for own in printed for each in own if form in each):
+            each[form].sort()
+    varying = _varying(printed)
     for before, after in pairwise(place for place, own in enumerate(printed) if len(own) > 1):
         old, new, names = printed[before][0], printed[after][0], (versions[before], versions[after])
         alike = [form for form in old if form not in varying and _is_alike(form, old[form], new.get(form, ()))]
@@ -155,7 +159,12 @@ def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) ->
                 break
 
 
-def _by_form(trial: Trial) -> Mapping[str, Sequence[Line]]:
+def _varying(printed: Sequence[Sequence[Mapping[str, list[Line]]]]) -> set[str]:
+    """Return the forms whose lines differ between launches of a version."""
+    return {form for own in printed for each in own for form in own[0] if own[0][form] != each.get(form)}
+
+
+def _by_form(trial: Trial) -> dict[str, list[Line]]:
     """Return the lines, by form, without those that tell of resources or of numbers that are judged by their names."""
     names = {} if trial.trace is None else trial.trace.metrics
     judged = {word for name in names for word in WORD.findall(name.lower())}

@@ -189,6 +189,12 @@ def test_a_version_that_ends_after_fewer_steps_is_never_simply_good() -> None:
     assert not list(fewer_steps([version(300, 300), version(100, 100, run_s=None)]))
 
 
+def whole_runs(*texts: str) -> list[Trial]:
+    """Return launches that ended by themselves and printed these texts."""
+    trial = replace(trial_of(end="completed", facts=Facts(run_s=2.0)), trace=None)
+    return [replace(trial, output=Printed(head=text, tail=text)) for text in texts]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -211,19 +217,25 @@ def test_a_result_without_a_name_that_all_launches_print_otherwise_is_told(
 ) -> None:
     """A program that printed its best rows in another order was good in all versions, and nothing was told."""
 
-    def version(*texts: str) -> list[Trial]:
-        more = {"facts": Facts(run_s=2.0), "end": "completed"}
-        return [replace(one, trace=None) for one in (trial_of(**more, output=Printed(head=t, tail=t)) for t in texts)]
-
     def found(*launches: list[Trial]) -> list[str]:
         return [each.text for each in other_lines(launches, ["1.26.4", "2.0.1"])]
 
-    same = version(old, old)
-    assert found(same, version(new, new)) == ([told] if told else [])
-    assert not found(same, version(new, old)), "it comes by chance"
-    assert not found(version(old, new), version(new, new)), "it came by chance before"
+    same = whole_runs(old, old)
+    assert found(same, whole_runs(new, new)) == ([told] if told else [])
+    assert not found(same, whole_runs(new, old)), "it comes by chance"
+    assert not found(whole_runs(old, new), whole_runs(new, new)), "it came by chance before"
     assert not found(same, same)
-    assert not found(same, version(new)), "one launch shows nothing"
+    assert not found(same, whole_runs(new)), "one launch shows nothing"
+
+
+def test_lines_that_threads_print_are_compared_in_any_order() -> None:
+    """One of twelve results of a pool was wrong in all launches, and nothing was told."""
+    old, new = (
+        whole_runs("job 1: 5\njob 2: 7\n", "job 2: 7\njob 1: 5\n"),
+        whole_runs("job 2: 8\njob 1: 5\n", "job 1: 5\njob 2: 8\n"),
+    )
+    assert [each.text for each in other_lines([old, new], ["1", "2"])] == ["job 2: 7 → job 2: 8"]
+    assert not list(other_lines([old, old[::-1]], ["1", "2"]))
 
 
 def test_a_notice_of_removal_is_no_error() -> None:
