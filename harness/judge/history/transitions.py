@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import comb
 
@@ -140,7 +140,7 @@ def without_flakes(
     be of either kind. A failure that is nowhere more frequent does not count if another one is.
     """
     fine, counts = _failures_by_name(cells, trials)
-    found = {name: places for name, own in counts.items() if (places := _frequent(own, fine))}
+    found = {name: places for name, own in counts.items() for places, p in _frequent(own, fine) if p <= ALPHA}
     if not found:
         return cells, trials
     rare = {(name, at) for name in counts for at in range(len(cells)) if name not in found}
@@ -171,9 +171,9 @@ def _failures_by_name(
     return fine, {name: [own.count(name) for own in failed] for name in names}
 
 
-def _frequent(failed: Sequence[int], fine: Sequence[int], *, alpha: float = ALPHA) -> range | None:
-    """Return the positions in a row, without a gap, where a failure is more frequent than elsewhere; None if chance may
-    explain that, at the significance level `alpha`. `failed` and `fine` count the launches of each version.
+def _frequent(failed: Sequence[int], fine: Sequence[int]) -> Iterator[tuple[range, float]]:
+    """Yield the positions in a row, without a gap, where a failure is more frequent than elsewhere, if there are any,
+    and the p-value of that. `failed` and `fine` count the launches of each version.
 
     These are the positions of the largest likelihood ratio. The p-value of Fisher's exact test is corrected for the
     number of choices: half of the significance level goes to failures that last up to the newest version, and a quarter
@@ -186,23 +186,22 @@ def _frequent(failed: Sequence[int], fine: Sequence[int], *, alpha: float = ALPH
     fit = sum(xlogy(f, r) + xlogy(n, 1 - r) for (f, n), r in zip((inside, outside), rates, strict=True))
     is_choice = np.triu(np.ones_like(fit, dtype=bool), 1) & (rates[0] > rates[1])
     if not is_choice.any():
-        return None
+        return
     first, end = divmod(int(np.argmax(np.where(is_choice, fit, -np.inf))), len(ends[0]))
     others, is_last = len(failed) - 1, end == len(failed)
     choices = (2 if is_last else 4) * (others if is_last or not first else others * (others - 1) / 2)
     p = exact_p(*((int(f[first, end]), int(n[first, end])) for f, n in (outside, inside)))
-    return range(first, end) if p * choices <= alpha else None
+    yield range(first, end), p * choices
 
 
 def perhaps_frequent(cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]) -> range | None:
     """Return the positions in which a failure of the other versions may be more frequent, though chance explains that,
     too; None if there are none, or if it is certain somewhere."""
     fine, counts = _failures_by_name(cells, trials)
-    others = [[at for at, failed in enumerate(own) if failed] for own in counts.values()]
-    found = [_frequent(own, fine, alpha=POSSIBLE) for own in counts.values()]
-    if any(_frequent(own, fine) for own in counts.values()):
+    found = [(own, places, p) for own in counts.values() for places, p in _frequent(own, fine) if p <= POSSIBLE]
+    if any(p <= ALPHA for *_, p in found):
         return None
-    return next((places for places, own in zip(found, others, strict=True) if places and set(own) - set(places)), None)
+    return next((places for own, places, _ in found if sum(own) > sum(own[at] for at in places)), None)
 
 
 def _likelihood_ratio(at: int, places: range, failed: Sequence[int], fine: Sequence[int]) -> float:
