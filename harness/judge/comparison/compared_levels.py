@@ -8,11 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
 from harness.judge.comparable import set_apart
-from harness.judge.comparison.level_rules import EXACT, RULES, late_spread, usable
+from harness.judge.comparison.level_rules import EXACT, PEAKS, RULES, late_spread, usable
 from harness.judge.comparison.noise import log_t_interval
 from harness.judge.comparison.round_tables import (
     Columns,
@@ -34,8 +35,6 @@ BEFORE_STEPS = EXACT | {"start_time", "setup_time", "ready_time"}
 
 MUCH_LEAKED = 0.1
 """Share of a peak that a leak makes, beyond which the peak is not compared."""
-PEAKS = ("rss_kib", "gpu_process_kib", "gpu_kib", "gpu_pool_kib")
-"""The columns whose peaks are compared."""
 
 
 def leaked_kib(cell: CellVerdict, trials: Sequence[Trial]) -> float:
@@ -47,7 +46,7 @@ def leaked_kib(cell: CellVerdict, trials: Sequence[Trial]) -> float:
 
 def _least_peak_kib(trials: Sequence[Trial]) -> float:
     """Return the lowest peak of a column of memory: a leak in it might be much of it."""
-    rows = [trial.trace.column(name) for trial in trials if trial.trace is not None for name in PEAKS]
+    rows = [trial.trace.column(name) for trial in trials if trial.trace is not None for name in chain(*PEAKS.values())]
     return min((float(np.nanmax(each)) for each in rows if each is not None and len(sampled(each))), default=0.0)
 
 

@@ -434,11 +434,19 @@ def _looks(trial: Trial, name: str) -> Mapping[int, float]:
 # ---------------------------------------------------------------- memory
 
 
-def _peak_of(*columns: str, inside: str = "") -> Callable[[Launches], LaunchFigure]:
+PEAKS: Mapping[str, Sequence[str]] = {
+    "peak_memory": ("rss_kib",), "gpu_peak": ("gpu_process_kib", "gpu_kib"), "pool_peak": ("gpu_pool_kib",)
+}  # fmt: skip
+"""The columns of the memory peaks, by signal: the first one that a launch has counts."""
+
+
+def _peak_of(name: str, *, inside: str = "") -> Callable[[Launches], LaunchFigure]:
     """Make the `prepare` of a memory peak: the highest value, over the common steps, of the first column that a launch
     has, which is sampled at the ends of steps, and of `inside`, the peaks within steps that looks report, up to the
     last look that all launches took.
     """
+
+    columns = PEAKS[name]
 
     def prepare(launches: Launches) -> LaunchFigure:
         traces = [trial.trace for version in launches for trial in version if trial.trace is not None]
@@ -587,10 +595,10 @@ RULES: Mapping[str, FigureRule] = {
         "no launch ended by itself after its last step",
         least_s=SHORTEST_S,
     ),
-    "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("rss_kib", inside="rss_peak_kib")),
-    "gpu_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_process_kib", "gpu_kib"), absent="no GPU"),
+    "peak_memory": FigureRule(usable=is_clean, prepare=_peak_of("peak_memory", inside="rss_peak_kib")),
+    "gpu_peak": FigureRule(usable=is_clean, prepare=_peak_of("gpu_peak"), absent="no GPU"),
     "pool_peak": FigureRule(
-        usable=is_clean, prepare=_peak_of("gpu_pool_kib", inside="gpu_pool_peak_kib"), absent="no GPU pool"
+        usable=is_clean, prepare=_peak_of("pool_peak", inside="gpu_pool_peak_kib"), absent="no GPU pool"
     ),
     "output": FigureRule(usable=is_clean, prepare=_output, any_round=True, least=_least_output),
     "bytes_read": FigureRule(usable=is_clean, prepare=_looked_at("bytes_read"), any_round=True, least=_least_moved),
