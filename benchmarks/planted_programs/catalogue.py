@@ -123,6 +123,8 @@ PLANTED: tuple[Planted, ...] = (
     Planted(name="bar_sleeps", family="runs", signal="step_time", also=("run_time",)),
     Planted(name="fewer_epochs", family="runs", signal="fewer_steps", fixed=True, told="it ends after"),
     Planted(name="files_held", family="runs", signal="held", fixed=True),
+    Planted(name="files_left", family="runs", signal="left", fixed=True),
+    Planted(name="order_printed", family="runs", signal="other_lines", fixed=True, told="row 0 of the best"),
     Planted(name="checksum_printed", family="runs", signal="metrics.checksum", fixed=True),
     _groups("memory", "rank_leaks", steps=(500, 2000)),
     _groups("rank_spread", "rank_slow"),

@@ -1,6 +1,7 @@
 """Unmodified programs: those without steps, of which each launch is one figure, and those whose lines are steps."""
 
 import sys
+import tempfile
 import time
 
 from planted_carrier import VERSION, planted, work
@@ -49,6 +50,22 @@ def held_files(bad):
     return kept
 
 
+def left_files(bad):
+    """Leave 60 temporary files of 100 KB behind, without a line for each."""
+    for _ in range(60):
+        time.sleep(RUN_S / 200)
+        with tempfile.NamedTemporaryFile(delete=not bad) as made:
+            made.write(bytes(100000))
+    print("done")
+
+
+def other_order(bad):
+    """Print the best rows in another order, without a name for their numbers."""
+    time.sleep(RUN_S / 3)
+    for row in sorted(range(4), reverse=bool(bad)):
+        print("row %d of the best" % row)
+
+
 def keeps_results(_):
     """Keep what each epoch computed, alike in all versions."""
     results = []
@@ -72,6 +89,8 @@ PROGRAMS = {
     "fewer_epochs": fewer_epochs,
     "checksum_printed": other_checksum,
     "files_held": held_files,
+    "files_left": left_files,
+    "order_printed": other_order,
     "keeps_results": keeps_results,
     "other_lines": other_lines,
 }

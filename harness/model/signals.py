@@ -306,9 +306,9 @@ _TABLE = (
 )  # fmt: skip
 
 SIGNALS: Mapping[str, Signal] = {signal.name: signal for signal in _TABLE}
-NOTABLE = ("error", "other_result", "fewer_steps", "other_lines", "deprecated")
+NOTABLE = ("error", "other_result", "other_lines", "fewer_steps", "deprecated")
 """The observations that nobody should miss: a version with one is never simply good."""
-UNSETTLING = NOTABLE[:2]
+UNSETTLING = NOTABLE[:3]
 """The observations that leave a run without findings undecided."""
 GROWTHS = tuple(signal.name for signal in _TABLE if signal.kind == "growth" and signal.name != "memory")
 """The growths that the agent counts (`Trace.counts`); memory is sampled and judged separately."""
