@@ -27,6 +27,7 @@ from harness.judge.history.changes import strictest
 from harness.judge.history.exact_values import (
     EXACT_LIMIT,
     LAST_DIGITS,
+    SCORE_LIMIT,
     in_both,
     is_other,
     is_rounding,
@@ -265,7 +266,15 @@ class _Metric:
             return self.limit
         if usual == "change" and (self.is_noisy or self._is_package):
             return None
-        return MetricLimit(metric=self.name, rule=usual, limit=NOISY_LIMIT)
+        return MetricLimit(metric=self.name, rule=usual, limit=self.noisy_limit)
+
+    @cached_property
+    def noisy_limit(self) -> float:
+        """Return the usual limit of a value that varies. That of a score between 0 and 1 is narrower: users compare
+        accuracies by the point."""
+        every = [values[np.isfinite(values)] for own in self.known for values in own]
+        is_share = worse_if(self.name) == "drop" and all(((each >= 0) & (each <= 1)).all() for each in every)
+        return SCORE_LIMIT if is_share else NOISY_LIMIT
 
     @property
     def _is_package(self) -> bool:
@@ -528,7 +537,7 @@ class _Metric:
         value = math.nan if is_nan else float(np.median(medians)) if medians else None
         limit = None if self.limit is None else self.limit.limit
         if self.limit is None and self.rule is not None and (self.is_noisy or len(self.clean) > 1):
-            limit = NOISY_LIMIT if self.is_noisy else EXACT_LIMIT
+            limit = self.noisy_limit if self.is_noisy else EXACT_LIMIT
         plain = SignalVerdict(seen="good", value=value, limit=limit, visible=visible)
         if place in self.apart:
             why = "its launches ran under other conditions than those of the other versions"
@@ -560,7 +569,7 @@ class _Metric:
             return replace(plain, limit=None, visible=None, why="checked for NaN and infinity only: it has no limit")
         if plain.visible is None:
             return replace(plain, seen="none", why="two launches that agree are needed")
-        if plain.visible > NOISY_LIMIT:
+        if plain.visible > self.noisy_limit:
             why = "its launches differ so much that a change beyond the limit might not have shown"
             return replace(plain, seen="none", why=why)
         return plain
