@@ -126,6 +126,8 @@ def _run_of(number: int, changes: Sequence[Change], *, versions: int) -> range:
 
 POSSIBLE = 0.2
 """Significance level of what may be a version from which on a failure is more frequent."""
+CLEARER = 4.0
+"""Ratio of p-values from which one failure, rather than all of them together, tells what becomes more frequent."""
 FITS = 0.01
 """Likelihood ratio of a version's failures below which they come as seldom as in the versions that hardly fail."""
 
@@ -137,10 +139,17 @@ def without_flakes(
 
     Each failure, by its end, signal and exception, is looked for in the versions where it is most frequent. Elsewhere,
     it does not count in versions in which it is as rare as in all the others, and makes nobody bad in versions that may
-    be of either kind. A failure that is nowhere more frequent does not count if another one is.
+    be of either kind. A failure that is nowhere more frequent does not count if another one is: certainly, or possibly,
+    if launches of a version agree on it and all failures together show no change as clearly.
     """
     fine, counts = _failures_by_name(cells, trials)
-    found = {name: places for name, own in counts.items() for places, p in _frequent(own, fine) if p <= ALPHA}
+    every = [p for _, p in _frequent([sum(own) for own in zip(*counts.values(), strict=True)], fine)]
+    found = {
+        name: places
+        for name, own in counts.items()
+        for places, p in _frequent(own, fine)
+        if p <= ALPHA or (p <= POSSIBLE and max(own) >= AGREE and CLEARER * p < min(every, default=1.0))
+    }
     if not found:
         return cells, trials
     rare = {(name, at) for name in counts for at in range(len(cells)) if name not in found}

@@ -229,6 +229,14 @@ def test_a_failure_that_was_rare_before_begins_where_it_becomes_frequent() -> No
     assert found[0].effect.value == 1.0
 
 
+@pytest.mark.parametrize(("rows", "before"), [(("ttt", "ttt"), 1), (("tttt", "gttt"), 0)])
+def test_a_rare_failure_of_another_kind_does_not_undo_the_good_versions(rows: tuple[str, str], before: int) -> None:
+    """Two good versions lost a connection once, and there was nothing good to compare with."""
+    trials = _rows("gcgg", "ggcg", *rows)
+    (found,) = outcome_changes([cell_of(each) for each in trials], trials, baseline=None)
+    assert (found.kind, found.before, found.after) == ("first_bad", before, 2)
+
+
 def test_two_failures_that_come_and_go_are_weighed_together() -> None:
     """Where none of them begins in a version, none is the noise of the other."""
     trials = _rows("tggg", "ggcg", "ttgg", "gggc")
