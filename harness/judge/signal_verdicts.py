@@ -21,6 +21,7 @@ from harness.judge.history.changes import signal_share_of
 from harness.judge.history.precision import SURE, Rise
 from harness.judge.history.returned_values import Values
 from harness.judge.history.transitions import exact_p
+from harness.judge.launches import AGREE
 from harness.model import (
     GROWTHS,
     LEVELS,
@@ -174,7 +175,20 @@ class _Level:
             if is_slow
             else f"{absent} here, unlike in other versions"
         )
-        return replace(plain, seen="blind", why=why)
+        is_endless = self.name == "run_time" and self._is_endless(place)
+        return replace(plain, seen="suspect" if is_endless else "blind", why=why)
+
+    def _is_endless(self, place: int) -> bool:
+        """Return whether no launch of a version ends by itself, though it makes all the steps after which, as often in
+        each launch, those of the versions before do. Nobody knows how long it would take."""
+        older = [trial for version in self.compared.trials[:place] for trial in version if trial.ended_well]
+        steps = {trial.last_step for trial in older if trial.run_s is not None}
+        own = [trial for trial in self.compared.trials[place] if trial.ended_well]
+        return (
+            len(steps) == 1
+            and min(len(own), sum(trial.run_s is not None for trial in older)) >= AGREE
+            and all(trial.run_s is None and trial.end == "completed" and trial.last_step >= max(steps) for trial in own)
+        )
 
     def _compared(self, place: int, plain: SignalVerdict, *, value: float, limit: float) -> SignalVerdict:
         """Judge a level that is not bad: good if a rise by the limit, or by the least amount, is ruled out."""

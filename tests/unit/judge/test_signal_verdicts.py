@@ -54,6 +54,23 @@ def test_what_was_seen_as_finely_as_the_limit_is_good() -> None:
         assert seen.value == pytest.approx(1e-3, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("last", "old_steps", "seen"),
+    [(198, (198, 198), "suspect"), (150, (198, 198), "blind"), (198, (198, 180), "blind")],
+)
+def test_a_program_that_no_longer_ends_is_not_merely_undecided(
+    last: int, old_steps: tuple[int, int], seen: str
+) -> None:
+    """A program that began to try again for ever after its last step was ended by the harness, and nothing was told."""
+    ended = [
+        trial_of(number, steps=steps, end="completed", facts=Facts(run_s=0.3)) for number, steps in enumerate(old_steps)
+    ]
+    endless = [trial_of(number, steps=last, end="completed") for number in range(2)]
+    cells = shown([ended, ended, endless])
+    assert [cell.signals["run_time"].seen == "suspect" for cell in cells] == [False, False, seen == "suspect"]
+    assert cells[2].signals["run_time"].seen == seen
+
+
 def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() -> None:
     noisy = [
         [trial_of(number, ms=1 + 0.5 * ((number + place) % 3), seed=place, steps=1000) for number in range(3)]
