@@ -9,6 +9,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from harness.agent.serving.asked import sent
 from harness.model.from_file import ById, FromFile, Later, Scalar, Where
 from harness.model.mounts import Cache, Mount, normal_path
 from harness.model.servers import Request, WhenReady, rate_of
@@ -382,23 +383,8 @@ class Variant(ById):
 
     @property
     def requests(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the requests to a server as the agent's client reads them, filled in likewise."""
-        return tuple(
-            {
-                "method": "GET" if each.get else "POST",
-                "path": self.filled((each.get or each.post or "/",))[0],
-                "headers": {
-                    **({"Content-Type": "application/json"} if each.json_text is not None else {}),
-                    **dict(each.headers),
-                },
-                "body": None if (body := each.json_text or each.body) is None else self.filled((body,))[0],
-                "expect": {
-                    "status": each.expect.status, "text": each.expect.text, "json": dict(each.expect.json) or None
-                },
-                "weight": each.weight,
-            }
-            for each in self.scenario.request
-        )  # fmt: skip
+        """Return what is sent to a server, filled in likewise."""
+        return tuple(sent(each.written, dict(self.params)) for each in self.scenario.request)
 
     def filled(self, parts: Sequence[str]) -> tuple[str, ...]:
         """Return words with `{name}` replaced by the value of every param."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,6 +57,19 @@ class Request(FromFile):
     """What the reply must have."""
     weight: Annotated[forms.Whole, forms.Within(least=1, most=10**6)] = 1
     """Of several requests: how often this one comes, compared with the others."""
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """Return it as a line of a file of requests has it."""
+        given = {"get": self.get, "post": self.post, "body": self.body}
+        expect = {**vars(self.expect), "json": dict(self.expect.json)}
+        return {
+            **{name: text for name, text in given.items() if text is not None},
+            **({} if self.json_text is None else {"json": json.loads(self.json_text)}),
+            "headers": dict(self.headers),
+            "expect": {name: value for name, value in expect.items() if value},
+            "weight": self.weight,
+        }
 
 
 def rate_of(value: Scalar) -> float:

@@ -15,7 +15,7 @@ from tests.unit import source
 ROOT = Path(harness.__file__).parent
 
 # What each part may import, besides itself. `flows` connects the parts; `cli` calls flows and report. What the agent
-# and the harness do by one rule is the agent's: the names of results, and the killing of processes.
+# and the harness do by one rule is the agent's: the names of results, the form of a request, the killing of processes.
 # ROOMS says the same about the subpackages of a part.
 BASE = {"model", "errors", "exit_codes"}
 ALLOWED = {
@@ -47,7 +47,7 @@ ALLOWED = {
     "narrow": BASE
     | {"amounts", "cli", "flows", "judge", "masking", "matrix", "plan", "report", "run", "schedule", "store"},
     "schedule": BASE | {"judge"},
-    "report": BASE | {"amounts", "facts", "masking", "safe_files"},
+    "report": BASE | {"agent", "amounts", "facts", "masking", "safe_files"},
     "compat": BASE,
     "flows": BASE
     | {"matrix", "plan", "registry", "run", "store", "traces", "judge", "schedule", "compat", "doors"}

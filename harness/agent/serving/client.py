@@ -30,6 +30,7 @@ from .. import result_names, samples
 from ..probes import processes
 from ..scenario import script_run, stepping
 from . import http
+from .asked import sent
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, PROBE_S = 0.002, 0.02, 5.0
 FIRST_FAILURES, FIRST_TIMEOUTS = 5, 2
@@ -97,28 +98,6 @@ class Kind(object):
                 if own != value:
                     return "%s in the reply is %s" % (path, json.dumps(own)[:60] if own is not None else "missing")
         return ""
-
-
-def requests_of(file, params):
-    """Yield the requests in the lines of a file, as a job has them. A param replaces its name in braces."""
-    for line in filter(None, map(str.strip, file)):
-        asked = json.loads(line)
-        is_json = "json" in asked
-        body = json.dumps(asked["json"], ensure_ascii=False) if is_json else asked.get("body")
-        headers = dict({"Content-Type": "application/json"} if is_json else {}, **asked.get("headers") or {})
-        yield dict(
-            asked,
-            method="GET" if "get" in asked else "POST",
-            path=_filled(asked.get("get") or asked.get("post") or "/", params),
-            headers=headers,
-            body=body and _filled(body, params),
-        )
-
-
-def _filled(text, params):
-    for name, value in params.items():
-        text = text.replace("{%s}" % name, str(value))
-    return text
 
 
 def _first_line(text):
@@ -275,7 +254,7 @@ class Client(object):
         asked = self.serve["requests"]
         if self.serve.get("file"):
             with open(os.path.join(self.root, self.serve["file"]), encoding="utf-8-sig") as file:
-                asked = list(requests_of(file, self.job.get("params") or {}))
+                asked = [sent(json.loads(line), self.job.get("params") or {}) for line in file if line.strip()]
         self.kinds = [Kind(each, self.place) for each in asked]
         self._tells_kinds = len({kind.words for kind in self.kinds}) > 1
         self._picked, self._poll, self._by_fd = self._pick(), select.epoll(), {}

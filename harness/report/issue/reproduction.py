@@ -11,6 +11,7 @@ import csv
 import functools
 import glob
 import hashlib
+import inspect
 import io
 import json
 import math
@@ -24,6 +25,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from harness import amounts
+from harness.agent.serving.asked import sent
 from harness.masking import WITHHELD, is_private, is_secret, scrubbed, told, told_words
 from harness.model import SIGNALS, Build, CellResult, Install, Pull, RunResult, Scalar, Source, Trial, unit_per, written
 from harness.model.answers import Container, InPlace, Issue, Machine, Recipe
@@ -149,10 +151,7 @@ def _server(recipe: Recipe) -> str:
         "variables": {name: value for name, value in recipe.environment if "{port}" in value},
         "ready": {"http": scenario.ready.http},
         "ready_s": scenario.ready.timeout_s or limit_s,
-        "requests": [
-            {**{name: each[name] for name in SENT}, "headers": told(each["headers"].items())}
-            for each in variant.requests
-        ],
+        "requests": [{**each, "headers": told(each["headers"].items())} for each in variant.requests],
         "file": None if scenario.requests is None else str(scenario.place_of(scenario.requests)),
         "client": None if scenario.client_script is None else str(scenario.place_of(scenario.client_script)),
         "params": dict(variant.params),
@@ -163,11 +162,7 @@ def _server(recipe: Recipe) -> str:
         "request_s": scenario.request_timeout_s,
     }
     written_as = {name: literal(value) if name == "params" else repr(value) for name, value in arguments.items()}
-    return templates().get_template("reduced_server.py.j2").render(arguments=written_as)
-
-
-SENT = ("method", "path", "headers", "body", "expect", "weight")
-"""What a script needs to know of a request."""
+    return templates().get_template("reduced_server.py.j2").render(arguments=written_as, reader=inspect.getsource(sent))
 
 
 def literal(value: Mapping[str, Scalar] | Scalar) -> str:
