@@ -114,7 +114,12 @@ def demo(*, folder: Path, out: Path) -> None:
 @click.option("--get", metavar="PATH", help="With --serve: send GET requests to this path.")
 @click.option("--post", metavar="PATH", help="With --serve: send POST requests to this path.")
 @click.option("--body", metavar="JSON", help="The JSON body of these requests.")
+@click.option("--requests", metavar="FILE", help="With --serve: send the requests in this file of JSON lines.")
+@click.option(
+    "--client", metavar="COMMAND", help="With --serve: a script with setup(url), or a load generator as one word."
+)
 @click.option("--concurrency", type=click.IntRange(1, 1024), help="Requests on their way at a time.  [default: 1]")
+@click.option("--rate", metavar="N/s", help="Requests that begin in a second, such as 20/s, whatever the server does.")
 @click.option(
     "--step-time",
     default="1m",
@@ -136,7 +141,8 @@ def try_(
     results: str | None,
     env_file: str | None, beside: tuple[str, ...], python: str | None, network: bool, steps_are: str | None,
     step_pattern: str | None, exit_code: bool, serve: bool, port: int | None, get: str | None, post: str | None,
-    body: str | None, concurrency: int | None, step_time: str, trials: str | None, until: str | None, quick: bool,
+    body: str | None, requests: str | None, client: str | None, concurrency: int | None, rate: str | None,
+    step_time: str, trials: str | None, until: str | None, quick: bool,
     time: str | None, write: Path | None, fresh: bool, out: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a command with two or more VERSIONS, oldest first, and find the first bad one. No matrix file is needed.
@@ -156,6 +162,7 @@ def try_(
       harness try team/app:41 team/app:42 --step-pattern '^step' -- ./run.sh
       harness try --vary IMAGE=app:1,app:2 -- docker compose up
       harness try team/app:41 team/app:42 --serve --port 80 --get / -- serve
+      harness try a==1.0 a==2.0 --serve --client 'wrk {url}' -- a --port {port}
 
     Exit status: as for sweep.
     """
@@ -176,7 +183,10 @@ def try_(
         steps_are=steps_are, step_pattern=step_pattern, exit_code=exit_code, network=network,
         step_time_s=option("--step-time", seconds, step_time), volumes=volumes, caches=caches, env_file=env_file,
         vary=vary, results=results,
-        served=served_by(command, serve, port=port, get=get, post=post, body=body, concurrency=concurrency),
+        served=served_by(
+            command, serve, here, port=port, get=get, post=post, body=body, requests=requests, client=client,
+            concurrency=concurrency, rate=rate,
+        ),
     )  # fmt: skip
     say(f"each launch: {draft.uses(drafted, os.environ)}")
     if write is not None:

@@ -61,7 +61,7 @@ class Draft:
     @property
     def has_steps(self) -> bool:
         """Return whether the budget and the time of its steps limit a launch, as for any program."""
-        return "command" not in self.job.entry
+        return not self.job.is_command
 
     @property
     def longest_s(self) -> float:
@@ -130,8 +130,8 @@ def drafted(
         )  # fmt: skip
     more |= {**({"network": True} if network else {}), **steps_of(steps_are, job)}
     if results is not None:
-        if "command" not in job.entry:
-            raise UsageError("--results: is for a command; a program prints or logs its numbers")
+        if not job.is_command:
+            raise UsageError("--results: is for a command or a load generator; a program prints or logs its numbers")
         more["results"] = results
     if env_file is not None:
         more["env_file"] = str(folder / Path(env_file).expanduser())

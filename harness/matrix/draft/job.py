@@ -31,6 +31,11 @@ class DraftJob:
         """Return the name of the program's own module in `steps_are`; None for a command."""
         return self.entry.get("module", self.source.stem) if self.source else None
 
+    @property
+    def is_command(self) -> bool:
+        """Return whether a launch is one run of a command, or of a load generator, and has no steps of a program."""
+        return "command" in self.entry or isinstance(self.entry.get("client"), list)
+
 
 def job_of(
     words: Sequence[str],
@@ -76,8 +81,13 @@ def job_of(
         if "program" in entry
         else []
     )
+    own = {key: served[key] for key in ("client", "requests") if served and isinstance(served.get(key), str)}
     if served is not None:
-        entry = {"serve": entry["command"], **served}
+        entry = {"serve": entry["command"], **served, **{key: str(folder / name) for key, name in own.items()}}
+        pieces += served["client"] if isinstance(served.get("client"), list) else []
+    if "client" in own:
+        home, client = Path(own["client"]).parent, folder / own["client"]
+        code += [str(home / name) for name in imported_by(client, client.parent, ())]
     if "command" in entry or served is not None:
         scripts = [folder / word for word in pieces if word.endswith(".py") and (folder / word).is_file()]
         code += [name for path in scripts for name in imported_by(path, folder, installed)]
@@ -97,7 +107,7 @@ def job_of(
     if any(len(Path(name).parts) > 1 for name in carried):
         entry["folder"] = str(folder)
     name = safe(Path(module).stem) if top else name_of(words)
-    return DraftJob(name=name, entry=entry, carried=carried, source=source)
+    return DraftJob(name=name, entry=entry, carried=(*carried, *own.values()), source=source)
 
 
 def _check_started(words: Sequence[str], folder: Path, *, has_image: bool) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.model.servers import LOAD, rate_of
 
 OPTIONS = {
     "gpus": "--gpus", "engine": "--engine", "install": "--with", "python": "--python", "env_file": "--env-file",
@@ -44,36 +46,60 @@ def mounts_of(volumes: Sequence[str], caches: Sequence[str], folder: Path) -> di
     return {"mounts": mounts} if mounts else {}
 
 
-def served_by(
-    command: Sequence[str],
-    serve: bool,
-    *,
-    port: int | None,
-    get: str | None,
-    post: str | None,
-    body: str | None,
-    concurrency: int | None,
-) -> Mapping[str, Any] | None:
-    """Return the keys of the scenario of a server that `command` starts, for the options as typed; None without
-    `serve`. Raises UsageError."""
-    typed = {"--port": port, "--get": get, "--post": post, "--body": body, "--concurrency": concurrency}
+def served_by(command: Sequence[str], serve: bool, folder: Path, **typed: Any) -> Mapping[str, Any] | None:
+    """Return the keys of the scenario of a server that `command` starts, for the options as typed, by their names; None
+    without `serve`. Paths stay as typed. Raises UsageError."""
+    given = {name: value for name, value in typed.items() if value is not None}
     if not serve:
-        for name, value in typed.items():
-            if value is not None:
-                raise UsageError(f"{name} {value}: is for a server; add --serve")
+        for name, value in given.items():
+            raise UsageError(f"--{name} {value}: is for a server; add --serve")
         return None
-    if (get is None) == (post is None):
-        raise UsageError("--serve: give one of --get PATH and --post PATH, such as --get /health")
-    if body is not None and post is None:
-        raise UsageError("--body: is the body of a POST request; give --post PATH")
-    try:
-        sent = {} if body is None else {"json": json.loads(body)}
-    except ValueError as error:
-        raise UsageError(f"--body {body}: is not JSON: {error}") from error
-    if port is None and not any("{port}" in word for word in command):
+    senders = [name for name in SENDERS if name in given]
+    if len(senders) != 1:
+        known = ", ".join(f"--{name}" for name in SENDERS)
+        raise UsageError(f"--serve: give one of {known}, such as --get /health")
+    if "port" not in given and not any("{port}" in word for word in command):
         raise UsageError(
             "--serve: the command must be told its port; write {port} in its place, or give the port of images: --port"
         )
-    request = {"get": get} if post is None else {"post": post, **sent}
-    given = {"port": port, "request": request, "params": None if concurrency is None else {"concurrency": concurrency}}
-    return {name: value for name, value in given.items() if value is not None}
+    load = {name: given.pop(name) for name in LOAD if name in given}
+    names = ("get", "post", "body")
+    sent: dict[str, Any] = {name: given.pop(name) for name in names if name in given}
+    if "body" in sent and "post" not in sent:
+        raise UsageError("--body: is the body of a POST request; give --post PATH")
+    if "body" in sent:
+        try:
+            sent["json"] = json.loads(text := sent.pop("body"))
+        except ValueError as error:
+            raise UsageError(f"--body {text}: is not JSON: {error}") from error
+    if "client" in given:
+        given["client"] = _client(given["client"], folder)
+    if len(load) > 1:
+        raise UsageError("--rate: says when requests begin, as --concurrency does; give one of them")
+    if load and isinstance(given.get("client"), list):
+        raise UsageError(f"--{next(iter(load))}: is not for a load generator, which has options of its own")
+    if "rate" in load:
+        try:
+            rate_of(load["rate"])
+        except ValueError as error:
+            raise UsageError(f"--rate: {error}") from error
+    if "requests" in given and not (folder / given["requests"]).is_file():
+        raise UsageError(f"--requests {given['requests']}: no such file; name one of JSON lines")
+    return {**given, **({"request": sent} if sent else {}), **({"params": load} if load else {})}
+
+
+SENDERS = ("get", "post", "requests", "client")
+"""Options of which a server has one."""
+
+
+def _client(text: str, folder: Path) -> str | list[str]:
+    """Return the script, or the words of a load generator. Raises UsageError."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--client {text}: {error}") from error
+    if len(words) != 1 or not words[0].endswith(".py"):
+        return words
+    if not (folder / words[0]).is_file():
+        raise UsageError(f"--client {text}: no such file; name a script with setup(url)")
+    return words[0]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.errors import MatrixError
+from harness.errors import MatrixError, UsageError
 from harness.matrix import load_matrix
+from harness.matrix.draft.job import job_of
+from harness.matrix.draft.options import served_by
 from harness.model import Variant
 from harness.run.trial.payload import pack
 from tests.unit.matrix.conftest import FakeIndex
@@ -142,3 +148,55 @@ def test_rate_and_concurrency_of_a_load_generator_are_its_own(tmp_path: Path) ->
     (scenario,) = load_matrix(path, environ={}, index=FakeIndex(silent=True)).scenarios
     job = pack(Variant(scenario=scenario, params=(("rate", 200000), ("concurrency", "few")))).job
     assert job["serve"]["generator"] == ["wrk", "-R200000", "-cfew", "{url}"]
+
+
+def typed(**options: str | int) -> Mapping[str, Any] | None:
+    return served_by(True, Path(), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, "--serve: give one of --get, --post, --requests, --client, such as --get /health"),
+        ({"get": "/x", "client": "wrk {url}"}, "--serve: give one of --get, --post, --requests, --client"),
+        ({"get": "/x", "body": "1"}, "--body: is the body of a POST request; give --post PATH"),
+        ({"get": "/x", "rate": "fast"}, "--rate: 'fast' is not a rate; write 20/s"),
+        ({"get": "/x", "rate": "2/s", "concurrency": 2}, "--rate: says when requests begin, as --concurrency does"),
+        ({"client": "wrk {url}", "rate": "2/s"}, "--rate: is not for a load generator, which has options of its own"),
+        ({"client": "wrk '{url}"}, "--client wrk '{url}: No closing quotation"),
+        ({"client": "no.py"}, "--client no.py: no such file; name a script with setup(url)"),
+        ({"requests": "no.jsonl"}, "--requests no.jsonl: no such file; name one of JSON lines"),
+    ],
+)
+def test_a_wrong_option_of_a_server_is_told_before_anything_starts(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(problem)):
+        typed(**options)
+    with pytest.raises(UsageError, match="is for a server; add --serve"):
+        served_by(False, Path(), **(options or {"port": 80}))
+
+
+@pytest.mark.parametrize(
+    ("options", "key", "carried"),
+    [
+        ({"client": "own/client.py", "concurrency": 2}, "client", ("scenario/own/client.py", "scenario/own/helper.py")),
+        ({"requests": "lines.jsonl", "rate": "20/s"}, "requests", ("scenario/lines.jsonl",)),
+        ({"client": "wrk -s load.lua {url}"}, "generator", ("scenario/load.lua",)),
+    ],
+)
+def test_what_try_is_told_of_the_client_reaches_the_launch_with_its_files(
+    tmp_path: Path, options: dict[str, Any], key: str, carried: tuple[str, ...]
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "client.py").write_text("import helper\ndef setup(url): pass\n")
+    for name, text in {"own/helper.py": "", "lines.jsonl": '{"get": "/x"}\n', "load.lua": ""}.items():
+        (tmp_path / name).write_text(text)
+    job = job_of(["server", "{port}"], folder=tmp_path, served=served_by(True, tmp_path, **options))
+    path = tmp_path / "m.yaml"
+    path.write_text(HEAD + "".join(f"    {name}: {json.dumps(value)}\n" for name, value in job.entry.items()))
+    (scenario,) = load_matrix(path, environ={}, index=FakeIndex(silent=True)).scenarios
+    packed = pack(Variant(scenario=scenario, params=tuple((name, each) for name, (each,) in scenario.params)))
+    assert bool(scenario.generator if key == "generator" else getattr(scenario, key))
+    assert [place for place in carried if place not in packed.files] == []
+    load = (packed.job["serve"]["concurrency"], packed.job["serve"]["rate"])
+    assert load == (options.get("concurrency", 1), 20.0 if "rate" in options else None)
+    assert job.is_command == (key == "generator")
