@@ -14,7 +14,7 @@ from harness import model
 from harness.matrix.problems import Context, KeyPath
 from harness.model.forms import shown
 
-KEYS = ("port", "ready", "request", "requests", "client", "request_timeout")
+KEYS = ("port", "tls", "ready", "request", "requests", "client", "request_timeout")
 SENDERS = ("request", "requests", "client")
 """Keys of what sends requests, of which a server has one."""
 MOST_REQUESTS, MOST_BYTES = 100_000, 64 << 20

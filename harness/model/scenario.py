@@ -201,6 +201,8 @@ class Scenario(FromFile):
     those of the client."""
     port: Annotated[forms.Whole | None, forms.Within(least=1, most=65535)] = None
     """For a server: the port that it listens on, if its arguments have no {port}."""
+    tls: forms.Truth = False
+    """true: the server speaks TLS (https). Its certificate is not checked."""
     ready: WhenReady = WhenReady()
     """For a server: when it is ready."""
     request: Annotated[tuple[Request, ...], file_keys.ONE_OR_MORE] = ()

@@ -3,9 +3,11 @@
 import os
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
+from pathlib import Path
 
 PORT, FAULT = int(sys.argv[1]), (sys.argv[2:] or [""])[0]
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n" + b'{"score": 42}'
@@ -18,10 +20,18 @@ REPLIES = {
 COUNTED = threading.Lock()
 made = 0
 kept = []
+SECURE = Path("own.pem").exists() and ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+if SECURE:
+    SECURE.load_cert_chain("own.pem")
 
 
 def answer(link):
     global made  # noqa: PLW0603 (a program)
+    if SECURE:
+        try:
+            link = SECURE.wrap_socket(link, server_side=True)
+        except OSError:
+            return
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     while link.recv(65536):
         with COUNTED:

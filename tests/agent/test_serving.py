@@ -2,6 +2,7 @@
 
 import socket
 import statistics
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,14 @@ SERVER = Path(__file__).with_name("server.py")
 POST = {"method": "POST", "path": "/generate", "headers": {}, "body": "{}", "weight": 1}
 
 
-def run(root: Path, fault: str = "", *, python: str = sys.executable, **changed: Any) -> Told:
+def run(root: Path, fault: str = "", *, python: str = sys.executable, own: str = "", **changed: Any) -> Told:
     job = {name: changed.pop(name) for name in ("looks", "command", "enter") if name in changed}
     serve = {
         "port": None, "ready": {"http": None, "line": None}, "ready_timeout_s": None, "requests": [POST],
         "concurrency": 1, "rate": None, "seed": 1, "timeout_s": 5.0, **changed,
     }  # fmt: skip
     command = job.pop("command", [python, "server.py", "{port}", *([fault] if fault else [])])
-    files = {"server.py": SERVER.read_text()}
+    files = {"server.py": SERVER.read_text(), **({"own.pem": own} if own else {})}
     return driver.run(root, python, None, files=files, command=command, serve=serve, **job)
 
 
@@ -159,3 +160,29 @@ def test_a_mistake_of_the_client_is_never_the_version_s_fault(tmp_path: Path, mo
     told = run(tmp_path / "run")
     assert told.done["end"] == "infrastructure"
     assert "the client failed" in told.done["message"]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A certificate that nobody has signed, with its key."""
+    key, signed = (tmp_path_factory.mktemp("tls") / name for name in ("key", "signed"))
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=x")
+    made = ["openssl", "req", "-x509", *kind, "-keyout", key, "-out", signed]
+    subprocess.run(made, check=True, capture_output=True)
+    return key.read_text() + signed.read_text()
+
+
+@pytest.mark.parametrize("fault", ["", "streams", "closes"])
+def test_a_server_with_a_certificate_of_its_own_is_measured(tmp_path: Path, own: str, fault: str) -> None:
+    told = run(tmp_path, fault, own=own, tls=True, concurrency=3, ready={"http": "/", "line": None})
+    assert (told.done["end"], told.done["message"], told.done["last_step"]) == ("completed", "", 100)
+    assert len(measured(told, "first_token_s")) == (100 if fault == "streams" else 0)
+
+
+def test_tls_on_one_side_only_is_told(tmp_path: Path, own: str) -> None:
+    without = run(tmp_path / "a", own=own)
+    assert without.done["end"] == "setup"
+    assert "tls: true" in without.done["message"]
+    alone = run(tmp_path / "b", "garbage", tls=True)
+    assert alone.done["end"] == "setup"
+    assert "the server does not speak TLS" in alone.done["message"]

@@ -332,6 +332,19 @@ def test_a_server_is_started_and_sent_its_requests(tmp_path: Path, fault: str, c
     assert [text for text in said if text not in done.stdout + done.stderr] == []
 
 
+def test_a_server_that_speaks_tls_is_sent_its_requests(tmp_path: Path) -> None:
+    makes = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x -keyout own.pem -out crt"
+    line = f'{makes} && cat crt >> own.pem && exec {sys.executable} -c "$0" $1'
+    run = opened(tmp_path, script=None, serve=("sh", "-c", line, SERVES, "{port}"), request=(Request(get="/x"),),
+                 ready=WhenReady(http="/"), tls=True)  # fmt: skip
+    done = played(script_of(run, "6.3.0"), tmp_path / "bare")
+    assert (done.returncode, "[requests up to 4000: median " in done.stdout, " 0 failed" in done.stdout) == (
+        0,
+        True,
+        True,
+    )
+
+
 def test_a_server_is_sent_requests_by_the_user_s_own_client(tmp_path: Path) -> None:
     words = (sys.executable, "-c", SERVES, "{port}")
     loads = (sys.executable, "-c", "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read())")

@@ -16,6 +16,7 @@ Poisson process, whatever the server does, and a request's time counts from the 
 
 import bisect
 import collections
+import contextlib
 import errno
 import json
 import os
@@ -50,6 +51,8 @@ MOST_READ_BYTES = 16 << 10
 """Size of the largest JSON reply whose numbers are read."""
 NOT_READY = (502, 503)
 REFUSED, REFUSED_PAUSE_S = "connection refused", 0.01
+CLOSED = (http.NO_REPLY, os.strerror(errno.ECONNRESET))
+MAY_BE_TLS = "; if it speaks TLS, write tls: true"
 
 
 class Failed(Exception):
@@ -185,6 +188,11 @@ class Client(object):
         self._timeout_s = self.serve["timeout_s"]
         self._concurrency, self._rate = self.serve["concurrency"], self.serve["rate"]
         self._random = random.Random(self.serve["seed"])
+        self._tls = None
+        if self.serve.get("tls"):
+            from . import tls
+
+            self._tls, self._context = tls, tls.context()
 
     def run(self):
         try:
@@ -213,6 +221,7 @@ class Client(object):
                 if not why:
                     self.address = family, (host, self._port)
                     self.place = ("[%s]:%d" if ":" in host else "%s:%d") % (host, self._port)
+                    self.url = ("https://" if self._tls else "http://") + self.place
                     return
                 if why != "refused":
                     break
@@ -225,11 +234,14 @@ class Client(object):
     def _try(self, family, host, path):
         """Return why the server is not ready, "" if it is."""
         try:
-            with socket.socket(family, socket.SOCK_STREAM) as link:
+            with contextlib.ExitStack() as ends:
+                link = ends.enter_context(socket.socket(family, socket.SOCK_STREAM))
                 link.settimeout(PROBE_S)
                 link.connect((host, self._port))
                 if path is None:
                     return ""
+                if self._tls:
+                    link = ends.enter_context(self._context.wrap_socket(link))
                 written = {"method": "GET", "path": path, "headers": {"Connection": "close"}}
                 link.sendall(Kind(written, "localhost:%d" % self._port).data)
                 reply = http.Reply()
@@ -244,7 +256,7 @@ class Client(object):
         except socket.timeout:
             return "no reply within %g s" % PROBE_S
         except (OSError, http.Bad) as error:
-            return str(error)
+            return self._tls.told(error) if self._tls and isinstance(error, self._tls.ssl.SSLError) else str(error)
         return "" if 200 <= reply.status < 400 else "GET %s: HTTP %d" % (path, reply.status)
 
     # -------------------------------------------------------------- requests
@@ -308,7 +320,8 @@ class Client(object):
             failures += not is_early
             timeouts += self._has_timed_out
             if failures >= FIRST_FAILURES or timeouts >= FIRST_TIMEOUTS:
-                raise Failed("no request succeeded: %s" % self._why)
+                hint = MAY_BE_TLS if self._why in CLOSED and not self._tls else ""
+                raise Failed("no request succeeded: %s%s" % (self._why, hint))
             self.link.tell("waiting", why=self._why)
             time.sleep(TURN_S)
 
@@ -348,6 +361,8 @@ class Client(object):
 
     def _connection(self):
         """Return another one that can send requests."""
+        if self._tls:
+            return self._tls.TlsConnection(self.address, self._poll, self._context)
         return http.Connection(self.address, self._poll)
 
     def _begin(self, now, started):

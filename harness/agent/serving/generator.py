@@ -47,7 +47,7 @@ class Generator(client.Client):
 
     def _words(self):
         host = self.place.rpartition(":")[0]
-        filled = {"{url}": "http://" + self.place, "{host}": host, "{port}": str(self._port)}
+        filled = {"{url}": self.url, "{host}": host, "{port}": str(self._port)}
         words = self.serve["generator"]
         for name, value in filled.items():
             words = [word.replace(name, value) for word in words]

@@ -14,6 +14,8 @@ MOST_BODY_BYTES = 256 << 20
 READ_BYTES = 1 << 16
 STREAMS = ("text/event-stream", "application/x-ndjson", "application/jsonl")
 EMPTY = (204, 304)
+NO_REPLY = "the connection was closed without a reply"
+TLS_ALERT = b"\x15\x03"  # what a server that speaks TLS answers to anything else
 
 
 class Bad(Exception):
@@ -56,6 +58,8 @@ class Reply(object):
         return b""
 
     def _read_head(self, data, now):
+        if data[:2] == TLS_ALERT:
+            raise Bad("the server speaks TLS; write tls: true")
         if not b"HTTP/1.".startswith(data[:7]):
             raise Bad("the reply is not HTTP: it begins with %r" % bytes(data[:40]))
         end = data.find(b"\r\n\r\n")
@@ -186,7 +190,7 @@ class Connection(object):
         self.busy, self.reply, self._out = True, Reply(), data
         if self._socket is None:
             family, address = self._address
-            self._socket = socket.socket(family, socket.SOCK_STREAM)
+            self._socket = self._opened(family)
             self._socket.setblocking(False)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.fd, self.used = self._socket.fileno(), 0
@@ -206,15 +210,23 @@ class Connection(object):
             raise OSError(problem, os.strerror(problem))
         self._write()
 
+    def _opened(self, family):
+        """Return a new socket."""
+        return socket.socket(family, socket.SOCK_STREAM)
+
     def _write(self):
-        try:
-            sent = self._socket.send(self._out)
-        except BlockingIOError:
-            sent = 0
-        self._out = self._out[sent:]
-        if bool(self._out) != self._awaits_room:
+        sent = self._sent()
+        self._out = self._out[sent or 0 :]
+        if (bool(self._out) and sent is not None) != self._awaits_room:
             self._awaits_room = not self._awaits_room
             self._poll.modify(self.fd, select.EPOLLIN | (select.EPOLLOUT if self._awaits_room else 0))
+
+    def _sent(self):
+        """Send what can be sent at once, and return its size; None if more must be read before. Raises OSError."""
+        try:
+            return self._socket.send(self._out)
+        except BlockingIOError:
+            return 0
 
     def read(self, clock):
         """Read what has come. Return the time at which it came, None if nothing has; the connection is closed if the
@@ -229,7 +241,7 @@ class Connection(object):
         elif data:
             self.reply.feed(data, now)
         elif not self.reply.has_begun:
-            raise ConnectionResetError(errno.ECONNRESET, "the connection was closed without a reply")
+            raise ConnectionResetError(errno.ECONNRESET, NO_REPLY)
         else:
             self.reply.end()
         return now

@@ -93,7 +93,7 @@ class Scripted(client.Client):
             params = _taken(setup, self.job.get("params") or {})
         except BaseException as error:
             raise client.GaveUp(ending.describe_failure(error, "the client", self._script))
-        self._setup = lambda: _callable(setup("http://" + self.place, **params))
+        self._setup = lambda: _callable(setup(self.url, **params))
 
     def _connection(self):
         caller = self._caller()

@@ -63,15 +63,7 @@ def served_by(command: Sequence[str], serve: bool, folder: Path, **typed: Any) -
             "--serve: the command must be told its port; write {port} in its place, or give the port of images: --port"
         )
     load = {name: given.pop(name) for name in LOAD if name in given}
-    names = ("get", "post", "body")
-    sent: dict[str, Any] = {name: given.pop(name) for name in names if name in given}
-    if "body" in sent and "post" not in sent:
-        raise UsageError("--body: is the body of a POST request; give --post PATH")
-    if "body" in sent:
-        try:
-            sent["json"] = json.loads(text := sent.pop("body"))
-        except ValueError as error:
-            raise UsageError(f"--body {text}: is not JSON: {error}") from error
+    sent = _request({name: given.pop(name) for name in ("get", "post", "body") if name in given})
     if "client" in given:
         given["client"] = _client(given["client"], folder)
     if len(load) > 1:
@@ -90,6 +82,18 @@ def served_by(command: Sequence[str], serve: bool, folder: Path, **typed: Any) -
 
 SENDERS = ("get", "post", "requests", "client")
 """Options of which a server has one."""
+
+
+def _request(given: dict[str, str]) -> dict[str, Any]:
+    """Return the request of --get, --post and --body. Raises UsageError."""
+    if "body" not in given:
+        return given
+    if "post" not in given:
+        raise UsageError("--body: is the body of a POST request; give --post PATH")
+    try:
+        return {"post": given["post"], "json": json.loads(given["body"])}
+    except ValueError as error:
+        raise UsageError(f"--body {given['body']}: is not JSON: {error}") from error
 
 
 def _client(text: str, folder: Path) -> str | list[str]:

@@ -148,6 +148,7 @@ def _server(recipe: Recipe) -> str:
     arguments: dict[str, Any] = {
         "command": told_words(variant.command),
         "port": scenario.port,
+        "tls": scenario.tls,
         "variables": {name: value for name, value in recipe.environment if "{port}" in value},
         "ready": {"http": scenario.ready.http},
         "ready_s": scenario.ready.timeout_s or limit_s,

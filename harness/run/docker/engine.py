@@ -172,7 +172,8 @@ class DockerEngine:
             return launch, (name,)
         carried_python.check_machine(architecture_of(self.facts))
         own, payload = carried_python.words(containers.ROOT), launch.payload
-        more = carried_python.needed_by(payload.files) if launch.scenario.client_script else frozenset()
+        more = carried_python.needed_by(payload.files) if launch.scenario.client_script else frozenset[str]()
+        more |= {"ssl"} if launch.scenario.tls else frozenset()
         payload = replace(
             payload,
             job={**payload.job, "client": own},

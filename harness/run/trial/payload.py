@@ -162,6 +162,7 @@ def _serve(variant: Variant) -> dict[str, Any]:
     scenario, (concurrency, rate) = variant.scenario, variant.load
     return {
         "port": scenario.port,
+        "tls": scenario.tls,
         "ready": {"http": scenario.ready.http, "line": scenario.ready.line},
         "ready_timeout_s": scenario.ready.timeout_s,
         "requests": list(variant.requests),
