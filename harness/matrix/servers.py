@@ -144,14 +144,19 @@ def _wrong_loads(scenario: model.Scenario) -> Iterator[tuple[KeyPath, str]]:
 
 
 def check_ports(scenarios: Sequence[model.Scenario], hosts: Sequence[model.Host], context: Context) -> None:
-    """Check that servers on a host whose trials share its ports can listen on any: several are alive together."""
-    for scenario in scenarios:
-        meant = [host for host in hosts if not scenario.hosts or host.name in scenario.hosts]
-        if scenario.serve and (queued := [host.name for host in meant if host.can.queues]):
-            text = f"{queued[0]} is a queue; servers run on engines docker and process; name their hosts with hosts:"
-            context.add(("scenarios", scenario.name, "serve"), text)
-        shared = [host.name for host in meant if host.can.sees_ports]
-        if scenario.serve and scenario.port is not None and shared:
-            why = f"servers on {shared[0]} share its ports, and several are alive together"
-            text = f"{why}; write {{port}} among its arguments"
-            context.add(("scenarios", scenario.name, "port"), text)
+    """Check that the servers can listen on every host: on any port, if trials share those of a machine, because several
+    are alive together."""
+    for scenario in (each for each in scenarios if each.serve):
+        for host in hosts:
+            if scenario.hosts and host.name not in scenario.hosts:
+                continue
+            place = ("scenarios", scenario.name)
+            if host.can.spans_machines:
+                text = f"a launch on {host.name} has several nodes, and a server has one; name its hosts with hosts:"
+                context.add((*place, "serve"), text)
+            elif host.can.lacks_loopback and not scenario.network:
+                text = f"a container on {host.name} has no address of its own without a network; write network: true"
+                context.add((*place, "serve"), text)
+            elif scenario.port is not None and (host.can.sees_ports or host.can.lacks_loopback):
+                why = f"servers on {host.name} share its ports, and several are alive together"
+                context.add((*place, "port"), f"{why}; write {{port}} among its arguments")

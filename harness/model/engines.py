@@ -28,8 +28,9 @@ class Abilities:
 
     `makes_environments`: its images are virtual environments, not containers. `on_this_machine`: it runs where the
     harness runs, unless the user's environment says otherwise. `sees_ports`: all trials of the host share its network
-    ports. `speaks_docker`: the harness can ask it about an image through Docker's API at any time. `keeps_caches`: it
-    has `make_cache` and `remove_cache`.
+    ports. `lacks_loopback`: without a network, its trials have not even an address of their own. `speaks_docker`: the
+    harness can ask it about an image through Docker's API at any time. `keeps_caches`: it has `make_cache` and
+    `remove_cache`.
 
     `queues`: a queue grants its machines, which have names only then, and go back to the queue when they are closed.
     `keeps_images_there`: images stay on such a machine. `spans_machines`: a trial runs on several of them at once.
@@ -38,6 +39,7 @@ class Abilities:
     makes_environments: bool = False
     on_this_machine: bool = False
     sees_ports: bool = False
+    lacks_loopback: bool = False
     speaks_docker: bool = False
     keeps_caches: bool = False
     queues: bool = False

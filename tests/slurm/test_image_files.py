@@ -23,6 +23,7 @@ from harness.run import open_engine, owners
 from harness.run.engine import Engine
 from harness.run.slurm.container_commands import NODE_FOLDER
 from harness.run.slurm.request import ContainerKind, NodeHold, NodeRequest
+from tests.contract.test_serving import served
 from tests.contract.world import ROOT, World, pulled, quiet
 from tests.players.servers import Server
 from tests.slurm.cluster import Cluster
@@ -145,6 +146,12 @@ def test_a_trial_gets_the_image_alone_and_nothing_of_it_stays(node: Node, data: 
     assert not list(Path(NODE_FOLDER).glob(f"harness-*_{os.getpid()}_*"))
     networked = node.world.trial("tell", prepared=node.prepared(), files=(data,), network=True)
     assert "interfaces lo " in networked.output.tail
+
+
+def test_a_server_is_sent_requests(node: Node) -> None:
+    trial = served(node.world, prepared=node.prepared(), network=node.kind != "pyxis")
+    assert (trial.end, trial.last_step) == ("completed", 100), trial.message
+    assert not list(Path(NODE_FOLDER).glob(f"harness-*_{os.getpid()}_*"))
 
 
 def test_an_entrypoint_that_is_not_wanted_does_not_run(node: Node, data: Path) -> None:

@@ -81,10 +81,9 @@ class Served(Outside):
         os.set_blocking(self._events_fd, False)
         inherited = (events, answers, self._table_fd)
         words = [str(word) for word in (*inherited, self._port, repr(self._opened_at))]
+        root, python = self._job.root, self._job.order.get("client") or (sys.executable,)
         self._client = subprocess.Popen(
-            child.own_command(
-                self._job.root, "client", *words, python=self._job.order.get("client") or (sys.executable,)
-            ),
+            child.own_command(root, "client", *words, python=[word.replace("{root}", root) for word in python]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

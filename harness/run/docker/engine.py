@@ -171,15 +171,8 @@ class DockerEngine:
         if name is not None and not launch.scenario.serve:
             return launch, (name,)
         carried_python.check_machine(architecture_of(self.facts))
-        own, payload = carried_python.words(containers.ROOT), launch.payload
-        more = carried_python.needed_by(payload.files) if launch.scenario.client_script else frozenset[str]()
-        more |= {"ssl"} if launch.scenario.tls else frozenset()
-        payload = replace(
-            payload,
-            job={**payload.job, "client": own},
-            agent={**payload.agent, **carried_python.carried_python(more)},
-            executable=payload.executable | set(carried_python.executables()),
-        )
+        own = carried_python.words(containers.ROOT)
+        payload = carried_python.with_client(launch.payload, launch.scenario, containers.ROOT)
         return replace(launch, payload=payload), own if name is None else (name,)
 
     @contextlib.contextmanager

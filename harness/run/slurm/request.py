@@ -126,6 +126,7 @@ def abilities(container: ContainerKind, *, nodes: int = 1) -> Abilities:
     return Abilities(
         makes_environments=container == "none",
         sees_ports=container == "none",
+        lacks_loopback=container in ("enroot", "apptainer"),
         queues=True,
         keeps_images_there=container == "docker",
         spans_machines=nodes > 1,

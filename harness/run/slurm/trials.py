@@ -15,6 +15,7 @@ from harness.model.watching import Say, unheard
 from harness.run import owners
 from harness.run.engine import LaunchRequest, Session
 from harness.run.hosts import side_by_side
+from harness.run.images.disk_budget import architecture_of
 from harness.run.process import environments
 from harness.run.process.engine import environment_of
 from harness.run.process.environments import EnvironmentStore
@@ -33,6 +34,7 @@ from harness.run.slurm.hold import Hold
 from harness.run.slurm.images import ImageFiles, NodeImages
 from harness.run.slurm.queue import Allocation, run_slurm, slurm_environment
 from harness.run.slurm.steps import INSIDE_TEXT, StepSession, command_of, order, printed_on_node, started
+from harness.run.trial import carried_python
 
 NodeStore = EnvironmentStore | NodeImages | ImageFiles
 UNPACK_S = 3600.0
@@ -122,8 +124,12 @@ def _on_node(
             removal = [container, "rm", "--force", "--volumes", name]
     with protecting:
         command, variables = node_command(hold, allocation, prepared, start)
+        payload = launch.payload
+        if scenario.serve:
+            carried_python.check_machine(architecture_of(hold.facts))
+            payload = carried_python.with_client(payload, scenario, "{root}")  # the agent knows it
         first = order(
-            launch.payload,
+            payload,
             root=f"{NODE_FOLDER}/{name}" if container == "none" else None,
             environment=environment,
             only=container == "none",

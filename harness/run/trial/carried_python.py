@@ -18,10 +18,12 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import InfrastructureError
-from harness.run.engine import Content
+from harness.model import Scenario
+from harness.run.engine import Content, Payload
 from harness.run.images.disk_budget import architecture_of
 from harness.run.trial.payload import agent_files
 
@@ -88,6 +90,19 @@ def carried_python(more: frozenset[str] = frozenset()) -> Mapping[str, bytes]:
     if not any(_is_loader(Path(name)) for name in files):
         raise InfrastructureError(f"{program}: needs no loader, so it cannot run in other images; use another Python")
     return files
+
+
+def with_client(payload: Payload, scenario: Scenario, root: str) -> Payload:
+    """Return a payload with the interpreter, which runs the client of a server, or the whole agent. `root`: the root of
+    the trial. Raises InfrastructureError."""
+    more = needed_by(payload.files) if scenario.client_script else frozenset[str]()
+    more |= {"ssl"} if scenario.tls else frozenset()
+    return replace(
+        payload,
+        job={**payload.job, "client": words(root)},
+        agent={**payload.agent, **carried_python(more)},
+        executable=payload.executable | set(executables()),
+    )
 
 
 def needed_by(files: Mapping[str, Content]) -> frozenset[str]:

@@ -38,12 +38,12 @@ BESIDE = {
 PLAIN = 'serve: [server, "{port}"]\n'
 
 
-def read(folder: Path, text: str) -> str:
+def read(folder: Path, text: str, *, head: str = HEAD) -> str:
     """Return the problems of the matrix; "" if it is right."""
     path = folder / "m.yaml"
     for name, content in BESIDE.items():
         (folder / name).write_text(content)
-    path.write_text(HEAD + "".join(f"    {line}\n" for line in text.splitlines()))
+    path.write_text(head + "".join(f"    {line}\n" for line in text.splitlines()))
     try:
         load_matrix(path, environ={}, index=FakeIndex(silent=True))
     except MatrixError as error:
@@ -93,6 +93,30 @@ def read(folder: Path, text: str) -> str:
 )
 def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
     assert problem in read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("host", "more", "problem"),
+    [
+        ("engine: slurm", "", ""),
+        ("engine: slurm, nodes_per_trial: 2", "", "m.yaml:8: scenarios.a.serve: a launch on here has several nodes"),
+        ("engine: slurm, container: enroot", "", "a container on here has no address of its own without a network"),
+        ("engine: slurm, container: enroot", "network: true", ""),
+        ("engine: slurm, container: pyxis", "", ""),
+    ],
+)
+def test_a_server_runs_on_a_node_that_can_reach_it(tmp_path: Path, host: str, more: str, problem: str) -> None:
+    head = HEAD.replace("{engine: process}", f"{{{host}}}")
+    head = (
+        head.replace("env: {install: ['numpy=={version}'], versions: ['2.1.3']}", SERIES)
+        if "container" in host
+        else head
+    )
+    assert problem in read(tmp_path, PLAIN + "request: {get: /x}\n" + more, head=head)
+    assert problem or not read(tmp_path, PLAIN + "request: {get: /x}\n" + more, head=head)
+
+
+SERIES = "env: {images: ['example.com/a@sha256:" + 64 * "1" + "']}"
 
 
 def test_the_agent_gets_the_requests_with_their_params(tmp_path: Path) -> None:
