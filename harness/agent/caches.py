@@ -41,12 +41,26 @@ def link(place, path, own):
     if os.path.commonpath([os.path.realpath(os.path.dirname(place)), own]) != own:
         raise OSError("it would be outside of the launch's own folder")
     if os.path.isdir(place) and not os.path.islink(place):
-        shutil.rmtree(place)
+        remove(place)
     elif os.path.lexists(place):
         os.remove(place)
     if not os.path.isdir(os.path.dirname(place)):
         os.makedirs(os.path.dirname(place), 0o755)
     os.symlink(path, place)
+
+
+def remove(folder):
+    """Remove a folder, however deep its folders are. Raises OSError."""
+    folders = [folder]
+    for each in folders:
+        for name in os.listdir(each):
+            inner = os.path.join(each, name)
+            if stat.S_ISDIR(os.lstat(inner).st_mode):
+                folders.append(inner)
+            else:
+                os.remove(inner)
+    for each in reversed(folders):
+        os.rmdir(each)
 
 
 def copy(source, target):

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,7 +59,10 @@ def volumes(world: World) -> set[str]:
         client.close()
 
 
-@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+KEEPING = ["process", pytest.param("docker", marks=pytest.mark.docker)]
+
+
+@pytest.fixture(params=[*KEEPING, pytest.param("slurm", marks=pytest.mark.slurm)])
 def keeping(request: pytest.FixtureRequest) -> World:
     world: World = request.getfixturevalue(request.param)
     return world
@@ -97,6 +100,17 @@ def test_a_cache_may_be_deep(keeping: World) -> None:
         copy = ran(keeping, cache, f"{deep.format(':')} && stat -c %Y .", kept=kept)
         assert (copy.end, copy.output.tail) == ("completed", "99\n"), copy.message
     assert keeping.engine.leftovers() == ()
+
+
+def test_a_cache_takes_the_place_of_a_deep_folder_of_the_scenario(tmp_path: Path) -> None:
+    place = tmp_path / "scenario" / "c"
+    place.mkdir(parents=True)
+    (place / "soft").symlink_to("/etc")
+    subprocess.run(["sh", "-c", "cd $0; for i in $(seq 1100); do mkdir d; cd -P d; done", place], check=True)
+    told = {"at": "c", "own": str(tmp_path), "path": str(tmp_path / "cache"), "from": None}
+    assert caches.prepared({"caches": [told]}, str(tmp_path)) == ""
+    assert place.readlink() == tmp_path / "cache"
+    assert Path("/etc/passwd").exists()
 
 
 def test_a_cache_that_cannot_be_made_says_nothing_about_the_version(keeping: World) -> None:
@@ -163,12 +177,18 @@ time.sleep(600)
 """
 
 
-def test_the_cache_of_a_killed_run_is_found_and_removed_and_that_of_a_living_one_stays(keeping: World) -> None:
+@pytest.mark.parametrize("name", KEEPING)  # on Slurm, the next run on the node finds it (tests/slurm)
+def test_the_cache_of_a_killed_run_is_found_and_removed_and_that_of_a_living_one_stays(
+    request: pytest.FixtureRequest, name: str
+) -> None:
+    keeping: World = request.getfixturevalue(name)
     command = [sys.executable, "-c", HOLDER, keeping.kind]
     with (
         made(keeping) as own,
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=keeping.environ, cwd=ROOT) as other,
+        ExitStack() as ends,
     ):
+        ends.callback(other.kill)  # else a failed assertion would wait for its end
         assert other.stdout is not None
         kept = other.stdout.readline().strip()
         assert keeping.engine.leftovers() == ()
