@@ -53,9 +53,10 @@ def test_what_a_killed_salloc_leaves_is_found_by_its_owners_name(cluster: Cluste
             assert world.engine.leftovers() == ()
 
 
-def test_folders_of_dead_trials_are_removed_from_the_node(environ: dict[str, str]) -> None:
-    left = Path(NODE_FOLDER) / dead_name()
-    living = Path(NODE_FOLDER) / owners.new_name()
+@pytest.mark.parametrize("prefix", [owners.PREFIX, owners.CACHE_PREFIX])
+def test_folders_of_dead_runs_are_removed_from_the_node(environ: dict[str, str], prefix: str) -> None:
+    left = Path(NODE_FOLDER) / dead_name(prefix=prefix)
+    living = Path(NODE_FOLDER) / owners.new_name(prefix)
     for folder in (left, living):
         folder.mkdir()
     try:

@@ -25,7 +25,7 @@ import psutil
 
 from harness.agent import killing, stopping
 from harness.errors import EngineUnreachable, InfrastructureError
-from harness.model import Host, Image, Varied
+from harness.model import Cache, Host, Image, Varied
 from harness.model.answers import HostCondition
 from harness.model.matrix import Gpu
 from harness.model.watching import Say
@@ -92,13 +92,7 @@ class ProcessEngine(EnvironmentStore):
         with contextlib.ExitStack() as ends:
             ends.enter_context(environments.in_use(Path(python)))
             ends.callback(owners.remove_folder, root)
-            launch = launch.with_caches(
-                own=str(root),
-                path=lambda cache: (
-                    launch.caches[cache.name] if launch.fills and cache.is_warm else str(root / CACHES / cache.name)
-                ),
-                filled=lambda cache: launch.caches[cache.name],
-            )
+            launch = with_caches_in(launch, str(root))
             payload = launch.payload
             if launch.scenario.serve:
                 payload = replace(payload, job={**payload.job, "client": [sys.executable, "-I"]})
@@ -107,7 +101,7 @@ class ProcessEngine(EnvironmentStore):
             command = [*prefix, python, "-B", str(root / "start.py")]
             environment = environment_of(launch, root=str(root), own=self._environ)
             try:
-                _check_home(launch, environment.get("HOME", ""), root)
+                check_home(launch, environment.get("HOME", ""), root)
                 process = piped(command, environment=environment, folder=root)
             except (OSError, ValueError) as error:  # ValueError: a NUL or "=" that the system rejects
                 why = error.strerror if isinstance(error, OSError) else error
@@ -286,7 +280,16 @@ def environment_of(launch: LaunchRequest, *, root: str, own: Mapping[str, str]) 
     }
 
 
-def _check_home(launch: LaunchRequest, home: str, root: Path) -> None:
+def with_caches_in(launch: LaunchRequest, root: str) -> LaunchRequest:
+    """Return a launch whose caches are in its own folder, or, if it fills one, where others find it."""
+
+    def path(cache: Cache) -> str:
+        return launch.caches[cache.name] if launch.fills and cache.is_warm else f"{root}/{CACHES}/{cache.name}"
+
+    return launch.with_caches(own=root, path=path, filled=lambda cache: launch.caches[cache.name])
+
+
+def check_home(launch: LaunchRequest, home: str, root: Path) -> None:
     """Refuse a cache in a home that is not the launch's own. Raises InfrastructureError, and ValueError for no path."""
     in_home = any(cache.at.startswith("~/") for cache in launch.scenario.caches)
     if in_home and not Path(home).resolve().is_relative_to(root.resolve()):

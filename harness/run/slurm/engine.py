@@ -147,6 +147,15 @@ class SlurmEngine:
         finally:
             lease.release()
 
+    def make_cache(self) -> str:
+        folder = f"{NODE_FOLDER}/{owners.new_name(owners.CACHE_PREFIX)}"
+        printed_on_node(self._node(unheard), "mkdir", "-m", "700", folder)
+        return folder
+
+    def remove_cache(self, reference: str) -> None:
+        if self._hold.allocation is not None:
+            printed_on_node(self._hold.allocation, "rm", "-rf", "--", reference)
+
     # ------------------------------------------------------------ leftovers
 
     def leftovers(self) -> tuple[str, ...]:
@@ -176,7 +185,8 @@ class SlurmEngine:
             removal = [program, "rm", "--force", "--volumes"]
         else:
             user = printed_on_node(allocation, "id", "-u").strip()
-            kind = ["-maxdepth", "1", "-type", "d", "-user", user, "-name", f"{owners.PREFIX}*"]
+            names = ["(", "-name", f"{owners.PREFIX}*", "-o", "-name", f"{owners.CACHE_PREFIX}*", ")"]
+            kind = ["-maxdepth", "1", "-type", "d", "-user", user, *names]
             listing, removal = ["find", NODE_FOLDER, *kind], ["rm", "-rf", "--"]
         removed = len(jobs)
         for part in (allocation, *allocation.beside):

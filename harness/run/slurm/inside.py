@@ -122,7 +122,7 @@ def main():
         for path, size, executable in order["files"]:
             put(root, path, size, executable)
         sys.path.insert(0, root)
-        from harness_agent import killing, stopping  # before the trial can change it
+        from harness_agent import caches, killing, stopping  # before the trial can change it
 
         sys.path.remove(root)
         if order["data_limit_bytes"]:
@@ -147,7 +147,10 @@ def main():
                 pass
             killing.kill(lambda: killing.at_home(root), for_s=KILL_S)
             stopping.stop(root)
-        shutil.rmtree(root, ignore_errors=True)
+        try:
+            shutil.rmtree(root, ignore_errors=True)
+        except RecursionError:  # deeper than Python goes
+            caches.remove(root)
 
 
 if __name__ == "__main__":

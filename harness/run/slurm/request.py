@@ -127,6 +127,7 @@ def abilities(container: ContainerKind, *, nodes: int = 1) -> Abilities:
         makes_environments=container == "none",
         sees_ports=container == "none",
         lacks_loopback=container in ("enroot", "apptainer"),
+        keeps_caches=container == "none" and nodes == 1,
         queues=True,
         keeps_images_there=container == "docker",
         spans_machines=nodes > 1,

@@ -17,7 +17,7 @@ from harness.run.engine import LaunchRequest, Session
 from harness.run.hosts import side_by_side
 from harness.run.images.disk_budget import architecture_of
 from harness.run.process import environments
-from harness.run.process.engine import environment_of
+from harness.run.process.engine import check_home, environment_of, with_caches_in
 from harness.run.process.environments import EnvironmentStore
 from harness.run.slurm.container_commands import (
     BARE,
@@ -102,7 +102,9 @@ def _on_node(
         _check_shared(hold, allocation, Path(prepared.reference))
         if scenario.launcher[:1] == ("srun",):
             given = {**given, **slurm_environment(allocation.environ), "SLURM_JOB_ID": allocation.job}
+        launch = with_caches_in(launch, f"{NODE_FOLDER}/{name}")
         made = environment_of(launch, root=f"{NODE_FOLDER}/{name}", own=allocation.environ)
+        check_home(launch, made["HOME"], Path(NODE_FOLDER) / name)
         environment, start = {**given, **made}, start_of(name, prepared)
         protecting.enter_context(environments.in_use(Path(prepared.reference)))
     else:
