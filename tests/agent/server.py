@@ -51,6 +51,11 @@ def answer(link):
         if FAULT == "fails" and not made % 10:
             link.sendall(b"HTTP/1.1 500 No\r\nContent-Length: 4\r\n\r\noops")
             continue
+        if FAULT == "drips" and made > 20:
+            link.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while True:
+                time.sleep(0.01)
+                link.sendall(b"1\r\nx\r\n")
         if FAULT == "silent" or (FAULT == "hangs" and made > 20):
             time.sleep(100)
         link.sendall(REPLIES.get(FAULT, OK))

@@ -105,8 +105,9 @@ def test_what_a_server_does_wrong_is_its_outcome(tmp_path: Path, fault: str, end
     assert message in told.done["message"]
 
 
-def test_a_server_that_stops_answering_hangs(tmp_path: Path) -> None:
-    told = run(tmp_path, "hangs", timeout_s=0.3)
+@pytest.mark.parametrize("fault", ["hangs", "drips"])  # a reply in pieces without an end was waited for until the limit
+def test_a_server_that_stops_answering_hangs(tmp_path: Path, fault: str) -> None:
+    told = run(tmp_path, fault, timeout_s=0.3)
     assert told.done["end"] == "hang"
     assert "3 requests in a row had no reply within 0.3 s" in told.done["message"]
 

@@ -188,6 +188,7 @@ class Client(object):
         self._timeout_s = self.serve["timeout_s"]
         self._concurrency, self._rate = self.serve["concurrency"], self.serve["rate"]
         self._random = random.Random(self.serve["seed"])
+        self._late_at = 0.0  # when to look next for replies that are too late
         self._tls = None
         if self.serve.get("tls"):
             from . import tls
@@ -407,7 +408,8 @@ class Client(object):
                 continue
             if now is not None and link.busy and link.reply.is_over:
                 self._answered(link, now)
-        if not came:
+        if not came or self.clock() >= self._late_at:  # a reply may come in pieces without an end
+            self._late_at = self.clock() + TURN_S
             self._end_late()
 
     def _end_late(self):

@@ -246,7 +246,12 @@ class Served(Outside):
         else:
             ports = processes.listening(processes.descendants())
             where = "it listens on %s" % ", ".join(ports[:5]) if ports else "it listens on no port"
-            why = "nothing answers on port %d; %s" % (self._port, where)
+            is_there = any(each.endswith(":%d" % self._port) for each in ports)
+            why = (
+                where + ", and answers no request"
+                if is_there
+                else "nothing answers on port %d; %s" % (self._port, where)
+            )
         said = self._said()
         return "the server was not ready within %g s: %s%s" % (
             limit_s,
