@@ -332,6 +332,15 @@ def test_a_server_is_started_and_sent_its_requests(tmp_path: Path, fault: str, c
     assert [text for text in said if text not in done.stdout + done.stderr] == []
 
 
+def test_a_request_that_takes_too_long_has_failed_in_the_script_too(tmp_path: Path) -> None:
+    """The script waited for a reply in pieces without an end until its own limit."""
+    words = (sys.executable, "-c", SERVES, "{port}", "drips")
+    run = opened(tmp_path, script=None, serve=words, request=(Request(get="/x"),), ready=WhenReady(line="listening"),
+                 request_timeout_s=0.3)  # fmt: skip
+    done = played(script_of(run, "6.3.0").replace("steps=4000", "steps=24"), tmp_path / "bare")
+    assert "times ValueError: no reply within 0.3 s]" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_server_that_speaks_tls_is_sent_its_requests(tmp_path: Path) -> None:
     makes = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x -keyout own.pem -out crt"
     line = f'{makes} && cat crt >> own.pem && exec {sys.executable} -c "$0" $1'
