@@ -22,7 +22,8 @@ job.json
      "serve": {…} or null,                      of a command that is a server, to which requests are sent
                                                 (serving/client.py), by a `script` of the user's (serving/scripted.py),
                                                 or by another command, a `generator` (serving/generator.py)
-     "client": ["/usr/bin/python3", "-I"],      the words that start the interpreter of the client; absent: the agent's
+     "client": ["/usr/bin/python3", "-I"],      the words that start the interpreter of the client, in which {root} is
+                                                the root of the trial; absent: the agent's
      "lines": "epoch #",                        of a program whose steps may be lines of output: the only ones that are;
                                                 "": none; null or absent: the first that recur (scenario/printed.py)
      "looks": [500, 1000, 2000, 4000],          step counts at which to look; the last is the budget

@@ -21,6 +21,7 @@ from harness.run.hosts.mounted_data import DataUnavailable
 from harness.run.slurm import steps
 from harness.run.slurm.request import NodeHold, NodeRequest
 from tests.contract.test_mounts import found, ran, scenario_of
+from tests.contract.test_serving import served
 from tests.contract.world import BASE, World, installed, pulled, quiet
 from tests.dead import dead_name
 from tests.slurm.cluster import Cluster
@@ -72,6 +73,12 @@ def test_a_trial_runs_in_a_container_and_nothing_of_it_stays(node: Node) -> None
     trial = node.world.trial("quiet")
     assert (trial.end, trial.last_step) == ("completed", 60), trial.message
     assert (trial.facts.python or "").startswith("3.")
+    assert node.containers() == []
+
+
+def test_a_server_is_sent_requests(node: Node) -> None:
+    trial = served(node.world)
+    assert (trial.end, trial.last_step) == ("completed", 100), trial.message
     assert node.containers() == []
 
 
