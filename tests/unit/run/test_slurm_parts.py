@@ -115,7 +115,7 @@ def inside(given: bytes, *, then: bytes = b"") -> subprocess.CompletedProcess[by
 
 
 def ordered(start: str, root: Path | None, **fields: object) -> bytes:
-    names = [f"harness_agent/{name}.py" for name in ("__init__", "killing", "stopping")]
+    names = [f"harness_agent/{name}.py" for name in ("__init__", "caches", "killing", "stopping")]
     agent = {name: agent_files()[name] for name in names}
     files = {**agent, "start.py": start.encode(), "deep/er.txt": b"\0\n"}
     payload = Payload(job={"a": 1}, files=files, executable=frozenset())
