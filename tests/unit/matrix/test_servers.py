@@ -175,7 +175,7 @@ def test_rate_and_concurrency_of_a_load_generator_are_its_own(tmp_path: Path) ->
 
 
 def typed(**options: str | int) -> Mapping[str, Any] | None:
-    return served_by(True, Path(), **options)
+    return served_by(["server", "{port}"], True, Path(), **options)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_wrong_option_of_a_server_is_told_before_anything_starts(options: dict
     with pytest.raises(UsageError, match=re.escape(problem)):
         typed(**options)
     with pytest.raises(UsageError, match="is for a server; add --serve"):
-        served_by(False, Path(), **(options or {"port": 80}))
+        served_by(["server", "{port}"], False, Path(), **(options or {"port": 80}))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,9 @@ def test_what_try_is_told_of_the_client_reaches_the_launch_with_its_files(
     (tmp_path / "own" / "client.py").write_text("import helper\ndef setup(url): pass\n")
     for name, text in {"own/helper.py": "", "lines.jsonl": '{"get": "/x"}\n', "load.lua": ""}.items():
         (tmp_path / name).write_text(text)
-    job = job_of(["server", "{port}"], folder=tmp_path, served=served_by(True, tmp_path, **options))
+    job = job_of(
+        ["server", "{port}"], folder=tmp_path, served=served_by(["server", "{port}"], True, tmp_path, **options)
+    )
     path = tmp_path / "m.yaml"
     path.write_text(HEAD + "".join(f"    {name}: {json.dumps(value)}\n" for name, value in job.entry.items()))
     (scenario,) = load_matrix(path, environ={}, index=FakeIndex(silent=True)).scenarios
