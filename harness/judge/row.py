@@ -26,6 +26,7 @@ from harness.judge.next.bisection import boundaries_of, rules_of, with_boundarie
 from harness.judge.signal_verdicts import with_modes, with_signals
 from harness.model import (
     BAD,
+    FAILURES,
     GOOD,
     LEVELS,
     SIGNALS,
@@ -326,9 +327,30 @@ def _warnings(
     verdicts = [cell.verdict for cell in cells]
     if flaky and (places := perhaps_frequent(verdicts, [cell.trials for cell in cells])):
         yield f"{series} on {lane}, {variant}: {_perhaps(cells, places)}"
+    if also := _failing_besides(cells, [change for change in changes if change.metric == "outcome"]):
+        versions = ", ".join(cell.cell.image.version for cell in also)
+        yield (
+            f"{series} {versions} on {lane}, {variant}: launches fail there, too, but not more often than in the other "
+            f"versions, so that no version is named for it: {also[0].verdict.why}"
+        )
     for before, after in dict.fromkeys((change.before, change.after) for change in changes):
         if before is not None:
             yield from _of_another_kind(series, cells[before], cells[after])
+
+
+def _failing_besides(cells: Sequence[CellResult], changes: Sequence[Change]) -> list[CellResult]:
+    """Return the cells whose launches agree on a failure, although none of the changes of the outcome is about them."""
+    if not changes:
+        return []
+    begun = {change.after: change.kind != "first_fixed" for change in changes}
+    bad = changes[0].kind == "first_fixed"
+    told = [bad := begun.get(at, bad) for at in range(len(cells))]
+    between = {at for change in changes for at in change.untestable}
+    return [
+        cell
+        for at, cell in enumerate(cells)
+        if not told[at] and at not in between and FAILURES & set(cell.verdict.verdicts)
+    ]
 
 
 def _perhaps(cells: Sequence[CellResult], places: range) -> str:

@@ -99,6 +99,22 @@ def test_a_failure_that_may_have_become_more_frequent_is_told() -> None:
         assert [each[: len(start)] for each, start in zip(found, told, strict=True)] == told
 
 
+def test_a_failure_of_all_versions_is_told_beside_that_of_some() -> None:
+    """A crash in half of the launches of every version had only crosses in the table: the sentence was about another
+    failure, which began later."""
+    series = build.series("six", ["1.0", "1.1", "1.2", "1.3", "1.4"])
+    runs = [CellRun(cell=Cell(image=image, lane=build.HERE, variant=build.POP)) for image in series.images]
+    for run, raises in zip(runs, (False, False, False, True, True), strict=True):
+        own = [failed(number) if number % 2 else trial_of(number) for number in range(6)]
+        errors = [failed(number, signal=None, message="TypeError: bad operand") for number in range(6)]
+        run.trials += errors if raises else own
+    judged = judge_row(row_run(runs, asked=Trials(least=2, most=8)))
+    assert [(each.kind, each.after) for each in judged.findings] == [("first_bad", "1.3")]
+    (told,) = (warning for warning in judged.warnings if "launches fail there, too" in warning)
+    assert "six 1.0, 1.1, 1.2 on" in told
+    assert told.endswith("crash in 3 of 6 launches: signal 11, SIGSEGV")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
