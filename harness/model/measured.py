@@ -55,8 +55,13 @@ _ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 
 
 def gist(message: str) -> str:
-    """Return the last line of a message with a traceback, which names the error; other messages unchanged."""
-    return message.strip().splitlines()[-1] if TRACEBACK in message else message
+    """Return the last line of a message with a traceback, which names the error, with what stands before the traceback
+    on its first line, which explains it; other messages unchanged."""
+    head, mark, rest = message.strip().partition(TRACEBACK)
+    if not mark:
+        return message
+    last = rest.splitlines()[-1]
+    return last if "\n" in head else f"{head}{last}"
 
 
 LOOK_COLUMNS = frozenset(
