@@ -182,7 +182,7 @@ def check(draft: Draft, matrix: Path, environ: Mapping[str, str]) -> None:
         load_matrix(matrix, environ=environ)
     except MatrixError as error:
         matrix.unlink(missing_ok=True)
-        told = (": ".join(filter(None, (option_of(one.key, draft.more), one.text))) for one in error.errors)
+        told = (": ".join(filter(None, (option_of(one.key, draft.mounts), one.text))) for one in error.errors)
         raise UsageError("\n".join(dict.fromkeys(told))) from error
 
 

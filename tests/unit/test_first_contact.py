@@ -23,12 +23,14 @@ from harness.errors import Undecided, UsageError
 from harness.flows import try_ as flow
 from harness.matrix import draft, load_matrix
 from harness.matrix.draft import copied
+from harness.matrix.draft.options import OPTIONS, option_of
 from harness.matrix.draft.steps import steps_of
 from harness.matrix.draft.words import safe
 from harness.matrix.programs import read_script
 from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
 from harness.model.forms import NAME
 from harness.model.measured import Facts
+from harness.model.servers import LOAD
 from harness.run.trial.payload import pack
 from harness.store import RunDirectory
 from tests.players import build
@@ -700,6 +702,12 @@ def test_a_command_that_exists_nowhere_is_refused_with_the_name_that_was_meant(f
         (["--with", "num py"], "--with: 'num py' is not a requirement"),
         (["--serve", "--get", "/"], "--serve: the command must be told its port; write {port} in its place, or give"),
         (["--serve", "--get", "/", "--port", "80"], "--port: servers on local share its ports"),
+        (["-v", "gone:/x"], "-v gone:/x: "),
+        (["--tls"], "--tls: is for a server; add --serve"),
+        (["--serve", "--client", "wrk", "{port}"], "--client: does not say where the server is: write {url}"),
+        (["--serve", "--get", "x", "{port}"], "--get: 'x' is not a path of a URL; write one such as /health"),
+        (["--serve", "--post", "x", "--body", "{}", "{port}"], "--post: 'x' is not a path of a URL; write one such as"),
+        (["--serve", "--requests", "empty", "{port}"], "--requests: empty must have 1 to 100,000 lines"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_an_option_names_the_option(
@@ -707,10 +715,22 @@ def test_what_is_wrong_with_an_option_names_the_option(
 ) -> None:
     """`write at: c` is for a matrix file, and `is empty; write some text` did not say what."""
     monkeypatch.chdir(folder)
-    typed = ["try", "six==1.16.0", "six==1.17.0", *options, "--write", "m.yaml", "--", "python", "train.py"]
+    Path("empty").touch()
+    given, words = [word for word in options if word != "{port}"], options[-1:] if options[-1] == "{port}" else []
+    typed = ["try", "six==1.16.0", "six==1.17.0", *given, "--write", "m.yaml", "--", "python", "train.py", *words]
     assert run(typed) == exit_codes.USAGE
     assert f"harness: {told}" in capsys.readouterr().err
     assert not (folder / "m.yaml").exists()
+
+
+def test_each_option_of_a_server_is_named_and_no_name_of_the_file_is_taken_for_one() -> None:
+    """`python results.py` blamed --results, and `python mounts.py` ended with KeyError."""
+    words = {flag for one in try_.params for flag in one.opts}
+    asked = {f"--{name}" for name in ("port", "tls", "get", "post", "body", "requests", "client", *LOAD)}
+    assert asked <= set(OPTIONS.values()) <= words
+    assert option_of(("scenarios", "results"), ()) == option_of(("scenarios", "mounts", "program"), ()) == ""
+    assert option_of(("scenarios", "port", "request", "json"), ()) == "--body"
+    assert option_of(("scenarios", "a", "params", "rate", 0), ()) == "--rate"
 
 
 def test_try_has_the_options_that_the_first_launch_names() -> None:

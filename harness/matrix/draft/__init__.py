@@ -42,9 +42,9 @@ OTHER_GPU_FILES = tuple(map(Path, ("/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
     """The content of a matrix file to be written. `made_by`: the command line that asked for it; `more`: further keys
-    of its scenario. A launch of a program makes at most `budget` steps, in at most `step_time_s`. `most`: launches of a
-    version; `timeout_s`: most seconds of a launch, if the first launches have shown how long one takes; None:
-    `longest_s`.
+    of its scenario; `mounts`: the options of its mounts, as typed. A launch of a program makes at most `budget` steps,
+    in at most `step_time_s`. `most`: launches of a version; `timeout_s`: most seconds of a launch, if the first
+    launches have shown how long one takes; None: `longest_s`.
     """
 
     made_by: Sequence[str]
@@ -55,6 +55,7 @@ class Draft:
     step_time_s: float = 60.0
     budget: int = BUDGET
     more: Mapping[str, Any] = field(default_factory=dict)
+    mounts: Sequence[str] = ()
     timeout_s: float | None = None
     most: int = MOST_TRIALS
 
@@ -136,7 +137,8 @@ def drafted(
     if env_file is not None:
         more["env_file"] = str(folder / Path(env_file).expanduser())
     return Draft(
-        made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more
+        made_by=made_by, series=series, job=job, engine=engine, gpus=gpus, step_time_s=step_time_s, more=more,
+        mounts=[f"-v {volume}" for volume in volumes] + [f"--cache {cache}" for cache in caches],
     )  # fmt: skip
 
 

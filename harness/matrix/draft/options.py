@@ -12,19 +12,22 @@ from harness.errors import UsageError
 from harness.model.servers import LOAD, rate_of
 
 OPTIONS = {
-    "gpus": "--gpus", "engine": "--engine", "install": "--with", "python": "--python", "env_file": "--env-file",
-    "results": "--results", "port": "--port", "get": "--get", "post": "--post", "concurrency": "--concurrency",
+    "gpus": "--gpus", "engine": "--engine", "install": "--with", "python": "--python", "vary": "--vary",
+    "env_file": "--env-file", "network": "--network", "results": "--results", "steps_are": "--steps-are",
+    "step_pattern": "--step-pattern", "judge": "--exit-code", "time": "--step-time", "serve": "--serve",
+    "port": "--port", "tls": "--tls", "get": "--get", "post": "--post", "json": "--body", "requests": "--requests",
+    "client": "--client", "concurrency": "--concurrency", "rate": "--rate",
 }  # fmt: skip
-"""The option of `harness try` from which each of these keys of a matrix file is made."""
+"""The option of `harness try` from which each of these keys of a host, a series or a scenario is made."""
 
 
-def option_of(key: Sequence[str | int], more: Mapping[str, Any]) -> str:
+def option_of(key: Sequence[str | int], mounts: Sequence[str]) -> str:
     """Return the option from which a key of a drafted matrix file was made, as it was typed if it is one of several; ""
-    if there is none. `more`: the further keys of its scenario."""
-    if "mounts" in key:
-        mount = more["mounts"][key[key.index("mounts") + 1]]
-        return f"--cache {mount['cache']}:{mount['at']}" if "cache" in mount else f"-v {mount['from']}:{mount['at']}"
-    return next((OPTIONS[step] for step in reversed(key) if isinstance(step, str) and step in OPTIONS), "")
+    if there is none. `mounts`: the options of the scenario's mounts, as typed."""
+    inner = key[2:]  # the user never saw the names of the file's host, series and scenario, which may be any word
+    if inner[:1] == ("mounts",) and len(inner) > 1:
+        return mounts[int(inner[1])]
+    return next((OPTIONS[step] for step in reversed(inner) if isinstance(step, str) and step in OPTIONS), "")
 
 
 def mounts_of(volumes: Sequence[str], caches: Sequence[str], folder: Path) -> dict[str, Any]:
@@ -52,11 +55,12 @@ def served_by(command: Sequence[str], serve: bool, folder: Path, **typed: Any) -
     given = {name: value for name, value in typed.items() if value is not None}
     if not serve:
         for name, value in given.items():
-            raise UsageError(f"--{name} {value}: is for a server; add --serve")
+            typed_as = f"--{name}" if value is True else f"--{name} {value}"
+            raise UsageError(f"{typed_as}: is for a server; add --serve")
         return None
-    senders = [name for name in SENDERS if name in given]
+    senders = [name for name in SENDER_OPTIONS if name in given]
     if len(senders) != 1:
-        known = ", ".join(f"--{name}" for name in SENDERS)
+        known = ", ".join(f"--{name}" for name in SENDER_OPTIONS)
         raise UsageError(f"--serve: give one of {known}, such as --get /health")
     if "port" not in given and not any("{port}" in word for word in command):
         raise UsageError(
@@ -80,8 +84,8 @@ def served_by(command: Sequence[str], serve: bool, folder: Path, **typed: Any) -
     return {**given, **({"request": sent} if sent else {}), **({"params": load} if load else {})}
 
 
-SENDERS = ("get", "post", "requests", "client")
-"""Options of which a server has one."""
+SENDER_OPTIONS = ("get", "post", "requests", "client")
+"""The options of what sends requests, of which a server has one."""
 
 
 def _request(given: dict[str, str]) -> dict[str, Any]:
