@@ -50,17 +50,54 @@ def link(place, path, own):
 
 
 def remove(folder):
-    """Remove a folder, however deep its folders are. Raises OSError."""
-    folders = [folder]
-    for each in folders:
-        for name in os.listdir(each):
-            inner = os.path.join(each, name)
-            if stat.S_ISDIR(os.lstat(inner).st_mode):
-                folders.append(inner)
-            else:
-                os.remove(inner)
-    for each in reversed(folders):
-        os.rmdir(each)
+    """Remove a folder, whatever its rights, however deep its folders are and however long their paths. Raises OSError.
+
+    Each folder is opened from the one above it, because a path has at most 4,095 bytes, and closed when the next one is
+    opened, because a process may have few files open.
+    """
+    here = opened(folder)
+    try:
+        above = [(os.fstat(here), emptied(here))]  # the folders on the way here, and those left in each of them
+        while above[0][1] or len(above) > 1:
+            inner = above[-1][1]
+            name = inner[-1] if inner else ".."
+            there = opened(name, here)
+            os.close(here)
+            here = there
+            if inner:
+                above.append((os.fstat(here), emptied(here)))
+                continue
+            above.pop()
+            own, left = above[-1]
+            if not os.path.samestat(own, os.fstat(here)):
+                raise OSError(errno.EBUSY, "a process moved a folder in it")
+            os.rmdir(left.pop(), dir_fd=here)
+    finally:
+        os.close(here)
+    os.rmdir(folder)
+
+
+def opened(name, above=None):
+    """Return a descriptor of a folder, and of no link to one. Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(name, flags, dir_fd=above)
+    except PermissionError:
+        os.chmod(name, stat.S_IRWXU, dir_fd=above)
+        return os.open(name, flags, dir_fd=above)
+
+
+def emptied(here):
+    """Remove all files in an open folder, and return the names of the folders in it. Raises OSError."""
+    if os.fstat(here).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.chmod(here, stat.S_IRWXU)
+    inner = []
+    for name in os.listdir(here):
+        if stat.S_ISDIR(os.lstat(name, dir_fd=here).st_mode):
+            inner.append(name)
+        else:
+            os.remove(name, dir_fd=here)
+    return inner
 
 
 def copy(source, target):

@@ -19,9 +19,7 @@ import os
 import platform
 import re
 import secrets
-import shutil
 import stat
-import subprocess
 import tempfile
 import time
 import uuid
@@ -30,7 +28,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.agent import killing, stopping
+from harness.agent import caches, killing, stopping
 from harness.errors import InfrastructureError
 
 PROC = Path("/proc")
@@ -183,31 +181,10 @@ def remove_folder(path: Path) -> None:
             if path.is_symlink():  # a trial replaced its own folder
                 path.unlink()
             else:
-                _remove_tree(path)
+                caches.remove(str(path))
         except OSError as error:
             is_shared = isinstance(error, FileNotFoundError)  # another run removes it at the same time
             if time.monotonic() > until_s + is_shared * SHARED_S:
                 what = f"{path}: cannot be removed: {error.strerror}"  # `filename` is often relative
                 raise InfrastructureError(f"{what}; end the processes that use it, then remove it") from error
-            _open_up(path)
             time.sleep(0.02)
-
-
-def _remove_tree(path: Path) -> None:
-    """Remove a folder, however deep its folders are. Raises OSError."""
-    try:
-        shutil.rmtree(path)
-    except RecursionError:  # deeper than Python goes
-        removed = subprocess.run(("rm", "-rf", "--", path), capture_output=True, text=True, check=False)
-        if removed.returncode:
-            raise OSError(removed.returncode, removed.stderr.strip()) from None
-
-
-def _open_up(folder: Path) -> None:
-    """Restore the owner's permissions on all folders: a scenario may have removed them, and caches of some languages
-    do."""
-    with contextlib.suppress(OSError, RecursionError):  # gone, or another user's: the next attempt reports it
-        folder.chmod(stat.S_IRWXU)
-        for inner in folder.iterdir():
-            if inner.is_dir() and not inner.is_symlink():
-                _open_up(inner)

@@ -92,12 +92,11 @@ def test_each_launch_has_its_own_copy_of_what_one_launch_left(keeping: World, at
 def test_a_cache_may_be_deep(keeping: World) -> None:
     """Folders in folders, as some compilers make them, ended the launch with RecursionError, and so did their
     removal."""
-    cache = Cache(name="kernels", at="c")
-    deep = "i=0; cd -P c; while [ $i -lt 1100 ]; do {} d; cd -P d; i=$((i+1)); done"
+    cache, deep = Cache(name="kernels", at="c"), "c/$(printf 'd/%.0s' $(seq 1100))"
     with made(keeping) as kept:
-        filled = ran(keeping, cache, f"{deep.format('mkdir')}; touch -d @99 ../d", kept=kept, fills=True)
+        filled = ran(keeping, cache, f"mkdir -p {deep} && touch -d @99 {deep}", kept=kept, fills=True)
         assert filled.end == "completed", filled.message
-        copy = ran(keeping, cache, f"{deep.format(':')} && stat -c %Y .", kept=kept)
+        copy = ran(keeping, cache, f"stat -c %Y {deep}", kept=kept)
         assert (copy.end, copy.output.tail) == ("completed", "99\n"), copy.message
     assert keeping.engine.leftovers() == ()
 
@@ -106,7 +105,7 @@ def test_a_cache_takes_the_place_of_a_deep_folder_of_the_scenario(tmp_path: Path
     place = tmp_path / "scenario" / "c"
     place.mkdir(parents=True)
     (place / "soft").symlink_to("/etc")
-    subprocess.run(["sh", "-c", "cd $0; for i in $(seq 1100); do mkdir d; cd -P d; done", place], check=True)
+    subprocess.run(["sh", "-c", "mkdir -p $0/$(printf 'd/%.0s' $(seq 1100))", place], check=True)
     told = {"at": "c", "own": str(tmp_path), "path": str(tmp_path / "cache"), "from": None}
     assert caches.prepared({"caches": [told]}, str(tmp_path)) == ""
     assert place.readlink() == tmp_path / "cache"

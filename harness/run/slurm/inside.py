@@ -117,7 +117,7 @@ def main():
         os.mkdir(root, 0o700)
     else:
         root = tempfile.mkdtemp(prefix="harness-")
-    child = None
+    child, remove = None, shutil.rmtree
     try:
         for path, size, executable in order["files"]:
             put(root, path, size, executable)
@@ -125,6 +125,7 @@ def main():
         from harness_agent import caches, killing, stopping  # before the trial can change it
 
         sys.path.remove(root)
+        remove = caches.remove  # however deep
         if order["data_limit_bytes"]:
             resource.setrlimit(resource.RLIMIT_DATA, (order["data_limit_bytes"],) * 2)
         try:
@@ -148,9 +149,9 @@ def main():
             killing.kill(lambda: killing.at_home(root), for_s=KILL_S)
             stopping.stop(root)
         try:
-            shutil.rmtree(root, ignore_errors=True)
-        except RecursionError:  # deeper than Python goes
-            caches.remove(root)
+            remove(root)
+        except OSError:  # the next run on this node removes it
+            pass
 
 
 if __name__ == "__main__":

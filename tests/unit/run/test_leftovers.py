@@ -149,6 +149,22 @@ def test_folders_without_rights_are_removed_too() -> None:
     assert not folder.exists()
 
 
+def test_folders_in_folders_are_removed_however_long_their_paths_are(tmp_path: Path) -> None:
+    """The system takes no path of more than 4,095 bytes."""
+    (tmp_path / "own").mkdir()
+    here = os.open(tmp_path / "own", os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("cache", dir_fd=here)
+        os.mkdir("beside", dir_fd=here)
+        os.symlink(tmp_path, "link", dir_fd=here)
+        inner = os.open("cache", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    owners.remove_folder(tmp_path / "own")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_link_in_place_of_a_trials_folder(tmp_path: Path) -> None:
     """A program that replaced its home by a link must not cost the permissions of the folder that it linked."""
     own = tmp_path / "own"

@@ -138,6 +138,15 @@ def test_the_agent_gets_its_files_its_environment_and_the_rest_of_the_input(tmp_
     assert not root.exists(), "the node keeps it"
 
 
+def test_a_node_keeps_no_folders_however_long_their_paths_are(tmp_path: Path) -> None:
+    """The removal raised an error in place of the launch's own end."""
+    root = tmp_path / "trial"
+    start = "import os, sys\nfor _ in range(1200):\n os.mkdir('cache')\n os.chdir('cache')\nsys.exit(3)"
+    done = inside(ordered(start, root))
+    assert (done.returncode, done.stderr) == (3, b"")
+    assert not root.exists()
+
+
 @contextlib.contextmanager
 def session(*command: str) -> Iterator[ProcessSession]:
     process = piped(command, environment=dict(os.environ))
