@@ -295,8 +295,9 @@ def check_both(draft: Draft, oldest: RunResult, newest: RunResult) -> None:
             "if it is in a folder above, start in the folder that contains both"
         )
     started = (draft.job.entry.get("command") or draft.job.entry.get("serve") or ("",))[0]
-    if what.endswith(f"{started}: No such file or directory"):
-        remedy = f"{near_command(started).lstrip('; ')} name a command that all versions have".lstrip()
+    if started and what.endswith(f"cannot start {started}: No such file or directory"):
+        near = near_command(started)
+        remedy = f"{f'did you mean {near!r}? ' if near else ''}name a command that all versions have"
     if "No module named" in what and "install" in draft.series.entry:
         remedy = "if that is a package, also install it: --with PACKAGE"
     elif "No module named" in what:

@@ -25,7 +25,7 @@ from harness.matrix import draft, load_matrix
 from harness.matrix.draft import copied
 from harness.matrix.draft.options import OPTIONS, option_of
 from harness.matrix.draft.steps import steps_of
-from harness.matrix.draft.words import safe
+from harness.matrix.draft.words import near_command, safe
 from harness.matrix.programs import read_script
 from harness.model import CellRun, End, Install, Matrix, Pull, Remedy, RunResult, Trace, Trials, Variant
 from harness.model.forms import NAME
@@ -688,6 +688,25 @@ def test_a_command_that_exists_nowhere_is_refused_with_the_name_that_was_meant(f
     assert flow.fails_at_once(made, lacks)
     with pytest.raises(UsageError, match=r"did you mean 'python3?'\? name a command that all versions have$"):
         flow.check_both(made, lacks, lacks)
+    for own in (made, plain_loop(folder)):
+        data = ended("setup", "cat: data.csv: No such file or directory")
+        with pytest.raises(UsageError, match=r"data.csv: No such file or directory; .* also copy it in: --file NAME"):
+            flow.check_both(own, data, data)
+
+
+def test_a_name_is_found_beside_a_folder_that_the_user_may_not_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of another user on PATH ended the message about a wrong command with a traceback."""
+    listed = os.listdir
+    monkeypatch.setenv("PATH", f"/sealed:/absent:{os.environ['PATH']}")
+
+    def sealed(path: str) -> list[str]:
+        if path == "/sealed":
+            raise PermissionError(13, "Permission denied")
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", sealed)
+    assert near_command("pyhton") in ("python", "python3")
+    assert near_command("qqqqqq") is None
 
 
 @pytest.mark.parametrize(

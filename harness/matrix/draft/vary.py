@@ -64,7 +64,8 @@ def job_in_place(
         raise UsageError(f"{words[0]}: is not executable; run chmod +x on it, or start it with its interpreter")
     if "/" not in words[0] and shutil.which(words[0]) is None:
         near = near_command(words[0])
-        raise UsageError(f"{words[0]}: no such command on this machine{near} a line for a shell is written: sh -c '…'")
+        meant = f"; did you mean {near!r}?" if near else ";"
+        raise UsageError(f"{words[0]}: no such command on this machine{meant} a line for a shell is written: sh -c '…'")
     pieces = [*words, *(piece for word in words for piece in IN_A_SHELL.split(word))]
     named = (piece.split("=", 1)[-1] if piece.startswith("-") else piece for piece in pieces)
     paths = {name: folder / name for name in named if name and not Path(name).is_absolute() and ".." not in name}

@@ -7,9 +7,10 @@ import os
 import re
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, nearest
 from harness.model.forms import LETTERS
 
 
@@ -25,11 +26,13 @@ def name_of(words: Sequence[str]) -> str:
     return safe(Path(telling).stem)
 
 
-def near_command(name: str) -> str:
-    """Return `; did you mean 'python'?` if a command of this machine has a name that is close to this one, else `;`."""
-    folders = (Path(folder) for folder in os.get_exec_path() if Path(folder).is_dir())
-    known = {path.name for folder in folders for path in folder.iterdir()}
-    return did_you_mean(name, known=sorted(one for one in known if one[:1] == name[:1]))
+def near_command(name: str) -> str | None:
+    """Return the command of this machine whose name is closest to this one; None if none is close."""
+    known = set[str]()
+    for folder in os.get_exec_path():
+        with suppress(OSError):  # it does not exist, or the user may not list it
+            known.update(one for one in os.listdir(folder or ".") if one[:1] == name[:1])
+    return nearest(name, known=sorted(known))
 
 
 def repeated_in(words: Sequence[str]) -> list[str]:
