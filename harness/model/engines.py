@@ -29,8 +29,8 @@ class Abilities:
     `makes_environments`: its images are virtual environments, not containers. `on_this_machine`: it runs where the
     harness runs, unless the user's environment says otherwise. `sees_ports`: all trials of the host share its network
     ports. `lacks_loopback`: without a network, its trials have not even an address of their own. `speaks_docker`: the
-    harness can ask it about an image through Docker's API at any time. `keeps_caches`: it has `make_cache` and
-    `remove_cache`.
+    harness can ask it about an image through Docker's API at any time. `keeps_caches`: it has `make_cache`,
+    `has_cache` and `remove_cache`.
 
     `queues`: a queue grants its machines, which have names only then, and go back to the queue when they are closed.
     `keeps_images_there`: images stay on such a machine. `spans_machines`: a trial runs on several of them at once.

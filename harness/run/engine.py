@@ -264,6 +264,9 @@ class Engine(ImageStore, Protocol):
         """Make an empty cache, which launches can fill and copy, and return its reference. Only an engine that keeps
         caches (`can.keeps_caches`) is asked. Raises InfrastructureError."""
 
+    def has_cache(self, reference: str) -> bool:
+        """Return whether a cache that `make_cache` made is still there. Raises InfrastructureError."""
+
     def remove_cache(self, reference: str) -> None:
         """Remove a cache. If this process ends before that, it is a leftover. Raises InfrastructureError."""
 

@@ -101,6 +101,16 @@ def test_a_cache_may_be_deep(keeping: World) -> None:
     assert keeping.engine.leftovers() == ()
 
 
+def test_a_cache_of_read_only_folders_is_removed(keeping: World) -> None:
+    """Go's module cache stayed on a node for ever: `rm -rf` of an ordinary user removes nothing from such folders."""
+    cache = Cache(name="kernels", at="c")
+    with made(keeping) as kept:
+        filled = ran(keeping, cache, "mkdir -p c/a/b; touch c/a/b/f; chmod 555 c/a/b c/a", kept=kept, fills=True)
+        assert filled.end == "completed", filled.message
+    assert not keeping.engine.has_cache(kept)
+    assert not Path(kept).exists()
+
+
 def test_a_cache_takes_the_place_of_a_deep_folder_of_the_scenario(tmp_path: Path) -> None:
     place = tmp_path / "scenario" / "c"
     place.mkdir(parents=True)
@@ -163,7 +173,11 @@ def test_rows_have_their_own_caches_and_versions_of_one_image_fill_them_once(kee
     assert len(fills) == 2
     assert found[0] == found[2] != found[1]
     kept.forget([ended], keeping.engine)
-    assert not kept.lacks(rest)
+    assert not kept.lacks(rest, keeping.engine)
+    keeping.engine.remove_cache(found[1]["kernels"])
+    assert kept.lacks(rest, keeping.engine), "the launch would begin with an empty cache, or not at all"
+    assert kept.of(rest, keeping.engine, fill)[0] != found[1]
+    assert len(fills) == 3
     kept.close(keeping.engine)
     assert volumes(keeping) == before
 

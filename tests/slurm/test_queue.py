@@ -183,13 +183,16 @@ def test_a_cancelled_allocation_says_nothing_about_the_image_and_the_next_trial_
     cluster: Cluster, environ: dict[str, str]
 ) -> None:
     with opened(environ) as world, held(world.engine) as lease:
-        (before,) = cluster.jobs()
+        (before,), cache = cluster.jobs(), world.engine.make_cache()
+        assert world.engine.has_cache(cache)
         with pytest.raises(InfrastructureError, match=r"was cancelled \(scancel\)"):
             during(world, lambda: cluster.slurm("scancel", before))
         node = world.engine.facts["name"]
         lease()
         assert cluster.jobs() != [before]
         assert (world.trial("quiet").end, world.engine.facts["name"]) == ("completed", node)
+        assert not world.engine.has_cache(cache), "/tmp of the job may be gone with it"
+        world.engine.remove_cache(cache)
 
 
 @pytest.mark.kills

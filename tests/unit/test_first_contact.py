@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -696,15 +697,15 @@ def test_a_command_that_exists_nowhere_is_refused_with_the_name_that_was_meant(f
 
 def test_a_name_is_found_beside_a_folder_that_the_user_may_not_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of another user on PATH ended the message about a wrong command with a traceback."""
-    listed = os.listdir
+    listed = Path.iterdir
     monkeypatch.setenv("PATH", f"/sealed:/absent:{os.environ['PATH']}")
 
-    def sealed(path: str) -> list[str]:
-        if path == "/sealed":
+    def sealed(path: Path) -> Iterator[Path]:
+        if path == Path("/sealed"):
             raise PermissionError(13, "Permission denied")
         return listed(path)
 
-    monkeypatch.setattr(os, "listdir", sealed)
+    monkeypatch.setattr(Path, "iterdir", sealed)
     assert near_command("pyhton") in ("python", "python3")
     assert near_command("qqqqqq") is None
 

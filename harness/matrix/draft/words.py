@@ -31,7 +31,7 @@ def near_command(name: str) -> str | None:
     known = set[str]()
     for folder in os.get_exec_path():
         with suppress(OSError):  # it does not exist, or the user may not list it
-            known.update(one for one in os.listdir(folder or ".") if one[:1] == name[:1])
+            known.update(path.name for path in Path(folder).iterdir() if path.name[:1] == name[:1])
     return nearest(name, known=sorted(known))
 
 

@@ -199,6 +199,10 @@ class DockerEngine:
         with engine_errors(self._place):
             return volumes.make(self._client)
 
+    def has_cache(self, reference: str) -> bool:
+        with engine_errors(self._place):
+            return volumes.exists(self._client, reference)
+
     def remove_cache(self, reference: str) -> None:
         with engine_errors(self._place):
             volumes.remove(self._client, reference)

@@ -14,6 +14,15 @@ def make(client: docker.DockerClient) -> str:
     return str(client.api.create_volume(**marked("cache"))["Name"])
 
 
+def exists(client: docker.DockerClient, name: str) -> bool:
+    """Return whether there is a volume of this name. Raises any other error of the SDK."""
+    try:
+        client.api.inspect_volume(name)
+    except NotFound:
+        return False
+    return True
+
+
 def remove(client: docker.DockerClient, name: str) -> None:
     """Remove a volume, unless it is gone or a container uses it. Raises any other error of the SDK."""
     try:

@@ -120,7 +120,7 @@ class HostRun:
         begun = [len(run.own) for run in proposal.runs]
         together = able(proposal.runs) if self.slices else []
         why = why_apart(together, memory_bytes=self.gate.memory_bytes)
-        if any(map(self.launcher.caches.lacks, together)):
+        if any(self.launcher.caches.lacks(run, self.launcher.engine) for run in together):
             why = why or "one after the other: each launch first fills the cache of its version"
         together = [] if why else together
         for run in self._in_turn([run for run in proposal.runs if run not in together], turn, queue):

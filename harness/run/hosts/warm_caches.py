@@ -33,8 +33,9 @@ class HostCaches:
         error of `fill`."""
         place, made = _place(run), dict[str, str]()
         with self._locks.setdefault(place, threading.Lock()):
-            if not self.lacks(run):
+            if not self.lacks(run, engine):
                 return self._filled.get(place, {}), None
+            _remove(engine, self._filled.pop(place, {}).values())
             try:
                 for cache in run.cell.variant.scenario.caches:
                     if cache.is_warm:
@@ -51,9 +52,12 @@ class HostCaches:
                 if place not in self._filled:
                     _remove(engine, made.values())
 
-    def lacks(self, run: CellRun) -> bool:
-        """Return whether the next launch of a version fills a cache before."""
-        return any(cache.is_warm for cache in run.cell.variant.scenario.caches) and _place(run) not in self._filled
+    def lacks(self, run: CellRun, engine: Engine) -> bool:
+        """Return whether the next launch of a version fills a cache before: it has none yet, or that one is gone with
+        the job of a cluster. Raises InfrastructureError."""
+        filled = self._filled.get(_place(run))
+        is_there = filled is not None and all(map(engine.has_cache, filled.values()))
+        return any(cache.is_warm for cache in run.cell.variant.scenario.caches) and not is_there
 
     def forget(self, runs: Iterable[CellRun], engine: Engine) -> None:
         """Remove the caches of these versions."""

@@ -138,6 +138,9 @@ class ProcessEngine(EnvironmentStore):
             raise InfrastructureError(f"{folder}: {error.strerror}; {owners.REMEDY}") from error
         return str(folder)
 
+    def has_cache(self, reference: str) -> bool:
+        return Path(reference).is_dir()
+
     def remove_cache(self, reference: str) -> None:
         owners.remove_folder(Path(reference))
 
@@ -290,9 +293,13 @@ def with_caches_in(launch: LaunchRequest, root: str) -> LaunchRequest:
 
 
 def check_home(launch: LaunchRequest, home: str, root: Path) -> None:
-    """Refuse a cache in a home that is not the launch's own. Raises InfrastructureError, and ValueError for no path."""
+    """Refuse a cache in a home that is not the launch's own. Raises InfrastructureError."""
     in_home = any(cache.at.startswith("~/") for cache in launch.scenario.caches)
-    if in_home and not Path(home).resolve().is_relative_to(root.resolve()):
+    try:
+        is_own = not in_home or Path(home).resolve().is_relative_to(root.resolve())
+    except (OSError, ValueError):  # it is no path, because of a NUL or a loop of links
+        is_own = False
+    if not is_own:
         raise InfrastructureError(
             "a cache in ~ needs the launch's own HOME; leave HOME out of the variables, or give it a relative `at`"
         )

@@ -148,13 +148,19 @@ class SlurmEngine:
             lease.release()
 
     def make_cache(self) -> str:
-        folder = f"{NODE_FOLDER}/{owners.new_name(owners.CACHE_PREFIX)}"
-        printed_on_node(self._node(unheard), "mkdir", "-m", "700", folder)
+        folder, allocation = f"{NODE_FOLDER}/{owners.new_name(owners.CACHE_PREFIX)}", self._node(unheard)
+        printed_on_node(allocation, "mkdir", "-m", "700", folder)
+        allocation.checked.add(folder)
         return folder
+
+    def has_cache(self, reference: str) -> bool:
+        """Return whether it is of the present allocation: /tmp may be a job's own, or be emptied at the job's end."""
+        return self._hold.allocation is not None and reference in self._hold.allocation.checked
 
     def remove_cache(self, reference: str) -> None:
         if self._hold.allocation is not None:
-            printed_on_node(self._hold.allocation, "rm", "-rf", "--", reference)
+            self._hold.allocation.checked.discard(reference)
+            printed_on_node(self._hold.allocation, *trials.REMOVAL, reference)
 
     # ------------------------------------------------------------ leftovers
 
@@ -187,7 +193,7 @@ class SlurmEngine:
             user = printed_on_node(allocation, "id", "-u").strip()
             names = ["(", "-name", f"{owners.PREFIX}*", "-o", "-name", f"{owners.CACHE_PREFIX}*", ")"]
             kind = ["-maxdepth", "1", "-type", "d", "-user", user, *names]
-            listing, removal = ["find", NODE_FOLDER, *kind], ["rm", "-rf", "--"]
+            listing, removal = ["find", NODE_FOLDER, *kind], [*trials.REMOVAL]
         removed = len(jobs)
         for part in (allocation, *allocation.beside):
             listed = printed_on_node(part, *listing).splitlines()

@@ -38,6 +38,9 @@ from harness.run.trial import carried_python
 
 NodeStore = EnvironmentStore | NodeImages | ImageFiles
 UNPACK_S = 3600.0
+OPEN_UP = 'find "$@" -type d ! -perm -u=rwx -exec chmod u+rwx {} ";"; rm -rf -- "$@"'
+REMOVAL = ("sh", "-c", OPEN_UP, "sh")
+"""Removes folders of a node whatever the rights of those in them: some languages make their caches read-only."""
 FREE_PORT = "import socket; port = socket.socket(); port.bind(('', 0)); print(port.getsockname()[1])"
 
 
@@ -97,14 +100,14 @@ def _on_node(
     container, name, scenario = hold.request.container, owners.new_name(), launch.scenario
     prepared, gpus = launch.prepared, tuple(gpu.uuid for gpu in launch.gpus)
     memory_bytes = None if isinstance(images, NodeImages) else scenario.memory_bytes
-    removal, protecting = ["rm", "-rf", "--", f"{NODE_FOLDER}/{name}"], contextlib.ExitStack()
+    removal, protecting = [*REMOVAL, f"{NODE_FOLDER}/{name}"], contextlib.ExitStack()
     if isinstance(images, EnvironmentStore):
         _check_shared(hold, allocation, Path(prepared.reference))
         if scenario.launcher[:1] == ("srun",):
             given = {**given, **slurm_environment(allocation.environ), "SLURM_JOB_ID": allocation.job}
         launch = with_caches_in(launch, f"{NODE_FOLDER}/{name}")
         made = environment_of(launch, root=f"{NODE_FOLDER}/{name}", own=allocation.environ)
-        check_home(launch, made["HOME"], Path(NODE_FOLDER) / name)
+        check_home(launch, made.get("HOME", ""), Path(NODE_FOLDER) / name)
         environment, start = {**given, **made}, start_of(name, prepared)
         protecting.enter_context(environments.in_use(Path(prepared.reference)))
     else:

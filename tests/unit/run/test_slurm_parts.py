@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,14 +21,14 @@ import numpy as np
 import pytest
 
 from harness.errors import EngineUnreachable, ImageUnavailable, InfrastructureError, named_place
-from harness.model import Image, Look, Mount, Pull, Scenario, Trace, Trial, Where
+from harness.model import Cache, Image, Look, Mount, Pull, Scenario, Trace, Trial, Where
 from harness.model.matrix import Gpu
 from harness.registry.bounded_http import RegistrySilent, RegistryTrouble
 from harness.registry.registry_client import Registry
 from harness.run.engine import Payload, Session
 from harness.run.interruptible import NetworkTrouble, piped
-from harness.run.process.engine import ProcessSession
-from harness.run.slurm import container_commands, queue, steps
+from harness.run.process.engine import ProcessSession, check_home
+from harness.run.slurm import container_commands, queue, steps, trials
 from harness.run.slurm.container_commands import COMMANDS, INSIDE, Start, options_of, visible_gpus
 from harness.run.slurm.engine import allocated_gpus
 from harness.run.slurm.images import IMPORT, ImageFiles
@@ -104,6 +105,31 @@ def test_what_is_selected_goes_to_salloc_and_always_a_time_limit() -> None:
     assert "--mem=0" not in asked
     shared = salloc_options(NodeRequest(container="none", hold=NodeHold(exclusive=False)), node=None)
     assert not {"--exclusive", "--mem=0"} & set(shared)
+
+
+def test_what_is_removed_from_a_node_may_be_read_only(tmp_path: Path) -> None:
+    """`rm -rf` of an ordinary user removes nothing from Go's module cache. A link's target keeps its rights."""
+    folder, target = Path(tempfile.mkdtemp()), tmp_path / "own"
+    (inner := folder / "a" / "b").mkdir(parents=True)
+    (inner / "file").touch()
+    target.mkdir(mode=0o500)
+    (folder / "link").symlink_to(target)
+    (link := tmp_path / "link").symlink_to(target)
+    for path in (inner, inner.parent, folder):
+        path.chmod(0o500)
+        os.chown(path, *([65534] * 2 if os.getuid() == 0 else [-1, -1]))
+    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups") if os.getuid() == 0 else ()
+    subprocess.run([*user, *trials.REMOVAL, folder, link], check=os.getuid() != 0, capture_output=True)
+    assert not folder.exists()
+    assert target.stat().st_mode & 0o777 == 0o500
+
+
+@pytest.mark.parametrize("home", ["", "a\0b", "/root"])
+def test_a_cache_in_a_home_that_is_not_the_launch_s_own_is_refused(tmp_path: Path, home: str) -> None:
+    """A sweep from cron, which sets no HOME, ended with KeyError."""
+    scenario = Scenario(name="a", where=Where(file="m", line=1, key=""), mounts=(Cache(name="hub", at="~/hub"),))
+    with pytest.raises(InfrastructureError, match="a cache in ~ needs the launch's own HOME"):
+        check_home(SimpleNamespace(scenario=scenario), home, tmp_path)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- inside
