@@ -19,7 +19,7 @@ from harness.flows.estimate import ScenarioReplicates, newest_runs, noise_betwee
 from harness.flows.hosts import OpenHost, in_threads, lanes_of, using_hosts
 from harness.flows.sweep import SweepOptions, selected
 from harness.judge.comparison.noise import Replicates
-from harness.matrix.draft import ELSEWHERE, GPU_FILE
+from harness.matrix.draft import GPU_FILE
 from harness.model import (
     Host,
     HostState,
@@ -42,6 +42,7 @@ from harness.plan.cells import Selection, make_plan
 from harness.plan.equal_machines import unlike
 from harness.registry.registry_client import Registry
 from harness.run import owners
+from harness.run.docker import docker_client
 from harness.run.engine import LaunchRequest
 from harness.run.hosts.mounted_data import missing_data
 from harness.run.hosts.side_by_side import SLICE_S, take_turns, takes_turns
@@ -95,7 +96,6 @@ hosts: {process: {engine: process, gpus: %s}}
 scenarios: {control: {command: ["true"]}}
 """
 """The matrix file without images by which this machine is checked."""
-SOCKET = Path("/var/run/docker.sock")
 
 
 def machine_selection(context: RunContext) -> tuple[Selection, Mapping[Host, list[Image]]]:
@@ -104,7 +104,9 @@ def machine_selection(context: RunContext) -> tuple[Selection, Mapping[Host, lis
         path = folder / "machine.yaml"
         path.write_text(MACHINE % ("all" if GPU_FILE.exists() else "none"))
         selection = selected(path, SweepOptions(), context.environ)
-    has_docker = SOCKET.exists() or any(name in context.environ for name in ELSEWHERE)
+    has_docker = docker_client.is_configured(environ=context.environ)
+    if not has_docker:
+        context.progress.note("no Docker found, so only the engine process is checked")
     docker = Host(name="docker", engine="docker", gpus="none", where=Where(file="docker", line=0, key=""))
     return selection, {**({docker: []} if has_docker else {}), **selection.images}
 

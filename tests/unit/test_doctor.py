@@ -28,6 +28,7 @@ from harness.registry.bounded_http import RegistryDenied, RegistrySilent, Regist
 from harness.registry.registry_client import PublishedImage
 from harness.report.terminal.doctor_output import exit_code, render, to_json
 from harness.report.terminal.progress import plain_progress
+from harness.run.docker import docker_client
 from harness.run.engine import Kept
 from harness.run.images.disk_budget import RegistryAnswers, disk_of
 from harness.store import RunDirectory
@@ -414,14 +415,33 @@ def control(rng: np.random.Generator, number: int, cycle: int) -> Trial:
 
 def test_without_a_matrix_file_this_machine_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wanted to know whether the machine is fit for a sweep had to write a matrix file first."""
-    monkeypatch.setattr(doctor, "SOCKET", tmp_path / "docker.sock")
+    monkeypatch.setattr(docker_client, "SOCKET", tmp_path / "docker.sock")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
     registry: Any = PlantedRegistry()
-    with plain_progress(io.StringIO()) as watching:
+    said = io.StringIO()
+    with plain_progress(said) as watching:
         environ = {"HARNESS_CACHE": str(tmp_path / "cache")}
         context = RunContext(environ=environ, progress=watching, stopped=threading.Event())
         found = doctor.check(None, hosts=(), source=tmp_path, context=context, registry=registry)
     (host,) = found.hosts
+    assert "no Docker found, so only the engine process is checked" in said.getvalue()
     assert (host.host.engine, host.problem, found.fits) == ("process", None, ())
     assert host.condition is not None
     assert host.condition.room is not None
     assert (registry.asked, exit_code(found)) == ([], 0)
+
+
+@pytest.mark.parametrize("named", ["DOCKER_HOST", "DOCKER_CONTEXT", "the active context", "the socket", ""])
+def test_docker_is_checked_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    """The engine of `docker context use` was not checked, although a sweep uses it."""
+    monkeypatch.setattr(docker_client, "SOCKET", tmp_path / "docker.sock")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    if named == "the active context":
+        (tmp_path / "config.json").write_text('{"currentContext": "lab"}')
+    if named == "the socket":
+        (tmp_path / "docker.sock").touch()
+    assert docker_client.is_configured(environ={named: "lab"} if named.isupper() else {}) is bool(named)

@@ -38,6 +38,8 @@ from harness.model import Host
 # All errors that a call of the SDK may raise if an engine refuses it, is lost or is not an engine at all.
 ENGINE_ERRORS = (DockerException, RequestException, HTTPError, HTTPException, SSHException, EOFError, OSError)
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # exceptions report the same messages
+SOCKET = Path("/var/run/docker.sock")
+"""Where an engine of this machine listens if nothing else is configured."""
 CHECK_S = 5
 LEAST_API = "1.40"  # Docker Engine 19.03: the first with device requests
 QUICK_S = 30
@@ -72,7 +74,7 @@ def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
             raise InvalidVersion(f"it has API version {version}")
     except (*ENGINE_ERRORS, ValueError) as error:  # ValueError: an address of the environment or of a context
         name, _ = _context(host, environ=environ)
-        own = environ.get("DOCKER_HOST") or (f"context:{name}" if name != "default" else "unix:///var/run/docker.sock")
+        own = environ.get("DOCKER_HOST") or (f"context:{name}" if name != "default" else f"unix://{SOCKET}")
         address = own if host.engine == "docker" else host.engine
         what = f"Cannot connect to the Docker daemon at {address}; {remedy(error, address=address)} ({cause(error)})"
         raise EngineUnreachable(what, place=host.where) from error
@@ -95,6 +97,12 @@ def connect(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
 
     api.send = limited  # type: ignore[method-assign]
     return client
+
+
+def is_configured(*, environ: Mapping[str, str]) -> bool:
+    """Return whether the environment or a context names an engine, or one listens at the default address."""
+    named = environ.get("DOCKER_HOST") or environ.get("DOCKER_CONTEXT") or get_current_context_name()
+    return named not in (None, "", "default") or SOCKET.exists()
 
 
 def _client(host: Host, *, environ: Mapping[str, str]) -> docker.DockerClient:
