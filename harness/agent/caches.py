@@ -49,7 +49,7 @@ def link(place, path, own):
     os.symlink(path, place)
 
 
-def remove(folder):
+def remove(folder: str) -> None:
     """Remove a folder, whatever its rights, however deep its folders are and however long their paths. Raises OSError.
 
     Each folder is opened from the one above it, because a path has at most 4,095 bytes, and closed when the next one is
@@ -77,7 +77,7 @@ def remove(folder):
     os.rmdir(folder)
 
 
-def opened(name, above=None):
+def opened(name: str, above: "int | None" = None) -> int:
     """Return a descriptor of a folder, and of no link to one. Raises OSError."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -87,7 +87,7 @@ def opened(name, above=None):
         return os.open(name, flags, dir_fd=above)
 
 
-def emptied(here):
+def emptied(here: int) -> "list[str]":
     """Remove all files in an open folder, and return the names of the folders in it. Raises OSError."""
     if os.fstat(here).st_mode & stat.S_IRWXU != stat.S_IRWXU:
         os.chmod(here, stat.S_IRWXU)
