@@ -132,7 +132,8 @@ class HostCost:
     """The workload of a host. `launches_expected` assumes one clear change in each row that is searched, and clear
     results in all others. `worst_s` assumes that each of these launches uses its whole timeout; it excludes pulls
     and builds. `images` are prepared in any case, `images_if_asked` only if a search chooses them. `commands` are those
-    that run on the host as it is, as a shell takes them. `fills`: the further launches that fill warm caches."""
+    that run on the host as it is, as a shell takes them. `fills`: the further launches that fill warm
+    caches, under the same assumption."""
 
     name: str
     engine: str

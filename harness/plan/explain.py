@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Collection
+from functools import partial
 
 from harness import masking
 from harness.judge.next.bisect_records import Expected, Rules, expected_launches
@@ -71,7 +73,7 @@ def _host_cost(host: Host, plan: Plan) -> HostCost:
         images=tuple(_source_text(image, host) for image in certain),
         images_if_asked=tuple(_source_text(image, host) for image in possible if image not in certain),
         commands=tuple(dict.fromkeys(map(typed, (cell for cell in cells if cell.in_place)))),
-        fills=sum(any(cache.is_warm for cache in cell.variant.scenario.caches) for cell in cells),
+        fills=sum(map(partial(_fills, plan=plan), rows)),
         worst_s=max(worst_s.values()) if host.parallel is True else sum(worst_s.values()),
     )
 
@@ -83,6 +85,15 @@ def _expected(row: VersionRow, plan: Plan) -> Expected:
         return expected_launches(cells, rules=Rules(least=plan.trials.least, most=plan.trials.most))
     least = cells * plan.trials.least
     return Expected(least=least, typical=least, most=cells * plan.trials.most)
+
+
+def _fills(row: VersionRow, *, plan: Plan) -> int:
+    """Return how many versions of a row are expected to be launched, each of which fills its warm caches once. A search
+    launches both ends, and halves what is between them."""
+    cells = sum(cell.excluded is None for cell in row.cells)
+    if not any(cache.is_warm for cache in row.variant.scenario.caches):
+        return 0
+    return min(cells, 2 + math.ceil(math.log2(cells))) if plan.searched(row) and cells else cells
 
 
 def typed(cell: Cell) -> str:

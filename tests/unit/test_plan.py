@@ -167,7 +167,19 @@ def test_the_launches_that_fill_warm_caches_are_foretold() -> None:
     for cache, is_told in ((warm, True), (cold, False)):
         caching = tuple(replace(each, mounts=(cache,)) for each in MATRIX.scenarios)
         told = dry_run(explain(make_plan(select(replace(MATRIX, scenarios=caching), seed=1, hosts=["venv"]))))
-        assert ("8 more launches to fill warm caches: one for each" in told) is is_told
+        assert ("8 more launches to fill warm caches: one for each version that is launched" in told) is is_told
+
+
+def test_a_search_fills_the_caches_of_the_versions_that_it_launches_alone() -> None:
+    """16 launches were foretold of a search that makes some six."""
+    warm = tuple(replace(each, mounts=(Cache(name="hub", at="/hub"),)) for each in MATRIX.scenarios)
+    asked = replace(MATRIX, scenarios=warm, series=(series("tags", *map(str, range(16))),))
+    whole, halved = (
+        explain(make_plan(select(asked, seed=1, hosts=["here"], search=search))).hosts[0].fills
+        for search in ("full", "bisect")
+    )
+    rows = whole // 16
+    assert (whole, halved) == (16 * rows, 6 * rows)
 
 
 def test_a_search_promises_no_image_that_it_may_not_need() -> None:
