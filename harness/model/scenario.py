@@ -9,7 +9,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from harness.agent.serving.asked import sent
+from harness.agent.serving.asked import request_of
 from harness.model.from_file import ById, FromFile, Later, Scalar, Where
 from harness.model.mounts import Cache, Mount, normal_path
 from harness.model.servers import Request, WhenReady, rate_of
@@ -386,7 +386,7 @@ class Variant(ById):
     @property
     def requests(self) -> tuple[Mapping[str, Any], ...]:
         """Return what is sent to a server, filled in likewise."""
-        return tuple(sent(each.written, dict(self.params)) for each in self.scenario.request)
+        return tuple(request_of(each.written, dict(self.params)) for each in self.scenario.request)
 
     def filled(self, parts: Sequence[str]) -> tuple[str, ...]:
         """Return words with `{name}` replaced by the value of every param."""

@@ -1,5 +1,6 @@
 """Servers: a request is a step, and whatever a server answers is its own outcome, never the harness's error."""
 
+import shutil
 import socket
 import statistics
 import subprocess
@@ -17,7 +18,7 @@ POST = {"method": "POST", "path": "/generate", "headers": {}, "body": "{}", "wei
 
 
 def run(root: Path, fault: str = "", *, python: str = sys.executable, own: str = "", **changed: Any) -> Told:
-    job = {name: changed.pop(name) for name in ("looks", "command", "enter") if name in changed}
+    job = {name: changed.pop(name) for name in ("looks", "command", "enter", "client") if name in changed}
     serve = {
         "port": None, "ready": {"http": None, "line": None}, "ready_timeout_s": None, "requests": [POST],
         "concurrency": 1, "rate": None, "seed": 1, "timeout_s": 5.0, **changed,
@@ -156,6 +157,13 @@ def test_a_client_that_may_open_no_more_files_is_never_the_version_s_fault(
     assert told.done["message"] == "this client may open no more connections: Too many open files"
 
 
+def test_a_client_that_may_not_be_started_says_how_it_may(tmp_path: Path) -> None:
+    """/tmp of a node is mounted with noexec on some clusters."""
+    told = run(tmp_path, client=["{root}/scenario/server.py"])
+    assert told.done["end"] == "infrastructure"
+    assert "server.py: Permission denied; if that is mounted with noexec, mount it without" in told.done["message"]
+
+
 def test_a_mistake_of_the_client_is_never_the_version_s_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pack_with(monkeypatch, tmp_path, "serving/client.py", "reply = link.reply\n", "reply = link.gone\n")
     told = run(tmp_path / "run")
@@ -166,6 +174,8 @@ def test_a_mistake_of_the_client_is_never_the_version_s_fault(tmp_path: Path, mo
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A certificate that nobody has signed, with its key."""
+    if not shutil.which("openssl"):
+        pytest.skip("the program openssl is not installed")
     key, signed = (tmp_path_factory.mktemp("tls") / name for name in ("key", "signed"))
     kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=x")
     made = ["openssl", "req", "-x509", *kind, "-keyout", key, "-out", signed]
@@ -183,7 +193,7 @@ def test_a_server_with_a_certificate_of_its_own_is_measured(tmp_path: Path, own:
 def test_tls_on_one_side_only_is_told(tmp_path: Path, own: str) -> None:
     without = run(tmp_path / "a", own=own)
     assert without.done["end"] == "setup"
-    assert "tls: true" in without.done["message"]
+    assert "write `tls: true`, or give --tls" in without.done["message"]
     alone = run(tmp_path / "b", "garbage", tls=True)
     assert alone.done["end"] == "setup"
-    assert "the server does not speak TLS" in alone.done["message"]
+    assert "the server does not speak TLS; leave out `tls: true`, or --tls" in alone.done["message"]

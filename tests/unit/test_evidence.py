@@ -341,6 +341,7 @@ def test_a_request_that_takes_too_long_has_failed_in_the_script_too(tmp_path: Pa
     assert "times ValueError: no reply within 0.3 s]" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.skipif(not shutil.which("openssl"), reason="the program openssl is not installed")
 def test_a_server_that_speaks_tls_is_sent_its_requests(tmp_path: Path) -> None:
     makes = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x -keyout own.pem -out crt"
     line = f'{makes} && cat crt >> own.pem && exec {sys.executable} -c "$0" $1'

@@ -3,7 +3,7 @@
 import json
 
 
-def sent(asked: dict, params: dict) -> dict:
+def request_of(asked: dict, params: dict) -> dict:
     """Return what is sent for a request, with its `expect` and `weight`. A param replaces its name in braces."""
     is_json, place = "json" in asked, asked.get("get") or asked.get("post") or "/"
     body = json.dumps(asked["json"], ensure_ascii=False) if is_json else asked.get("body")

@@ -31,7 +31,7 @@ from .. import result_names, samples
 from ..probes import processes
 from ..scenario import script_run, stepping
 from . import http
-from .asked import sent
+from .asked import request_of
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, PROBE_S = 0.002, 0.02, 5.0
 FIRST_FAILURES, FIRST_TIMEOUTS = 5, 2
@@ -52,7 +52,7 @@ MOST_READ_BYTES = 16 << 10
 NOT_READY = (502, 503)
 REFUSED, REFUSED_PAUSE_S = "connection refused", 0.01
 CLOSED = (http.NO_REPLY, os.strerror(errno.ECONNRESET))
-MAY_BE_TLS = "; if it speaks TLS, write tls: true"
+MAY_BE_TLS = "; if it speaks TLS, write `tls: true`, or give --tls"
 
 
 class Failed(Exception):
@@ -267,7 +267,7 @@ class Client(object):
         asked = self.serve["requests"]
         if self.serve.get("file"):
             with open(os.path.join(self.root, self.serve["file"]), encoding="utf-8-sig") as file:
-                asked = [sent(json.loads(line), self.job.get("params") or {}) for line in file if line.strip()]
+                asked = [request_of(json.loads(line), self.job.get("params") or {}) for line in file if line.strip()]
         self.kinds = [Kind(each, self.place) for each in asked]
         self._tells_kinds = len({kind.words for kind in self.kinds}) > 1
         self._picked, self._poll, self._by_fd = self._pick(), select.epoll(), {}

@@ -59,7 +59,7 @@ class Reply(object):
 
     def _read_head(self, data, now):
         if data[:2] == TLS_ALERT:
-            raise Bad("the server speaks TLS; write tls: true")
+            raise Bad("the server speaks TLS; write `tls: true`, or give --tls")
         if not b"HTTP/1.".startswith(data[:7]):
             raise Bad("the reply is not HTTP: it begins with %r" % bytes(data[:40]))
         end = data.find(b"\r\n\r\n")

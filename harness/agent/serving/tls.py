@@ -21,7 +21,7 @@ def told(error):
     """Return why TLS failed, in words."""
     reason = error.reason or "the connection was closed"
     if reason in NO_TLS:
-        return "the server does not speak TLS; leave out `tls`"
+        return "the server does not speak TLS; leave out `tls: true`, or --tls"
     return "TLS: " + reason.lower().replace("_", " ")
 
 

@@ -24,6 +24,7 @@ STOP_S = 10.0
 """Seconds that the client has to end its requests after the time limit."""
 DEATH_S, DEATH_PAUSE_S = 1.0, 0.01
 """Between a refused connection and the death of the server's process, at most."""
+NO_CLIENT = "the client cannot be started: %s: %s; if that is mounted with noexec, mount it without, or use containers"
 FAULTS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 """Signals by which a process that was told to end does so by a fault of its own."""
 
@@ -81,19 +82,25 @@ class Served(Outside):
         os.set_blocking(self._events_fd, False)
         inherited = (events, answers, self._table_fd)
         words = [str(word) for word in (*inherited, self._port, repr(self._opened_at))]
-        root, python = self._job.root, self._job.order.get("client") or (sys.executable,)
-        self._client = subprocess.Popen(
-            child.own_command(root, "client", *words, python=[word.replace("{root}", root) for word in python]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={
-                KEPT + name if name.startswith(("PYTHON", "LD_")) else name: value for name, value in os.environ.items()
-            },
-            pass_fds=inherited,
-            start_new_session=True,
-            preexec_fn=child.dying_with(os.getpid()),  # noqa: PLW1509 (the supervisor has one thread)
-        )
+        root = self._job.root
+        python = [word.replace("{root}", root) for word in self._job.order.get("client") or (sys.executable,)]
+        try:
+            self._client = subprocess.Popen(
+                child.own_command(root, "client", *words, python=python),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={
+                    KEPT + name if name.startswith(("PYTHON", "LD_")) else name: value
+                    for name, value in os.environ.items()
+                },
+                pass_fds=inherited,
+                start_new_session=True,
+                preexec_fn=child.dying_with(os.getpid()),  # noqa: PLW1509 (the supervisor has one thread)
+            )
+        except OSError as error:
+            self._job.end("infrastructure", NO_CLIENT % (python[0], os.strerror(error.errno)))
+            return
         self._client.returncode = 0  # the supervisor waits for it as for all orphans
         processes.OURS.add(self._client.pid)
         os.close(events)
