@@ -96,6 +96,8 @@ def _of_probe(folder: Path) -> Columns:
 def _of_killed(folder: Path) -> Columns:
     """Return the columns of a run that was killed before it wrote a result: what its plan and its launches show."""
     plan = plan_from_file(read_plan_file(folder), folder)
+    if plan.rehearsal:
+        return {"kind": "rehearsal"}
     launches = len(trial_files(folder))
     kept = f"{'1 launch is' if launches == 1 else f'{launches:,} launches are'} kept for the next run of the same sweep"
     cells, warning = sum(len(row.cells) for row in plan.rows), f"killed before it wrote a result; {kept}"
