@@ -106,7 +106,7 @@ def machine_selection(context: RunContext) -> tuple[Selection, Mapping[Host, lis
         selection = selected(path, SweepOptions(), context.environ)
     has_docker = docker_client.is_configured(environ=context.environ)
     if not has_docker:
-        context.progress.note("no Docker found, so only the engine process is checked")
+        context.progress.note("no Docker found, so only the engine `process` is checked")
     docker = Host(name="docker", engine="docker", gpus="none", where=Where(file="docker", line=0, key=""))
     return selection, {**({docker: []} if has_docker else {}), **selection.images}
 

@@ -318,7 +318,8 @@ def note_on_whole_run(draft: Draft, result: RunResult) -> str | None:
     if trial.ended_early:
         made = f"made {trial.last_step} step{'s' if trial.last_step > 1 else ''} and ended"
         return f"{_named(draft)}: {made}; growth needs at least {LEAST_STEPS}, so everything else is judged"
-    figures = "run time, processor time, peak memory, output, what it holds at its end and printed numbers"
+    held = "what it holds and leaves on the disk at its end"
+    figures = f"run time, processor time, peak memory, output, {held}, and printed numbers"
     finer = _finer(draft, trial)
     hint = f"; {finer} makes it finer" if finer else ""
     return f"{_named(draft)}: no step was seen, so each launch is one figure: {figures}{hint}"

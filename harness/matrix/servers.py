@@ -152,7 +152,9 @@ def check_ports(scenarios: Sequence[model.Scenario], hosts: Sequence[model.Host]
                 continue
             place = ("scenarios", scenario.name)
             if host.can.spans_machines:
-                text = f"a launch on {host.name} has several nodes, and a server has one; name its hosts with hosts:"
+                text = (
+                    f"a server runs on one node, but a launch on {host.name} has several; name other hosts with hosts:"
+                )
                 context.add((*place, "serve"), text)
             elif host.can.lacks_loopback and not scenario.network:
                 text = f"a container on {host.name} has no address of its own without a network; write network: true"

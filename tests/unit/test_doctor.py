@@ -426,7 +426,7 @@ def test_without_a_matrix_file_this_machine_is_checked(tmp_path: Path, monkeypat
         context = RunContext(environ=environ, progress=watching, stopped=threading.Event())
         found = doctor.check(None, hosts=(), source=tmp_path, context=context, registry=registry)
     (host,) = found.hosts
-    assert "no Docker found, so only the engine process is checked" in said.getvalue()
+    assert "no Docker found, so only the engine `process` is checked" in said.getvalue()
     assert (host.host.engine, host.problem, found.fits) == ("process", None, ())
     assert host.condition is not None
     assert host.condition.room is not None

@@ -635,7 +635,7 @@ def test_no_pattern_is_suggested_that_counts_no_steps(folder: Path, output: str)
     (folder / "loop.py").write_text("print(1)")
     note = flow.note_on_whole_run(draft_of(folder, "python", "loop.py"), whole)
     assert note is not None
-    assert note.endswith("at its end and printed numbers"), "there is nothing to name"
+    assert note.endswith("on the disk at its end, and printed numbers"), "there is nothing to name"
 
 
 def test_a_question_that_is_refused_leaves_no_run_behind(tmp_path: Path) -> None:
@@ -771,8 +771,8 @@ def test_a_program_without_steps_is_not_refused_but_judged_as_a_whole(folder: Pa
     note = flow.note_on_whole_run(made, ran(1, "no_step", end="completed"))
     assert note == (
         "loop.py: no step was seen, so each launch is one figure: run time, processor time, peak memory, output, "
-        "what it holds at its end and printed numbers; --steps-are loop:train_one or --step-pattern '^it.s epoch ' "
-        "makes it finer"
+        "what it holds and leaves on the disk at its end, and printed numbers; --steps-are loop:train_one or "
+        "--step-pattern '^it.s epoch ' makes it finer"
     )
     (folder / "loop.py").write_text(LOOP + "def train(): yield 1\nfor _ in train(): load(); train_one()\n")
     assert "loop:train_one" in str(flow.note_on_whole_run(made, ran(1, "no_step", end="completed"))), "not a generator"

@@ -33,7 +33,7 @@ SETUP_S = 600.0
 """Seconds for setup, in addition to the time in steps: images may compile before their first step."""
 GPU_FILE = Path("/dev/nvidiactl")
 """The device file of NVIDIA's driver."""
-ELSEWHERE = ("DOCKER_HOST", "DOCKER_CONTEXT")
+ENGINE_VARIABLES = ("DOCKER_HOST", "DOCKER_CONTEXT")
 """The variables that name another engine than this machine's."""
 OTHER_GPU_FILES = tuple(map(Path, ("/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/kfd")))
 """The device files of GPUs under WSL2, on Jetson and of AMD, which `auto` does not use."""
@@ -191,7 +191,7 @@ def uses(draft: Draft, environ: Mapping[str, str]) -> str:
     where = f"a container of {engine} from each image" if not kind.makes_environments else "a process of this machine"
     if kind.makes_environments and not kind.on_this_machine:
         where = f"engine {engine}"
-    elif kind.on_this_machine and not any(name in environ for name in ELSEWHERE):
+    elif kind.on_this_machine and not any(name in environ for name in ENGINE_VARIABLES):
         where += f" ({platform.machine()})"
     if gpus == "none":
         there = next((path for path in OTHER_GPU_FILES if kind.on_this_machine and path.exists()), None)

@@ -99,7 +99,7 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, text: str, pro
     ("host", "more", "problem"),
     [
         ("engine: slurm", "", ""),
-        ("engine: slurm, nodes_per_trial: 2", "", "m.yaml:8: scenarios.a.serve: a launch on here has several nodes"),
+        ("engine: slurm, nodes_per_trial: 2", "", "m.yaml:8: scenarios.a.serve: a server runs on one node, but a"),
         ("engine: slurm, container: enroot", "", "a container on here has no address of its own without a network"),
         ("engine: slurm, container: enroot", "network: true", ""),
         ("engine: slurm, container: pyxis", "", ""),
