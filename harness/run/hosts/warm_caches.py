@@ -53,11 +53,14 @@ class HostCaches:
                     _remove(engine, made.values())
 
     def lacks(self, run: CellRun, engine: Engine) -> bool:
-        """Return whether the next launch of a version fills a cache before: it has none yet, or that one is gone with
-        the job of a cluster. Raises InfrastructureError."""
-        filled = self._filled.get(_place(run))
-        is_there = filled is not None and all(map(engine.has_cache, filled.values()))
-        return any(cache.is_warm for cache in run.cell.variant.scenario.caches) and not is_there
+        """Return whether the next launch of a version fills a cache before: it has none yet, or that one is gone, as
+        with the job of a cluster, or the engine does not answer."""
+        if not any(cache.is_warm for cache in run.cell.variant.scenario.caches):
+            return False
+        with suppress(InfrastructureError):
+            filled = self._filled.get(_place(run))
+            return filled is None or not all(map(engine.has_cache, filled.values()))
+        return True
 
     def forget(self, runs: Iterable[CellRun], engine: Engine) -> None:
         """Remove the caches of these versions."""
