@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.agent import caches
 from harness.errors import InfrastructureError, MatrixError
 from harness.model import Scenario, Steps, Variant, Where
 from harness.run import owners
@@ -224,7 +225,7 @@ def test_a_damaged_copy_is_written_again(tmp_path: Path, damage: Callable[[Path]
 def test_a_copy_that_cannot_be_removed_costs_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy is removed at the end of a sweep, before its report is written: an error there lost the report."""
     monkeypatch.setattr(owners, "REMOVAL_S", 0.0)
-    monkeypatch.setattr(shutil, "rmtree", read_only)
+    monkeypatch.setattr(caches, "remove", read_only)
     copy = AgentCopy()
     kept = linked(copy, tmp_path / "a").parent
 
@@ -233,7 +234,7 @@ def test_a_copy_that_cannot_be_removed_costs_no_results(tmp_path: Path, monkeypa
     assert kept.is_dir()
 
 
-def read_only(path: Path) -> None:
+def read_only(folder: str) -> None:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS), "relative")
 
 
