@@ -167,7 +167,7 @@ def test_the_launches_that_fill_warm_caches_are_foretold() -> None:
     for cache, is_told in ((warm, True), (cold, False)):
         caching = tuple(replace(each, mounts=(cache,)) for each in MATRIX.scenarios)
         told = dry_run(explain(make_plan(select(replace(MATRIX, scenarios=caching), seed=1, hosts=["venv"]))))
-        assert ("8 more launches to fill warm caches: one for each version that is launched" in told) is is_told
+        assert ("8 more launches to fill warm caches: one for each version and variant that is" in told) is is_told
 
 
 def test_a_search_fills_the_caches_of_the_versions_that_it_launches_alone() -> None:

@@ -45,7 +45,7 @@ def _of_host(host: HostCost, *, is_estimated: bool) -> Iterator[Block]:
         yield f"{expected}; if every one reached its `timeout`, they would take {worst}; most end sooner"
     if host.fills:
         where = " on each GPU" if len(host.lanes) > 1 else ""
-        each = f"one for each version that is launched with a variant{where}"
+        each = f"one for each version and variant that is launched{where}"
         yield f"{amounts.count(host.fills, 'more launch')} to fill warm caches: {each}"
     yield from (f"prepare {image}" for image in host.images)
     yield from (f"run {command}" for command in host.commands)
