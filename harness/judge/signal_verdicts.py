@@ -179,15 +179,16 @@ class _Level:
         return replace(plain, seen="suspect" if is_endless else "blind", why=why)
 
     def _is_endless(self, place: int) -> bool:
-        """Return whether no launch of a version ends by itself, though it makes all the steps after which, as often in
-        each launch, those of the versions before do. Nobody knows how long it would take."""
+        """Return whether every launch of a version is busy after the steps after which, as often in each launch, those
+        of the versions before end by themselves. Nobody knows how long it would take. A launch that goes on to another
+        step is not endless: it only makes more of them."""
         older = [trial for version in self.compared.trials[:place] for trial in version if trial.ended_well]
         steps = {trial.last_step for trial in older if trial.run_s is not None}
         own = [trial for trial in self.compared.trials[place] if trial.ended_well]
         return (
             len(steps) == 1
             and min(len(own), sum(trial.run_s is not None for trial in older)) >= AGREE
-            and all(trial.run_s is None and trial.end == "completed" and trial.last_step >= max(steps) for trial in own)
+            and all(trial.facts.busy_s is not None and trial.last_step >= max(steps) for trial in own)
         )
 
     def _compared(self, place: int, plain: SignalVerdict, *, value: float, limit: float) -> SignalVerdict:

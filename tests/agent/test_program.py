@@ -610,6 +610,7 @@ def test_a_program_that_goes_on_without_a_step_after_its_steps_is_cut_without_bl
     text = STEP + "for _ in range(100): o.step()\nimport time; time.sleep(600)"
     told = run(tmp_path / "root", sys.executable, text, TORCH, timeout_s=timeout_s)
     assert end_of(told) == ("completed", "", 100)
+    assert told.done["busy_s"] > 0
 
 
 def test_what_is_printed_after_the_last_line_that_is_a_step_belongs_to_it(tmp_path: Path) -> None:
@@ -620,7 +621,7 @@ def test_what_is_printed_after_the_last_line_that_is_a_step_belongs_to_it(tmp_pa
 
 def test_a_run_that_the_agent_cut_has_no_time(tmp_path: Path, python: str) -> None:
     done = run(tmp_path, python, STEP + "while True: o.step()", TORCH, looks=[10]).done
-    assert (done["end"], done["run_s"], done["end_s"]) == ("completed", None, None)
+    assert (done["end"], done["run_s"], done["end_s"], done["busy_s"]) == ("completed", None, None, None)
 
 
 KILLED = """

@@ -87,6 +87,7 @@ class Job(object):
         self.done = None
         self.shortfall = self.remedy = ""
         self.run_s = None  # how long a program or a command that ended by itself ran
+        self.busy_s = None  # how long a program that did not end was busy after its last step
         self.end_s = None  # how long it took from its last step to its end
         self.peak_kib = 0  # the largest that a process told of itself
         self.memory_error = False
@@ -416,6 +417,7 @@ class Job(object):
             peak_rss_kib=wire.json_number(self.peak_rss_kib()),
             run_s=wire.json_number(self.run_s),
             end_s=wire.json_number(self.end_s),
+            busy_s=wire.json_number(self.busy_s),
             probe_cost=wire.json_number(header[samples.OVERHEAD_S] / busy_s) if busy_s else None,
             # The end comes last, for programs that read only the last line.
             **dict(self.done, message="\n".join([*notes, self.done["message"]]).strip()),

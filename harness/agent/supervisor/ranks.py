@@ -402,7 +402,7 @@ class Ranks(object):
     def tick(self, now):
         over = self.table.header[samples.OVER]
         if over and self._verdict is None and now - over > max(LEAST_GRACE_S, over - self._began):
-            self._cut()
+            self._cut(now)
         self._forward(now)
         if len(self._group.members) > 1:
             for member in self._group.members:
@@ -436,7 +436,7 @@ class Ranks(object):
             return
         limit_s = self._job.order["timeout_s"]
         if self.table.header[samples.OVER]:
-            self._cut()
+            self._cut(now)
         elif self._in_setup():
             self._end_setup(limit_s)
         else:
@@ -459,9 +459,10 @@ class Ranks(object):
             message = "no step was seen in %g s%s: %s" % (limit_s, self._where.place(stacks), why)
         self._end("setup", message, stacks=stacks)
 
-    def _cut(self):
+    def _cut(self, now):
         """End a program that has made its steps and is busy with something else."""
         if self._job.done is None:
+            self._job.busy_s = now - self.table.header[samples.OVER]
             self._end("completed", "")
 
     # -------------------------------------------------------------- slices

@@ -284,6 +284,7 @@ class Done(Message):
     last_step: Count = 0
     run_s: Measure | None = None
     end_s: Measure | None = None
+    busy_s: Measure | None = None
     peak_rss_kib: Figure | None = None
     probe_cost: Figure | None = None
     at_exit: bool = False

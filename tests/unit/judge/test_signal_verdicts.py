@@ -55,17 +55,23 @@ def test_what_was_seen_as_finely_as_the_limit_is_good() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "old_steps", "seen"),
-    [(198, (198, 198), "suspect"), (150, (198, 198), "blind"), (198, (198, 180), "blind")],
+    ("last", "busy_s", "old_steps", "seen"),
+    [
+        (198, 40.0, (198, 198), "suspect"),
+        (150, 40.0, (198, 198), "blind"),
+        (198, 40.0, (198, 180), "blind"),
+        (198, None, (198, 198), "blind"),  # it goes on to step 199, or was measured when nobody noted this
+    ],
 )
 def test_a_program_that_no_longer_ends_is_not_merely_undecided(
-    last: int, old_steps: tuple[int, int], seen: str
+    last: int, busy_s: float | None, old_steps: tuple[int, int], seen: str
 ) -> None:
-    """A program that began to try again for ever after its last step was ended by the harness, and nothing was told."""
+    """A program that began to try again for ever after its last step was ended by the harness, and nothing was told.
+    A healthy version that made one step more than the budget was suspected of the same."""
     ended = [
         trial_of(number, steps=steps, end="completed", facts=Facts(run_s=0.3)) for number, steps in enumerate(old_steps)
     ]
-    endless = [trial_of(number, steps=last, end="completed") for number in range(2)]
+    endless = [trial_of(number, steps=last, end="completed", facts=Facts(busy_s=busy_s)) for number in range(2)]
     cells = shown([ended, ended, endless])
     assert [cell.signals["run_time"].seen == "suspect" for cell in cells] == [False, False, seen == "suspect"]
     assert cells[2].signals["run_time"].seen == seen
