@@ -221,10 +221,10 @@ def _effect(pair: Pair, measured: Measured) -> Effect | None:
 
 
 def _became_worse(pair: Pair, measured: Measured) -> bool | None:
-    """Return whether a signal is worse in the second column; None if that is not certain."""
+    """Return whether a signal is worse in the second column; None if that is not certain, or if it failed before."""
     if measured.metric == "outcome":
-        fails = [bool(FAILURES & set(verdict.verdicts)) for verdict in pair.verdicts]
-        return None if measured.standing == "unknown" else fails == [False, True]
+        before, after = (bool(FAILURES & set(verdict.verdicts)) for verdict in pair.verdicts)
+        return None if before or measured.standing == "unknown" else after
     if measured.standing in ("worse", "better", "same") and measured.ci is None:
         return measured.standing == "worse"
     limit = pair.variant.scenario.limits.log_of(measured.metric) if measured.metric in LEVELS else None

@@ -21,7 +21,7 @@ from harness.cli import cli
 from harness.errors import UsageError
 from harness.flows.compare import compare_runs
 from harness.history.records import merged
-from harness.judge.unpaired import ComparedCell, compare_cell, ratio_interval
+from harness.judge.unpaired import ComparedCell, compare_cell, machine_changes, ratio_interval
 from harness.model import (
     CellResult,
     CellVerdict,
@@ -222,6 +222,27 @@ def test_a_leak_since_a_new_driver_is_one_fault_and_no_failure(runs: Runs) -> No
     ]
     (ready,) = comparison_json(found)["since"]
     assert (ready["metric"], ready["ratio"]) == ("memory", None)
+
+
+def test_an_image_that_failed_before_a_new_driver_too_is_not_good_with_it(runs: Runs) -> None:
+    """An image that crashed on both days was named as good, so that the fault seemed to take the other image, too."""
+    before = runs.write("a", {OLD: "gg"}, of=OLD_TAGS, change=with_driver("535"))
+    found = compare_runs([before, runs.write("b", {OLD: "gg"}, of=OLD_TAGS, change=with_driver("580"))])
+    failing = {"20.12": (build.crash(), build.crash()), "22.12": (build.flat(), build.crash())}
+    pairs = [
+        replace(
+            pair,
+            verdicts=failing[pair.image],
+            measured=(
+                Measured(
+                    metric="outcome", one=None, other=None, standing="both bad" if pair.image == "20.12" else "worse"
+                ),
+            ),
+        )
+        for pair in found.pairs
+    ]
+    (change,) = machine_changes(pairs, ["driver 535"], ["driver 580"])
+    assert ([pair.image for pair in change.worse], change.alike) == (["22.12"], ())
 
 
 def test_what_is_equal_is_not_called_different(runs: Runs) -> None:
