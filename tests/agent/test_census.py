@@ -267,6 +267,19 @@ def test_in_a_container_files_that_the_image_has_do_not_count(tmp_path: Path) ->
     assert disk_kib(places) - before == pytest.approx(3 * 8 + 4 + 4, abs=1), "two folders changed, too"
 
 
+@pytest.mark.usefixtures("alone")
+def test_the_data_that_a_program_was_given_do_not_hide_what_it_leaves(tmp_path: Path) -> None:
+    """60 MiB that were left beside 100 MiB of copied data were a rise by 60 %, which the limit allows."""
+    root = make(tmp_path / "root", "job.json", "scenario/data", size=100 << 10)
+    places = file_sizes.Places(str(root), {"HOME": str(root)}, wire.Output())
+    assert disk_kib(places) == 0
+    make(root, "scenario/left", size=60 << 10)
+    assert disk_kib(places) == 60
+    (root / "scenario/data").unlink()
+    (root / "scenario/left").unlink()
+    assert disk_kib(places) == 0, "less than nothing cannot be left"
+
+
 def test_where_others_write_too_only_what_it_wrote_itself_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

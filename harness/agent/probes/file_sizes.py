@@ -23,7 +23,8 @@ NOT_OURS = "harness-"  # prefix of other trials' folders
 class Places(object):
     """Measures /dev/shm and these places. Create it before the trial begins.
 
-    In the trial's own folder, every file counts; elsewhere, only the user's files that changed since the trial began.
+    In the trial's own folder, every file counts, without the bytes that are there before the trial begins: the program
+    and its data. Elsewhere, only the user's files count that changed since the trial began.
     In a place that is too large to walk through, or that is shared with others, only changed folders are walked
     through; if that is still too much, the place is left out. If a variable names the trial's own folder, the trial
     runs on the machine itself (not in a container) and shares the other places: these then count for no more than what
@@ -42,7 +43,11 @@ class Places(object):
         self._is_disk = all(os.major(_device(path) or 0) for path in places)
         others = sorted(path for path in places if os.path.isdir(path) and not _is_in(path, root))
         self._skipped = {root, os.path.realpath(SHARED_MEMORY), *others}
-        self._own = self._fitting([root], self._all)
+        self._own, self._given = self._fitting([root], self._all), 0
+        try:
+            self._given = _sum(self._own, self._all)
+        except Beyond:
+            self._own = []
         self._whole = [] if self._shared else self._fitting(filter(self._is_small, others), self._changed)
         rest = [path for path in others if path not in self._whole]
         self._partly = self._fitting(rest, self._changed_folders)
@@ -64,9 +69,13 @@ class Places(object):
     def _disk_bytes(self):
         if not (self._own or self._whole or self._partly):
             raise Beyond()
-        own = _sum(self._own, self._all) + self._deleted_bytes()
+        own = self._own_bytes() + self._deleted_bytes()
         others = _sum(self._whole, self._changed) + _sum(self._partly, self._changed_folders)
         return own + (self._written_there(own, others) if self._shared else others)
+
+    def _own_bytes(self):
+        """Return the bytes in the trial's own folder beyond those that it was given. Raises Beyond."""
+        return max(0, _sum(self._own, self._all) - self._given)
 
     def _deleted_bytes(self):
         """Return the bytes of deleted files in all places that a process of the trial still holds open."""
