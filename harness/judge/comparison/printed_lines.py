@@ -1,5 +1,5 @@
-"""Finds what the versions of a row make and print otherwise: fewer steps, new lines, and lines of a form that all have,
-with other numbers or texts in all launches of a version.
+"""Finds what the versions of a row make and print differently: fewer steps, new lines, and lines of a form that all
+have, with other numbers or texts in all launches of a version.
 """
 
 from __future__ import annotations
@@ -136,46 +136,91 @@ ROUNDING = 1e-6
 """Largest relative difference of two decimal numbers that may be rounding."""
 SHOWN = 70
 """Characters of each of two lines that are told."""
+LUCK = 0.05
+"""Largest probability that a result which varies seems to differ between versions."""
 Line = tuple[str, tuple[str, ...]]
-"""A line and its values."""
+"""A line, which is shown, and its values, which are compared: the time that a logger prints before it is none."""
 
 
 def other_lines(launches: Sequence[Sequence[Trial]], versions: Sequence[str]) -> Iterator[Observed]:
-    """Yield, for each version, the first line that all its whole launches print otherwise than all those of the version
-    before. Forms whose values differ between launches of any version are left out: they come by chance. So does the
-    order of lines that threads print."""
+    """Yield, for each version, the first line that all its whole launches print differently than all those of the
+    version before. Forms whose values differ between launches of any version are left out: they come by chance. The
+    order of lines is ignored if it differs between launches, as that of threads does."""
     printed = [[_by_form(trial) for trial in own if trial.ran_to_its_end] for own in launches]
     for form in _varying(printed):
         for each in (each for own in printed for each in own if form in each):
-            each[form].sort()
+            each[form].sort(key=lambda line: line[1])
     varying = _varying(printed)
     for before, after in pairwise(place for place, own in enumerate(printed) if len(own) > 1):
         old, new, names = printed[before][0], printed[after][0], (versions[before], versions[after])
         alike = [form for form in old if form not in varying and _is_alike(form, old[form], new.get(form, ()))]
-        for (one, a), (other, b) in (pair for form in alike for pair in zip(old[form], new[form], strict=True)):
-            if _differ(a, b, names):
-                text = f"{one[:SHOWN]} → {other[:SHOWN]}"
-                yield Observed(signal="other_lines", before=before, after=after, text=text)
+        pairs = ((form, *pair) for form in alike for pair in zip(old[form], new[form], strict=True))
+        for form, (one, a), (other, b) in pairs:
+            if _differ(a, b, names) and not _is_luck(form, printed):
+                yield Observed(signal="other_lines", before=before, after=after, text=_told(one, other))
                 break
 
 
 def _varying(printed: Sequence[Sequence[Mapping[str, list[Line]]]]) -> set[str]:
     """Return the forms whose lines differ between launches of a version."""
-    return {form for own in printed for each in own for form in own[0] if own[0][form] != each.get(form)}
+    return {
+        form
+        for own in printed
+        for each in own
+        for form in own[0]
+        if _values(own[0][form]) != _values(each.get(form, ()))
+    }
+
+
+def _values(lines: Sequence[Line]) -> list[tuple[str, ...]]:
+    return [values for _, values in lines]
+
+
+def _is_luck(form: str, printed: Sequence[Sequence[Mapping[str, list[Line]]]]) -> bool:
+    """Return whether a result with two values, of which each launch takes either, may well have come out as here: the
+    same in all launches of each version with this form, but not in all versions."""
+    launches = [len(own) for own in printed if len(own) > 1 and form in own[0]]
+    return 2.0 ** (len(launches) - sum(launches)) * (1 - 2.0 ** (1 - len(launches))) > LUCK
+
+
+def _told(old: str, new: str) -> str:
+    """Return two lines, each cut around the place from which on they differ."""
+    words = ([word for word in re.finditer(r"\S+", line) if not ELSEWHERE.fullmatch(word[0])] for line in (old, new))
+    places = next(((a, b) for a, b in zip(*words, strict=False) if a[0] != b[0]), None)
+    if places is None:
+        return f"{_cut(old, len(old))} → {_cut(new, len(new))}"
+    texts = [word[0] for word in places]
+    same = next((n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+    return " → ".join(_cut(line, word.start() + same) for line, word in zip((old, new), places, strict=True))
+
+
+def _cut(line: str, place: int) -> str:
+    """Return at most SHOWN characters of a line, around a place in it, with `…` for what is missing."""
+    first = max(0, min(place - SHOWN // 2, len(line) - SHOWN))
+    return f"{'…' if first else ''}{line[first : first + SHOWN]}{'…' if first + SHOWN < len(line) else ''}"
 
 
 def _by_form(trial: Trial) -> dict[str, list[Line]]:
     """Return the lines, by form, without those that tell of resources or of numbers that are judged by their names."""
     names = {} if trial.trace is None else trial.trace.metrics
     judged = {word for name in names for word in WORD.findall(name.lower())}
-    head, tail = trial.output.head.splitlines(), trial.output.tail.splitlines()
-    is_all = head == tail and len(head) <= MOST_LINES
     found: dict[str, list[Line]] = {}
-    for line in head if is_all else [*head[: MOST_LINES // 2], *tail[-(MOST_LINES // 2) :]]:
+    for line in _printed_lines(trial):
         words, form, values = _parsed(line.strip()[:LONGEST])
         if words and not words & judged:
             found.setdefault(form, []).append((line.strip(), values))
     return found
+
+
+def _printed_lines(trial: Trial) -> list[str]:
+    """Return the first and the last lines that the program printed. The end of a short output has its beginning, too,
+    after what the entrypoint of the image printed."""
+    head, tail = trial.output.head, trial.output.tail
+    begins = tail.find(head)
+    whole = tail[begins:].splitlines() if begins >= 0 else []
+    if whole and len(whole) <= MOST_LINES:
+        return whole
+    return [*head.splitlines()[: MOST_LINES // 2], *tail.splitlines()[-(MOST_LINES // 2) :]]
 
 
 @functools.lru_cache(maxsize=20_000)
@@ -186,6 +231,8 @@ def _parsed(line: str) -> tuple[frozenset[str], str, tuple[str, ...]]:
     if words & RESOURCES or any(like.search(line) for like in unlike):
         return frozenset(), "", ()
     told = " ".join(word for word in line.split() if not ELSEWHERE.fullmatch(word))
+    if not told:
+        return frozenset(), "", ()
     values, label = tuple(VALUE.findall(told)), LABEL.match(told)
     if label is not None and label[1].lower() not in LEVELS_OF_LOGS and not VALUE.search(label[1]):
         return words, label[0], (VALUE.sub("#", told[label.end() :]), *values)
@@ -194,7 +241,7 @@ def _parsed(line: str) -> tuple[frozenset[str], str, tuple[str, ...]]:
 
 def _is_alike(form: str, old: Sequence[Line], new: Sequence[Line]) -> bool:
     """Return whether as many lines have the form; of plain lines, whether they are the same in any order."""
-    return len(old) == len(new) if form else sorted(old) == sorted(new)
+    return len(old) == len(new) if form else sorted(_values(old)) == sorted(_values(new))
 
 
 def _differ(old: tuple[str, ...], new: tuple[str, ...], versions: tuple[str, str]) -> bool:

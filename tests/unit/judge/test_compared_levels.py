@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -220,22 +221,65 @@ def test_a_result_without_a_name_that_all_launches_print_otherwise_is_told(
     def found(*launches: list[Trial]) -> list[str]:
         return [each.text for each in other_lines(launches, ["1.26.4", "2.0.1"])]
 
-    same = whole_runs(old, old)
-    assert found(same, whole_runs(new, new)) == ([told] if told else [])
-    assert not found(same, whole_runs(new, old)), "it comes by chance"
-    assert not found(whole_runs(old, new), whole_runs(new, new)), "it came by chance before"
+    same, other = whole_runs(old, old, old), whole_runs(new, new, new)
+    assert found(same, other) == ([told] if told else [])
+    assert not found(same, whole_runs(new, old, new)), "it comes by chance"
+    assert not found(whole_runs(old, new, old), other), "it came by chance before"
     assert not found(same, same)
     assert not found(same, whole_runs(new)), "one launch shows nothing"
+    assert not found(same[:2], other[:2]), "one of eight results with two values comes out so"
+
+
+def told_of(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Return the differences that are told of two versions whose launches printed these texts."""
+    return [each.text for each in other_lines([whole_runs(*old), whole_runs(*new)], ["1", "2"])]
 
 
 def test_lines_that_threads_print_are_compared_in_any_order() -> None:
     """One of twelve results of a pool was wrong in all launches, and nothing was told."""
-    old, new = (
-        whole_runs("job 1: 5\njob 2: 7\n", "job 2: 7\njob 1: 5\n"),
-        whole_runs("job 2: 8\njob 1: 5\n", "job 1: 5\njob 2: 8\n"),
-    )
-    assert [each.text for each in other_lines([old, new], ["1", "2"])] == ["job 2: 7 → job 2: 8"]
-    assert not list(other_lines([old, old[::-1]], ["1", "2"]))
+    old = ["job 1: 5\njob 2: 7\n", "job 2: 7\njob 1: 5\n", "job 1: 5\njob 2: 7\n"]
+    new = ["job 2: 8\njob 1: 5\n", "job 1: 5\njob 2: 8\n", "job 2: 8\njob 1: 5\n"]
+    assert told_of(old, new) == ["job 2: 7 → job 2: 8"]
+    assert not told_of(old, old[::-1])
+
+
+def test_the_time_before_a_logged_result_hides_no_other_result() -> None:
+    """Each line of a program that logs with the time counted as one that comes by chance, and nothing was told."""
+
+    def logged(second: int, *messages: str) -> str:
+        return "".join(f"2026-03-01 12:00:{second + n:02},123 {each}\n" for n, each in enumerate(messages))
+
+    for old, new in (("best row 3", "best row 4"), ("winner: bob", "winner: eve")):
+        sides = [
+            [logged(start, "ready", each) for start in (first, first + 7, first + 19)]
+            for each, first in ((old, 1), (new, 30))
+        ]
+        assert told_of(*sides) == [f"2026-03-01 12:00:02,123 {old} → 2026-03-01 12:00:31,123 {new}"]
+        assert not told_of(sides[0], [logged(start, "ready", old) for start in (3, 4, 5)])
+    orders = [[logged(start, *order) for start in (1, 8, 20)] for order in (("fig", "pear"), ("pear", "fig"))]
+    assert told_of(*orders) == ["2026-03-01 12:00:01,123 fig → 2026-03-01 12:00:01,123 pear"]
+
+
+def test_two_long_lines_are_told_by_where_they_differ() -> None:
+    """Both were cut at the same place, before their difference: `X → X`."""
+    line = "the ten best rows of the whole table, in the order of their scores: " + "alpha beta " * 4
+    (told,) = told_of([f"{line}17 {'z' * 90}\n"] * 3, [f"{line}19 {'z' * 90}\n"] * 3)
+    old, new = told.split(" → ")
+    assert (old.replace("17", "19"), old[0], old[-1], len(old)) == (new, "…", "…", 72)
+    assert told_of(["7" * 40 + "1" * 60 + "\n"] * 3, ["7" * 40 + "2" * 60 + "\n"] * 3) == [
+        f"…{'7' * 35}{'1' * 35}… → …{'7' * 35}{'2' * 35}…"
+    ]
+
+
+def test_the_banner_of_an_image_is_no_result_of_its_program() -> None:
+    """The end of the output began with it, so that it was compared, and all other lines twice."""
+
+    def version(banner: str, text: str) -> list[Trial]:
+        runs = whole_runs(text, text, text)
+        return [replace(one, output=Printed(head=text, tail=f"{banner}\n{text}")) for one in runs]
+
+    found = other_lines([version("release: blue", "a 1\n"), version("release: red", "a 1\n")], ["1", "2"])
+    assert not list(found)
 
 
 def test_a_notice_of_removal_is_no_error() -> None:
