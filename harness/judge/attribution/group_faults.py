@@ -109,13 +109,13 @@ def _turned(early: Episode, late: Episode) -> bool:
 
 def _begin_alike(one: _Placed, other: _Placed) -> bool:
     """Return whether both may have begun at the same version. Growth must rise by alike rates, unless both lanes were
-    good before and turned bad at the same version.
+    certainly good in the version before and turned bad at the same one.
     """
     if one.since is None or other.since is None:
         return False
-    if one.since == other.since and not one.episode.from_start:
-        return True
     (low, high), (other_low, other_high) = one.since, other.since
+    if one.since == other.since and high - low == 1 and not one.episode.from_start:
+        return True
     return max(low, other_low) < min(high, other_high) and _are_alike(one, other)
 
 

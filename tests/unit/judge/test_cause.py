@@ -100,6 +100,8 @@ def test_two_lanes_that_fail_in_two_ways_do_not_become_one_cause(rows: faults.Sq
         ({OLD: "gga", NEW: "bbm"}, [("gpu", [NEW]), ("image", [OLD, NEW])]),  # 36 KiB/step more on both
         ({OLD: "gag", NEW: "bmb"}, [("gpu", [NEW]), ("image", [OLD, NEW])]),
         ({OLD: "ggb", NEW: "ggz"}, [("image", [OLD, NEW])]),  # twenty times as much on the other card
+        ({OLD: "gub", NEW: "guz"}, [("image", [NEW]), ("image", [OLD])]),  # perhaps at different versions
+        ({OLD: "gub", NEW: "gub"}, [("image", [OLD, NEW])]),
         ({OLD: "bbb", NEW: "zzz"}, [("undecided", [NEW]), ("undecided", [OLD])]),  # nothing was ever good
         ({OLD: "ggb", NEW: "bbu", lane("third", "RTX 5090"): "ggg"}, [("gpu", [NEW]), ("interaction", [OLD])]),
     ],
