@@ -222,11 +222,16 @@ SHARED: Mapping[str, str] = {"shm": "/dev/shm", "disk": "temporary folders"}
 """The growths in places that launches without containers share, and what these places are called."""
 
 
+def shares_folders(trial: Trial) -> bool:
+    """Return whether the launch ran on the machine itself, in no container, so that others use the same folders."""
+    return engine_kind(str(trial.fingerprint.get("engine"))).can.makes_environments
+
+
 def shared_growths(trial: Trial, growths: Mapping[str, Growth]) -> list[str]:
     """Return the growths during a trial that may be those of files of launches at the same time. If all files together
     do not grow, this does not matter.
     """
-    if not trial.conditions.others or not engine_kind(str(trial.fingerprint.get("engine"))).can.makes_environments:
+    if not trial.conditions.others or not shares_folders(trial):
         return []
     return [name for name in SHARED if name in growths and growths[name].verdict not in GOOD]
 

@@ -6,11 +6,11 @@ launches or an interruption prevent that, the signal is `blind`, and a remedy is
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from harness.amounts import count, general
 from harness.judge.cell import ENOUGH_LAUNCHES, SETTLED, more_launches, wider, with_trials
@@ -21,7 +21,7 @@ from harness.judge.history.changes import signal_share_of
 from harness.judge.history.precision import SURE, Rise
 from harness.judge.history.returned_values import Values
 from harness.judge.history.transitions import exact_p
-from harness.judge.launches import AGREE
+from harness.judge.launches import AGREE, shares_folders
 from harness.model import (
     GROWTHS,
     LEVELS,
@@ -117,14 +117,20 @@ class _Level:
             return False
         return max((level for level, _ in self.figures.values()), default=0.0) <= SIGNALS[self.name].least * (1 + 1e-9)
 
+    @property
+    def _shares_folders(self) -> bool:
+        """Return whether launches ran on the machine itself, whose folders other programs use, too."""
+        return any(map(shares_folders, itertools.chain(*self.compared.trials)))
+
     def _excused(self, verdict: SignalVerdict) -> SignalVerdict:
         """Return a verdict that is not blind if nobody asked for the limit and more launches, which stop early, would
-        not help: too few ran to their own end to be compared, or the signal varies by somewhat more than its limit."""
+        not help: too few ran to their own end to be compared, other programs may write to the same folders, or the
+        signal varies by somewhat more than its limit."""
         if verdict.seen != "blind" or self.name in self.limits.changed:
             return verdict
         if self.name in ("run_time", "end_time") and not self.levels and len(self.figures) > 1:
             return replace(verdict, seen="none", why="too few launches ran to their own end", remedy="")
-        if self.name == "left":
+        if self.name == "left" and verdict.visible is not None and self._shares_folders:
             return replace(verdict, seen="none", why="other programs may use the same folders", remedy="")
         if self.name in VARYING and (verdict.visible or math.inf) <= HIDDEN * (self._limit or 0.0):
             why = f"it varies so much that a rise of up to {verdict.visible:.0%} is not ruled out"
@@ -169,6 +175,8 @@ class _Level:
             return replace(plain, why=f"this version is bad: {badness}")
         if not self.figures:
             return replace(plain, why=absent)
+        if rule.of_whole_runs and not any(trial.ran_to_its_end for trial in launches):
+            absent = "no launch ended by itself"
         is_slow = self.compared.ended_as_slow[place]
         why = (
             "its steps are so slow that its launches ended early, and only their times are compared"
@@ -243,7 +251,7 @@ class _Level:
             for place, verdict in enumerate(verdicts)
             if place not in self.apart and verdict.value is not None and verdict.seen in ("blind", "good")
         ]
-        for (before, _, old), (place, verdict, new) in pairwise(known):
+        for (before, _, old), (place, verdict, new) in itertools.pairwise(known):
             if not old or not new or abs(new - old) <= signal.least:
                 continue
             if self._is_far(before, place, math.log(old / new if signal.falls else new / old), limit=limit):

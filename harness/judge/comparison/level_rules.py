@@ -109,7 +109,8 @@ class FigureRule:
     `any_round`: the figure does not depend on the machine, so launches of different rounds or days are also compared.
     `least` returns the least figure of these launches that is compared: lower ones count as this much, because a figure
     of zero has no ratio. It returns 0 if there is none. If the launches are not known, it is called with none.
-    `absent` says why a launch may have no figure, `unusable` why no launch with one counts.
+    `absent` says why a launch may have no figure, `unusable` why no launch with one counts. `of_whole_runs`: only
+    launches that ended by themselves have it.
     """
 
     usable: Callable[[Trial, Steps], bool]
@@ -119,6 +120,7 @@ class FigureRule:
     least: Callable[[Launches], float] = lambda launches: 0.0
     absent: str = "not measured"
     unusable: str = "none of its launches can be compared"
+    of_whole_runs: bool = False
 
 
 def usable(name: str, launches: Launches, *, steps: Steps) -> list[list[Trial]]:
@@ -611,6 +613,7 @@ RULES: Mapping[str, FigureRule] = {
         any_round=True,
         least=lambda launches: SIGNALS["held"].least / 2,
         absent="only growth with its steps is judged",
+        of_whole_runs=True,
     ),
     "left": FigureRule(
         usable=is_clean,
@@ -618,6 +621,7 @@ RULES: Mapping[str, FigureRule] = {
         any_round=True,
         least=lambda launches: SIGNALS["left"].least / 2,
         absent="only growth with its steps is judged",
+        of_whole_runs=True,
     ),
     "image_size": FigureRule(
         usable=is_measured, of_steps=False, prepare=_of_itself(lambda trial: trial.image.bytes), any_round=True

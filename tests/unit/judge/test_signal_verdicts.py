@@ -77,6 +77,31 @@ def test_a_program_that_no_longer_ends_is_not_merely_undecided(
     assert cells[2].signals["run_time"].seen == seen
 
 
+def left_behind(*kib: float, ended: bool = True, engine: str = "docker") -> list[Trial]:
+    """Return the launches of a program without steps that leave so much on the disk."""
+    facts = Facts(run_s=2.0) if ended else Facts()
+    launches = [
+        trial_of(number, steps=1, end="completed", facts=facts, fingerprint={"engine": engine})
+        for number in range(len(kib))
+    ]
+    return [
+        replace(one, trace=replace(one.trace, counts={"step": np.ones(1), "disk": np.array([each])}))
+        for one, each in zip(launches, kib, strict=True)
+        if one.trace is not None
+    ]
+
+
+def test_files_of_other_programs_excuse_only_what_they_can_reach() -> None:
+    """In a container, and where no launch had ended, other programs were said to use the same folders."""
+    for engine, seen, why in (("docker", "blind", ""), ("process", "none", "other programs may use the same folders")):
+        rows = [left_behind(*kib, engine=engine) for kib in ((6e3, 90e3, 20e3), (50e3, 9e3, 12e3))]
+        for cell in shown(rows):
+            assert (cell.signals["left"].seen, cell.signals["left"].why) == (seen, why)
+        *_, cell = shown([rows[0], rows[1], left_behind(6e3, 6e3, 6e3, ended=False, engine=engine)])
+        unlike = "no launch ended by itself here, unlike in other versions"
+        assert (cell.signals["left"].seen, cell.signals["left"].why) == ("blind", unlike)
+
+
 def test_a_limit_that_noise_did_not_allow_to_be_kept_is_blind_with_a_remedy() -> None:
     noisy = [
         [trial_of(number, ms=1 + 0.5 * ((number + place) % 3), seed=place, steps=1000) for number in range(3)]
