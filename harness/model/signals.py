@@ -263,13 +263,15 @@ _TABLE = (
         name="held", kind="level", group="resources", title="held at the end", short="held", noun="more that is held",
         verb="holds {more} at its end (files, threads, processes)", unit="", limit=1.0, weight=0.25, least=20.0,
         explains=("peak_memory", "run_time", "end_time"),
-        help="open files, threads and processes at the end of a program whose steps are none, few or not comparable",
+        help="open files, threads, processes and zombies at the end of a program that has no steps, few steps, or "
+        "steps that cannot be compared",
     ),
     Signal(
         name="left", kind="level", group="resources", title="left on the disk", short="left",
         noun="more that is left on the disk", verb="leaves {more} on the disk", unit="KiB", limit=1.0, weight=0.25,
         least=1024.0, explains=("bytes_written", "run_time", "end_time"),
-        help="KiB in temporary folders, the home and /dev/shm at the end of such a program",
+        help="KiB that a program has added to its folder, temporary folders, the home and /dev/shm at its end, if it "
+        "has no steps, few steps, or steps that cannot be compared",
     ),
     Signal(
         name="image_size", kind="level", group="start-up", title="image size", noun="a larger image",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import comb
 
@@ -139,17 +139,18 @@ def without_flakes(
 
     Each failure, by its end, signal and exception, is looked for in the versions where it is most frequent. Elsewhere,
     it does not count in versions in which it is as rare as in all the others, and makes nobody bad in versions that may
-    be of either kind. A failure that is nowhere more frequent does not count if another one is: certainly, or possibly,
-    if launches of a version agree on it and all failures together show no change as clearly.
+    be of either kind. A failure that is nowhere more frequent does not count if another one certainly is. It does not
+    count either if another one possibly is, provided that launches of a version agree on that one, and that all
+    failures together do not show a change as clearly.
     """
     fine, counts = _failures_by_name(cells, trials)
-    every = [p for _, p in _frequent([sum(own) for own in zip(*counts.values(), strict=True)], fine)]
-    found = {
-        name: places
-        for name, own in counts.items()
-        for places, p in _frequent(own, fine)
-        if p <= ALPHA or (p <= POSSIBLE and max(own) >= AGREE and CLEARER * p < min(every, default=1.0))
-    }
+    together = _frequent([sum(own) for own in zip(*counts.values(), strict=True)], fine)
+    every = 1.0 if together is None else together[1]
+    found: dict[FailureName, range] = {}
+    for name, own in counts.items():
+        places, p = _frequent(own, fine) or (range(0), math.inf)
+        if p <= ALPHA or (p <= POSSIBLE and max(own) >= AGREE and CLEARER * p < every):
+            found[name] = places
     if not found:
         return cells, trials
     rare = {(name, at) for name in counts for at in range(len(cells)) if name not in found}
@@ -180,14 +181,16 @@ def _failures_by_name(
     return fine, {name: [own.count(name) for own in failed] for name in names}
 
 
-def _frequent(failed: Sequence[int], fine: Sequence[int]) -> Iterator[tuple[range, float]]:
-    """Yield the positions in a row, without a gap, where a failure is more frequent than elsewhere, if there are any,
-    and the p-value of that. `failed` and `fine` count the launches of each version.
+def _frequent(failed: Sequence[int], fine: Sequence[int]) -> tuple[range, float] | None:
+    """Return the positions in a row, without a gap, where a failure is more frequent than elsewhere, and the p-value of
+    that; None if there are none. `failed` and `fine` count the launches of each version.
 
     These are the positions of the largest likelihood ratio. The p-value of Fisher's exact test is corrected for the
     number of choices: half of the significance level goes to failures that last up to the newest version, and a quarter
     each to those that began before the oldest one and to those that came and went.
     """
+    if not any(failed):
+        return None
     ends = [np.concatenate([[0], np.cumsum(each)]) for each in (failed, fine)]
     inside = [np.subtract.outer(own, own).T for own in ends]  # [first, end]
     outside = [own[-1] - each for own, each in zip(ends, inside, strict=True)]
@@ -195,22 +198,24 @@ def _frequent(failed: Sequence[int], fine: Sequence[int]) -> Iterator[tuple[rang
     fit = sum(xlogy(f, r) + xlogy(n, 1 - r) for (f, n), r in zip((inside, outside), rates, strict=True))
     is_choice = np.triu(np.ones_like(fit, dtype=bool), 1) & (rates[0] > rates[1])
     if not is_choice.any():
-        return
+        return None
     first, end = divmod(int(np.argmax(np.where(is_choice, fit, -np.inf))), len(ends[0]))
     others, is_last = len(failed) - 1, end == len(failed)
     choices = (2 if is_last else 4) * (others if is_last or not first else others * (others - 1) / 2)
     p = exact_p(*((int(f[first, end]), int(n[first, end])) for f, n in (outside, inside)))
-    yield range(first, end), p * choices
+    return range(first, end), p * choices
 
 
 def perhaps_frequent(cells: Sequence[CellVerdict], trials: Sequence[Sequence[Trial]]) -> range | None:
     """Return the positions in which a failure of the other versions may be more frequent, though chance explains that,
     too; None if there are none, or if it is certain somewhere."""
     fine, counts = _failures_by_name(cells, trials)
-    found = [(own, places, p) for own in counts.values() for places, p in _frequent(own, fine) if p <= POSSIBLE]
+    found = [(own, *seen) for own in counts.values() if (seen := _frequent(own, fine)) is not None]
     if any(p <= ALPHA for *_, p in found):
         return None
-    return next((places for own, places, _ in found if sum(own) > sum(own[at] for at in places)), None)
+    return next(
+        (places for own, places, p in found if p <= POSSIBLE and sum(own) > sum(own[at] for at in places)), None
+    )
 
 
 def _likelihood_ratio(at: int, places: range, failed: Sequence[int], fine: Sequence[int]) -> float:
