@@ -25,7 +25,6 @@ FOREIGN = {
     "doors.py": "the code of an installed package",
     "flows/looking.py": "the scenario's last line of output",
     "history/database.py": "SQLite",
-    "model/measured.py": "Python's tracebacks",
     "matrix/read_yaml.py": "PyYAML",
     "run/docker/docker_client.py": "the engine",
     "run/docker/containers.py": "the engine",

@@ -134,6 +134,8 @@ LABEL = re.compile(r"([A-Za-z_][\w ]{0,39})[:=] ?(?=\S)")
 LEVELS_OF_LOGS = frozenset({"debug", "info", "notice", "warning", "warn", "critical"})
 ROUNDING = 1e-6
 """Largest relative difference of two decimal numbers that may be rounding."""
+MOST_COMPARED = 100
+"""Lines of a launch that are compared. Rows are judged after each round, and results stand first or last."""
 SHOWN = 70
 """Characters of each of two lines that are told."""
 LUCK = 0.05
@@ -218,9 +220,9 @@ def _printed_lines(trial: Trial) -> list[str]:
     head, tail = trial.output.head, trial.output.tail
     begins = tail.find(head)
     whole = tail[begins:].splitlines() if begins >= 0 else []
-    if whole and len(whole) <= MOST_LINES:
+    if whole and len(whole) <= MOST_COMPARED:
         return whole
-    return [*head.splitlines()[: MOST_LINES // 2], *tail.splitlines()[-(MOST_LINES // 2) :]]
+    return [*head.splitlines()[: MOST_COMPARED // 2], *tail.splitlines()[-(MOST_COMPARED // 2) :]]
 
 
 @functools.lru_cache(maxsize=20_000)
